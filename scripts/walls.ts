@@ -1,0 +1,109 @@
+import type { OxlintOverride } from 'oxlint'
+
+/** One wall: what a folder or file of `src` may import. */
+interface Wall {
+  /** A folder of `src`, or one file that differs from its folder. */
+  readonly part: string
+  /** The folders and files of `src` it may import, besides its own. */
+  readonly may?: readonly string[]
+  /** The packages and Node modules it may import, besides those open to all. */
+  readonly uses?: readonly string[]
+  /** What of its own folder it may import; everything unless said otherwise. */
+  readonly own?: readonly string[]
+}
+
+const open = ['lru-cache', 'node:buffer', 'node:crypto', 'node:events', 'node:string_decoder', 'node:util']
+const files = ['node:fs', 'node:os', 'node:path', 'node:url']
+const sockets = ['node:http', 'node:net', 'node:stream']
+const timers = ['node:timers/promises']
+
+const folders = ['core', 'wire', 'store', 'observe', 'bridge', 'catalog', 'upstream', 'features'].concat([
+  'downstream',
+  'config',
+  'admin',
+])
+
+const walls: readonly Wall[] = [
+  { part: 'core' },
+  { part: 'core/schema.ts', uses: ['ajv', 'node:module'] },
+  { part: 'wire', may: ['core'], uses: ['eventsource-parser'] },
+  { part: 'store', may: ['core'], uses: ['lmdb', ...files] },
+  { part: 'observe', may: ['core'], uses: files },
+  { part: 'bridge', may: ['core', 'wire', 'store/store.ts'], uses: timers },
+  { part: 'catalog', may: ['core', 'wire'] },
+  {
+    part: 'upstream',
+    may: ['core', 'wire', 'bridge/park.ts'],
+    uses: ['undici', 'node:child_process', 'node:stream', ...timers, ...files],
+  },
+  {
+    part: 'features',
+    may: ['core', 'wire/extensions.ts', 'wire/methods.ts', 'store/store.ts'],
+    own: ['feature.ts'],
+  },
+  { part: 'features/index.ts' },
+  {
+    part: 'downstream',
+    may: ['core', 'wire', 'bridge'],
+    uses: ['hono', '@hono/node-server', ...sockets, ...timers],
+  },
+  { part: 'config', may: ['core', 'features/index.ts'], uses: ['yaml', ...files] },
+  {
+    part: 'admin',
+    may: ['core', 'store/store.ts', 'observe'],
+    uses: ['hono', '@hono/node-server', ...sockets],
+  },
+  { part: 'cli', may: ['gateway.ts', 'config', 'core'], uses: ['node:readline', 'node:stream', ...files] },
+  { part: 'gateway.ts', may: folders, uses: files },
+  { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },
+]
+
+/** The lint overrides that keep every wall of `src`; a file that no wall names may import nothing. */
+export function importWalls(): OxlintOverride[] {
+  return [allowOnly('src/**', 'a file that no wall names', []), ...walls.flatMap(overridesOf)]
+}
+
+/** The lint overrides for globals that belong to one place of `src`. */
+export function globalWalls(): OxlintOverride[] {
+  return [
+    forbid(['src/**'], [environment, exit, output]),
+    forbid(['src/core/**', 'src/wire/**'], [environment, exit, output, date, performance]),
+    forbid(['src/config/secrets.ts'], [exit, output]),
+    forbid(['src/cli/**', 'src/main.ts'], [environment]),
+  ]
+}
+
+const environment = property('process', 'env', 'Only config/secrets.ts reads the environment.')
+const exit = property('process', 'exit', 'Only cli and main end the process.')
+const output = property('process', 'stdout', 'Only cli and main write output.')
+const date = property('Date', 'now', 'core and wire read no clock.')
+const performance = property('performance', 'now', 'core and wire read no clock.')
+
+function property(object: string, name: string, message: string) {
+  return { object, property: name, message }
+}
+
+function forbid(paths: string[], properties: readonly object[]): OxlintOverride {
+  return { files: paths, rules: { 'no-restricted-properties': ['error', ...properties] } }
+}
+
+function overridesOf({ part, may = [], uses = [], own = ['*.ts', '[a-z]*/*.ts'] }: Wall): OxlintOverride[] {
+  const packages = uses.concat(open).flatMap((name) => [name, `${name}/**`])
+  const reach = (up: string) => may.map((path) => up + (path.endsWith('.ts') ? path : `${path}/**`))
+  const within = (folder: string) => own.map((path) => folder + path)
+  if (!part.endsWith('.ts')) {
+    return [
+      allowOnly(`src/${part}/*.ts`, part, [...within('./'), ...reach('../'), ...packages]),
+      allowOnly(`src/${part}/*/*.ts`, part, ['./*.ts', ...within('../'), ...reach('../../'), ...packages]),
+    ]
+  }
+  if (!part.includes('/')) return [allowOnly(`src/${part}`, part, [...reach('./'), ...packages])]
+  return [allowOnly(`src/${part}`, part, [...within('./'), ...reach('../'), ...packages])]
+}
+
+function allowOnly(path: string, who: string, allowed: readonly string[]): OxlintOverride {
+  const roundabout = ['./../**', '**/[a-z]*/../**']
+  const group = ['**', ...allowed.map((pattern) => `!${pattern}`), ...roundabout]
+  const message = `${who} may not import this: see scripts/walls.ts.`
+  return { files: [path], rules: { 'no-restricted-imports': ['error', { patterns: [{ group, message }] }] } }
+}

@@ -1,0 +1,66 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import type { Handler, Call, Note } from '../core/call.ts'
+import { background, type Log } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
+import { ACKNOWLEDGED, type Filter, readFilter, toldChanges } from '../wire/filter.ts'
+
+interface Options {
+  readonly handle: Handler
+  /** Makes the listening call; its emitted notes go to `emit`. */
+  call(params: Payload, signal: AbortSignal, emit: (note: Note) => void): Call
+  onNote(note: Note): void
+  readonly log: Log
+}
+
+/** How long to wait before listening again, in milliseconds. */
+const AGAIN = 250
+
+/** The long-lived call that stands for everything a client of an older revision hears outside its requests. */
+export class Listening {
+  readonly #options: Options
+  #current: AbortController | undefined
+  #changes: Promise<unknown> = Promise.resolve()
+  #isClosed = false
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Listens for this from here on; resolves with what is honoured. The one before ends when this one is up. */
+  open(filter: Filter): Promise<Filter> {
+    const change = this.#changes.then(() => this.#replace(filter))
+    this.#changes = change.catch(() => undefined)
+    return change
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#current?.abort()
+  }
+
+  async #replace(filter: Filter): Promise<Filter> {
+    const controller = new AbortController()
+    const acknowledged = Promise.withResolvers<Filter>()
+    const call = this.#options.call(Payload.of({ notifications: filter }), controller.signal, (note) => {
+      if (note.method === ACKNOWLEDGED) acknowledged.resolve(readFilter(note.params))
+      else this.#options.onNote(note)
+    })
+    const ended = this.#options.handle(call)
+    ended.then(() => acknowledged.resolve({}), acknowledged.reject)
+    const honoured = await acknowledged.promise
+    background(this.#follow(ended, filter, controller.signal), this.#options.log)
+    this.#current?.abort()
+    this.#current = controller
+    if (this.#isClosed) controller.abort()
+    return honoured
+  }
+
+  /** Where the listening call ends by itself, as when the configuration changed, it is made again. */
+  async #follow(ended: Promise<unknown>, filter: Filter, signal: AbortSignal): Promise<void> {
+    await ended.catch((error: unknown) => this.#options.log.debug('listen.ended', { error: String(error) }))
+    await wait(AGAIN, undefined, { signal, ref: false }).catch(() => undefined)
+    if (signal.aborted || this.#isClosed) return
+    await this.open(filter)
+    for (const method of toldChanges(filter)) this.#options.onNote({ method })
+  }
+}

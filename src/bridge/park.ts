@@ -1,0 +1,232 @@
+import { randomUUID } from 'node:crypto'
+import type { Answer, Call, Handler, Note, Outcome, Question, Questions } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import { method } from '../wire/methods.ts'
+import { progressTo } from '../wire/progress.ts'
+import { canAnswer } from '../wire/questions.ts'
+
+/** What a server of an era with open calls may do while it works on one. */
+export interface Working {
+  /** The caller as it is in the latest round. */
+  readonly call: Call
+  /** Aborted when nobody wants the outcome; not when a round ends with a question. */
+  readonly signal: AbortSignal
+  note(note: Note): void
+  progress(note: Note): void
+  ask(question: Question, options?: AskOptions): Promise<Answer>
+}
+
+interface AskOptions {
+  /** Takes the question back. */
+  readonly withdrawn?: AbortSignal
+  /** The server did not say which call it asks for, so the question outlives this one. */
+  readonly isGuess?: boolean
+}
+
+/** Does a call while it stays open, asking as it goes. */
+export type OpenCall = (working: Working) => Promise<Outcome>
+
+interface Options {
+  /** How long questions are collected before they are put together, in milliseconds. */
+  readonly collect?: number
+  /** How long a call waits for its answers, in milliseconds. */
+  readonly patience?: number
+  /** How many calls may wait. */
+  readonly limit?: number
+}
+
+/** The slot of a call's state that names its ticket. */
+const SLOT = 'park'
+
+/**
+ * Makes a server that asks in the middle of a call look like one that ends the call with its questions: the open
+ * call is parked under a ticket, and the retry that brings the answers takes it up again.
+ */
+export function park(open: OpenCall, options: Options = {}): Handler {
+  const { collect = 15, patience = 300_000, limit = 1000 } = options
+  const parked = new Map<string, Held>()
+
+  return (call) => {
+    const ticket = call.state[SLOT]
+    if (ticket === undefined) {
+      const held = new Held(call, collect)
+      held.onParked = (turn) => keep(turn)
+      return held.start(open)
+    }
+    const held = typeof ticket === 'string' ? parked.get(ticket) : undefined
+    if (!held || held.call.principal.id !== call.principal.id) return Promise.reject(expired())
+    parked.delete(held.ticket)
+    clearTimeout(held.timer)
+    return held.resume(call)
+  }
+
+  function keep(held: Held): boolean {
+    if (parked.size >= limit) return false
+    held.ticket = randomUUID()
+    parked.set(held.ticket, held)
+    held.timer = setTimeout(() => {
+      parked.delete(held.ticket)
+      held.giveUp()
+    }, patience)
+    held.timer.unref()
+    return true
+  }
+}
+
+interface Asked {
+  readonly question: Question
+  readonly isGuess: boolean
+  answer(answer: Answer): void
+}
+
+/** One open call of a server, through all its rounds with the caller. */
+class Held implements Working {
+  call: Call
+  ticket = ''
+  timer: NodeJS.Timeout | undefined
+  onParked: (held: Held) => boolean = () => false
+  readonly #collect: number
+  readonly #controller = new AbortController()
+  readonly #asked = new Map<string, Asked>()
+  #turn = Promise.withResolvers<Outcome>()
+  #isOpen = true
+  #ended: Promise<Outcome> | undefined
+  #withdrawn = new AbortController()
+  #flushing: NodeJS.Timeout | undefined
+  #questions = 0
+  #progress: (note: Note) => void
+  readonly #abort = (): void => this.#controller.abort(this.call.signal.reason)
+
+  constructor(call: Call, collect: number) {
+    this.call = call
+    this.#collect = collect
+    this.#progress = progressTo(call)
+    this.#follow(call)
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  start(open: OpenCall): Promise<Outcome> {
+    open(this).then(
+      (outcome) => this.#end(Promise.resolve(outcome)),
+      (error: unknown) => this.#end(Promise.reject(error)),
+    )
+    return this.#turn.promise
+  }
+
+  /** Takes the call up again for the caller's next round. */
+  resume(call: Call): Promise<Outcome> {
+    this.call.signal.removeEventListener('abort', this.#abort)
+    this.call = call
+    this.#progress = progressTo(call)
+    this.#turn = Promise.withResolvers<Outcome>()
+    this.#isOpen = true
+    this.#withdrawn = new AbortController()
+    this.#follow(call)
+    for (const [key, answer] of Object.entries(call.answers ?? {})) this.#asked.get(key)?.answer(answer)
+    if (this.#ended) this.#settle(this.#ended)
+    else if (this.#asked.size > 0) this.#flushSoon()
+    return this.#turn.promise
+  }
+
+  note(note: Note): void {
+    this.call.emit(note)
+  }
+
+  progress(note: Note): void {
+    this.#progress(note)
+  }
+
+  ask(question: Question, { withdrawn, isGuess = false }: AskOptions = {}): Promise<Answer> {
+    const { call } = this
+    const isAskable = !call.client.isMute && (method(call.method).asks === true || call.client.era === 'legacy')
+    if (!isAskable || !canAnswer(call.client, question)) return Promise.resolve(refusal(question))
+    return new Promise((resolve) => {
+      const key = `q${++this.#questions}`
+      const done = (answer: Answer): void => {
+        this.#asked.delete(key)
+        withdrawn?.removeEventListener('abort', takeBack)
+        resolve(answer)
+      }
+      const takeBack = (): void => {
+        done(refusal(question))
+        if (this.#asked.size === 0) this.#withdrawn.abort()
+      }
+      withdrawn?.addEventListener('abort', takeBack)
+      this.#asked.set(key, { question, isGuess, answer: done })
+      this.#flushSoon()
+    })
+  }
+
+  /** Nobody came back: the server learns that its questions stay open. */
+  giveUp(): void {
+    this.call.signal.removeEventListener('abort', this.#abort)
+    for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
+    this.#controller.abort(new GatewayError('CANCELLED', 'The user did not answer in time.'))
+  }
+
+  #follow(call: Call): void {
+    if (call.signal.aborted) this.#abort()
+    else call.signal.addEventListener('abort', this.#abort)
+  }
+
+  #flushSoon(): void {
+    if (!this.#isOpen || this.#flushing) return
+    this.#flushing = setTimeout(() => {
+      this.#flushing = undefined
+      this.#flush()
+    }, this.#collect)
+  }
+
+  #flush(): void {
+    if (!this.#isOpen || this.#asked.size === 0) return
+    const questions: Questions = Object.fromEntries([...this.#asked].map(([key, { question }]) => [key, question]))
+    if (!this.onParked(this)) {
+      for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
+      return
+    }
+    this.#isOpen = false
+    this.#turn.resolve({
+      kind: 'ask',
+      questions,
+      state: { [SLOT]: this.ticket },
+      withdrawn: this.#withdrawn.signal,
+    })
+  }
+
+  #end(outcome: Promise<Outcome>): void {
+    this.#ended = outcome
+    outcome.catch(() => undefined)
+    clearTimeout(this.#flushing)
+    const guesses = [...this.#asked.values()].filter((each) => each.isGuess)
+    if (this.#isOpen) {
+      for (const { question, answer } of guesses) answer(refusal(question))
+      this.#settle(outcome)
+    } else if (guesses.length === 0) this.#withdrawn.abort()
+  }
+
+  #settle(outcome: Promise<Outcome>): void {
+    this.#isOpen = false
+    this.call.signal.removeEventListener('abort', this.#abort)
+    this.#turn.resolve(outcome)
+  }
+}
+
+function expired(): GatewayError {
+  return new GatewayError('STATE_EXPIRED', 'This call is no longer waiting for an answer.', {
+    suggestion: 'Make the call again without requestState.',
+  })
+}
+
+/** What a server gets for a question its caller can not be asked. */
+function refusal(question: Question): Answer {
+  return { error: Payload.of({ code: -32601, message: `The client can not be asked: ${question.method}` }) }
+}
+
+function noAnswer(question: Question): Answer {
+  if (question.method === 'elicitation/create') return { result: Payload.of({ action: 'cancel' }) }
+  return { error: Payload.of({ code: -32603, message: 'The user did not answer in time.' }) }
+}

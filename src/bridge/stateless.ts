@@ -1,0 +1,66 @@
+import type { Call, Handler, Note, Outcome } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import type { Principal } from '../core/principal.ts'
+import { metaKeys } from '../wire/extensions.ts'
+import type { Headers } from '../wire/headers.ts'
+import { encodeErrorObject, encodeNotification, encodeResult, type Request } from '../wire/jsonrpc.ts'
+import { lift, readAnswers } from '../wire/lift.ts'
+import { modernError, modernResult, readClient } from '../wire/modern.ts'
+import type { Seal } from './seal.ts'
+import { bindingOf } from './seal.ts'
+import type { Reply } from './session.ts'
+
+interface Options {
+  readonly handle: Handler
+  readonly seal: Seal
+  readonly upstream: string | undefined
+  readonly principal: Principal
+  /** The request's HTTP headers, which must agree with it; absent where it did not come over HTTP. */
+  readonly headers?: Headers
+  /** Aborted when the client gives the request up. */
+  readonly signal: AbortSignal
+  /** A check of the call before it is made. */
+  check?(call: Call): Promise<void>
+}
+
+/** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
+export async function serveStateless(request: Request, reply: Reply, options: Options): Promise<void> {
+  const { handle, seal, upstream, principal, headers, signal } = options
+  const client = readClient(request, headers)
+  const isListening = request.method === 'subscriptions/listen'
+  const id = Payload.text(request.id)
+  const emit = (note: Note): void => {
+    const params = isListening ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id }) : note.params
+    reply.emit(encodeNotification(note.method, params))
+  }
+  const lifted = lift(request, { upstream, client, principal, signal, emit })
+  await options.check?.(lifted)
+  const call = withState(lifted, seal)
+  try {
+    const outcome = await handle(call)
+    reply.end(encodeResult(request.id, resultOf(call, outcome, isListening ? id : undefined, seal)))
+  } catch (error) {
+    if (signal.aborted) reply.end()
+    else {
+      const object = modernError(asGatewayError(error))
+      reply.end(encodeErrorObject(request.id, object), object.fields.code)
+    }
+  }
+}
+
+function resultOf(call: Call, outcome: Outcome, subscription: Payload | undefined, seal: Seal): Payload {
+  const result = modernResult(call, outcome, (state) => seal.close(state, bindingOf(call)))
+  return subscription ? result.withMeta({ [metaKeys.subscription]: subscription }) : result
+}
+
+/** A retry takes up the state it was given. @throws STATE_INVALID, STATE_EXPIRED */
+function withState(call: Call, seal: Seal): Call {
+  const answers = readAnswers(call.params)
+  const { requestState } = call.params.fields
+  if (requestState === undefined) return answers ? { ...call, answers } : call
+  if (typeof requestState !== 'string') {
+    throw new GatewayError('STATE_INVALID', 'Invalid params: requestState must be a string.')
+  }
+  return { ...call, answers: answers ?? {}, state: seal.open(requestState, bindingOf(call)) }
+}

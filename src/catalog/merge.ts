@@ -1,0 +1,77 @@
+import { isObject } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+import { metaKeys } from '../wire/extensions.ts'
+import { exposedName, exposedUri } from './names.ts'
+
+/** What several servers say of themselves, as one: what any can do, and the instructions of each. */
+export function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string, unknown>>): Payload {
+  const capabilities = found.map(({ fields }) => fields.capabilities).filter(isObject)
+  const instructions = found.flatMap(({ fields }) => {
+    const { instructions: text } = fields
+    return typeof text === 'string' && text !== '' ? [`# ${titleOf(fields)}\n\n${text}`] : []
+  })
+  return Payload.of({
+    capabilities: withoutVendors(capabilities.reduce(union, {})),
+    ...(instructions.length > 0 && { instructions: instructions.join('\n\n') }),
+    _meta: { [metaKeys.serverInfo]: own },
+  })
+}
+
+/** The entries of a server's list under the names they have beside those of other servers. */
+export function nameEntries(upstream: string, entries: readonly Payload[]): Payload[] {
+  return entries.map((entry) => {
+    const { name, uri, uriTemplate } = entry.fields
+    if (typeof uri === 'string') return entry.with({ uri: exposedUri(upstream, uri) })
+    if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: exposedUri(upstream, uriTemplate) })
+    return typeof name === 'string' ? entry.with({ name: exposedName(upstream, name) }) : entry
+  })
+}
+
+/** A result whose resource URIs can be read where several servers are offered together. */
+export function nameUris(upstream: string, result: Payload): Payload {
+  const { content, contents, messages } = result.fields
+  let named = result
+  if (Array.isArray(content) && content.some(hasUri)) named = named.with({ content: content.map(rename) })
+  if (Array.isArray(contents) && contents.some(isObject)) named = named.with({ contents: contents.map(renamed) })
+  if (Array.isArray(messages) && messages.some((each) => isObject(each) && hasUri(each.content))) {
+    const moved = messages.map((each) => (isObject(each) ? { ...each, content: rename(each.content) } : each))
+    named = named.with({ messages: moved })
+  }
+  return named
+
+  function renamed(value: unknown): unknown {
+    if (!isObject(value) || typeof value.uri !== 'string') return value
+    return { ...value, uri: exposedUri(upstream, value.uri) }
+  }
+
+  function rename(block: unknown): unknown {
+    if (!isObject(block)) return block
+    return block.type === 'resource' ? { ...block, resource: renamed(block.resource) } : renamed(block)
+  }
+}
+
+function hasUri(block: unknown): boolean {
+  return isObject(block) && (typeof block.uri === 'string' || isObject(block.resource))
+}
+
+/** Methods of extensions name no server, so they work at the address of one server only. */
+function withoutVendors(capabilities: Record<string, unknown>): Record<string, unknown> {
+  const { extensions: _extensions, experimental: _experimental, tasks: _tasks, ...rest } = capabilities
+  return rest
+}
+
+function union(one: Record<string, unknown>, other: Record<string, unknown>): Record<string, unknown> {
+  const merged = { ...one }
+  for (const [key, value] of Object.entries(other)) {
+    const before = merged[key]
+    merged[key] = isObject(before) && isObject(value) ? union(before, value) : before === true ? true : value
+  }
+  return merged
+}
+
+function titleOf(fields: Readonly<Record<string, unknown>>): string {
+  const meta = fields._meta
+  const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
+  const name = isObject(info) ? (info.title ?? info.name) : undefined
+  return typeof name === 'string' ? name : 'Server'
+}

@@ -1,0 +1,48 @@
+import { environment } from '../config/secrets.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { createGateway, openLog } from '../gateway.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+
+/** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
+export async function explain(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, ['config', 'log-level'])
+  const [upstream, tool] = options.words
+  if (upstream === undefined) throw new UsageError('name a server of the configuration')
+  const source = readSource({ ...options, words: [] }, warn)
+  const settings = source.settings.upstreams.find(({ name }) => name === upstream)
+  if (!settings) {
+    const known = source.settings.upstreams.map(({ name }) => name).join(', ')
+    throw new UsageError(`there is no server "${upstream}"; there are ${known}`)
+  }
+  const only = { ...source.settings, upstreams: [settings] }
+  const gateway = createGateway(only, { variables: environment(), log: openLog('error', true) })
+  await gateway.warm()
+  const status = gateway.statuses.get(upstream)
+  const method = tool === undefined ? 'tools/list' : 'tools/call'
+  const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })
+  await gateway.close()
+  const lines = [
+    `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
+    `  reached by   ${reachOf(settings)}`,
+    `  speaks       ${spoken(status?.revision, settings.revision)}`,
+    ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
+    `  isolation    ${settings.isolation}`,
+    `  believed     ${settings.trust ? 'yes' : 'no'} (trust: what it says of its own tools)`,
+    `  a call of ${method} passes`,
+    '    observe      one log line',
+    ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
+    `    ${upstream.padEnd(12)} the server`,
+  ]
+  process.stdout.write(`${lines.join('\n')}\n`)
+  return status?.problem === undefined ? 0 : 1
+}
+
+function reachOf({ reach, transport }: UpstreamSettings): string {
+  if (reach.kind === 'command') return `a child process: ${[reach.command, ...reach.args].join(' ')}`
+  return `${reach.url} (${transport === 'auto' ? 'transport found out' : `transport ${transport}, as configured`})`
+}
+
+function spoken(revision: string | undefined, pinned: string): string {
+  if (revision === undefined) return 'unknown: it was not reached'
+  return `${revision} (${pinned === 'auto' ? 'found out by asking' : 'as configured'})`
+}

@@ -1,0 +1,38 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { importClients } from '../config/import-clients.ts'
+import { readOptions, UsageError } from './options.ts'
+
+const FILE = 'gateway.config.yaml'
+
+/** `gatehouse init`: writes a first configuration, from that of an MCP client if one is named. */
+export async function init(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, ['from', 'config', 'force'])
+  if (options.words.length > 0) throw new UsageError('init takes no words; import a file with --from FILE')
+  const target = resolve(options.config ?? FILE)
+  if (existsSync(target) && !options.force) {
+    process.stderr.write(`gatehouse: ${target} exists. Write over it with --force.\n`)
+    return 1
+  }
+  const { yaml, notes } = options.from === undefined ? starter() : imported(options.from)
+  writeFileSync(target, yaml)
+  process.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
+  return 0
+}
+
+function imported(from: string): { yaml: string; notes: readonly string[] } {
+  const file = resolve(from)
+  if (!existsSync(file)) throw new UsageError(`there is no ${file}`)
+  return importClients(readFileSync(file, 'utf8'), { file })
+}
+
+function starter(): { yaml: string; notes: readonly string[] } {
+  const yaml = `# Gatehouse: which MCP servers stand behind the gateway, and how.
+
+upstreams:
+  # A command line starts a server as a child process; a URL reaches one over HTTP.
+  files: npx -y @modelcontextprotocol/server-filesystem .
+  # github: { url: https://api.githubcopilot.com/mcp/, token: "\${GITHUB_TOKEN}" }
+`
+  return { yaml, notes: ['Check it with gatehouse check, then run gatehouse.'] }
+}

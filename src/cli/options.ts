@@ -1,0 +1,109 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { fromArguments } from '../config/arguments.ts'
+import { loadSettings } from '../config/load.ts'
+import { type ConfigProblem, problemLine } from '../config/problem.ts'
+import { environment } from '../config/secrets.ts'
+import type { Settings } from '../core/settings.ts'
+import { features } from '../features/index.ts'
+
+/** A command line that can not be understood. */
+export class UsageError extends Error {}
+
+/** What a command was told. */
+export interface Options {
+  readonly config: string | undefined
+  readonly host: string | undefined
+  readonly port: number | undefined
+  readonly logLevel: 'debug' | 'info' | 'warn' | 'error'
+  readonly from: string | undefined
+  readonly force: boolean
+  /** Words that are no options. */
+  readonly words: readonly string[]
+}
+
+const levels = ['debug', 'info', 'warn', 'error'] as const
+
+/** Reads the options of a command. @throws UsageError */
+export function readOptions(args: readonly string[], allowed: readonly string[]): Options {
+  const separator = args.indexOf('--')
+  const own = separator === -1 ? args : args.slice(0, separator)
+  const { values, positionals } = parse(own)
+  for (const name of Object.keys(values)) {
+    if (!allowed.includes(name)) throw new UsageError(`--${name} has no meaning here`)
+  }
+  const logLevel = levels.find((each) => each === (values['log-level'] ?? 'info'))
+  if (!logLevel) throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
+  return {
+    config: values.config,
+    host: values.host,
+    port: portOf(values.port),
+    logLevel,
+    from: values.from,
+    force: values.force ?? false,
+    words: separator === -1 ? positionals : [...positionals, ...args.slice(separator + 1)],
+  }
+}
+
+/** The configuration a command works with, and the text it came from if it is a file. */
+export interface Source {
+  readonly settings: Settings
+  readonly file?: string
+  readonly text?: string
+  /** Reads a later version of the file. @throws ConfigError */
+  read(text: string): Settings
+}
+
+/** Reads the configuration: that of the command line if it names a server, else the file. @throws ConfigError */
+export function readSource(options: Options, onWarning: (warning: ConfigProblem) => void): Source {
+  const { host, port, words } = options
+  const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
+  if (words.length > 0) {
+    if (options.config !== undefined) throw new UsageError('give either --config or a server, not both')
+    const settings = fromArguments(words, { features, listen })
+    return { settings, read: () => settings }
+  }
+  const file = resolve(options.config ?? 'gateway.config.yaml')
+  if (!existsSync(file)) {
+    throw new Error(`there is no ${file}. Make one with gatehouse init, or name a server: gatehouse serve -- <command>`)
+  }
+  const read = (text: string): Settings => {
+    const { settings, warnings } = loadSettings(text, { file, features, env: environment(), listen })
+    for (const warning of warnings) onWarning(warning)
+    return settings
+  }
+  const text = readFileSync(file, 'utf8')
+  return { settings: read(text), file, text, read }
+}
+
+/** Writes a warning about the configuration for people. */
+export function warn(problem: ConfigProblem): void {
+  process.stderr.write(`warning: ${problemLine(problem)}\n`)
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string', short: 'c' },
+        host: { type: 'string' },
+        port: { type: 'string', short: 'p' },
+        'log-level': { type: 'string' },
+        from: { type: 'string' },
+        force: { type: 'boolean' },
+      },
+    })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+  }
+}
+
+function portOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined
+  const port = Number(text)
+  if (!/^\d+$/.test(text) || port > 65_535) throw new UsageError('--port is a number from 0 to 65535')
+  return port
+}

@@ -1,0 +1,74 @@
+import { watchFile } from '../config/watch.ts'
+import { environment } from '../config/secrets.ts'
+import type { Log } from '../core/log.ts'
+import type { Settings } from '../core/settings.ts'
+import { createGateway, type Gateway, openLog } from '../gateway.ts'
+import { readOptions, readSource, type Source, warn } from './options.ts'
+import { untilStopped } from './stop.ts'
+
+/** How long calls under way may take to end at shutdown, in milliseconds. */
+const PATIENCE = 10_000
+
+/** `gatehouse serve`: serves clients over HTTP until it is told to stop. */
+export async function serve(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, ['config', 'host', 'port', 'log-level'])
+  const source = readSource(options, warn)
+  const log = openLog(options.logLevel, process.stderr.isTTY)
+  const gateway = createGateway(source.settings, { variables: environment(), log })
+  const listener = await gateway.listen().catch((error: unknown) => {
+    throw new Error(bindProblem(error, source.settings), { cause: error })
+  })
+  process.stdout.write(welcome(listener.url, source.settings))
+  const watch = follow(source, gateway, log)
+  const collisions = gateway.warm()
+  const stopped = untilStopped()
+  const found = await Promise.race([collisions, stopped.then(() => [])])
+  for (const each of found) process.stderr.write(`gatehouse: two tools or prompts have one name: ${each}\n`)
+  if (found.length === 0) await stopped
+  log.info('stopping')
+  watch?.close()
+  await listener.drain(PATIENCE)
+  await Promise.all([gateway.close(), listener.close()])
+  return found.length === 0 ? 0 : 1
+}
+
+/** Goes on with each good version of the file. */
+function follow(source: Source, gateway: Gateway, log: Log): { close(): void } | undefined {
+  const { file, text } = source
+  if (file === undefined || text === undefined) return undefined
+  const onChange = (changed: string): void => {
+    try {
+      gateway.reload(source.read(changed))
+      log.info('config.reloaded', { file })
+    } catch (error) {
+      log.error('config.rejected', { file, reason: error instanceof Error ? error.message : String(error) })
+    }
+  }
+  return watchFile(file, { text, onChange })
+}
+
+function welcome(url: string, { listen, upstreams }: Settings): string {
+  const base = (listen.publicUrl ?? url).replace(/\/$/, '')
+  const endpoint = listen.aggregate || upstreams.length === 1 ? `${base}/mcp` : `${base}/mcp/${upstreams[0]?.name}`
+  const width = Math.max(...upstreams.map(({ name }) => name.length))
+  const each = upstreams.map(({ name }) => `  ${name.padEnd(width)}  ${base}/mcp/${name}`)
+  const snippet = { mcpServers: { gatehouse: { type: 'http', url: endpoint } } }
+  return [
+    `Gatehouse serves ${endpoint}`,
+    ...each,
+    '',
+    'Paste this into the configuration of an MCP client:',
+    JSON.stringify(snippet, null, 2),
+    '',
+    '',
+  ].join('\n')
+}
+
+function bindProblem(error: unknown, { listen }: Settings): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  const address = `${listen.host}:${listen.port}`
+  if (code === 'EADDRINUSE') return `${address} is in use by another program. Choose another with --port.`
+  if (code === 'EACCES') return `${address} may not be used by this user. Choose a port above 1023 with --port.`
+  if (code === 'EADDRNOTAVAIL') return `${listen.host} is not an address of this machine.`
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,52 @@
+import { isObject } from '../core/json.ts'
+import type { Settings } from '../core/settings.ts'
+import { checkTogether } from './checks.ts'
+import { splitCommand } from './command-line.ts'
+import { nameOfCommand, nameOfUrl } from './names.ts'
+import { ConfigError } from './problem.ts'
+import { fileSchema } from './schema.ts'
+import type { FeatureSchema } from './schema.ts'
+import { settle, withListen } from './settings.ts'
+import type { ListenOverride } from './settings.ts'
+
+/** What settings from the command line need besides its words. */
+export interface ArgumentOptions {
+  readonly features: readonly FeatureSchema[]
+  readonly listen?: ListenOverride
+}
+
+/**
+ * Settings for one upstream given on the command line: a URL, the words of a command, or one command line.
+ * @throws ConfigError when the words are neither
+ */
+export function fromArguments(words: readonly string[], { features, listen }: ArgumentOptions): Settings {
+  const value = withListen({ upstreams: upstreamOf(words) }, listen)
+  const directory = '.'
+  const { problems } = checkTogether(value, directory)
+  const [first] = problems
+  if (first) throw complaint(first.message)
+  if (!isObject(value)) throw complaint('names no server')
+  return settle(value, { schema: fileSchema(features), features, directory })
+}
+
+function upstreamOf(words: readonly string[]): Readonly<Record<string, unknown>> {
+  const [first, ...rest] = words
+  if (first === undefined || first === '') throw complaint('give a URL, or `--` and a command')
+  if (/^https?:\/\//i.test(first)) {
+    if (rest.length > 0) throw complaint('a URL stands alone: several servers need a configuration file')
+    if (!URL.canParse(first)) throw complaint('the URL is not valid')
+    return { [nameOfUrl(first)]: { url: first } }
+  }
+  const command = rest.length === 0 && /\s/.test(first) ? splitLine(first) : words
+  return { [nameOfCommand(command)]: { command } }
+}
+
+function splitLine(line: string): readonly string[] {
+  const split = splitCommand(line)
+  if ('problem' in split) throw complaint(split.problem)
+  return split.words
+}
+
+function complaint(message: string): ConfigError {
+  return new ConfigError([{ file: 'command line', line: 0, column: 0, path: '', message }])
+}

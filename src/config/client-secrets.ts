@@ -1,0 +1,89 @@
+import { convertText } from './client-text.ts'
+import type { TextContext } from './client-text.ts'
+import { hasReference } from './secrets.ts'
+import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from './tokens.ts'
+
+/** Whose values are rewritten, and in what context. */
+export interface SecretContext extends TextContext {
+  readonly server: string
+}
+
+/** An environment value for the gateway's file: a reference where it is a secret. */
+export function convertEnv(name: string, value: string, context: SecretContext): string {
+  const isSecret = (namesSecret(name) && !isPath(value)) || isTelling(value)
+  if (value === '' || hasReference(value) || !isSecret) return convertText(value, context)
+  return reference(value, name, `env ${name}`, context)
+}
+
+/** A header value for the gateway's file: a reference unless it is known to be harmless. */
+export function convertHeader(name: string, value: string, context: SecretContext): string {
+  if (value === '' || hasReference(value) || harmless.test(name)) return convertText(value, context)
+  const [, scheme = '', rest = value] = /^((?:Bearer|Basic|Token)\s+)(.*)$/is.exec(value) ?? []
+  const wanted = /^authorization$/i.test(name) ? `${context.server}_TOKEN` : `${context.server}_${name}`
+  return scheme + reference(rest, wanted, `header ${name}`, context)
+}
+
+/** The arguments of a command, with secrets given as options replaced by references. */
+export function convertArguments(words: readonly string[], context: SecretContext): string[] {
+  return words.map((word, index) => {
+    const [, option, value] = /^(--?[\w-]+=|[A-Z_][A-Z0-9_]*=)(.+)$/s.exec(word) ?? []
+    if (option !== undefined && value !== undefined) return option + convertArgument(value, option, context)
+    return convertArgument(word, words[index - 1] ?? '', context)
+  })
+}
+
+/** A URL, with a secret in its query replaced by a reference. */
+export function convertUrl(url: string, context: SecretContext): string {
+  const [start = '', query] = url.split(/\?(.*)/s)
+  if (query === undefined) return convertText(url, context)
+  const parameters = query.split('&').map((parameter) => {
+    const [name = '', value = ''] = parameter.split(/=(.*)/s)
+    const isSecret = value !== '' && !hasReference(value) && (namesSecret(name) || isTelling(value))
+    const wanted = `${context.server}_${name}`
+    return isSecret
+      ? `${name}=${reference(value, wanted, `${name} in its URL`, context)}`
+      : convertText(parameter, context)
+  })
+  return `${convertText(start, context)}?${parameters.join('&')}`
+}
+
+const harmless = /^(accept|accept-language|cache-control|content-type|user-agent|x-mcp-[\w-]+)$/i
+
+function convertArgument(value: string, before: string, context: SecretContext): string {
+  const option = optionName(before)
+  const isOption = value.startsWith('-') && !before.endsWith('=')
+  const isNamed = namesSecret(option) && !isOption && !isPath(value)
+  // A header on the command line, as in `--header "Authorization: Bearer …"`.
+  const [, header, content] = /^([A-Za-z][\w-]*):\s*(\S.*)$/s.exec(value) ?? []
+  if (hasReference(value)) return convertText(value, context)
+  if (header !== undefined && content !== undefined && namesSecret(header)) {
+    return `${header}: ${convertHeader(header, content, context)}`
+  }
+  if (!isNamed && !looksLikeToken(value) && !holdsPassword(value)) return convertText(value, context)
+  return reference(value, `${context.server}_${option || 'SECRET'}`, 'one of its arguments', context)
+}
+
+function optionName(before: string): string {
+  const [, option, variable] = /^(?:--?([\w-]+)=?|([A-Z_][A-Z0-9_]*)=)$/.exec(before) ?? []
+  return option ?? variable ?? ''
+}
+
+function reference(
+  value: string,
+  wanted: string,
+  place: string,
+  { server, variables }: SecretContext,
+): string {
+  const meaning = `the value that ${server} has in ${place}`
+  return `\${${variables.forValue(value, { name: wanted, server, meaning })}}`
+}
+
+function isTelling(value: string): boolean {
+  return looksLikeToken(value) || holdsPassword(value) || looksRandom(value)
+}
+
+function isPath(value: string): boolean {
+  return /^(~|\.{1,2}|\/(home|Users|etc|opt|var|tmp|srv|usr|root|mnt|Applications|Library)|[A-Za-z]:)[\\/]/.test(
+    value,
+  )
+}

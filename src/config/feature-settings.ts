@@ -1,0 +1,56 @@
+import { isObject } from '../core/json.ts'
+import type { JsonSchema } from '../core/schema.ts'
+import type { FeatureSettings } from '../core/settings.ts'
+import { complete } from './complete.ts'
+import type { FeatureSchema } from './schema.ts'
+import { withSwitches } from './switches.ts'
+
+type Values = Readonly<Record<string, unknown>>
+
+/** The settings of every feature that is on somewhere, from the expanded values of a file. */
+export function featureSettings(
+  file: Values,
+  features: readonly FeatureSchema[],
+): Readonly<Record<string, FeatureSettings>> {
+  const entries = features.map((feature) => [feature.name, settingsOf(feature, file)] as const)
+  return Object.fromEntries(
+    entries.filter((entry): entry is [string, FeatureSettings] => entry[1] !== undefined),
+  )
+}
+
+function settingsOf(feature: FeatureSchema, file: Values): FeatureSettings | undefined {
+  const schema = withSwitches(feature.schema)
+  const common = written(feature, file) ?? schema.default
+  const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
+    ([name, upstream]) => {
+      const own = isObject(upstream) ? written(feature, upstream) : undefined
+      return own === undefined ? [] : [[name, settled(own, common, schema)] as const]
+    },
+  )
+  const settings = { common: settled(common, {}, schema), upstreams: Object.fromEntries(overrides) }
+  const isOn = [settings.common, ...Object.values(settings.upstreams)].some((value) => value !== false)
+  return isOn ? settings : undefined
+}
+
+function written({ name, place }: FeatureSchema, values: Values): unknown {
+  if (place === 'features') {
+    if (values.features === 'none') return 'off'
+    return isObject(values.features) ? values.features[name] : undefined
+  }
+  if (name !== 'limits' || !isObject(values.limits)) return values[name]
+  const { body: _body, ...limits } = values.limits
+  return limits
+}
+
+function settled(value: unknown, below: unknown, schema: JsonSchema): unknown {
+  if (value === 'off' || value === false) return false
+  return complete(merged(isObject(below) ? below : {}, isObject(value) ? value : {}), schema)
+}
+
+function merged(below: Values, above: Values): Values {
+  const entries = Object.entries(above).map(([key, value]) => {
+    const other = Object.hasOwn(below, key) ? below[key] : undefined
+    return [key, isObject(other) && isObject(value) ? merged(other, value) : value]
+  })
+  return { ...below, ...Object.fromEntries(entries) }
+}

@@ -1,0 +1,69 @@
+import { dirname, resolve } from 'node:path'
+import { isObject } from '../core/json.ts'
+import { validator } from '../core/schema.ts'
+import type { Settings } from '../core/settings.ts'
+import { checkTogether } from './checks.ts'
+import { readDocument } from './document.ts'
+import type { ConfigDocument } from './document.ts'
+import { expand } from './expand.ts'
+import { explain } from './explain.ts'
+import { literalSecrets } from './literals.ts'
+import { readNumbers } from './numbers.ts'
+import { ConfigError, pathText } from './problem.ts'
+import type { ConfigProblem, Finding } from './problem.ts'
+import { fileSchema } from './schema.ts'
+import type { FeatureSchema } from './schema.ts'
+import type { Environment } from './secrets.ts'
+import { settle, withListen } from './settings.ts'
+import type { ListenOverride } from './settings.ts'
+
+/** What loading needs besides the text. */
+export interface LoadOptions {
+  /** The file the text is from, as it is shown in problems; relative paths in it are relative to its folder. */
+  readonly file: string
+  readonly features: readonly FeatureSchema[]
+  readonly env: Environment
+  /** An address given on the command line, which wins over that of the file. */
+  readonly listen?: ListenOverride
+}
+
+/** Settings, and what deserves a word without stopping the start. */
+export interface Loaded {
+  readonly settings: Settings
+  readonly warnings: readonly ConfigProblem[]
+}
+
+/** Reads the text of a configuration file. @throws ConfigError with every problem found */
+export function loadSettings(text: string, { file, features, env, listen }: LoadOptions): Loaded {
+  const document = readDocument(text)
+  const located = (findings: readonly Finding[]) => locate(findings, document, file)
+  if (document.isBroken) throw new ConfigError(located(document.problems))
+
+  const directory = dirname(resolve(file))
+  const schema = fileSchema(features)
+  const expanded = expand(document.value ?? {}, { env, directory }, document.source)
+  const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
+  const misfits = explain(validator(schema, { trusted: true })(value), schema, value)
+  const checked = checkTogether(value, directory)
+
+  const unreadable = [...document.problems, ...expanded.problems]
+  const problems = withoutEchoes(withoutEchoes(unreadable, misfits), checked.problems)
+  if (problems.length > 0 || !isObject(value)) throw new ConfigError(located(problems))
+  return {
+    settings: settle(value, { schema, features, file: resolve(file), directory }),
+    warnings: located([...document.warnings, ...literalSecrets(document.value), ...checked.warnings]),
+  }
+}
+
+// What is already known to be wrong with a key explains what a later step finds there.
+function withoutEchoes(known: readonly Finding[], later: readonly Finding[]): Finding[] {
+  const paths = new Set(known.map(({ path }) => pathText(path)))
+  return [...known, ...later.filter(({ path }) => !paths.has(pathText(path)))]
+}
+
+function locate(findings: readonly Finding[], document: ConfigDocument, file: string): ConfigProblem[] {
+  const located = findings.map((finding) => {
+    return { file, ...document.place(finding), path: pathText(finding.path), message: finding.message }
+  })
+  return located.toSorted((one, other) => one.line - other.line || one.column - other.column)
+}

@@ -1,0 +1,58 @@
+/** The pattern of an upstream's name. `server-card` is a path of the gateway itself. */
+export const namePattern = '^(?!server-card$)[a-z][a-z0-9-]{0,30}$'
+
+/** A name like `text` that fits the pattern and is not among those taken. */
+export function upstreamName(text: string, taken: ReadonlySet<string> = new Set()): string {
+  const base = fit(text)
+  if (!taken.has(base) && base !== 'server-card') return base
+  for (let number = 2; ; number += 1) {
+    const name = `${base.slice(0, 30 - String(number).length)}-${number}`
+    if (!taken.has(name)) return name
+  }
+}
+
+/** A name for the server at a URL: the telling part of its host. */
+export function nameOfUrl(url: string): string {
+  const host = new URL(url).hostname
+  if (/^[\d.]+$|^\[/.test(host)) return 'server'
+  const labels = host.split('.').filter((label) => !['www', 'mcp', 'api'].includes(label))
+  return upstreamName(labels.length > 1 ? (labels.at(-2) ?? host) : (labels[0] ?? host))
+}
+
+/** A name for the server a command starts: its package or script, without the usual trimmings. */
+export function nameOfCommand(words: readonly string[]): string {
+  const telling = words.filter((word, index) => !isTrimming(word, words[index - 1]))
+  const word = telling[0] ?? words[0] ?? ''
+  const path = word.startsWith('@') ? (word.split('/')[1] ?? word) : scriptName(word)
+  const name = path.replace(/(?<=.)[@:=].*$/, '').replace(/\.\w+$/, '')
+  const short = name.replace(/^(mcp-)?server-|^mcp-/, '').replace(/-(mcp-)?server$|-mcp$/, '')
+  return upstreamName(short === '' ? name : short)
+}
+
+const runners = new Set(
+  'npx npm pnpm yarn bunx bun node deno tsx uvx uv pipx python python3 docker podman env exec dlx run x tool'.split(
+    ' ',
+  ),
+)
+
+function isTrimming(word: string, before: string | undefined): boolean {
+  if (word.startsWith('-') || /^\w+=/.test(word)) return true
+  if (before === '-e' || before === '--env') return true
+  return runners.has((word.split(/[\\/]/).at(-1) ?? '').replace(/\.(exe|cmd)$/i, ''))
+}
+
+function scriptName(path: string): string {
+  const telling = path.split(/[\\/]/).filter((part) => {
+    return !/^(\.*|dist|build|src|lib|bin|out|(index|main|server|cli)(\.\w+)?)$/.test(part)
+  })
+  return telling.at(-1) ?? path
+}
+
+function fit(text: string): string {
+  const dashed = text.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')
+  const trimmed = dashed
+    .replace(/^[^a-z]+/, '')
+    .slice(0, 31)
+    .replace(/-+$/, '')
+  return trimmed === '' ? 'server' : trimmed
+}

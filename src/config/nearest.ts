@@ -1,0 +1,31 @@
+/** The word most like `word`, when one is like it enough to be what was meant. */
+export function nearest(word: string, words: readonly string[]): string | undefined {
+  const limit = Math.max(1, Math.floor(word.length / 3))
+  let best: string | undefined
+  let least = limit + 1
+  for (const candidate of words) {
+    const distance = edits(plain(word), plain(candidate))
+    if (distance >= least) continue
+    best = candidate
+    least = distance
+  }
+  return best
+}
+
+function plain(word: string): string {
+  return word.toLowerCase().replaceAll(/[-_]/g, '')
+}
+
+function edits(from: string, to: string): number {
+  if (Math.abs(from.length - to.length) > 20) return Infinity
+  let row = Array.from({ length: to.length + 1 }, (_, index) => index)
+  for (const [index, letter] of [...from].entries()) {
+    const next = [index + 1]
+    for (const [column, other] of [...to].entries()) {
+      const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1)
+      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[to.length] ?? Infinity
+}

@@ -1,0 +1,21 @@
+import { isObject } from '../core/json.ts'
+import type { JsonSchema } from '../core/schema.ts'
+import { resolved, schemaOf } from './subschema.ts'
+
+/** Turns text that came out of a reference, as in `port: ${PORT}`, into a number where the schema wants one. */
+export function readNumbers(value: unknown, schema: JsonSchema, interpolated: ReadonlySet<string>): unknown {
+  const visit = (item: unknown, rules: JsonSchema | undefined, path: readonly string[]): unknown => {
+    if (rules === undefined) return item
+    const own = resolved(rules, schema)
+    if (isObject(item)) {
+      const entries = Object.entries(item)
+      return Object.fromEntries(
+        entries.map(([key, entry]) => [key, visit(entry, schemaOf(own, key), [...path, key])]),
+      )
+    }
+    if (typeof item !== 'string' || !interpolated.has(path.join('\n'))) return item
+    const isNumber = own.type === 'integer' || own.type === 'number'
+    return isNumber && /^-?\d+(\.\d+)?$/.test(item) ? Number(item) : item
+  }
+  return visit(value, schema, [])
+}

@@ -1,0 +1,135 @@
+import { isObject } from '../core/json.ts'
+import type { JsonSchema } from '../core/schema.ts'
+import { bodySchema, listenSchema } from './listen-schema.ts'
+import { namePattern } from './names.ts'
+import { withSwitches } from './switches.ts'
+import { upstreamProperties } from './upstream-schema.ts'
+
+/** What the configuration needs to know of a feature. */
+export interface FeatureSchema {
+  readonly name: string
+  /** Whether its settings stand at the top level under its name, or under `features`. */
+  readonly place: 'top' | 'features'
+  /** The schema of an object, without `$ref`. A `default` of `off` keeps the feature off until it is asked for. */
+  readonly schema: JsonSchema
+}
+
+/** The JSON Schema of the configuration file. */
+export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
+  const definitions = features.flatMap((feature): [string, JsonSchema][] => [
+    [feature.name, definition(feature)],
+    [`${feature.name}-override`, overrideOf(definition(feature))],
+  ])
+  return withSwitches({
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Gatehouse configuration',
+    type: 'object',
+    errorMessage: 'must be a mapping with `upstreams:`',
+    properties: {
+      version: {
+        const: 1,
+        default: 1,
+        errorMessage: 'must be 1, the only version this release reads',
+        description: 'The version of this format.',
+      },
+      listen: listenSchema,
+      auth: {
+        const: 'none',
+        errorMessage: 'must be none: other kinds of authentication are not available in this release',
+        description: 'Who may call: `none` is everyone who can reach the address.',
+      },
+      ...placed(features, 'top', ''),
+      limits: limitsSchema(features),
+      features: featuresSchema(features, ''),
+      upstreams: {
+        type: 'object',
+        minProperties: 1,
+        errorMessage: 'must name at least one server, as in `files: npx -y some-server`',
+        propertyNames: {
+          pattern: namePattern,
+          errorMessage:
+            'must be lower-case letters, digits and dashes, start with a letter, and not be server-card',
+        },
+        additionalProperties: upstreamSchema(features),
+        description: 'The servers behind the gateway, by name.',
+        examples: [{ files: 'npx -y @modelcontextprotocol/server-filesystem /srv/docs' }],
+      },
+    },
+    required: ['upstreams'],
+    additionalProperties: false,
+    $defs: Object.fromEntries(definitions),
+  })
+}
+
+/** The same as the text of the file that is shipped for editors. */
+export function schemaText(features: readonly FeatureSchema[]): string {
+  return `${JSON.stringify(fileSchema(features), null, 2)}\n`
+}
+
+function upstreamSchema(features: readonly FeatureSchema[]): JsonSchema {
+  return {
+    type: ['object', 'string'],
+    minLength: 1,
+    errorMessage: 'must be a command line, a URL, or a mapping with `command:` or `url:`',
+    properties: {
+      ...upstreamProperties,
+      ...placed(features, 'top', '-override'),
+      features: featuresSchema(features, '-override'),
+    },
+    additionalProperties: false,
+    description: 'A URL if it starts with http:// or https://, a command line, or settings.',
+  }
+}
+
+function featuresSchema(features: readonly FeatureSchema[], suffix: string): JsonSchema {
+  return {
+    type: ['object', 'string'],
+    pattern: '^none$',
+    errorMessage: 'must be none, or a mapping of features to on, off or settings',
+    properties: placed(features, 'features', suffix),
+    additionalProperties: false,
+    description:
+      suffix === ''
+        ? 'Which features are on, and how; those not named here keep their defaults. `none` switches all off.'
+        : 'What is different for this upstream.',
+  }
+}
+
+function placed(
+  features: readonly FeatureSchema[],
+  place: FeatureSchema['place'],
+  suffix: string,
+): JsonSchema {
+  const here = features.filter((feature) => feature.place === place)
+  return Object.fromEntries(here.map(({ name }) => [name, { $ref: `#/$defs/${name}${suffix}` }]))
+}
+
+function limitsSchema(features: readonly FeatureSchema[]): JsonSchema {
+  const own = features.find(({ name, place }) => name === 'limits' && place === 'top')?.schema
+  return {
+    type: 'object',
+    description: 'How much is let through, and for how long.',
+    additionalProperties: false,
+    ...own,
+    default: {},
+    properties: { body: bodySchema, ...(isObject(own?.properties) && own.properties) },
+  }
+}
+
+function definition({ place, schema }: FeatureSchema): JsonSchema {
+  if (place === 'top') {
+    return { errorMessage: 'must be a mapping of settings', additionalProperties: false, ...schema }
+  }
+  return {
+    additionalProperties: false,
+    ...schema,
+    type: ['object', 'string', 'boolean'],
+    pattern: '^(on|off)$',
+    errorMessage: 'must be on, off, or a mapping of settings',
+  }
+}
+
+// An override says only what differs, so nothing is required of it.
+function overrideOf({ required: _required, default: _default, ...schema }: JsonSchema): JsonSchema {
+  return schema
+}

@@ -1,0 +1,127 @@
+import { resolve } from 'node:path'
+import { isObject } from '../core/json.ts'
+import type { JsonSchema } from '../core/schema.ts'
+import { Secret } from '../core/secret.ts'
+import type { CommandReach, ListenSettings, Settings, UpstreamSettings, UrlReach } from '../core/settings.ts'
+import { complete } from './complete.ts'
+import { featureSettings } from './feature-settings.ts'
+import type { FeatureSchema } from './schema.ts'
+
+/** Where settings came from: the features they are for, and the file where there is one. */
+export interface Origin {
+  readonly schema: JsonSchema
+  readonly features: readonly FeatureSchema[]
+  readonly file?: string
+  /** What relative paths are relative to. */
+  readonly directory: string
+}
+
+/** Turns the checked values of a file into settings, with every default filled in. */
+export function settle(values: Readonly<Record<string, unknown>>, origin: Origin): Settings {
+  // The values fit the schema, which has these types and gives these defaults.
+  const file = complete(values, inline(origin.schema)) as FileValues
+  return {
+    ...(origin.file !== undefined && { file: origin.file }),
+    listen: listenSettings(file),
+    upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
+      upstreamSettings(name, upstream, origin),
+    ),
+    features: featureSettings(values, origin.features),
+  }
+}
+
+/** An address given on the command line. */
+export interface ListenOverride {
+  readonly host?: string
+  readonly port?: number
+}
+
+/** The values of a file with an address from the command line in place of its own. */
+export function withListen(value: unknown, listen: ListenOverride = {}): unknown {
+  if (!isObject(value) || Object.keys(listen).length === 0) return value
+  return { ...value, listen: { ...(isObject(value.listen) && value.listen), ...listen } }
+}
+
+interface FileValues {
+  readonly listen: {
+    readonly host: string
+    readonly port: number
+    readonly public_url?: string
+    readonly origins: string | readonly string[]
+    readonly legacy_sse: boolean
+    readonly aggregate: boolean
+  }
+  readonly limits: { readonly body: number }
+  readonly upstreams: Readonly<Record<string, UpstreamValues>>
+}
+
+interface UpstreamValues {
+  readonly url?: string
+  readonly command?: readonly string[]
+  readonly args?: readonly string[]
+  readonly env?: Readonly<Record<string, Secret>>
+  readonly cwd?: string
+  readonly headers?: Readonly<Record<string, Secret>>
+  readonly token?: Secret
+  readonly transport: UpstreamSettings['transport']
+  readonly revision: UpstreamSettings['revision']
+  readonly isolation: UpstreamSettings['isolation']
+  readonly trust?: boolean
+  readonly roots: 'off' | 'client' | readonly string[]
+  readonly start_timeout: number
+  readonly idle: number
+}
+
+// The settings of features are completed on their own, since an upstream's stand on the common ones.
+function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
+  return schema
+}
+
+function listenSettings({ listen, limits }: FileValues): ListenSettings {
+  const { host, port, public_url: publicUrl, origins, legacy_sse: legacySse, aggregate } = listen
+  return {
+    host,
+    port,
+    ...(publicUrl !== undefined && { publicUrl }),
+    origins: [origins].flat(),
+    legacySse,
+    aggregate,
+    body: limits.body,
+  }
+}
+
+function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {
+  const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
+  return {
+    name,
+    reach: url === undefined ? commandReach(upstream, origin) : urlReach(url, upstream),
+    transport,
+    revision,
+    isolation,
+    trust: upstream.trust ?? url === undefined,
+    roots,
+    startTimeout,
+    idle,
+  }
+}
+
+function commandReach(
+  { command = [], args = [], env = {}, cwd }: UpstreamValues,
+  origin: Origin,
+): CommandReach {
+  const [program = '', ...first] = command
+  const isPlaced = cwd !== undefined || origin.file !== undefined
+  return {
+    kind: 'command',
+    command: program,
+    args: [...first, ...args],
+    env,
+    ...(isPlaced && { cwd: resolve(origin.directory, cwd ?? '.') }),
+  }
+}
+
+function urlReach(url: string, { headers = {}, token }: UpstreamValues): UrlReach {
+  const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
+  const bearer = token && { authorization: new Secret(`Bearer ${token.reveal()}`) }
+  return { kind: 'url', url, headers: { ...Object.fromEntries(named), ...bearer } }
+}

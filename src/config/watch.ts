@@ -1,0 +1,78 @@
+import { watch } from 'node:fs'
+import type { FSWatcher } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+
+/** What to watch and when to speak. */
+export interface WatchOptions {
+  /** The text as it was last read, so that a change between reading and watching is seen. */
+  readonly text: string
+  /** Called with the text of the file when it differs from the last; never while the file is missing or empty. Must not throw. */
+  readonly onChange: (text: string) => void
+  /** How long, in milliseconds, the file must be left alone before it is read. */
+  readonly quiet?: number
+  /** How often, in milliseconds, it is looked at in any case. */
+  readonly every?: number
+}
+
+/** A watch that holds until it is closed; it does not keep the process alive. */
+export interface Watch {
+  close(): void
+}
+
+/**
+ * Watches one file, however it is changed: written in place, replaced by a rename, deleted and made again, or
+ * reached through a symbolic link that is pointed elsewhere.
+ */
+export function watchFile(file: string, { text, onChange, quiet = 100, every = 2000 }: WatchOptions): Watch {
+  // A file's own watch is lost when it is replaced, so the folder is watched. Where that is not possible, or
+  // the link's target is in another folder, looking again every so often finds the change.
+  const path = resolve(file)
+  let last = text
+  let isClosed = false
+  let soon: NodeJS.Timeout | undefined
+  let folder = watchFolder()
+  const often = setInterval(check, every).unref()
+
+  function watchFolder(): FSWatcher | undefined {
+    try {
+      const watcher = watch(dirname(path), { persistent: false }, later)
+      watcher.on('error', () => {
+        watcher.close()
+        folder = undefined
+      })
+      return watcher
+    } catch {
+      return undefined
+    }
+  }
+
+  function later(): void {
+    clearTimeout(soon)
+    if (!isClosed) soon = setTimeout(check, quiet).unref()
+  }
+
+  function check(): void {
+    readFile(path, 'utf8').then(compare, () => {
+      // The folder may have gone with the file, and a watch on it would stay with the one that is gone.
+      folder?.close()
+      folder = isClosed ? undefined : watchFolder()
+    })
+  }
+
+  function compare(current: string): void {
+    folder ??= isClosed ? undefined : watchFolder()
+    if (isClosed || current === last || current.trim() === '') return
+    last = current
+    onChange(current)
+  }
+
+  return {
+    close() {
+      isClosed = true
+      clearTimeout(soon)
+      clearInterval(often)
+      folder?.close()
+    },
+  }
+}

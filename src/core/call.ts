@@ -1,0 +1,85 @@
+import type { Payload } from './payload.ts'
+import type { Principal } from './principal.ts'
+import type { Target } from './target.ts'
+
+/** What a server may ask of the client before it can finish: elicitation, sampling or roots, by a key. */
+export type Questions = Readonly<Record<string, Question>>
+
+export interface Question {
+  readonly method: string
+  readonly params?: Payload
+}
+
+/** What the client said to each question. An error can only come from clients older than 2026-07-28. */
+export type Answers = Readonly<Record<string, Answer>>
+
+export type Answer = { readonly result: Payload } | { readonly error: Payload }
+
+/** What each layer that asked wants to remember until the answers come; sealed at the edge. */
+export type State = Readonly<Record<string, unknown>>
+
+/**
+ * How a call ends well: with a result, or with questions that the caller answers by making the same call again.
+ * Failures are thrown.
+ */
+export type Outcome =
+  | { readonly kind: 'result'; readonly result: Payload }
+  | {
+      readonly kind: 'ask'
+      readonly questions: Questions
+      readonly state: State
+      /** Aborted when the answers are no longer wanted; only callers in this process can see it. */
+      readonly withdrawn?: AbortSignal
+    }
+
+/** A message without an answer, about a call or from a server. */
+export interface Note {
+  readonly method: string
+  readonly params?: Payload
+}
+
+/** Who calls: what the client is and can do. */
+export interface Client {
+  readonly era: 'legacy' | 'modern'
+  /** The protocol revision the client speaks. */
+  readonly revision: string
+  readonly capabilities: Readonly<Record<string, unknown>>
+  readonly info?: Readonly<Record<string, unknown>>
+  /** One client's session, where its revision has sessions. */
+  readonly session?: string
+  /** Set on calls through which nothing can be asked, whatever the capabilities say. */
+  readonly isMute?: true
+}
+
+/** One request on its way through the gateway. Never changed in place: pass a changed copy on. */
+export interface Call {
+  readonly method: string
+  /** The params object as the client sent it, `_meta` included. */
+  readonly params: Payload
+  readonly target: Target
+  readonly principal: Principal
+  readonly client: Client
+  /** The members of `params._meta`. */
+  readonly meta: Readonly<Record<string, unknown>>
+  readonly answers?: Answers
+  readonly state: State
+  /** Aborted when nobody wants the outcome any more. */
+  readonly signal: AbortSignal
+  /** What the log line of this call should say; the one thing on a call that is written to. */
+  readonly facts: Map<string, unknown>
+  /** Sends a notification about this call back to the client, before the outcome. Never throws, never waits. */
+  emit(note: Note): void
+}
+
+/** Does what a call asks. Throws `GatewayError` on failure. */
+export type Handler = (call: Call) => Promise<Outcome>
+
+/** Wraps a handler. Built once per target when the configuration is loaded, never per call. */
+export type Policy = (next: Handler) => Handler
+
+/** Composes policies around a handler; the first one listed is the outermost. */
+export function compose(policies: readonly (Policy | undefined)[], end: Handler): Handler {
+  let handler = end
+  for (const policy of policies.toReversed()) if (policy) handler = policy(handler)
+  return handler
+}

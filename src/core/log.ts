@@ -1,0 +1,12 @@
+/** Where things that happen are written down. */
+export interface Log {
+  debug(event: string, fields?: Readonly<Record<string, unknown>>): void
+  info(event: string, fields?: Readonly<Record<string, unknown>>): void
+  warn(event: string, fields?: Readonly<Record<string, unknown>>): void
+  error(event: string, fields?: Readonly<Record<string, unknown>>): void
+}
+
+/** Lets a promise run unawaited; a rejection is logged instead of ending the process. */
+export function background(promise: Promise<unknown>, log: Log): void {
+  promise.catch((error: unknown) => log.error('background', { error: String(error) }))
+}

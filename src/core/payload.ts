@@ -1,0 +1,112 @@
+import { editMembers, elements, isObject, members } from './json.ts'
+
+/** What `with` sets: a value, a payload whose text is kept, or `undefined` to remove the member. */
+export type Fields = Readonly<Record<string, unknown>>
+
+/**
+ * A JSON value that keeps the text it came in: it is parsed once, and encoded only where it changed.
+ * Treat `value` as read-only; change a payload with `with`.
+ */
+export class Payload {
+  #text: string | undefined
+  #value: unknown
+  #parsed: boolean
+  readonly #base: Payload | undefined
+  readonly #edits: Fields | undefined
+
+  private constructor(text: string | undefined, value: unknown, parsed: boolean, base?: Payload, edits?: Fields) {
+    this.#text = text
+    this.#value = value
+    this.#parsed = parsed
+    this.#base = base
+    this.#edits = edits
+  }
+
+  /** Wraps JSON text that is known to be valid; `value` is what it parses to, where that is known. */
+  static text(text: string, value?: unknown): Payload {
+    return new Payload(text, value, value !== undefined)
+  }
+
+  /** Wraps a value that was made here. */
+  static of(value: unknown): Payload {
+    return new Payload(undefined, value, true)
+  }
+
+  get value(): unknown {
+    if (!this.#parsed) {
+      this.#value = this.#base && this.#edits ? edited(this.#base.fields, this.#edits) : JSON.parse(this.#text ?? 'null')
+      this.#parsed = true
+    }
+    return this.#value
+  }
+
+  /** The value's members if it is an object, else none. */
+  get fields(): Readonly<Record<string, unknown>> {
+    const value = this.value
+    return isObject(value) ? value : {}
+  }
+
+  get text(): string {
+    return (this.#text ??= this.#encode())
+  }
+
+  /** This object with some top-level members set or removed; everything else keeps its text. */
+  with(fields: Fields): Payload {
+    if (this.#base && this.#text === undefined) {
+      return new Payload(undefined, undefined, false, this.#base, { ...this.#edits, ...fields })
+    }
+    return new Payload(undefined, undefined, false, this, fields)
+  }
+
+  /** This object with members of its `_meta` set or removed; an emptied `_meta` goes too. */
+  withMeta(fields: Fields): Payload {
+    const meta = (this.at('_meta') ?? Payload.of({})).with(fields)
+    return this.with({ _meta: Object.keys(meta.fields).length > 0 ? meta : undefined })
+  }
+
+  /** One member as a payload of its own, with its text. */
+  at(key: string): Payload | undefined {
+    if (this.#base && this.#edits) {
+      if (!Object.hasOwn(this.#edits, key)) return this.#base.at(key)
+      const edit = this.#edits[key]
+      return edit === undefined || edit instanceof Payload ? edit : Payload.of(edit)
+    }
+    const { fields } = this
+    if (!Object.hasOwn(fields, key)) return undefined
+    if (this.#text === undefined) return Payload.of(fields[key])
+    const member = members(this.#text).findLast((each) => each.key === key)
+    return member && Payload.text(this.#text.slice(member.valueStart, member.end), fields[key])
+  }
+
+  /** The elements of an array, each as a payload of its own, with its text. */
+  get items(): Payload[] {
+    const { value } = this
+    if (!Array.isArray(value)) return []
+    if (this.#text === undefined) return value.map((each) => Payload.of(each))
+    return elements(this.#text).map((text, index) => Payload.text(text, value[index]))
+  }
+
+  toJSON(): unknown {
+    return this.value
+  }
+
+  #encode(): string {
+    const base = this.#base
+    if (!base || !this.#edits) return JSON.stringify(this.#value) ?? 'null'
+    const edits = new Map<string, string | undefined>()
+    for (const [key, edit] of Object.entries(this.#edits)) {
+      if (edit === undefined && !Object.hasOwn(base.fields, key)) continue
+      edits.set(key, edit instanceof Payload ? edit.text : JSON.stringify(edit))
+    }
+    return edits.size === 0 ? base.text : editMembers(isObject(base.value) ? base.text : '{}', edits)
+  }
+}
+
+function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<string, unknown> {
+  const value: Record<string, unknown> = { ...base }
+  for (const [key, edit] of Object.entries(edits)) {
+    if (edit === undefined) delete value[key]
+    else value[key] = edit instanceof Payload ? edit.value : edit
+  }
+  return value
+}

@@ -1,0 +1,73 @@
+import type { Secret } from './secret.ts'
+
+/** The whole configuration, checked, with every default filled in. Durations are milliseconds, sizes are bytes. */
+export interface Settings {
+  /** The absolute path it was read from; absent when everything came from the command line. */
+  readonly file?: string
+  readonly listen: ListenSettings
+  readonly upstreams: readonly UpstreamSettings[]
+  /** The settings of each feature by its name; a feature that is off everywhere is absent. */
+  readonly features: Readonly<Record<string, FeatureSettings>>
+}
+
+/** How clients reach the gateway. */
+export interface ListenSettings {
+  readonly host: string
+  readonly port: number
+  /** The URL clients know the gateway by, when a proxy stands in front of it. */
+  readonly publicUrl?: string
+  /** Origins a browser may call from, besides loopback and the public URL. */
+  readonly origins: readonly string[]
+  /** Serve the 2024-11-05 HTTP+SSE transport at `/sse` and `/messages`. */
+  readonly legacySse: boolean
+  /** Serve every upstream together at `/mcp`. */
+  readonly aggregate: boolean
+  /** The largest request body, in bytes. */
+  readonly body: number
+}
+
+/** One server behind the gateway. */
+export interface UpstreamSettings {
+  readonly name: string
+  readonly reach: CommandReach | UrlReach
+  readonly transport: 'auto' | 'stdio' | 'streamable' | 'sse'
+  /** A protocol revision, or `auto` to find it out. */
+  readonly revision: string
+  readonly isolation: 'auto' | 'shared' | 'per_client'
+  /** Whether what the server says of its own tools is believed. */
+  readonly trust: boolean
+  /** Roots shown to servers older than 2026-07-28: none, the client's, or a fixed list of URIs. */
+  readonly roots: 'off' | 'client' | readonly string[]
+  /** How long starting and the opening exchange may take. */
+  readonly startTimeout: number
+  /** How long an unused connection or child process is kept. */
+  readonly idle: number
+}
+
+/** A server started as a child process that speaks over stdin and stdout. */
+export interface CommandReach {
+  readonly kind: 'command'
+  readonly command: string
+  readonly args: readonly string[]
+  readonly env: Readonly<Record<string, Secret>>
+  /** An absolute path; absent when there is no file whose folder could be the default. */
+  readonly cwd?: string
+}
+
+/** A server reached over HTTP. */
+export interface UrlReach {
+  readonly kind: 'url'
+  readonly url: string
+  /** Sent with every request, by lower-case name; `token` of the file is here as `authorization`. */
+  readonly headers: Readonly<Record<string, Secret>>
+}
+
+/**
+ * The settings of one feature, with its defaults filled in: those of the upstream where it overrides some of
+ * them, else `common`. `false` means off.
+ */
+export interface FeatureSettings {
+  readonly common: unknown
+  /** Complete settings by upstream, for those that override any. */
+  readonly upstreams: Readonly<Record<string, unknown>>
+}

@@ -1,0 +1,90 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { isIP } from 'node:net'
+import { GatewayError } from '../core/error.ts'
+import type { ListenSettings } from '../core/settings.ts'
+
+const EXPOSED = 'Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, X-Request-Id, Retry-After'
+const ALLOWED = [
+  'accept',
+  'authorization',
+  'content-type',
+  'last-event-id',
+  'mcp-method',
+  'mcp-name',
+  'mcp-protocol-version',
+  'mcp-session-id',
+  'traceparent',
+  'tracestate',
+  'x-request-id',
+]
+
+/** Who may talk to the gateway from a browser, and under which name it may be called. */
+export interface Access {
+  /** Refuses requests a page of a stranger could have made a browser send. @throws FORBIDDEN */
+  check(incoming: IncomingMessage): void
+  /** Lets the calling page read the answer. */
+  allow(incoming: IncomingMessage, outgoing: ServerResponse): void
+  /** Answers a preflight request. */
+  preflight(incoming: IncomingMessage, outgoing: ServerResponse): void
+}
+
+/** Checks `Host` against DNS rebinding and `Origin` against other sites (2025-11-25 basic/transports). */
+export function createAccess({ host, publicUrl, origins }: ListenSettings): Access {
+  const known = new Set(origins)
+  const own = publicUrl === undefined ? undefined : new URL(publicUrl)
+  if (own) known.add(own.origin)
+  const hosts = new Set(own ? [own.hostname] : [])
+  const isLocal = isLoopback(host)
+
+  const isAllowedHost = (name: string | undefined): boolean => {
+    if (name === undefined) return false
+    if (hosts.has(name) || isLoopback(name)) return true
+    // On other interfaces the names it is called by are not known, unless the public URL says.
+    return !isLocal && (own === undefined || isIP(name.replaceAll(/[[\]]/g, '')) !== 0)
+  }
+  const isAllowedOrigin = (origin: string): boolean => {
+    if (known.has('*') || known.has(origin)) return true
+    return URL.canParse(origin) && isLoopback(new URL(origin).hostname)
+  }
+
+  return {
+    check: ({ headers }) => {
+      if (!isAllowedHost(hostname(headers.host))) {
+        throw new GatewayError('FORBIDDEN', 'Forbidden: the Host header names another server.', {
+          suggestion: 'Set listen.public_url to the address clients use.',
+        })
+      }
+      if (headers.origin === undefined || isAllowedOrigin(headers.origin)) return
+      throw new GatewayError('FORBIDDEN', 'Forbidden: this origin may not call.', {
+        suggestion: 'Add the origin to listen.origins.',
+      })
+    },
+    allow: ({ headers }, outgoing) => {
+      if (headers.origin === undefined || !isAllowedOrigin(headers.origin)) return
+      outgoing.setHeader('access-control-allow-origin', headers.origin)
+      outgoing.setHeader('access-control-expose-headers', EXPOSED)
+      outgoing.setHeader('vary', 'Origin')
+    },
+    preflight: ({ headers }, outgoing) => {
+      const asked = headers['access-control-request-headers'] ?? ''
+      const mirrored = asked.split(',').map((each) => each.trim().toLowerCase())
+      const params = mirrored.filter((each) => /^mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+$/.test(each))
+      outgoing.writeHead(204, {
+        'access-control-allow-methods': 'GET, POST, DELETE',
+        'access-control-allow-headers': [...ALLOWED, ...params].join(', '),
+        'access-control-max-age': '600',
+      })
+      outgoing.end()
+    },
+  }
+}
+
+/** Whether a host name or address is of this machine alone. */
+export function isLoopback(name: string): boolean {
+  return name === 'localhost' || name.endsWith('.localhost') || /^127(?:\.\d{1,3}){3}$/.test(name) || name === '::1' || name === '[::1]'
+}
+
+function hostname(host: string | undefined): string | undefined {
+  if (host === undefined) return undefined
+  return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : undefined
+}

@@ -1,0 +1,11 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Principal } from '../core/principal.ts'
+
+/** One request to an MCP endpoint, and who makes it. */
+export interface Exchange {
+  readonly incoming: IncomingMessage
+  readonly outgoing: ServerResponse
+  /** The server the URL names; absent where it names all. */
+  readonly upstream: string | undefined
+  readonly principal: Principal
+}

@@ -1,0 +1,143 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { GatewayError } from '../core/error.ts'
+import { elements } from '../core/json.ts'
+import type { Log } from '../core/log.ts'
+import type { Reply } from '../bridge/session.ts'
+import { isUnknownVersion } from '../wire/codec.ts'
+import { type Message, parseMessage } from '../wire/jsonrpc.ts'
+import type { Exchange } from './exchange.ts'
+import type { HttpSession, HttpSessions } from './http-sessions.ts'
+import { joinReplies } from './batch.ts'
+import { HttpReply } from './reply.ts'
+
+/** How many messages a batch may hold. */
+const MAX_BATCH = 100
+
+/** Streamable HTTP with sessions: 2025-03-26 to 2025-11-25. */
+export class LegacyHttp {
+  readonly #sessions: HttpSessions
+  readonly #log: Log
+
+  constructor(sessions: HttpSessions, log: Log) {
+    this.#sessions = sessions
+    this.#log = log
+  }
+
+  /** Takes one posted message. @throws what is refused before it is looked into */
+  async post(exchange: Exchange, message: Message, text: string): Promise<void> {
+    if (message.kind === 'request' && message.method === 'initialize') return this.#initialize(exchange, message)
+    const found = this.#session(exchange)
+    if (message.kind === 'request') return found.session.request(message, this.#reply(exchange, found))
+    if (message.kind === 'notification') found.session.notification(message)
+    else found.session.response(message, text)
+    accept(exchange.outgoing)
+  }
+
+  /** Takes a posted array of messages, where the session's revision has batches. */
+  async postBatch(exchange: Exchange, text: string): Promise<void> {
+    const found = this.#session(exchange)
+    const parts = elements(text)
+    if (found.session.revision?.batches !== true) throw invalid('batches are not part of this protocol version')
+    if (parts.length === 0 || parts.length > MAX_BATCH) throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
+    const messages = parts.map((part) => [parseMessage(part), part] as const)
+    const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
+    if (requests.some((each) => each.method === 'initialize')) throw invalid('initialize stands alone')
+    for (const [message, part] of messages) {
+      if (message.kind === 'notification') found.session.notification(message)
+      else if (message.kind === 'response') found.session.response(message, part)
+    }
+    if (requests.length === 0) return accept(exchange.outgoing)
+    const reply = joinReplies(this.#reply(exchange, found), requests.length)
+    await Promise.all(requests.map((request) => found.session.request(request, reply)))
+  }
+
+  /** Opens the session's own stream, or takes up a lost one. */
+  get(exchange: Exchange): void {
+    const { incoming, outgoing } = exchange
+    const found = this.#session(exchange)
+    if (!accepts(incoming, 'text/event-stream')) throw notAcceptable('text/event-stream')
+    const eventId = incoming.headers['last-event-id']
+    const resumed = typeof eventId === 'string' ? found.replay.find(eventId) : undefined
+    const stream = resumed?.stream ?? found.replay.general
+    const reply = new HttpReply(outgoing, { canStream: true, onSlow: () => undefined })
+    outgoing.on('close', () => {
+      stream.detach(reply)
+      found.usedAt = Date.now()
+    })
+    reply.open()
+    stream.resume(reply, resumed?.after)
+  }
+
+  delete(exchange: Exchange): void {
+    this.#sessions.end(this.#session(exchange))
+    exchange.outgoing.writeHead(204).end()
+  }
+
+  async #initialize(exchange: Exchange, message: Message & { kind: 'request' }): Promise<void> {
+    const created = this.#sessions.create(exchange.principal, exchange.upstream)
+    const reply = this.#reply(exchange, created)
+    exchange.outgoing.setHeader('mcp-session-id', created.session.id)
+    const guarded: Reply = {
+      emit: (each) => reply.emit(each),
+      end: (answer) => {
+        // A handshake that failed leaves no session behind.
+        if (created.session.revision) this.#sessions.keep(created)
+        else if (!exchange.outgoing.headersSent) exchange.outgoing.removeHeader('mcp-session-id')
+        reply.end(answer)
+      },
+    }
+    await created.session.request(message, guarded)
+    if (!created.session.revision) this.#sessions.end(created)
+  }
+
+  #session({ incoming, principal, upstream }: Exchange): HttpSession {
+    const id = incoming.headers['mcp-session-id']
+    if (typeof id !== 'string') {
+      throw new GatewayError('SESSION_REQUIRED', 'Bad request: Mcp-Session-Id is missing.', {
+        suggestion: 'Send initialize first, and its Mcp-Session-Id with everything after it.',
+      })
+    }
+    const found = this.#sessions.get(id, principal, upstream)
+    const version = incoming.headers['mcp-protocol-version']
+    if (typeof version === 'string' && isUnknownVersion(version)) {
+      throw invalid(`unsupported protocol version ${version.slice(0, 64)} in MCP-Protocol-Version`)
+    }
+    return found
+  }
+
+  #reply({ incoming, outgoing }: Exchange, { session, replay }: HttpSession): HttpReply {
+    const canStream = accepts(incoming, 'text/event-stream')
+    if (!canStream && !accepts(incoming, 'application/json')) throw notAcceptable('application/json, text/event-stream')
+    return new HttpReply(outgoing, {
+      canStream,
+      record: () => replay.record(),
+      primes: session.revision?.priming === true,
+      onSlow: () => this.#log.warn('client.slow', { session: session.id }),
+    })
+  }
+}
+
+/** Whether a client takes a media type; one that does not say takes any. */
+export function accepts({ headers }: IncomingMessage, type: string): boolean {
+  const { accept } = headers
+  if (accept === undefined || accept.trim() === '') return true
+  const [main] = type.split('/')
+  return accept.split(',').some((each) => {
+    const range = each.split(';', 1)[0]?.trim().toLowerCase()
+    return range === type || range === '*/*' || range === `${main}/*`
+  })
+}
+
+/** The answer to a notification: nothing, and no content type some clients would parse. */
+export function accept(outgoing: ServerResponse): void {
+  outgoing.writeHead(202, { 'content-length': 0 }).end()
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_REQUEST', `Invalid request: ${why}.`)
+}
+
+function notAcceptable(types: string): GatewayError {
+  return new GatewayError('NOT_ACCEPTABLE', `Not acceptable: accept ${types}.`)
+}
+

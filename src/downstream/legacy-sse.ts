@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Handler } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { background, type Log } from '../core/log.ts'
+import { ClientSession } from '../bridge/session.ts'
+import { parseMessage } from '../wire/jsonrpc.ts'
+import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
+import type { Exchange } from './exchange.ts'
+import { HttpReply } from './reply.ts'
+
+interface Options {
+  readonly handle: Handler
+  /** The path clients know the gateway by, without a slash at its end. */
+  readonly prefix: () => string
+  readonly log: Log
+}
+
+interface Open {
+  readonly session: ClientSession
+  readonly outgoing: ServerResponse
+}
+
+const LIMIT = 1000
+
+/** The HTTP+SSE transport of 2024-11-05: one stream for everything, and posts that are only accepted. */
+export class LegacySse {
+  readonly #options: Options
+  readonly #open = new Map<string, Open>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
+  stream({ outgoing, upstream, principal }: Exchange): void {
+    if (this.#open.size >= LIMIT) throw new GatewayError('OVERLOADED', 'Too many sessions.')
+    const id = randomUUID()
+    const reply = new HttpReply(outgoing, { canStream: true, onSlow: () => session.close() })
+    const session = new ClientSession({
+      id,
+      upstream,
+      principal,
+      ...this.#options,
+      send: (message) => void reply.write(encodeEvent(message)),
+    })
+    this.#open.set(id, { session, outgoing })
+    // Replies have no other way than this stream, so its end is the end of the session.
+    outgoing.on('close', () => {
+      this.#open.delete(id)
+      session.close()
+    })
+    reply.open()
+    reply.write(encodeEndpoint(`${this.#options.prefix()}/messages?session_id=${id}`))
+  }
+
+  /** Takes a posted message. @throws SESSION_NOT_FOUND, PARSE_ERROR, INVALID_REQUEST */
+  post({ incoming, outgoing, principal }: Exchange, text: string): void {
+    const found = this.#open.get(sessionId(incoming) ?? '')
+    if (!found || found.session.principal.id !== principal.id) {
+      throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', { suggestion: 'Open the stream again.' })
+    }
+    const { session } = found
+    const message = parseMessage(text)
+    outgoing.writeHead(202, { 'content-type': 'text/plain' }).end('Accepted')
+    const send = (answer: string): void => void found.outgoing.write(encodeEvent(answer))
+    if (message.kind === 'notification') session.notification(message)
+    else if (message.kind === 'response') session.response(message, text)
+    else {
+      const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
+      background(session.request(message, { emit: send, end }), this.#options.log)
+    }
+  }
+
+  close(): void {
+    for (const { outgoing } of this.#open.values()) outgoing.end()
+  }
+}
+
+function sessionId({ url = '' }: IncomingMessage): string | undefined {
+  return new URLSearchParams(url.split('?', 2)[1]).get('session_id') ?? undefined
+}

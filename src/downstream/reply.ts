@@ -1,0 +1,154 @@
+import type { ServerResponse } from 'node:http'
+import type { Reply } from '../bridge/session.ts'
+import { encodeEvent, encodePriming, keepAlive } from '../wire/sse.ts'
+import type { Outlet, Recorded } from './replay.ts'
+
+interface Options {
+  /** Whether the client reads event streams. */
+  readonly canStream: boolean
+  /** Starts keeping events for a client that comes back; absent where it can not. */
+  record?(): Recorded
+  /** Whether the stream may open with an event without data. */
+  readonly primes?: boolean
+  /** The HTTP status of an answer by its error code; 200 where absent. */
+  statusOf?(errorCode: unknown): number
+  /** The client does not read what it is sent. */
+  onSlow(): void
+}
+
+/** How much may wait for a slow client before progress is left out, and before the call is given up, in bytes. */
+const HIGH = 256 * 1024
+const TOO_MUCH = 8 * 1024 * 1024
+/** A call that takes longer answers as a stream that can be taken up again, in milliseconds. */
+const PATIENCE = 1000
+/** How often an idle stream is kept open, in milliseconds. */
+const KEEP_ALIVE = 15_000
+const TICK = 500
+
+/** Every reply that is not finished; one timer serves them all. */
+const unfinished = new Set<HttpReply>()
+setInterval(() => {
+  const now = Date.now()
+  for (const reply of unfinished) reply.tick(now)
+}, TICK).unref()
+
+/** One HTTP answer: JSON, until something must be said before the answer; then an event stream. */
+export class HttpReply implements Reply, Outlet {
+  readonly #outgoing: ServerResponse
+  readonly #options: Options
+  readonly #since = Date.now()
+  #lastWrite = Date.now()
+  #isStream = false
+  #isEnded = false
+  #skipped: string | undefined
+  #recorded: Recorded | undefined
+
+  constructor(outgoing: ServerResponse, options: Options) {
+    this.#outgoing = outgoing
+    this.#options = options
+    unfinished.add(this)
+    outgoing.on('close', () => unfinished.delete(this))
+  }
+
+  get isStream(): boolean {
+    return this.#isStream
+  }
+
+  /** Answers as an event stream from here on. */
+  open(): void {
+    if (this.#isStream || this.#isEnded) return
+    this.#isStream = true
+    this.#head(200, 'text/event-stream')
+    const recorded = this.#options.record?.()
+    this.#recorded = recorded
+    recorded?.attach(this)
+    if (this.#options.primes && recorded) this.write(encodePriming(recorded.lastId))
+    else this.#outgoing.flushHeaders()
+  }
+
+  emit(message: string): void {
+    if (this.#isEnded || !this.#options.canStream) return
+    this.open()
+    if (isProgress(message) && this.#outgoing.writableLength > HIGH) {
+      // What is said later makes this redundant; the last one is sent once there is room.
+      if (this.#skipped === undefined) this.#outgoing.once('drain', () => this.#catchUp())
+      this.#skipped = message
+      return
+    }
+    this.#event(message)
+  }
+
+  end(message?: string, errorCode?: unknown): void {
+    if (this.#isEnded) return
+    if (this.#isStream) {
+      this.#catchUp()
+      if (message !== undefined) this.#event(message)
+      this.#isEnded = true
+      this.#recorded?.finish()
+      this.#outgoing.end()
+      return
+    }
+    this.#isEnded = true
+    unfinished.delete(this)
+    if (message === undefined) {
+      this.#outgoing.writeHead(202)
+      this.#outgoing.end()
+      return
+    }
+    const bytes = Buffer.from(message, 'utf8')
+    this.#outgoing.writeHead(this.#options.statusOf?.(errorCode) ?? 200, {
+      'content-type': 'application/json',
+      'content-length': bytes.length,
+    })
+    this.#outgoing.end(bytes)
+  }
+
+  /** Writes stream bytes as they are. */
+  write(text: string): boolean {
+    if (this.#outgoing.destroyed || this.#outgoing.writableEnded) return false
+    this.#lastWrite = Date.now()
+    this.#outgoing.write(text)
+    if (this.#outgoing.writableLength > TOO_MUCH) {
+      this.#options.onSlow()
+      this.#outgoing.destroy()
+    }
+    return true
+  }
+
+  /** Ends the stream without an answer; one that can be taken up again stays to be. */
+  hangUp(): void {
+    this.#isEnded = true
+    this.#outgoing.end()
+  }
+
+  tick(now: number): void {
+    if (this.#isEnded || !this.#options.canStream) return
+    const isSlow = now - this.#since > PATIENCE && this.#options.primes === true
+    if (!this.#isStream && (isSlow || now - this.#since > KEEP_ALIVE)) this.open()
+    if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE) this.write(keepAlive)
+  }
+
+  #event(message: string): void {
+    if (this.#recorded) this.#recorded.add(message)
+    else this.write(encodeEvent(message))
+  }
+
+  #catchUp(): void {
+    const message = this.#skipped
+    this.#skipped = undefined
+    if (message !== undefined && !this.#isEnded) this.#event(message)
+  }
+
+  #head(status: number, type: string): void {
+    this.#outgoing.writeHead(status, {
+      'content-type': type,
+      'cache-control': 'no-cache, no-transform',
+      // Proxies that collect bytes would hold events back.
+      'x-accel-buffering': 'no',
+    })
+  }
+}
+
+function isProgress(message: string): boolean {
+  return message.startsWith('{"jsonrpc":"2.0","method":"notifications/progress"')
+}

@@ -1,0 +1,138 @@
+import type { Readable, Writable } from 'node:stream'
+import type { Handler } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { background, type Log } from '../core/log.ts'
+import { anonymous } from '../core/principal.ts'
+import type { Seal } from '../bridge/seal.ts'
+import { ClientSession, type Reply } from '../bridge/session.ts'
+import { serveStateless } from '../bridge/stateless.ts'
+import { classify } from '../wire/codec.ts'
+import { encodeError, encodeErrorObject, idOf, type Id, type Message, parseMessage } from '../wire/jsonrpc.ts'
+import { lift } from '../wire/lift.ts'
+import { encodeLine, lines } from '../wire/lines.ts'
+import { localNotifications } from '../wire/methods.ts'
+import { modernError } from '../wire/modern.ts'
+import { latestModern, modernRevisions } from '../wire/revisions.ts'
+
+interface Options {
+  readonly handle: Handler
+  readonly seal: Seal
+  readonly upstream?: string
+  /** The longest line taken, in bytes. */
+  readonly limit: number
+  readonly log: Log
+}
+
+/** Serves one client over a pair of streams. Resolves when the client has closed its side. */
+export function serveStdio(input: Readable, output: Writable, options: Options): Promise<void> {
+  const front = new StdioFront(output, options)
+  const onOverflow = (bytes: number): void => front.refuse(tooLong(bytes, options.limit))
+  input.on('data', lines(options.limit, (line) => front.receive(line), onOverflow))
+  output.on('error', () => front.close())
+  return new Promise((resolve) => {
+    const end = (): void => {
+      front.close()
+      resolve()
+    }
+    input.once('end', end)
+    input.once('close', end)
+    input.once('error', end)
+  })
+}
+
+/** One client on stdio. Its first message settles the era for good. */
+class StdioFront {
+  readonly #output: Writable
+  readonly #options: Options
+  readonly #session: ClientSession
+  readonly #running = new Map<Id, AbortController>()
+  #era: 'legacy' | 'modern' | undefined
+
+  constructor(output: Writable, options: Options) {
+    this.#output = output
+    this.#options = options
+    this.#session = new ClientSession({
+      id: 'stdio',
+      principal: anonymous,
+      ...options,
+      send: (message) => this.#write(message),
+    })
+  }
+
+  receive(line: string): void {
+    try {
+      const message = parseMessage(line)
+      this.#era ??= message.kind === 'response' ? undefined : classify(message, undefined)
+      if (this.#era === 'modern') this.#stateless(message)
+      else this.#sessionful(message, line)
+    } catch (error) {
+      this.#write(encodeError(idOf(line), asGatewayError(error)))
+    }
+  }
+
+  refuse(error: GatewayError): void {
+    this.#write(encodeError('null', error))
+  }
+
+  close(): void {
+    this.#session.close()
+    for (const controller of this.#running.values()) controller.abort()
+  }
+
+  #sessionful(message: Message, line: string): void {
+    if (message.kind === 'notification') this.#session.notification(message)
+    else if (message.kind === 'response') this.#session.response(message, line)
+    else background(this.#session.request(message, this.#reply()), this.#options.log)
+  }
+
+  #stateless(message: Message): void {
+    const { handle, seal, upstream, log } = this.#options
+    if (message.kind === 'response') return
+    if (message.kind === 'notification') {
+      if (message.method === 'notifications/cancelled') {
+        this.#running.get(message.params.at('requestId')?.text ?? '')?.abort()
+      }
+      if (localNotifications.has(message.method)) return
+      const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
+      const { signal } = new AbortController()
+      const call = lift(message, { upstream, client, principal: anonymous, signal, emit: () => undefined })
+      return background(handle(call), log)
+    }
+    if (message.method === 'initialize') throw pinned(message.params.fields.protocolVersion)
+    const controller = new AbortController()
+    this.#running.set(message.id, controller)
+    const { signal } = controller
+    const served = serveStateless(message, this.#reply(), { handle, seal, upstream, principal: anonymous, signal })
+    const answered = served.catch((error: unknown) => {
+      this.#write(encodeErrorObject(message.id, modernError(asGatewayError(error))))
+    })
+    background(
+      answered.finally(() => this.#running.delete(message.id)),
+      log,
+    )
+  }
+
+  #reply(): Reply {
+    return {
+      emit: (message) => this.#write(message),
+      end: (message) => {
+        if (message !== undefined) this.#write(message)
+      },
+    }
+  }
+
+  #write(message: string): void {
+    if (!this.#output.destroyed) this.#output.write(encodeLine(message))
+  }
+}
+
+/** A client that began without a handshake can not go over to one with. */
+function pinned(requested: unknown): GatewayError {
+  return new GatewayError('UNSUPPORTED_VERSION', 'Unsupported protocol version: this connection has no handshake.', {
+    data: { supported: modernRevisions, requested },
+  })
+}
+
+function tooLong(bytes: number, limit: number): GatewayError {
+  return new GatewayError('PAYLOAD_TOO_LARGE', `The message of ${bytes} bytes is longer than ${limit}.`)
+}

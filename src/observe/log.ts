@@ -1,0 +1,84 @@
+import { writeSync } from 'node:fs'
+import { inspect, styleText } from 'node:util'
+import type { Log } from '../core/log.ts'
+
+const levels = ['debug', 'info', 'warn', 'error'] as const
+export type Level = (typeof levels)[number]
+
+interface Options {
+  readonly level: Level
+  /** Lines for people instead of JSON. */
+  readonly isPretty: boolean
+  /** The file descriptor to write to. */
+  readonly to?: number
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** How long lines may wait to be written together, in milliseconds. */
+const DELAY = 20
+const MAX_WAITING = 64 * 1024
+
+/** A log of one line per event. Lines are written in batches, and the rest when the process ends. */
+export function createLog({ level, isPretty, to = 2 }: Options): Log {
+  const least = levels.indexOf(level)
+  let waiting: string[] = []
+  let size = 0
+  let timer: NodeJS.Timeout | undefined
+
+  const flush = (): void => {
+    clearTimeout(timer)
+    timer = undefined
+    if (waiting.length === 0) return
+    const text = waiting.join('')
+    waiting = []
+    size = 0
+    try {
+      writeSync(to, text)
+    } catch {
+      // A reader that went away, or is too slow, must not stop the gateway.
+    }
+  }
+  process.on('exit', flush)
+
+  const write = (at: Level, event: string, fields: Fields | undefined): void => {
+    if (levels.indexOf(at) < least) return
+    const line = isPretty ? pretty(at, event, fields) : JSON.stringify({ time: new Date().toISOString(), level: at, event, ...fields })
+    waiting.push(`${line}\n`)
+    size += line.length
+    if (size > MAX_WAITING) flush()
+    else timer ??= setTimeout(flush, DELAY).unref()
+  }
+
+  return {
+    debug: (event, fields) => write('debug', event, fields),
+    info: (event, fields) => write('info', event, fields),
+    warn: (event, fields) => write('warn', event, fields),
+    error: (event, fields) => write('error', event, fields),
+  }
+}
+
+/** A log whose lines all have some fields more. */
+export function withFields(log: Log, more: Fields): Log {
+  return {
+    debug: (event, fields) => log.debug(event, { ...more, ...fields }),
+    info: (event, fields) => log.info(event, { ...more, ...fields }),
+    warn: (event, fields) => log.warn(event, { ...more, ...fields }),
+    error: (event, fields) => log.error(event, { ...more, ...fields }),
+  }
+}
+
+const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as const
+
+function pretty(level: Level, event: string, fields: Fields = {}): string {
+  const time = new Date().toISOString().slice(11, 23)
+  const rest = Object.entries(fields)
+    .filter(([, value]) => value !== undefined)
+    .map(([key, value]) => `${styleText('dim', `${key}=`)}${typeof value === 'string' ? plain(value) : inspect(value, { breakLength: Infinity })}`)
+  return [styleText('dim', time), styleText(colours[level], level.padEnd(5)), event, ...rest].join(' ')
+}
+
+/** What a server wrote must not steer the terminal. */
+function plain(text: string): string {
+  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, ' ')
+}

@@ -1,0 +1,92 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import type { Question } from '../core/call.ts'
+import type { Working } from '../bridge/park.ts'
+import { method } from '../wire/methods.ts'
+import type { Release } from './turns.ts'
+
+/** A call under way at a server. */
+export interface Active {
+  readonly working: Working
+  release: Release
+}
+
+interface Found {
+  readonly active: Active
+  /** It may be another call of the same client that the server asks for. */
+  readonly isGuess: boolean
+}
+
+/** How many questions may wait for a call to ask through, and how long, in milliseconds. */
+const MAX_HELD = 10
+const HOLD = 60_000
+
+/** Finds out for which call a server asks something. */
+export class Attribution {
+  readonly #calls = new Map<number, Active>()
+  readonly #held = new Set<() => void>()
+  #isDoubtful = false
+
+  /** The server asked outside a call's own stream while several were at work. */
+  get isDoubtful(): boolean {
+    return this.#isDoubtful
+  }
+
+  begin(id: number, active: Active): void {
+    this.#calls.set(id, active)
+    if (this.#held.size > 0 && isAskable(active)) for (const go of this.#held) go()
+  }
+
+  end(id: number): void {
+    this.#calls.delete(id)
+  }
+
+  /** The call a message belongs to: that of its stream, or the only one under way. */
+  owner(about: number | undefined): Active | undefined {
+    if (about !== undefined) return this.#calls.get(about)
+    if (this.#calls.size !== 1) return undefined
+    const [only] = this.#calls.values()
+    return only
+  }
+
+  /** Whom to ask. Roots asked for before there is anybody are held until there is. */
+  async find(question: Question, about: number | undefined, listeners: readonly Working[]): Promise<Found | undefined> {
+    const found = this.#find(about, listeners)
+    if (found || question.method !== 'roots/list' || this.#calls.size > 0) return found
+    await this.#hold()
+    return this.#find(undefined, listeners)
+  }
+
+  #find(about: number | undefined, listeners: readonly Working[]): Found | undefined {
+    const owner = about === undefined ? undefined : this.#calls.get(about)
+    if (owner) return { active: owner, isGuess: false }
+    const calls = [...this.#calls.values()].filter(isAskable)
+    if (calls.length > 1) this.#isDoubtful = true
+    const candidates = calls.length > 0 ? calls : listeners.map(quiet)
+    const last = candidates.at(-1)
+    if (!last || !candidates.every((each) => isSameClient(each, last))) return undefined
+    return { active: last, isGuess: candidates.length > 1 }
+  }
+
+  async #hold(): Promise<void> {
+    if (this.#held.size >= MAX_HELD) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#held.add(resolve)
+    await Promise.race([promise, wait(HOLD, undefined, { ref: false })])
+    this.#held.delete(resolve)
+  }
+}
+
+function isAskable({ working }: Active): boolean {
+  return method(working.call.method).asks === true
+}
+
+/** A listener as something to ask through; it holds no turn. */
+function quiet(working: Working): Active {
+  return { working, release: () => undefined }
+}
+
+function isSameClient(one: Active, other: Active): boolean {
+  if (one === other) return true
+  const { session } = one.working.call.client
+  return session !== undefined && session === other.working.call.client.session
+}

@@ -1,0 +1,112 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as wait } from 'node:timers/promises'
+import { GatewayError } from '../core/error.ts'
+import type { CommandReach } from '../core/settings.ts'
+
+/** Every child that runs, so that none outlives the gateway. */
+const running = new Set<Child>()
+process.on('exit', () => {
+  for (const child of running) child.kill('SIGKILL')
+})
+
+/** How long a child gets to end by itself, and then after SIGTERM, in milliseconds. */
+const GRACE = 2000
+
+/** Environment variables by name. */
+export type Variables = Readonly<Record<string, string | undefined>>
+
+/** A server's process, at the head of a process group of its own, so that what it starts ends with it. */
+export class Child {
+  readonly stdin: ChildProcessWithoutNullStreams['stdin']
+  readonly stdout: ChildProcessWithoutNullStreams['stdout']
+  readonly stderr: ChildProcessWithoutNullStreams['stderr']
+  /** Resolves with how the process ended, in words. */
+  readonly ended: Promise<string>
+  readonly #process: ChildProcessWithoutNullStreams
+  #hasEnded = false
+
+  private constructor(process: ChildProcessWithoutNullStreams) {
+    this.#process = process
+    this.stdin = process.stdin
+    this.stdout = process.stdout
+    this.stderr = process.stderr
+    // A child that died takes its pipes along; the exit says so.
+    this.stdin.on('error', () => undefined)
+    this.ended = new Promise((resolve) => {
+      process.once('exit', (code, signal) => {
+        this.#hasEnded = true
+        // What it started may live on in its group, and in the way of the next start.
+        this.kill('SIGTERM')
+        running.delete(this)
+        resolve(signal ? `was ended by ${signal}` : `exited with code ${code}`)
+      })
+    })
+    running.add(this)
+  }
+
+  /** Starts a command. @throws SERVER_UNAVAILABLE where it can not be started */
+  static async start(reach: CommandReach, environment: Variables): Promise<Child> {
+    const env = inherited(environment)
+    for (const [name, value] of Object.entries(reach.env)) env[name] = value.reveal()
+    const process = spawn(reach.command, reach.args, {
+      env,
+      stdio: 'pipe',
+      detached: true,
+      windowsHide: true,
+      ...(reach.cwd !== undefined && { cwd: reach.cwd }),
+    })
+    try {
+      await once(process, 'spawn')
+    } catch (cause) {
+      throw new GatewayError('SERVER_UNAVAILABLE', `The server's command "${reach.command}" could not be started.`, {
+        cause,
+        suggestion: 'Check that the command exists and may be run.',
+      })
+    }
+    return new Child(process)
+  }
+
+  /** Signals the whole group. */
+  kill(signal: NodeJS.Signals): void {
+    const { pid } = this.#process
+    if (pid === undefined) return
+    try {
+      process.kill(-pid, signal)
+    } catch {
+      // The group is gone, or the platform has none.
+      if (!this.#hasEnded) this.#process.kill(signal)
+    }
+  }
+
+  /** Ends the process as the specification says: stdin closed, then SIGTERM, then SIGKILL (basic/lifecycle). */
+  async stop(): Promise<void> {
+    this.stdin.end()
+    if (await this.#endsWithin(GRACE)) return this.kill('SIGKILL')
+    this.kill('SIGTERM')
+    if (!(await this.#endsWithin(GRACE))) this.kill('SIGKILL')
+    await this.ended
+    this.kill('SIGKILL')
+  }
+
+  async #endsWithin(milliseconds: number): Promise<boolean> {
+    const controller = new AbortController()
+    const timeout = wait(milliseconds, false, { signal: controller.signal }).catch(() => false)
+    const ended = await Promise.race([this.ended.then(() => true), timeout])
+    controller.abort()
+    return ended
+  }
+}
+
+/** What a program needs to run anywhere. Everything else may be a secret, and is given by name in the configuration. */
+const harmless =
+  /^(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*|NODE_EXTRA_CA_CERTS|SSL_CERT_.*|APPDATA|LOCALAPPDATA|USERPROFILE|PROGRAMFILES|SYSTEMROOT|COMSPEC|PATHEXT)$/i
+
+function inherited(environment: Variables): Record<string, string> {
+  const env: Record<string, string> = {}
+  for (const [name, value] of Object.entries(environment)) {
+    // A shell function exported into the environment is code.
+    if (value !== undefined && harmless.test(name) && !value.startsWith('()')) env[name] = value
+  }
+  return env
+}

@@ -1,0 +1,299 @@
+import type { Call, Note, Outcome, Question } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json.ts'
+import { background, type Log } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
+import type { Working } from '../bridge/park.ts'
+import { metaKeys, self } from '../wire/extensions.ts'
+import type { Request } from '../wire/jsonrpc.ts'
+import { method } from '../wire/methods.ts'
+import { Peer } from '../wire/peer.ts'
+import { canAnswer, canBeAsked, requiredCapability } from '../wire/questions.ts'
+import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
+import { Attribution } from './attribution.ts'
+import type { Connection } from './connection.ts'
+import { Hearing } from './hearing.ts'
+import type { Connect, Link } from './link.ts'
+import { legacyParams } from './params.ts'
+import { SchemaIndex } from './schemas.ts'
+import { type Release, Turns } from './turns.ts'
+
+interface Options {
+  readonly connect: Connect
+  /** What the server is told the client can do. */
+  readonly capabilities: Readonly<Record<string, unknown>>
+  readonly clientInfo?: Readonly<Record<string, unknown>>
+  /** The revision to ask for; the newest with a handshake where it is not pinned. */
+  readonly revision?: string
+  /** Roots the configuration lists. */
+  readonly roots?: readonly string[]
+  /** The opening exchange may take this long, in milliseconds. */
+  readonly startTimeout: number
+  readonly log: Log
+}
+
+/** A conversation with a server of a revision with a handshake. */
+export class LegacyConnection implements Connection {
+  readonly #options: Options
+  readonly #turns = new Turns()
+  readonly #attribution = new Attribution()
+  readonly #hearing: Hearing
+  readonly #schemas: SchemaIndex
+  readonly #asked = new Map<string, AbortController>()
+  readonly #peer: Peer
+  #link: Link | undefined
+  #revision: Revision = latestLegacy
+  #discovered = Payload.of({})
+  #renewing: Promise<void> | undefined
+  #isClosed = false
+
+  private constructor(options: Options) {
+    this.#options = options
+    this.#peer = this.#createPeer()
+    this.#hearing = new Hearing((name, params) => this.#send(name, params), options.log)
+    this.#schemas = new SchemaIndex((params) => this.#send('tools/list', params))
+  }
+
+  /** Connects and shakes hands. @throws SERVER_UNAVAILABLE, or what the server answered */
+  static async open(options: Options): Promise<LegacyConnection> {
+    const connection = new LegacyConnection(options)
+    try {
+      await connection.#connect()
+      await connection.#shakeHands()
+      return connection
+    } catch (error) {
+      await connection.close()
+      throw error
+    }
+  }
+
+  get discovered(): Payload {
+    return this.#discovered
+  }
+
+  get revision(): string {
+    return this.#revision.name
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
+  get isBusy(): boolean {
+    return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#asked.size > 0
+  }
+
+  schemas(): Promise<ReadonlyMap<string, unknown>> {
+    return this.#schemas.get()
+  }
+
+  forgetSchemas(): void {
+    this.#schemas.forget()
+  }
+
+  readonly open = async (working: Working): Promise<Outcome> => {
+    const { call } = working
+    if (call.method === 'server/discover') return { kind: 'result', result: this.#discovered }
+    if (call.method === 'subscriptions/listen') return this.#hearing.listen(working, this.#discovered)
+    if (call.method.startsWith('notifications/')) {
+      await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
+      return { kind: 'result', result: Payload.of({}) }
+    }
+    try {
+      return { kind: 'result', result: endOfList(await this.#call(working), call) }
+    } catch (error) {
+      const questions = urlQuestions(error, call)
+      if (!questions) throw error
+      return { kind: 'ask', questions, state: { url: true } }
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed(new Error('The connection was closed.'))
+    await this.#link?.close()
+  }
+
+  async #call(working: Working): Promise<Payload> {
+    const level = working.call.meta[metaKeys.logLevel]
+    if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
+    const release = await this.#takeTurn(working)
+    try {
+      return await this.#request(working, release)
+    } catch (error) {
+      if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
+      // The server refused the request without looking at it, so it may be sent again, once.
+      await this.#renew()
+      return await this.#request(working, release)
+    } finally {
+      release()
+    }
+  }
+
+  async #request(working: Working, release: Release): Promise<Payload> {
+    const { call, signal } = working
+    let id = 0
+    const params = (given: number): Payload => {
+      id = given
+      this.#attribution.begin(id, { working, release })
+      return legacyParams(call, id, this.#revision)
+    }
+    try {
+      const onProgress = (note: Note): void => working.progress(note)
+      return await this.#peer.request(call.method, params, { signal, onProgress })
+    } finally {
+      this.#attribution.end(id)
+    }
+  }
+
+  /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
+  async #takeTurn({ call, signal }: Working): Promise<Release> {
+    const tells = this.#link?.hasProvenance === true && !this.#attribution.isDoubtful
+    const isFree = tells || !method(call.method).asks || !canBeAsked(this.#options.capabilities)
+    return isFree ? () => undefined : this.#turns.take(call.client.session, signal)
+  }
+
+  #createPeer(): Peer {
+    const { log } = this.#options
+    const absent = (): Promise<void> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+    return new Peer(
+      {
+        send: (message, exchange) => this.#link?.send(message, exchange) ?? absent(),
+        release: (id) => this.#link?.release?.(id),
+      },
+      {
+        request: (request, about) => background(this.#asks(request, about), log),
+        notification: (note, about) => this.#heard(note, about),
+        noise: (text) => log.debug('upstream.noise', { text: text.slice(0, 200) }),
+      },
+    )
+  }
+
+  async #connect(): Promise<void> {
+    const peer = this.#peer
+    this.#link = await this.#options.connect({
+      receive: (text, about) => peer.receive(text, about),
+      isWaiting: (id) => peer.isWaiting(id),
+      closed: (error) => this.#closed(error),
+      sessionLost: () => background(this.#renew(), this.#options.log),
+    })
+  }
+
+  async #shakeHands(): Promise<void> {
+    const { capabilities, clientInfo = self, startTimeout } = this.#options
+    const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
+    const signal = AbortSignal.timeout(startTimeout)
+    const initialized = await this.#peer.request('initialize', () => Payload.of(asked), { signal }).catch((cause: unknown) => {
+      if (!signal.aborted) throw cause
+      throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', { cause })
+    })
+    const revision = findRevision(initialized.fields.protocolVersion)
+    if (revision?.era !== 'legacy') {
+      const version = String(initialized.fields.protocolVersion).slice(0, 64)
+      throw new GatewayError('SERVER_UNAVAILABLE', `The server speaks an unknown protocol version: ${version}.`)
+    }
+    this.#revision = revision
+    this.#discovered = asDiscovered(initialized)
+    // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
+    await this.#peer.notify('notifications/initialized')
+    await this.#link?.established?.(revision.name)
+  }
+
+  /** Shakes hands again with a server that forgot the session. */
+  #renew(): Promise<void> {
+    this.#renewing ??= (async () => {
+      this.#options.log.info('upstream.session_renewed')
+      await this.#shakeHands()
+      await this.#hearing.restore(this.#discovered)
+    })().finally(() => {
+      this.#renewing = undefined
+    })
+    return this.#renewing
+  }
+
+  #closed(error: Error): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    const lost = new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+      suggestion: 'Check whether the call took effect before making it again.',
+    })
+    this.#peer.fail(lost)
+    this.#hearing.close()
+    for (const controller of this.#asked.values()) controller.abort()
+  }
+
+  #send(name: string, params: Payload): Promise<Payload> {
+    return this.#peer.request(name, () => params, { signal: AbortSignal.timeout(this.#options.startTimeout) })
+  }
+
+  async #asks(request: Request, about: number | undefined): Promise<void> {
+    const { roots } = this.#options
+    if (request.method === 'roots/list' && roots) {
+      return this.#peer.respond(request.id, Payload.of({ roots: roots.map((uri) => ({ uri })) }))
+    }
+    const question: Question = { method: request.method, params: request.params }
+    const found = await this.#attribution.find(question, about, this.#hearing.listeners())
+    if (!found) return this.#refuse(request)
+    const controller = new AbortController()
+    this.#asked.set(request.id, controller)
+    // While its caller thinks, another call may be at work.
+    found.active.release()
+    try {
+      const answer = await found.active.working.ask(question, { withdrawn: controller.signal, isGuess: found.isGuess })
+      if (controller.signal.aborted) return
+      found.active.release = await this.#takeTurn(found.active.working).catch(() => () => undefined)
+      if ('result' in answer) await this.#peer.respond(request.id, answer.result)
+      else await this.#peer.respondError(request.id, answer.error)
+    } finally {
+      this.#asked.delete(request.id)
+    }
+  }
+
+  #refuse(request: Request): Promise<void> {
+    const error = { code: -32601, message: `Method not found: ${request.method}`, data: { reason: 'no caller to ask' } }
+    return this.#peer.respondError(request.id, Payload.of(error))
+  }
+
+  #heard(note: Note, about: number | undefined): void {
+    if (note.method === 'notifications/cancelled') {
+      const id = note.params?.at('requestId')?.text
+      if (id !== undefined) this.#asked.get(id)?.abort()
+      return
+    }
+    if (note.method === 'notifications/tools/list_changed') this.#schemas.forget()
+    const call = this.#attribution.owner(about)
+    this.#hearing.hear(note, call?.working)
+  }
+}
+
+/** An answer to `initialize` as one to `server/discover`. */
+function asDiscovered(initialized: Payload): Payload {
+  return initialized
+    .with({ protocolVersion: undefined, serverInfo: undefined })
+    .withMeta({ [metaKeys.serverInfo]: initialized.fields.serverInfo })
+}
+
+/** Older servers end a list with an empty cursor, which newer clients would follow for ever. */
+function endOfList(result: Payload, call: Call): Payload {
+  const { nextCursor } = result.fields
+  const isEnd = nextCursor === '' || nextCursor === null
+  return isEnd && method(call.method).list !== undefined ? result.with({ nextCursor: undefined }) : result
+}
+
+/** The error -32042 of 2025-11-25 ("visit these pages first") as questions for a client that does not know it. */
+function urlQuestions(error: unknown, call: Call): Record<string, Question> | undefined {
+  if (call.client.era === 'legacy') return undefined
+  const { relayed } = asGatewayError(error).extra
+  const data = relayed?.fields.code === -32042 ? relayed.fields.data : undefined
+  if (!isObject(data) || !Array.isArray(data.elicitations)) return undefined
+  const questions = data.elicitations.filter(isObject).map((each, index): [string, Question] => {
+    return [`url${index + 1}`, { method: 'elicitation/create', params: Payload.of({ ...each, mode: 'url' }) }]
+  })
+  const [first] = questions
+  if (!first) return undefined
+  if (!canAnswer(call.client, first[1])) {
+    throw new GatewayError('CAPABILITY_REQUIRED', 'This needs a client that can open URLs for the user.', {
+      data: { requiredCapabilities: requiredCapability(first[1]) },
+    })
+  }
+  return Object.fromEntries(questions)
+}

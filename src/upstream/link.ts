@@ -1,0 +1,27 @@
+import type { Channel } from '../wire/peer.ts'
+
+/** The largest message taken from a server, in bytes. */
+export const MAX_MESSAGE = 64 * 1024 * 1024
+
+/** A channel to a server, over any transport. */
+export interface Link extends Channel {
+  /** Whether what a server sends about a call arrives on a stream of that call. */
+  readonly hasProvenance: boolean
+  /** Called once the handshake has settled on a revision; streams of the session's own are opened here. */
+  established?(revision: string): Promise<void>
+  close(): Promise<void>
+}
+
+/** Who takes what a link brings. */
+export interface Receiver {
+  /** `about` is the request whose stream carried the text, where the transport tells. */
+  receive(text: string, about?: number): void
+  isWaiting(id: number): boolean
+  /** The link can not be used any more. */
+  closed(error: Error): void
+  /** The server forgot the session, outside any request. */
+  sessionLost(): void
+}
+
+/** Opens a link. @throws SERVER_UNAVAILABLE */
+export type Connect = (receiver: Receiver) => Promise<Link>

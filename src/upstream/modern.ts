@@ -1,0 +1,239 @@
+import type { Working } from '../bridge/park.ts'
+import type { Note, Outcome, Question } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json.ts'
+import type { Log } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
+import { metaKeys, self } from '../wire/extensions.ts'
+import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
+import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
+import { Peer } from '../wire/peer.ts'
+import type { Connection } from './connection.ts'
+import type { Connect, Link } from './link.ts'
+import { modernParams } from './params.ts'
+import { SchemaIndex } from './schemas.ts'
+
+interface Options {
+  readonly connect: Connect
+  readonly revision: string
+  /** Over HTTP some of a request is repeated in headers. */
+  readonly mirrors: boolean
+  readonly startTimeout: number
+  readonly log: Log
+}
+
+/** The slot of a call's state that keeps the server's own `requestState`. */
+const SLOT = 'server'
+
+/** A conversation with a server of 2026-07-28: every request stands alone. */
+export class ModernConnection implements Connection {
+  readonly #options: Options
+  readonly #peer: Peer
+  readonly #schemas: SchemaIndex
+  readonly #working = new Map<number, Working>()
+  #link: Link | undefined
+  #discovered = Payload.of({})
+  #isClosed = false
+
+  private constructor(options: Options) {
+    this.#options = options
+    this.#schemas = new SchemaIndex((params) => this.#own('tools/list', params))
+    const absent = (): Promise<void> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+    this.#peer = new Peer(
+      {
+        cancelsByRelease: options.mirrors,
+        send: (message, exchange) => this.#link?.send(message, exchange) ?? absent(),
+        release: (id) => this.#link?.release?.(id),
+      },
+      {
+        // Servers of this revision send no requests.
+        request: (request) => options.log.debug('upstream.noise', { method: request.method }),
+        notification: (note, about) => this.#heard(note, about),
+        noise: (text) => options.log.debug('upstream.noise', { text: text.slice(0, 200) }),
+      },
+    )
+  }
+
+  /** Connects and asks the server what it is. @throws SERVER_UNAVAILABLE, or what the server answered */
+  static async open(options: Options): Promise<ModernConnection> {
+    const connection = new ModernConnection(options)
+    const peer = connection.#peer
+    try {
+      connection.#link = await options.connect({
+        receive: (text, about) => peer.receive(text, about),
+        isWaiting: (id) => peer.isWaiting(id),
+        closed: (error) => connection.#closed(error),
+        sessionLost: () => undefined,
+      })
+      connection.#discovered = await connection.#own('server/discover', Payload.of({}))
+      return connection
+    } catch (error) {
+      await connection.close()
+      throw error
+    }
+  }
+
+  get discovered(): Payload {
+    return this.#discovered
+  }
+
+  get revision(): string {
+    return this.#options.revision
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
+  get isBusy(): boolean {
+    return this.#peer.waiting > 0
+  }
+
+  schemas(): Promise<ReadonlyMap<string, unknown>> {
+    return this.#schemas.get()
+  }
+
+  forgetSchemas(): void {
+    this.#schemas.forget()
+  }
+
+  readonly open = async (working: Working): Promise<Outcome> => {
+    const { call } = working
+    if (call.method.startsWith('notifications/')) return this.#notify(working)
+    if (call.method === 'subscriptions/listen') return this.#listen(working)
+    try {
+      return this.#outcome(working, await this.#request(working))
+    } catch (error) {
+      if (asGatewayError(error).rpc !== -32020) throw error
+      // The headers were made from a schema that is not the server's any more.
+      this.#schemas.forget()
+      return this.#outcome(working, await this.#request(working))
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed(new Error('The connection was closed.'))
+    await this.#link?.close()
+  }
+
+  async #request(working: Working): Promise<Payload> {
+    const { call, signal } = working
+    const headers = this.#options.mirrors ? await this.#headers(working) : {}
+    let id = 0
+    const params = (given: number): Payload => {
+      id = given
+      this.#working.set(id, working)
+      return modernParams(call, id, this.#options.revision, call.state[SLOT])
+    }
+    try {
+      const onProgress = (note: Note): void => working.progress(note)
+      return await this.#peer.request(call.method, params, { signal, onProgress, headers })
+    } finally {
+      this.#working.delete(id)
+    }
+  }
+
+  /** A result, or the questions the server ended the call with. */
+  #outcome({ call }: Working, result: Payload): Outcome {
+    if (result.fields.resultType !== 'input_required') {
+      return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(result) : result }
+    }
+    const { requestState } = result.fields
+    return { kind: 'ask', questions: readQuestions(result), state: { [SLOT]: requestState ?? null } }
+  }
+
+  /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
+  #offered(result: Payload): Payload {
+    const { tools } = result.fields
+    if (!this.#options.mirrors || !Array.isArray(tools)) return result
+    const offered = tools.filter((tool) => !isObject(tool) || readMirror(tool.inputSchema) !== undefined)
+    return offered.length === tools.length ? result : result.with({ tools: offered })
+  }
+
+  async #headers({ call }: Working): Promise<Record<string, string>> {
+    const headers = standardHeaders(call.method, call.params)
+    const { name } = call.params.fields
+    if (call.method !== 'tools/call' || typeof name !== 'string') return headers
+    const schema = (await this.#schemas.get().catch(() => undefined))?.get(name)
+    return { ...headers, ...mirrorHeaders(readMirror(schema) ?? [], call.params) }
+  }
+
+  async #listen(working: Working): Promise<Outcome> {
+    const filter = readFilter(working.call.params)
+    if (Object.keys(filter).length === 0) {
+      working.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) })
+      return untilAborted(working.signal)
+    }
+    return { kind: 'result', result: await this.#request(working) }
+  }
+
+  async #notify({ call }: Working): Promise<Outcome> {
+    const headers = this.#options.mirrors ? { 'mcp-method': call.method } : {}
+    await this.#peer.notify(call.method, call.params, { headers })
+    return { kind: 'result', result: Payload.of({}) }
+  }
+
+  /** A request of the gateway itself. */
+  #own(name: string, params: Payload): Promise<Payload> {
+    const { revision, mirrors, startTimeout } = this.#options
+    const whole = params.withMeta({
+      [metaKeys.version]: revision,
+      [metaKeys.capabilities]: {},
+      [metaKeys.clientInfo]: self,
+    })
+    const headers = mirrors ? standardHeaders(name, params) : {}
+    return this.#peer.request(name, () => whole, { signal: AbortSignal.timeout(startTimeout), headers })
+  }
+
+  #heard(note: Note, about: number | undefined): void {
+    if (note.method === 'notifications/tools/list_changed') this.#schemas.forget()
+    if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
+    const meta = note.params?.fields._meta
+    const subscription = isObject(meta) ? Number(meta[metaKeys.subscription]) : Number.NaN
+    const working = this.#working.get(Number.isNaN(subscription) ? (about ?? this.#only()) : subscription)
+    if (!working) return
+    const params = note.params?.withMeta({ [metaKeys.subscription]: undefined })
+    working.note({ method: note.method, ...(params && { params }) })
+  }
+
+  /** A server that goes away may end its subscriptions by this message instead of a result. */
+  #ended(id: number): void {
+    if (this.#working.get(id)?.call.method !== 'subscriptions/listen') return
+    this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))
+  }
+
+  /** On stdio nothing but being alone ties a log message to its request. */
+  #only(): number {
+    const [only, ...others] = [...this.#working].filter(([, { call }]) => call.method !== 'subscriptions/listen')
+    return only && others.length === 0 ? only[0] : -1
+  }
+
+  #closed(error: Error): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#peer.fail(
+      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+        suggestion: 'Check whether the call took effect before making it again.',
+      }),
+    )
+  }
+}
+
+function readQuestions(result: Payload): Record<string, Question> {
+  const requests = result.at('inputRequests')
+  const questions: Record<string, Question> = {}
+  for (const [key, value] of Object.entries(requests?.fields ?? {})) {
+    if (!isObject(value) || typeof value.method !== 'string') continue
+    const params = requests?.at(key)?.at('params')
+    questions[key] = { method: value.method, ...(params && { params }) }
+  }
+  return questions
+}
+
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const stop = (): void => reject(new GatewayError('CANCELLED', 'The subscription was cancelled.'))
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop, { once: true })
+  })
+}

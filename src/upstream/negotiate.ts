@@ -1,0 +1,150 @@
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json.ts'
+import type { Log } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { metaKeys, self } from '../wire/extensions.ts'
+import { Peer } from '../wire/peer.ts'
+import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wire/revisions.ts'
+import { standardHeaders } from '../wire/headers.ts'
+import type { HttpClient } from './fetch.ts'
+import { httpConnect } from './http.ts'
+import type { Connect } from './link.ts'
+import { sseConnect } from './sse.ts'
+
+/** How a server is spoken to. */
+export interface Route {
+  readonly era: 'legacy' | 'modern'
+  readonly revision: string
+  /** Some of each request is repeated in headers. */
+  readonly mirrors: boolean
+  readonly connect: Connect
+}
+
+/** How long a child process gets to answer the question which era it is of, in milliseconds. */
+const PROBE = 3000
+
+/** Finds out how a child process is spoken to, by asking a sibling that is thrown away: some servers end over it. */
+export async function negotiateStdio(settings: UpstreamSettings, connect: Connect, log: Log): Promise<Route> {
+  const pinned = findRevision(settings.revision)
+  if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
+  const revision = await probe(connect, latestModern.name, AbortSignal.timeout(PROBE), log).catch((error: unknown) => {
+    // A command that can not be started says nothing of eras.
+    if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
+    return undefined
+  })
+  const era = revision === undefined ? 'legacy' : 'modern'
+  return { era, revision: revision ?? latestLegacy.name, mirrors: false, connect }
+}
+
+/**
+ * Finds out how a URL is spoken to. Refused credentials, a failing server or a silent one are no evidence of an
+ * era. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR
+ */
+export async function negotiateHttp(settings: UpstreamSettings, client: HttpClient, log: Log): Promise<Route> {
+  const { startTimeout, transport } = settings
+  const pinned = findRevision(settings.revision)
+  const modern = (revision: string): Route => ({
+    era: 'modern',
+    revision,
+    mirrors: true,
+    connect: httpConnect({ client, modern: revision, log }),
+  })
+  const legacy = (connect: Connect): Route => ({
+    era: 'legacy',
+    revision: pinned?.name ?? latestLegacy.name,
+    mirrors: false,
+    connect,
+  })
+  if (transport === 'sse') return legacy(sseConnect(client, startTimeout))
+  if (pinned?.era === 'modern') return modern(pinned.name)
+  if (pinned && transport === 'streamable') return legacy(httpConnect({ client, log }))
+  if (!pinned) {
+    const found = await probeHttp(client, startTimeout, log)
+    if (found !== undefined) return modern(found)
+  }
+  if (transport === 'streamable') return legacy(httpConnect({ client, log }))
+  const takesPosts = await canInitialize(client, startTimeout, log)
+  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, startTimeout))
+}
+
+/** Statuses that say something of credentials or health, not of an era. */
+function isNoEvidence(error: unknown): boolean {
+  const failure = asGatewayError(error)
+  const status = failure.extra.details?.http_status
+  return status === 401 || status === 403 || ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'CANCELLED'].includes(failure.code)
+}
+
+async function probeHttp(client: HttpClient, startTimeout: number, log: Log): Promise<string | undefined> {
+  const connect = httpConnect({ client, modern: latestModern.name, log })
+  try {
+    return await probe(connect, latestModern.name, AbortSignal.timeout(startTimeout), log)
+  } catch (error) {
+    if (isNoEvidence(error)) throw error
+    return undefined
+  }
+}
+
+/** Asks what the server is as one of `revision`; the revision to use, or nothing where it is of the older era. */
+async function probe(connect: Connect, revision: string, signal: AbortSignal, log: Log): Promise<string | undefined> {
+  return withPeer(connect, log, async (peer) => {
+    const params = Payload.of({
+      _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
+    })
+    const headers = standardHeaders('server/discover', params)
+    try {
+      const { supportedVersions } = (await peer.request('server/discover', () => params, { signal, headers })).fields
+      if (!Array.isArray(supportedVersions)) return undefined
+      return modernRevisions.find((each) => supportedVersions.includes(each)) ?? revision
+    } catch (error) {
+      return revisionOfRefusal(error, revision)
+    }
+  })
+}
+
+/** A refusal only a server of 2026-07-28 makes still tells its era. Any other is passed on. */
+function revisionOfRefusal(error: unknown, revision: string): string | undefined {
+  const { relayed } = asGatewayError(error).extra
+  if (!relayed) throw error
+  const { code, data } = relayed.fields
+  if (code === -32020 || code === -32021) return revision
+  if (code !== -32022) return undefined
+  const supported = isObject(data) && Array.isArray(data.supported) ? data.supported : []
+  const shared = modernRevisions.find((each) => supported.includes(each))
+  if (shared !== undefined) return shared
+  throw new GatewayError('SERVER_UNAVAILABLE', 'The server shares no protocol version with the gateway.', {
+    details: { supported },
+  })
+}
+
+/** Whether the URL takes an `initialize` by POST; one that answers 400, 404 or 405 may be of 2024-11-05. */
+async function canInitialize(client: HttpClient, startTimeout: number, log: Log): Promise<boolean> {
+  return withPeer(httpConnect({ client, log }), log, async (peer) => {
+    const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
+    try {
+      await peer.request('initialize', () => params, { signal: AbortSignal.timeout(startTimeout) })
+      return true
+    } catch (error) {
+      if (isNoEvidence(error)) throw error
+      const status = asGatewayError(error).extra.details?.http_status
+      return status !== 400 && status !== 404 && status !== 405
+    }
+  })
+}
+
+async function withPeer<Result>(connect: Connect, log: Log, use: (peer: Peer) => Promise<Result>): Promise<Result> {
+  const ignore = (): void => undefined
+  const link = await connect({
+    receive: (text, about) => peer.receive(text, about),
+    isWaiting: (id) => peer.isWaiting(id),
+    closed: (error) => peer.fail(new GatewayError('OUTCOME_UNKNOWN', error.message)),
+    sessionLost: ignore,
+  })
+  const noise = (text: string): void => log.debug('upstream.noise', { text: text.slice(0, 200) })
+  const peer = new Peer(link, { request: ignore, notification: ignore, noise })
+  try {
+    return await use(peer)
+  } finally {
+    await link.close().catch(ignore)
+  }
+}

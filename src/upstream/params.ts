@@ -1,0 +1,60 @@
+import type { Answers, Call } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import { metaKeys } from '../wire/extensions.ts'
+import type { Revision } from '../wire/revisions.ts'
+
+const STANDARD = 'io.modelcontextprotocol/'
+
+/** The params of a call for a server with a handshake: without what only 2026-07-28 says. */
+export function legacyParams(call: Call, id: number, revision: Revision): Payload {
+  let { params } = call
+  const meta: Record<string, unknown> = {}
+  const sent = params.fields._meta === undefined ? {} : call.meta
+  for (const key of Object.keys(sent)) if (key.startsWith(STANDARD) && !relatedTask(key)) meta[key] = undefined
+  if (sent.progressToken !== undefined) meta.progressToken = id
+  if (Object.keys(meta).length > 0) params = params.withMeta(meta)
+  const { inputResponses, requestState, context } = params.fields
+  if (inputResponses !== undefined) params = params.with({ inputResponses: undefined })
+  if (requestState !== undefined) params = params.with({ requestState: undefined })
+  const isUnknown = call.method === 'completion/complete' && !revision.completionContext && context !== undefined
+  return isUnknown ? params.with({ context: undefined }) : params
+}
+
+/** The params of a call for a server of 2026-07-28: with the envelope, the answers and the server's own state. */
+export function modernParams(call: Call, id: number, revision: string, requestState: unknown): Payload {
+  const { client, meta } = call
+  return call.params
+    .with({ inputResponses: call.answers && responses(call.answers), requestState: requestState ?? undefined })
+    .withMeta({
+      [metaKeys.version]: revision,
+      [metaKeys.capabilities]: modernCapabilities(call),
+      [metaKeys.clientInfo]: client.info,
+      [metaKeys.logLevel]: meta[metaKeys.logLevel],
+      ...(meta.progressToken !== undefined && { progressToken: id }),
+    })
+}
+
+/** Answers as a server of 2026-07-28 takes them: it knows no error, yet a form can be cancelled. */
+function responses(answers: Answers): Payload {
+  const results = Object.entries(answers).map(([key, answer]) => {
+    if ('result' in answer) return [key, answer.result] as const
+    const { message } = answer.error.fields
+    throw new GatewayError('UPSTREAM_ERROR', `The client refused the server's question: ${String(message)}`, {
+      relayed: answer.error,
+    })
+  })
+  return Payload.of({}).with(Object.fromEntries(results))
+}
+
+/** What a client declared, without what has no place in 2026-07-28. */
+function modernCapabilities({ client }: Call): Record<string, unknown> {
+  if (client.era === 'modern') return client.capabilities
+  const { tasks: _tasks, roots, ...rest } = client.capabilities
+  return { ...rest, ...(roots !== undefined && { roots: {} }) }
+}
+
+/** 2025-11-25 ties messages to a task by this key. */
+function relatedTask(key: string): boolean {
+  return key === `${STANDARD}related-task`
+}

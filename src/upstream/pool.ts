@@ -1,0 +1,127 @@
+import { GatewayError } from '../core/error.ts'
+import { background, type Log } from '../core/log.ts'
+import type { Connection } from './connection.ts'
+
+interface Options<Key> {
+  /** How long an unused connection is kept, in milliseconds. */
+  readonly idle: number
+  open(key: Key): Promise<Connection>
+  readonly log: Log
+}
+
+interface Entry {
+  readonly connection: Promise<Connection>
+  settled: Connection | undefined
+  usedAt: number
+}
+
+/** How many connections one server may have. */
+const LIMIT = 64
+/** Starts that may fail within a minute before a pause. */
+const MAX_FAILURES = 5
+const WINDOW = 60_000
+const PAUSE = 30_000
+
+/** The open connections to one server, by what makes them differ. */
+export class Pool<Key> {
+  readonly #options: Options<Key>
+  readonly #entries = new Map<string, Entry>()
+  readonly #reaper: NodeJS.Timeout
+  #failures: number[] = []
+  #isClosed = false
+
+  constructor(options: Options<Key>) {
+    this.#options = options
+    this.#reaper = setInterval(() => this.#reap(), Math.max(100, Math.min(options.idle / 2, 30_000))).unref()
+  }
+
+  get connections(): Connection[] {
+    return [...this.#entries.values()].flatMap(({ settled }) => (settled && !settled.isClosed ? [settled] : []))
+  }
+
+  /** The connection for a key, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
+  get(name: string, key: Key): Promise<Connection> {
+    const entry = this.#entries.get(name)
+    if (entry && entry.settled?.isClosed !== true) {
+      entry.usedAt = Date.now()
+      return entry.connection
+    }
+    if (entry) {
+      this.#entries.delete(name)
+      this.#fail()
+    }
+    return this.#open(name, key)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#reaper)
+    const entries = [...this.#entries.values()]
+    this.#entries.clear()
+    await Promise.allSettled(entries.map(async ({ connection }) => (await connection).close()))
+  }
+
+  #open(name: string, key: Key): Promise<Connection> {
+    if (this.#isClosed) return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.'))
+    const pause = this.#pause()
+    if (pause > 0) {
+      const seconds = Math.ceil(pause / 1000)
+      const message = `The server ended or failed ${MAX_FAILURES} times within a minute; it is tried again in ${seconds} s.`
+      return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds }))
+    }
+    if (this.#entries.size >= LIMIT && !this.#makeRoom()) {
+      return Promise.reject(new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'))
+    }
+    const entry: Entry = { connection: this.#options.open(key), settled: undefined, usedAt: Date.now() }
+    this.#entries.set(name, entry)
+    entry.connection.then(
+      (connection) => {
+        entry.settled = connection
+        // Closed while it was opening: nobody else would close it.
+        if (this.#isClosed) background(connection.close(), this.#options.log)
+      },
+      () => {
+        if (this.#entries.get(name) === entry) this.#entries.delete(name)
+        this.#fail()
+      },
+    )
+    return entry.connection
+  }
+
+  #fail(): void {
+    const now = Date.now()
+    this.#failures = [...this.#failures.filter((at) => at > now - WINDOW), now]
+  }
+
+  /** How long to wait before the next start, in milliseconds. */
+  #pause(): number {
+    const now = Date.now()
+    const recent = this.#failures.filter((at) => at > now - WINDOW)
+    const last = recent.at(-1)
+    return last !== undefined && recent.length >= MAX_FAILURES ? Math.max(0, last + PAUSE - now) : 0
+  }
+
+  #makeRoom(): boolean {
+    const unused = [...this.#entries].filter(([, { settled }]) => settled && !settled.isBusy)
+    const [oldest] = unused.toSorted(([, one], [, other]) => one.usedAt - other.usedAt)
+    if (!oldest) return false
+    this.#drop(...oldest)
+    return true
+  }
+
+  #reap(): void {
+    const before = Date.now() - this.#options.idle
+    for (const [name, entry] of this.#entries) {
+      if (entry.settled?.isClosed || (entry.settled?.isBusy === false && entry.usedAt < before)) this.#drop(name, entry)
+    }
+  }
+
+  #drop(name: string, entry: Entry): void {
+    this.#entries.delete(name)
+    if (entry.settled?.isClosed === true) this.#fail()
+    background(
+      entry.connection.then((connection) => connection.close()),
+      this.#options.log,
+    )
+  }
+}

@@ -1,0 +1,78 @@
+import { GatewayError } from '../core/error.ts'
+import { type Answer, exchangeHttp, type HttpClient } from './fetch.ts'
+import type { Connect, Link } from './link.ts'
+
+/** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
+export function sseConnect(client: HttpClient, startTimeout: number): Connect {
+  return async (receiver) => {
+    const endpoint = Promise.withResolvers<string>()
+    let abort = (): void => undefined
+    const timer = setTimeout(() => abort(), startTimeout).unref()
+    const stream = exchangeHttp(client, {
+      method: 'GET',
+      headers: {},
+      onAbortable: (given) => {
+        abort = given
+      },
+      onHead: (answer) => {
+        if (!answer.isEventStream) endpoint.reject(noStream(answer))
+      },
+      onEvent: ({ event, data }) => {
+        if (event === 'endpoint') endpoint.resolve(data)
+        else if (data !== '') receiver.receive(data)
+      },
+    })
+    const ended = (): void => {
+      endpoint.reject(new GatewayError('SERVER_UNAVAILABLE', 'The server ended its stream before it named an endpoint.'))
+      receiver.closed(new Error("The server's stream ended."))
+    }
+    stream.then(ended, (error: unknown) => {
+      endpoint.reject(error)
+      receiver.closed(new Error("The server's stream broke."))
+    })
+    const path = await endpoint.promise.finally(() => clearTimeout(timer))
+    return new SseLink(client, postPath(client.url, path), () => abort())
+  }
+}
+
+class SseLink implements Link {
+  readonly hasProvenance = false
+  readonly #client: HttpClient
+  readonly #path: string
+  readonly #abort: () => void
+
+  constructor(client: HttpClient, path: string, abort: () => void) {
+    this.#client = client
+    this.#path = path
+    this.#abort = abort
+  }
+
+  async send(message: string): Promise<void> {
+    const answer = await exchangeHttp(this.#client, { method: 'POST', headers: {}, body: message, path: this.#path })
+    if (answer.status >= 300) {
+      throw new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${answer.status}.`, {
+        details: { http_status: answer.status },
+      })
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#abort()
+  }
+}
+
+/** Where to post. Credentials go with it, so another origin is refused. @throws UPSTREAM_ERROR */
+function postPath(url: URL, endpoint: string): string {
+  const target = URL.canParse(endpoint, url.href) ? new URL(endpoint, url) : undefined
+  if (target?.origin !== url.origin) {
+    throw new GatewayError('UPSTREAM_ERROR', 'The server named an endpoint on another origin.')
+  }
+  return target.pathname + target.search
+}
+
+function noStream(answer: Answer): GatewayError {
+  const code = answer.status >= 500 ? 'SERVER_UNAVAILABLE' : 'UPSTREAM_ERROR'
+  return new GatewayError(code, `The server offers no event stream (HTTP ${answer.status}).`, {
+    details: { http_status: answer.status },
+  })
+}

@@ -1,0 +1,131 @@
+import { GatewayError } from '../core/error.ts'
+import { isObject, members } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+
+/** A request id as the JSON text it came in, so that it goes back as it was: `7`, `"7"`, `9007199254740993`. */
+export type Id = string
+
+export interface Request {
+  readonly kind: 'request'
+  readonly id: Id
+  readonly method: string
+  readonly params: Payload
+}
+
+export interface Notification {
+  readonly kind: 'notification'
+  readonly method: string
+  readonly params: Payload
+}
+
+export interface Response {
+  readonly kind: 'response'
+  /** Absent where the sender could not tell. */
+  readonly id?: Id
+  readonly result?: Payload
+  readonly error?: Payload
+}
+
+export type Message = Request | Notification | Response
+
+/** Parses JSON text from a peer. @throws PARSE_ERROR */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new GatewayError('PARSE_ERROR', 'Parse error: the message is not valid JSON.', { cause })
+  }
+}
+
+/** Reads one JSON-RPC message. @throws PARSE_ERROR, INVALID_REQUEST */
+export function parseMessage(text: string): Message {
+  return readMessage(text, parseJson(text))
+}
+
+/** Reads one JSON-RPC message whose text was parsed before. @throws INVALID_REQUEST */
+export function readMessage(text: string, value: unknown): Message {
+  if (!isObject(value)) throw invalid('a message is a JSON object')
+  if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
+  const part = slicer(text, value)
+  if (typeof value.method !== 'string') return readResponse(value, part)
+  if (value.method === '') throw invalid('"method" must not be empty')
+  const params = value.params === null ? undefined : value.params
+  if (params !== undefined && !isObject(params)) throw invalid('"params" must be an object')
+  const payload = params === undefined ? noParams : part('params')
+  if (!Object.hasOwn(value, 'id')) return { kind: 'notification', method: value.method, params: payload }
+  if (!isId(value.id)) throw invalid('"id" must be a string or an integer')
+  return { kind: 'request', id: part('id').text, method: value.method, params: payload }
+}
+
+/** The id of a message that may be malformed, or `null`: an error reply names it where it can be read. */
+export function idOf(text: string): Id {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) && isId(value.id) ? slicer(text, value)('id').text : 'null'
+  } catch {
+    return 'null'
+  }
+}
+
+export function encodeRequest(id: Id, method: string, params: Payload | undefined): string {
+  const body = params === undefined ? '' : `,"params":${params.text}`
+  return `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)}${body}}`
+}
+
+export function encodeNotification(method: string, params?: Payload): string {
+  const body = params === undefined ? '' : `,"params":${params.text}`
+  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)}${body}}`
+}
+
+export function encodeResult(id: Id, result: Payload): string {
+  return `{"jsonrpc":"2.0","id":${id},"result":${result.text}}`
+}
+
+export function encodeErrorObject(id: Id, error: Payload): string {
+  return `{"jsonrpc":"2.0","id":${id},"error":${error.text}}`
+}
+
+/** The JSON-RPC error object of a failure: the server's own where it is relayed, else ours with its data. */
+export function errorObject(error: GatewayError): Payload {
+  return error.extra.relayed ?? Payload.of({ code: error.rpc, message: error.message, data: error.data })
+}
+
+export function encodeError(id: Id, error: GatewayError): string {
+  return encodeErrorObject(id, errorObject(error))
+}
+
+/** The empty params object. */
+export const noParams = Payload.text('{}')
+
+function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): Response {
+  if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')
+  const id = isId(value.id) ? part('id').text : undefined
+  if (isObject(value.error)) {
+    const { code, message } = value.error
+    const error = part('error')
+    const isSound = Number.isInteger(code) && typeof message === 'string'
+    const sound = isSound ? error : error.with({ code: Number.isInteger(code) ? code : -32603, message: String(message) })
+    return { kind: 'response', ...(id !== undefined && { id }), error: sound }
+  }
+  if (!isObject(value.result)) throw invalid('a message has a "method", a "result" object or an "error" object')
+  return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
+}
+
+/** Cuts members out of a message's text. A key that stands twice could be read two ways, so it is refused. */
+function slicer(text: string, value: Record<string, unknown>): (key: string) => Payload {
+  const found = members(text)
+  if (found.length !== Object.keys(value).length) throw invalid('a key stands twice in the message')
+  return (key) => {
+    const member = found.find((each) => each.key === key)
+    const slice = member ? text.slice(member.valueStart, member.end) : 'null'
+    return Payload.text(slice, value[key])
+  }
+}
+
+function isId(id: unknown): id is string | number {
+  return typeof id === 'string' || (typeof id === 'number' && Number.isInteger(id))
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_REQUEST', `Invalid request: ${why}.`)
+}

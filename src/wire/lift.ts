@@ -1,0 +1,56 @@
+import type { Answer, Answers, Call, Client, Note } from '../core/call.ts'
+import { isObject } from '../core/json.ts'
+import type { Payload } from '../core/payload.ts'
+import type { Principal } from '../core/principal.ts'
+import type { Target } from '../core/target.ts'
+import type { Notification, Request } from './jsonrpc.ts'
+import { method } from './methods.ts'
+
+interface Circumstances {
+  /** The server the client's URL names; absent where it names all of them. */
+  readonly upstream?: string | undefined
+  readonly client: Client
+  readonly principal: Principal
+  readonly signal: AbortSignal
+  emit(note: Note): void
+}
+
+/** A message of a client as a call. */
+export function lift(message: Request | Notification, around: Circumstances): Call {
+  const { params } = message
+  const meta = params.fields._meta
+  return {
+    method: message.method,
+    params,
+    target: targetOf(message, around.upstream),
+    principal: around.principal,
+    client: around.client,
+    meta: isObject(meta) ? meta : {},
+    state: {},
+    signal: around.signal,
+    facts: new Map(),
+    emit: around.emit,
+  }
+}
+
+/** The answers a 2026-07-28 client sends along. */
+export function readAnswers(params: Payload): Answers | undefined {
+  const responses = params.at('inputResponses')
+  if (!responses) return undefined
+  const answers: Record<string, Answer> = {}
+  for (const key of Object.keys(responses.fields)) {
+    const result = responses.at(key)
+    if (result) answers[key] = { result }
+  }
+  return answers
+}
+
+function targetOf(message: Request | Notification, upstream: string | undefined): Target {
+  const { nameIn } = method(message.method)
+  const name = nameIn === undefined ? undefined : message.params.fields[nameIn]
+  return {
+    method: message.method,
+    ...(upstream !== undefined && { upstream }),
+    ...(typeof name === 'string' && { name }),
+  }
+}

@@ -1,0 +1,72 @@
+/** What the gateway must know of a method of the protocol. */
+interface Method {
+  /** The member of `params` that names the thing it is for; mirrored in `Mcp-Name` at 2026-07-28. */
+  readonly nameIn?: string
+  /** The server may answer with questions (2026-07-28 basic/patterns/mrtr). */
+  readonly asks?: true
+  /** Its result carries `ttlMs` and `cacheScope` (2026-07-28 server/utilities/caching). */
+  readonly caches?: true
+  /** The list its result holds, where it is a list. */
+  readonly list?: string
+  /** The server capability it belongs to. */
+  readonly capability?: string
+  /** Which era has it, where not both. */
+  readonly only?: 'legacy' | 'modern'
+}
+
+const methods: Readonly<Record<string, Method>> = {
+  'server/discover': { caches: true, only: 'modern' },
+  'subscriptions/listen': { only: 'modern' },
+  'tools/list': { caches: true, list: 'tools', capability: 'tools' },
+  'tools/call': { nameIn: 'name', asks: true, capability: 'tools' },
+  'prompts/list': { caches: true, list: 'prompts', capability: 'prompts' },
+  'prompts/get': { nameIn: 'name', asks: true, capability: 'prompts' },
+  'resources/list': { caches: true, list: 'resources', capability: 'resources' },
+  'resources/templates/list': { caches: true, list: 'resourceTemplates', capability: 'resources' },
+  'resources/read': { nameIn: 'uri', asks: true, caches: true, capability: 'resources' },
+  'completion/complete': { capability: 'completions' },
+  initialize: { only: 'legacy' },
+  ping: { only: 'legacy' },
+  'logging/setLevel': { only: 'legacy' },
+  'resources/subscribe': { nameIn: 'uri', only: 'legacy' },
+  'resources/unsubscribe': { nameIn: 'uri', only: 'legacy' },
+  'tasks/get': { nameIn: 'taskId' },
+  'tasks/update': { nameIn: 'taskId', only: 'modern' },
+  'tasks/cancel': { nameIn: 'taskId' },
+  'tasks/result': { nameIn: 'taskId', only: 'legacy' },
+  'tasks/list': { only: 'legacy' },
+}
+
+const unknown: Method = {}
+
+/** What is known of a method; a vendor's method has no properties. */
+export function method(name: string): Method {
+  return Object.hasOwn(methods, name) ? (methods[name] ?? unknown) : unknown
+}
+
+/** Messages that never leave the connection they arrived on. */
+export const localNotifications: ReadonlySet<string> = new Set([
+  'notifications/initialized',
+  'notifications/cancelled',
+  'notifications/progress',
+])
+
+/** The requests a server may make of a client. */
+export const questionMethods: ReadonlySet<string> = new Set([
+  'elicitation/create',
+  'sampling/createMessage',
+  'roots/list',
+])
+
+/** The syslog levels of log messages, least severe first (RFC 5424). */
+const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
+
+/** How severe a log level is, from 0, or -1 for a word that is none. */
+export function severity(level: unknown): number {
+  return typeof level === 'string' ? levels.indexOf(level) : -1
+}
+
+/** The name of a severity. */
+export function levelOf(rank: number): string {
+  return levels[rank] ?? 'emergency'
+}

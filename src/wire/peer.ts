@@ -1,0 +1,204 @@
+import { type Note } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import {
+  encodeErrorObject,
+  encodeNotification,
+  encodeRequest,
+  encodeResult,
+  type Id,
+  type Notification,
+  parseJson,
+  readMessage,
+  type Request,
+  type Response,
+} from './jsonrpc.ts'
+
+/** What a channel may want to know of a request it sends. */
+export interface Exchange {
+  /** The request's id; absent for notifications and replies. */
+  readonly id?: number
+  readonly method?: string
+  /** Transport headers of this one message. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** The peer's request that this message answers or belongs to. */
+  readonly about?: Id
+}
+
+/** Carries messages to the other side. What arrives is given to `Peer.receive`. */
+export interface Channel {
+  /** Whether letting go of a request's stream is how it is cancelled (2026-07-28 over HTTP). */
+  readonly cancelsByRelease?: boolean
+  /** Sends one message. A rejection fails the request it carried. */
+  send(message: string, exchange: Exchange): Promise<void>
+  /** Lets go of whatever is held for a request nobody waits for. */
+  release?(id: number): void
+}
+
+/** What the other side may start. `about` is the request of ours whose stream carried it, where that is known. */
+export interface Incoming {
+  request(request: Request, about: number | undefined): void
+  notification(note: Notification, about: number | undefined): void
+  /** Text that is no message. */
+  noise(text: string, error: unknown): void
+}
+
+interface Options {
+  readonly signal?: AbortSignal
+  readonly headers?: Readonly<Record<string, string>>
+  readonly about?: Id
+  onProgress?(note: Note): void
+}
+
+interface Pending {
+  resolve(result: Payload): void
+  reject(error: unknown): void
+  readonly onProgress: ((note: Note) => void) | undefined
+}
+
+/** Two-way JSON-RPC: sends requests and matches what comes back, whatever the transport. */
+export class Peer {
+  readonly #channel: Channel
+  readonly #incoming: Incoming
+  readonly #pending = new Map<number, Pending>()
+  #lastId = 0
+
+  constructor(channel: Channel, incoming: Incoming) {
+    this.#channel = channel
+    this.#incoming = incoming
+  }
+
+  /** How many requests wait for an answer. */
+  get waiting(): number {
+    return this.#pending.size
+  }
+
+  /**
+   * Sends a request; `params` may be made from the id it gets, which is also its progress token.
+   * @throws UPSTREAM_ERROR with the peer's error, CANCELLED, or what the channel or `fail` threw
+   */
+  request(method: string, params: (id: number) => Payload, options: Options = {}): Promise<Payload> {
+    const id = ++this.#lastId
+    const { signal } = options
+    if (signal?.aborted) return Promise.reject(cancelled(signal))
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => this.#cancel(id, method, signal)
+      const settle = (): void => {
+        this.#pending.delete(id)
+        signal?.removeEventListener('abort', onAbort)
+      }
+      this.#pending.set(id, {
+        resolve: (result) => (settle(), resolve(result)),
+        reject: (error) => (settle(), reject(error)),
+        onProgress: options.onProgress,
+      })
+      signal?.addEventListener('abort', onAbort)
+      const exchange = { id, method, ...(options.headers && { headers: options.headers }), about: options.about ?? '' }
+      this.#channel.send(encodeRequest(`${id}`, method, params(id)), exchange).catch((error: unknown) => this.reject(id, error))
+    })
+  }
+
+  notify(method: string, params?: Payload, exchange: Exchange = {}): Promise<void> {
+    return this.#channel.send(encodeNotification(method, params), { method, ...exchange })
+  }
+
+  respond(id: Id, result: Payload): Promise<void> {
+    return this.#channel.send(encodeResult(id, result), { about: id })
+  }
+
+  respondError(id: Id, error: Payload): Promise<void> {
+    return this.#channel.send(encodeErrorObject(id, error), { about: id })
+  }
+
+  /** Takes in text that arrived; `about` is the request of ours whose stream carried it. Never throws. */
+  receive(text: string, about?: number): void {
+    try {
+      const value = parseJson(text)
+      // 2025-03-26 servers may join their answers in an array.
+      if (Array.isArray(value)) for (const each of value) this.#take(JSON.stringify(each), each, about)
+      else this.#take(text, value, about)
+    } catch (error) {
+      this.#incoming.noise(text, error)
+    }
+  }
+
+  /** Fails one request, if it still waits. */
+  reject(id: number, error: unknown): void {
+    this.#pending.get(id)?.reject(error)
+  }
+
+  isWaiting(id: number): boolean {
+    return this.#pending.has(id)
+  }
+
+  /** Fails every request that waits. */
+  fail(error: unknown): void {
+    for (const pending of [...this.#pending.values()]) pending.reject(error)
+  }
+
+  #take(text: string, value: unknown, about: number | undefined): void {
+    const message = readMessage(text, value)
+    switch (message.kind) {
+      case 'response':
+        return this.#settle(message, about)
+      case 'notification':
+        return this.#note(message, about)
+      case 'request':
+        if (message.method !== 'ping') return this.#incoming.request(message, about)
+        void this.respond(message.id, Payload.text('{}')).catch(() => undefined)
+    }
+  }
+
+  #settle(response: Response, about: number | undefined): void {
+    const pending = this.#pending.get(this.#match(response.id, about))
+    if (!pending) return
+    if (response.error) return pending.reject(upstreamError(response.error))
+    if (response.result) pending.resolve(response.result)
+  }
+
+  /** Servers have answered `"7"` to 7, and `null` where they could not read the id. */
+  #match(id: Id | undefined, about: number | undefined): number {
+    if (id !== undefined) return Number(id.startsWith('"') ? id.slice(1, -1) : id)
+    if (about !== undefined) return about
+    const [only, ...others] = this.#pending.keys()
+    return only !== undefined && others.length === 0 ? only : -1
+  }
+
+  #note(note: Notification, about: number | undefined): void {
+    if (note.method === 'notifications/progress') {
+      // A token that is not of a request in flight is dropped: strict clients end the connection over one.
+      this.#pending.get(Number(note.params.fields.progressToken))?.onProgress?.(note)
+      return
+    }
+    this.#incoming.notification(note, about)
+  }
+
+  #cancel(id: number, method: string, signal: AbortSignal | undefined): void {
+    const pending = this.#pending.get(id)
+    if (!pending) return
+    pending.reject(cancelled(signal))
+    // `initialize` must not be cancelled (2025-11-25 basic/utilities/cancellation).
+    if (!this.#channel.cancelsByRelease && method !== 'initialize') {
+      const params = Payload.of({ requestId: id, reason: reasonOf(signal) })
+      void this.notify('notifications/cancelled', params).catch(() => undefined)
+    }
+    this.#channel.release?.(id)
+  }
+}
+
+/** A server's JSON-RPC error as a failure that relays it. */
+export function upstreamError(error: Payload): GatewayError {
+  const { message } = error.fields
+  const text = typeof message === 'string' ? message : 'The server answered with an error.'
+  return new GatewayError('UPSTREAM_ERROR', text, { relayed: error })
+}
+
+function cancelled(signal: AbortSignal | undefined): unknown {
+  const reason: unknown = signal?.reason
+  return reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', reasonOf(signal))
+}
+
+function reasonOf(signal: AbortSignal | undefined): string {
+  const reason: unknown = signal?.reason
+  return reason instanceof GatewayError ? reason.message : 'The request was cancelled.'
+}

@@ -1,0 +1,99 @@
+import type { Note } from '../core/call.ts'
+import { isObject } from '../core/json.ts'
+import type { Payload } from '../core/payload.ts'
+import { metaKeys } from './extensions.ts'
+import type { Revision } from './revisions.ts'
+import { wrapSchema } from './wrap.ts'
+
+/** A result in the words of an older revision: what it does not know is converted, never dropped silently. */
+export function lowerResult(name: string, result: Payload, revision: Revision): Payload {
+  const stripped = stripModern(result)
+  switch (name) {
+    case 'tools/list':
+      return lowerTools(stripped)
+    case 'tools/call':
+      return lowerStructured(lowerContent(stripped, 'content', revision))
+    case 'prompts/get':
+      return lowerMessages(stripped, revision)
+    default:
+      return stripped
+  }
+}
+
+function stripModern(result: Payload): Payload {
+  const { fields } = result
+  const hasFields = fields.resultType !== undefined || fields.ttlMs !== undefined || fields.cacheScope !== undefined
+  const bare = hasFields ? result.with({ resultType: undefined, ttlMs: undefined, cacheScope: undefined }) : result
+  const meta = fields._meta
+  if (!isObject(meta) || !Object.hasOwn(meta, metaKeys.serverInfo)) return bare
+  return bare.withMeta({ [metaKeys.serverInfo]: undefined })
+}
+
+/** Output schemas that are not of an object, in the wrapping the SDKs use; else clients refuse the whole list. */
+function lowerTools(result: Payload): Payload {
+  const { tools } = result.fields
+  if (!Array.isArray(tools) || !tools.some(needsWrap)) return result
+  return result.with({
+    tools: tools.map((tool) => (needsWrap(tool) ? { ...tool, outputSchema: wrapSchema(tool.outputSchema) } : tool)),
+  })
+}
+
+function needsWrap(tool: unknown): tool is { outputSchema: Record<string, unknown> } {
+  return isObject(tool) && isObject(tool.outputSchema) && tool.outputSchema.type !== 'object'
+}
+
+/** `structuredContent` was an object before 2026-07-28, and clients before 2025-06-18 read only the text. */
+function lowerStructured(result: Payload): Payload {
+  const { structuredContent, content } = result.fields
+  if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
+  const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
+  const raw = result.at('structuredContent')
+  const text = { type: 'text', text: raw?.text ?? 'null' }
+  const told = hasText ? result : result.with({ content: [...(Array.isArray(content) ? content : []), text] })
+  return isObject(structuredContent) ? told : told.with({ structuredContent: { result: structuredContent } })
+}
+
+function lowerMessages(result: Payload, revision: Revision): Payload {
+  const { messages } = result.fields
+  if (!Array.isArray(messages)) return result
+  const lowered = messages.map((message) => {
+    if (!isObject(message) || !isObject(message.content)) return message
+    const content = lowerBlock(message.content, revision)
+    return content === message.content ? message : { ...message, content }
+  })
+  return lowered.every((each, index) => each === messages[index]) ? result : result.with({ messages: lowered })
+}
+
+function lowerContent(result: Payload, key: string, revision: Revision): Payload {
+  const blocks = result.fields[key]
+  if (!Array.isArray(blocks)) return result
+  const lowered = blocks.map((block: unknown) => (isObject(block) ? lowerBlock(block, revision) : block))
+  return lowered.every((each, index) => each === blocks[index]) ? result : result.with({ [key]: lowered })
+}
+
+/** Strict readers fail the whole result over one block type they do not know. */
+function lowerBlock(block: Record<string, unknown>, revision: Revision): Record<string, unknown> {
+  if (block.type === 'audio' && !revision.content.has('audio')) return audioAsResource(block)
+  if (block.type === 'resource_link' && !revision.content.has('resource_link')) return linkAsText(block)
+  return block
+}
+
+function audioAsResource(block: Record<string, unknown>): Record<string, unknown> {
+  const { data, mimeType, annotations } = block
+  const resource = { uri: 'audio:inline', mimeType, blob: data }
+  return { type: 'resource', resource, ...(annotations !== undefined && { annotations }) }
+}
+
+function linkAsText(block: Record<string, unknown>): Record<string, unknown> {
+  const name = block.title ?? block.name
+  const label = typeof name === 'string' ? `${name}: ` : ''
+  const description = typeof block.description === 'string' ? ` (${block.description})` : ''
+  return { type: 'text', text: `${label}${String(block.uri)}${description}` }
+}
+
+/** A notification in the words of an older revision. */
+export function lowerNote(note: Note, revision: Revision): Note {
+  const fields = note.params?.fields
+  if (note.method !== 'notifications/progress' || revision.progressMessage || fields?.message === undefined) return note
+  return { ...note, ...(note.params && { params: note.params.with({ message: undefined }) }) }
+}

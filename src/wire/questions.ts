@@ -1,0 +1,102 @@
+import type { Client, Question } from '../core/call.ts'
+import { isObject } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+import { findRevision } from './revisions.ts'
+
+/** The client capability a question needs, as a `ClientCapabilities` object. */
+export function requiredCapability(question: Question): Record<string, unknown> {
+  switch (question.method) {
+    case 'elicitation/create':
+      return { elicitation: isUrl(question) ? { url: {} } : { form: {} } }
+    case 'sampling/createMessage':
+      return { sampling: usesTools(question) ? { tools: {} } : {} }
+    case 'roots/list':
+      return { roots: {} }
+    default:
+      return { [question.method]: {} }
+  }
+}
+
+/** Whether a client declared what a question needs, and its revision can express it. */
+export function canAnswer(client: Client, question: Question): boolean {
+  const { elicitation, sampling, roots } = client.capabilities
+  const revision = findRevision(client.revision)
+  switch (question.method) {
+    case 'elicitation/create':
+      if (!isObject(elicitation) || revision?.elicitation === 'none') return false
+      if (isUrl(question)) return revision?.elicitation === 'url' && isObject(elicitation.url)
+      // `elicitation: {}` means forms (2025-11-25 client/elicitation).
+      return isObject(elicitation.form) || !isObject(elicitation.url)
+    case 'sampling/createMessage':
+      if (!isObject(sampling)) return false
+      return !usesTools(question) || (revision?.samplingTools === true && isObject(sampling.tools))
+    case 'roots/list':
+      return isObject(roots)
+    default:
+      // A vendor's request: only clients with an open connection can get it, and they refuse it themselves.
+      return client.era === 'legacy'
+  }
+}
+
+/** Whether a client declared anything a server could ask for. */
+export function canBeAsked(capabilities: Readonly<Record<string, unknown>>): boolean {
+  return isObject(capabilities.elicitation) || isObject(capabilities.sampling) || isObject(capabilities.roots)
+}
+
+/**
+ * A question in the words of the client's revision. Without an `elicitationId` (2026-07-28) or with one that
+ * older clients need, made from `key`; enums without titles where those are unknown.
+ */
+export function wordQuestion(question: Question, client: Client, key: string): Question {
+  const { params } = question
+  if (!params) return question
+  const revision = findRevision(client.revision)
+  let worded = params.withMeta({ progressToken: undefined })
+  if (question.method === 'elicitation/create') {
+    if (isUrl(question)) worded = worded.with({ elicitationId: elicitationId(client, params, key) })
+    else if (revision && !revision.titledEnums) worded = plainForm(worded)
+    if (client.era === 'legacy' && revision?.elicitation === 'form') worded = worded.with({ mode: undefined })
+  }
+  return { ...question, params: worded }
+}
+
+function elicitationId(client: Client, params: Payload, key: string): unknown {
+  if (client.era === 'modern') return undefined
+  return params.fields.elicitationId ?? key
+}
+
+function isUrl(question: Question): boolean {
+  return question.params?.fields.mode === 'url'
+}
+
+function usesTools(question: Question): boolean {
+  const fields = question.params?.fields ?? {}
+  return fields.tools !== undefined || fields.toolChoice !== undefined
+}
+
+/** Titled and multi-select enums of 2025-11-25 in the words of 2025-06-18. */
+function plainForm(params: Payload): Payload {
+  const schema = params.fields.requestedSchema
+  if (!isObject(schema) || !isObject(schema.properties)) return params
+  const entries = Object.entries(schema.properties).map(([name, each]) => [name, plainField(each)] as const)
+  if (entries.every(([name, each]) => isObject(schema.properties) && schema.properties[name] === each)) return params
+  return params.with({ requestedSchema: { ...schema, properties: Object.fromEntries(entries) } })
+}
+
+function plainField(field: unknown): unknown {
+  if (!isObject(field)) return field
+  const { oneOf, items, ...rest } = field
+  if (Array.isArray(oneOf)) return { ...rest, type: 'string', ...enumOf(oneOf) }
+  if (field.type !== 'array' || !isObject(items)) return field
+  // Several choices do not exist before 2025-11-25: the user types them.
+  const { minItems: _min, maxItems: _max, default: _default, ...text } = rest
+  const known = Array.isArray(items.enum) ? items.enum : enumOf(Array.isArray(items.anyOf) ? items.anyOf : []).enum
+  const hint = `Choose any of: ${known.join(', ')}`
+  const description = typeof rest.description === 'string' ? `${rest.description} ${hint}` : hint
+  return { ...text, type: 'string', description }
+}
+
+function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unknown[] } {
+  const objects = options.filter(isObject)
+  return { enum: objects.map((each) => each.const), enumNames: objects.map((each) => each.title ?? each.const) }
+}

@@ -1,0 +1,44 @@
+import { createParser, type EventSourceMessage } from 'eventsource-parser'
+import { singleLine } from './lines.ts'
+
+/** A comment that keeps an idle stream open through proxies. */
+export const keepAlive = ': keepalive\n\n'
+
+/** One SSE event that carries a JSON-RPC message. */
+export function encodeEvent(message: string, id?: string): string {
+  const head = id === undefined ? '' : `id: ${id}\n`
+  return `${head}event: message\ndata: ${singleLine(message)}\n\n`
+}
+
+/** An event with an id and no data: from it on a client can resume (2025-11-25 basic/transports). */
+export function encodePriming(id: string): string {
+  return `id: ${id}\ndata: \n\n`
+}
+
+/** The first event of an HTTP+SSE stream: where to post (2024-11-05 basic/transports). */
+export function encodeEndpoint(path: string): string {
+  return `event: endpoint\ndata: ${path}\n\n`
+}
+
+interface Events {
+  onEvent(event: EventSourceMessage): void
+  onRetry?(milliseconds: number): void
+  /** An event over the limit; the stream can not be read on. */
+  onOverflow(): void
+}
+
+/** Reads SSE from bytes, however they are cut into chunks. `limit` bounds one event, in characters. */
+export function readEvents(limit: number, events: Events): (chunk: Uint8Array) => void {
+  const decoder = new TextDecoder('utf-8')
+  const parser = createParser({
+    onEvent: (event) => {
+      events.onEvent(event)
+    },
+    ...(events.onRetry && { onRetry: events.onRetry }),
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') events.onOverflow()
+    },
+    maxBufferSize: limit,
+  })
+  return (chunk) => parser.feed(decoder.decode(chunk, { stream: true }))
+}

@@ -1,0 +1,49 @@
+import type { Row, Spread } from './summary.ts'
+
+/** What was measured apart from calls; no start times where there is no gateway. */
+export interface Footprint {
+  readonly readyMs?: Spread
+  readonly memory: readonly Memory[]
+}
+
+/** The resident megabytes of a target's processes, idle after its first calls and after all load. */
+interface Memory {
+  readonly target: string
+  readonly idle: number
+  readonly afterLoad: number
+}
+
+/** One budget and what became of it; `value` is absent if it could not be measured. */
+export interface Verdict {
+  readonly name: string
+  readonly limit: number
+  readonly unit: string
+  readonly value?: number
+  readonly met: boolean
+}
+
+const calls: readonly (readonly [target: string, limit: number])[] = [
+  ['gateway-legacy', 1.3],
+  ['gateway-modern', 1.3],
+  ['gateway-modern-modern', 1.3],
+  ['gateway-stdio', 1.5],
+]
+
+/** Holds what was measured against every budget; calls count at concurrency 16 with replies of 1 KB. */
+export function judge(rows: readonly Row[], footprint: Footprint): Verdict[] {
+  const ratios = calls.map(([target, limit]) => {
+    const row = rows.find((each) => each.target === target && each.concurrency === 16 && each.bytes === 1024)
+    return verdict(`CPU per call, ${target}`, limit, '× baseline', row?.ratio?.median)
+  })
+  const memory = footprint.memory.find(({ target }) => target === 'gateway-legacy')
+  return [
+    ...ratios,
+    verdict('idle memory', 120, 'MB', memory?.idle),
+    verdict('start until /health answers', 600, 'ms', footprint.readyMs?.median),
+  ]
+}
+
+function verdict(name: string, limit: number, unit: string, value: number | undefined): Verdict {
+  if (value === undefined) return { name, limit, unit, met: false }
+  return { name, limit, unit, value, met: value <= limit }
+}

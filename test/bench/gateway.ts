@@ -1,0 +1,35 @@
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { gatewayConfig, type Upstream } from './gateway-config.ts'
+import { freePort, launchCommand, launchScript, type Serving } from './launch.ts'
+
+/** Starts what is measured as the gateway, in front of one upstream; resolves when the path answers 200. */
+export type LaunchGateway = (
+  folder: string,
+  upstream: Upstream,
+  path: '/ready' | '/health',
+) => Promise<Serving>
+
+const main = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+
+/** Whether the gateway has been built. */
+export function isBuilt(): boolean {
+  return existsSync(main)
+}
+
+/** The built gateway, with its config and its store in the given folder. */
+export const launchBuilt: LaunchGateway = async (folder, upstream, path) => {
+  mkdirSync(folder)
+  const port = await freePort()
+  const config = `${folder}/gateway.config.yaml`
+  writeFileSync(config, gatewayConfig(upstream))
+  const command = [process.execPath, main, 'serve', '--config', config, '--port', String(port)]
+  const running = await launchCommand(command, `http://127.0.0.1:${port}${path}`)
+  return { ...running, url: `http://127.0.0.1:${port}/mcp` }
+}
+
+/** A second copy of the baseline in place of the gateway, which shows how far equal programs differ. */
+export const launchStandIn: LaunchGateway = (_folder, upstream) =>
+  'url' in upstream
+    ? launchScript('pass-through.ts', [upstream.url])
+    : launchScript('line-mux.ts', upstream.command)

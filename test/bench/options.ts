@@ -1,0 +1,57 @@
+import { parseArgs } from 'node:util'
+
+/** How a run of the benchmark was asked for. */
+export interface Options {
+  readonly quick: boolean
+  readonly standIn: boolean
+  readonly fail: boolean
+  readonly json?: string
+  readonly only?: readonly string[]
+  readonly rounds: number
+  readonly seconds: number
+}
+
+/** What `--help` prints. */
+export const usage = `node test/bench/run.ts [options]
+  --quick        concurrency 16 and 1 KB replies only, about half a minute
+  --rounds N     how often every target gets its turn (default 11, quick 7)
+  --seconds S    length of one turn (default 0.5, quick 0.25)
+  --only A,B     only these targets, for example pass-through,gateway-legacy
+  --stand-in     the baselines themselves in place of the gateway: ratios must come out near 1
+  --json FILE    write samples, medians and verdicts as JSON
+  --no-fail      exit 0 even if a budget is missed or could not be measured
+`
+
+/** Reads the command line; undefined if only the usage was asked for. */
+export function readOptions(args: readonly string[]): Options | undefined {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: 'boolean', default: false },
+      'stand-in': { type: 'boolean', default: false },
+      'no-fail': { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
+      json: { type: 'string' },
+      only: { type: 'string' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+    },
+  })
+  if (values.help) return undefined
+  return {
+    quick: values.quick,
+    standIn: values['stand-in'],
+    fail: !values['no-fail'],
+    rounds: positive('rounds', values.rounds, values.quick ? 7 : 11),
+    seconds: positive('seconds', values.seconds, values.quick ? 0.25 : 0.5),
+    ...(values.json === undefined ? {} : { json: values.json }),
+    ...(values.only === undefined ? {} : { only: values.only.split(',') }),
+  }
+}
+
+function positive(name: string, text: string | undefined, otherwise: number): number {
+  if (text === undefined) return otherwise
+  const value = Number(text)
+  if (!(value > 0)) throw new TypeError(`--${name} must be a positive number, not ${text}`)
+  return value
+}

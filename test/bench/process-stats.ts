@@ -1,0 +1,27 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+/** The CPU time all threads of a process have used so far, user and system, in nanoseconds. */
+export function cpuNanoseconds(pid: number): number {
+  let sum = 0
+  for (const thread of readdirSync(`/proc/${pid}/task`)) sum += threadTime(pid, thread)
+  return sum
+}
+
+/** The memory of a process that is resident, in megabytes of 1,000,000 bytes. */
+export function residentMegabytes(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
+  const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]
+  return (Number(kilobytes) * 1024) / 1e6
+}
+
+/** The direct children of a process. */
+export function childrenOf(pid: number): number[] {
+  const listed = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+  return listed === '' ? [] : listed.split(' ').map(Number)
+}
+
+// The first number is nanoseconds on a CPU; /proc/<pid>/stat counts in ticks of 10 ms, too coarse.
+function threadTime(pid: number, thread: string): number {
+  const [running = '0'] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')
+  return Number(running)
+}

@@ -1,0 +1,95 @@
+// Measures the gateway against bare programs that do the same work, all in one interleaved run.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { setTimeout as pause } from 'node:timers/promises'
+import { judge } from './budgets.ts'
+import { runRounds, startLoader, type Loader, type Shape } from './measure.ts'
+import { readOptions, usage, type Options } from './options.ts'
+import { residentMegabytes } from './process-stats.ts'
+import { footprintLines, machine, table, verdictLines } from './report.ts'
+import { spread, summarize } from './summary.ts'
+import { startField, type Field } from './targets.ts'
+
+const options = readOptions(process.argv.slice(2))
+if (options) process.exitCode = await bench(options)
+else process.stdout.write(usage)
+
+async function bench(options: Options): Promise<number> {
+  const folder = mkdtempSync(`${tmpdir()}/gatehouse-bench-`)
+  try {
+    const field = await startField(folder, options)
+    const loader = startLoader()
+    try {
+      return await measure(folder, field, loader, options)
+    } finally {
+      loader.stop()
+      await field.stop()
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+async function measure(folder: string, field: Field, loader: Loader, options: Options): Promise<number> {
+  const on = machine()
+  process.stdout.write(`${on.cpu}, ${on.cores} cores, Linux ${on.kernel}, Node ${on.node}\n`)
+  for (const note of field.notes) process.stdout.write(`note: ${note}\n`)
+  const readyMs = spread(await startTimes(folder, field, options.quick ? 3 : 5))
+  const shapes = shapesOf(options)
+  const idle = await idleMemory(loader, field)
+  await warmUp(loader, field, shapes, options)
+  const samples = await runRounds(loader, field.targets, { shapes, ...options })
+  const memory = idle.map((each) => ({ ...each, afterLoad: megabytes(each.pids) }))
+  const footprint = readyMs ? { readyMs, memory } : { memory }
+  const rows = summarize(samples)
+  const verdicts = judge(rows, footprint)
+  process.stdout.write(`\n${table(rows)}\n${footprintLines(footprint)}\n${verdictLines(verdicts)}`)
+  if (options.json !== undefined) {
+    const results = { machine: on, notes: field.notes, options, rows, footprint, verdicts, samples }
+    writeFileSync(options.json, JSON.stringify(results, null, 2) + '\n')
+  }
+  return options.fail && verdicts.some(({ met }) => !met) ? 1 : 0
+}
+
+function shapesOf({ quick }: Options): Shape[] {
+  const [small, medium, large] = [1024, 10_240, 102_400]
+  if (quick) return [{ concurrency: 16, bytes: small }]
+  const bySize = [medium, large].map((bytes) => ({ concurrency: 16, bytes }))
+  return [...[1, 16, 64].map((concurrency) => ({ concurrency, bytes: small })), ...bySize]
+}
+
+// Under load memory is mostly what V8 lets its young generation grow to: the budget is for the time before.
+async function idleMemory(loader: Loader, { targets }: Field) {
+  const measured = targets.filter(({ pids }) => pids.length > 0)
+  for (const target of measured) await loader.turn(target, { concurrency: 1, bytes: 1024 }, 0.1)
+  await pause(1000)
+  return measured.map(({ name, pids }) => ({ target: name, pids, idle: megabytes(pids) }))
+}
+
+// Long enough for the compilers of all processes to be done with the hot code.
+async function warmUp(
+  loader: Loader,
+  field: Field,
+  shapes: readonly Shape[],
+  { quick }: Options,
+): Promise<void> {
+  for (const target of field.targets) {
+    await loader.turn(target, { concurrency: 16, bytes: 1024 }, quick ? 1.2 : 4)
+    for (const shape of shapes.slice(quick ? 1 : 0)) await loader.turn(target, shape, 0.3)
+  }
+}
+
+async function startTimes(folder: string, { gateway }: Field, times: number): Promise<number[]> {
+  const took: number[] = []
+  for (let time = 0; gateway && time < times; time++) {
+    const started = performance.now()
+    const running = await gateway.launch(`${folder}/start-${time}`, { url: gateway.upstreamUrl }, '/health')
+    took.push(performance.now() - started)
+    await running.stop()
+  }
+  return took
+}
+
+function megabytes(pids: readonly number[]): number {
+  return pids.reduce((sum, pid) => sum + residentMegabytes(pid), 0)
+}

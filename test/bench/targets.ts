@@ -1,0 +1,81 @@
+import { fileURLToPath } from 'node:url'
+import { hasNginx, launchNginx } from './nginx.ts'
+import { isBuilt, launchBuilt, launchStandIn, type LaunchGateway } from './gateway.ts'
+import { launchScript, type Running, type Serving } from './launch.ts'
+import type { Options } from './options.ts'
+import { childrenOf } from './process-stats.ts'
+import type { Era } from './reply.ts'
+
+/** Something that answers calls, and which processes pay for it; the direct upstream has none. */
+export interface Target {
+  readonly name: string
+  readonly url: string
+  readonly era: Era
+  readonly pids: readonly number[]
+}
+
+/** Everything that runs for a benchmark. */
+export interface Field {
+  readonly targets: readonly Target[]
+  readonly notes: readonly string[]
+  readonly gateway?: { readonly launch: LaunchGateway; readonly upstreamUrl: string }
+  stop(): Promise<void>
+}
+
+/** Starts upstreams, baselines and the gateway; what cannot run is left out with a note. */
+export async function startField(folder: string, options: Options): Promise<Field> {
+  const running: Running[] = []
+  const stop = async () => void (await Promise.all(running.map((each) => each.stop())))
+  try {
+    const keep = async (starting: Promise<Serving>) => {
+      const serving = await starting
+      running.push(serving)
+      return serving
+    }
+    return { ...(await start(folder, options, keep)), stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+type Keep = (starting: Promise<Serving>) => Promise<Serving>
+
+async function start(folder: string, options: Options, keep: Keep): Promise<Omit<Field, 'stop'>> {
+  const targets: Target[] = []
+  const notes: string[] = []
+  const isWanted = (name: string) => options.only?.includes(name) ?? true
+  const add = (name: string, serving: Serving, era: Era, pids = [serving.pid]) =>
+    isWanted(name) && targets.push({ name, url: serving.url, era, pids })
+
+  const stdioCommand = [process.execPath, fileURLToPath(new URL('upstream.ts', import.meta.url)), '--stdio']
+  const legacy = await keep(launchScript('upstream.ts'))
+  const modern = await keep(launchScript('upstream.ts', ['--era', 'modern']))
+
+  add('direct', legacy, 'legacy', [])
+  if (hasNginx() && isWanted('nginx')) {
+    const nginx = await keep(launchNginx(`${folder}/nginx`, legacy.url))
+    add('nginx', nginx, 'legacy', [nginx.pid, ...childrenOf(nginx.pid)])
+  } else if (isWanted('nginx')) notes.push('nginx is not installed: left out')
+
+  add('pass-through', await keep(launchScript('pass-through.ts', [legacy.url])), 'legacy')
+  const launch = gatewayLauncher(options)
+  if (launch) {
+    const http = await keep(launch(`${folder}/legacy`, { url: legacy.url }, '/ready'))
+    add('gateway-legacy', http, 'legacy')
+    if (options.standIn) notes.push('stand-in: no gateway-modern, a pass-through translates nothing')
+    else add('gateway-modern', http, 'modern')
+    const modernHttp = await keep(launch(`${folder}/modern`, { url: modern.url }, '/ready'))
+    add('gateway-modern-modern', modernHttp, 'modern')
+  } else notes.push('dist/main.js is not built: the gateway is left out')
+
+  add('line-mux', await keep(launchScript('line-mux.ts', stdioCommand)), 'legacy')
+  if (!launch) return { targets, notes }
+  add('gateway-stdio', await keep(launch(`${folder}/stdio`, { command: stdioCommand }, '/ready')), 'legacy')
+  return { targets, notes, gateway: { launch, upstreamUrl: legacy.url } }
+}
+
+function gatewayLauncher(options: Options): LaunchGateway | undefined {
+  if (options.standIn) return launchStandIn
+  return isBuilt() ? launchBuilt : undefined
+}

@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest'
+import { fromArguments } from '../../../src/config/arguments.ts'
+import { ConfigError } from '../../../src/config/problem.ts'
+import { features } from './features.ts'
+
+describe('settings from the command line', () => {
+  test('take the words of a command as they are', () => {
+    const settings = fromArguments(['npx', '-y', '@modelcontextprotocol/server-filesystem', 'a b|c'], {
+      features,
+    })
+    expect(settings.upstreams).toMatchObject([
+      {
+        name: 'filesystem',
+        reach: {
+          kind: 'command',
+          command: 'npx',
+          args: ['-y', '@modelcontextprotocol/server-filesystem', 'a b|c'],
+        },
+        trust: true,
+      },
+    ])
+    expect(settings.upstreams[0]?.reach).not.toHaveProperty('cwd')
+    expect(settings).not.toHaveProperty('file')
+  })
+
+  test('split one word that is a whole command line', () => {
+    const [upstream] = fromArguments(["npx -y some 'a b'"], { features }).upstreams
+    expect(upstream).toMatchObject({ name: 'some', reach: { args: ['-y', 'some', 'a b'] } })
+  })
+
+  test('take a URL', () => {
+    const [upstream] = fromArguments(['https://mcp.example.com/mcp'], { features }).upstreams
+    expect(upstream).toMatchObject({
+      name: 'example',
+      reach: { kind: 'url' },
+      trust: false,
+      startTimeout: 30_000,
+    })
+  })
+
+  test('have the defaults of every feature', () => {
+    const settings = fromArguments(['x'], { features, listen: { port: 0 } })
+    expect(settings.listen).toMatchObject({ host: '127.0.0.1', port: 0, body: 1_048_576 })
+    expect(settings.features).toMatchObject({ limits: { common: { timeout: 30_000 } }, confirm: {} })
+  })
+
+  test.each([
+    [[], 'give a URL'],
+    [['https://a', 'https://b'], 'a URL stands alone'],
+    [['http://'], 'the URL is not valid'],
+    [['https://u:p@h'], 'cannot hold a user and password'],
+    [['a | b'], 'needs a shell'],
+  ])('refuse %j', (words, expected) => {
+    expect(() => fromArguments(words, { features })).toThrow(expected)
+    expect(() => fromArguments(words, { features })).toThrow(ConfigError)
+  })
+
+  test('do not open an address to others', () => {
+    expect(() => fromArguments(['x'], { features, listen: { host: '0.0.0.0' } })).toThrow('auth: none')
+  })
+})

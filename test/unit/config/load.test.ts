@@ -1,0 +1,447 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, test } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { ConfigError, problemLine } from '../../../src/config/problem.ts'
+import type { Environment } from '../../../src/config/secrets.ts'
+import type { ListenOverride } from '../../../src/config/settings.ts'
+import { features } from './features.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'gatehouse-load-'))
+const file = join(folder, 'gateway.config.yaml')
+writeFileSync(join(folder, 'token.txt'), 's3cret\n')
+afterAll(() => rmSync(folder, { recursive: true }))
+
+function load(text: string, env: Environment = {}, listen?: ListenOverride) {
+  return loadSettings(text, { file, features, env, ...(listen && { listen }) })
+}
+
+function upstream(text: string, env: Environment = {}) {
+  return load(`upstreams:\n  it: ${text}`, env).settings.upstreams[0]
+}
+
+function problems(text: string, env: Environment = {}, listen?: ListenOverride): string[] {
+  try {
+    load(text, env, listen)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map((problem) => problemLine({ ...problem, file: 'f' }))
+  }
+}
+
+function warnings(text: string, env: Environment = {}): string[] {
+  return load(text, env).warnings.map((problem) => problemLine({ ...problem, file: 'f' }))
+}
+
+describe('the smallest file', () => {
+  const { settings, warnings: none } = load('upstreams:\n  files: npx -y some-server "/srv/my docs"\n')
+
+  test('gets every default', () => {
+    expect(none).toEqual([])
+    expect(settings).toEqual({
+      file,
+      listen: {
+        host: '127.0.0.1',
+        port: 8900,
+        origins: [],
+        legacySse: false,
+        aggregate: true,
+        body: 1_048_576,
+      },
+      upstreams: [
+        {
+          name: 'files',
+          reach: {
+            kind: 'command',
+            command: 'npx',
+            args: ['-y', 'some-server', '/srv/my docs'],
+            env: {},
+            cwd: folder,
+          },
+          transport: 'auto',
+          revision: 'auto',
+          isolation: 'auto',
+          trust: true,
+          roots: 'off',
+          startTimeout: 30_000,
+          idle: 600_000,
+        },
+      ],
+      features: {
+        limits: { common: { timeout: 30_000, result: 10_485_760, concurrency: 8 }, upstreams: {} },
+        confirm: {
+          common: { level: 'destructive', ttl: 300_000, remember: false, after: 'never' },
+          upstreams: {},
+        },
+      },
+    })
+  })
+})
+
+describe('upstreams', () => {
+  test.each([
+    ['a URL as text', 'https://h.example/mcp'],
+    ['a URL from a reference', '${URL}'],
+    ['a URL in settings', '{ url: https://h.example/mcp }'],
+    ['a URL from a reference in settings', '{ url: "${URL}" }'],
+  ])('can be %s, which is not trusted', (_what, text) => {
+    expect(upstream(text, { URL: 'https://h.example/mcp' })).toMatchObject({
+      reach: { kind: 'url', url: 'https://h.example/mcp', headers: {} },
+      trust: false,
+    })
+  })
+
+  test.each([
+    ['a command line', "node 'a b' c"],
+    ['a list', "{ command: [node, 'a b', c] }"],
+    ['a command and arguments', "{ command: node, args: ['a b', c] }"],
+    ['a line with a reference that holds a space', 'node ${WORD} c'],
+  ])('can be %s', (_what, text) => {
+    expect(upstream(text, { WORD: 'a b' })?.reach).toMatchObject({ command: 'node', args: ['a b', 'c'] })
+  })
+
+  test('take no words, quotes or operators from the value of a variable', () => {
+    const reach = upstream('node ${WORD}', { WORD: '"; rm -rf / | x' })?.reach
+    expect(reach).toMatchObject({ args: ['"; rm -rf / | x'] })
+  })
+
+  test('have environment variables as they are written, as secrets', () => {
+    const reach = upstream('{ command: x, env: { A: 1.10, B: on, C: "${C}", D: 0x10 } }', { C: 'c' })?.reach
+    const env = reach?.kind === 'command' ? reach.env : {}
+    const values = Object.entries(env).map(([name, value]) => [name, value.reveal()])
+    expect(values).toEqual([
+      ['A', '1.10'],
+      ['B', 'on'],
+      ['C', 'c'],
+      ['D', '0x10'],
+    ])
+  })
+
+  test('turn a token into an authorization header beside the others', () => {
+    const reach = upstream('{ url: https://h/mcp, token: "${T}", headers: { X-Version: 1.0 } }', {
+      T: 't',
+    })?.reach
+    const headers = reach?.kind === 'url' ? reach.headers : {}
+    expect(headers.authorization?.reveal()).toBe('Bearer t')
+    expect(headers['x-version']?.reveal()).toBe('1.0')
+    expect(JSON.stringify(reach)).not.toContain('Bearer')
+  })
+
+  test.each([
+    ['off', 'off'],
+    ['client', 'client'],
+    ['[file:///srv]', ['file:///srv']],
+  ])('have the roots %s', (text, roots) => {
+    expect(upstream(`{ command: x, roots: ${text} }`)?.roots).toEqual(roots)
+  })
+
+  test('run in a folder relative to the file', () => {
+    expect(load(`upstreams: { it: { command: x, cwd: . } }`).settings.upstreams[0]?.reach).toMatchObject({
+      cwd: folder,
+    })
+  })
+})
+
+describe('references', () => {
+  test('read files relative to the configuration, without the last line break', () => {
+    const reach = upstream('{ url: https://h/mcp, token: "${file:token.txt}" }')?.reach
+    expect(reach?.kind === 'url' && reach.headers.authorization?.reveal()).toBe('Bearer s3cret')
+  })
+
+  test.each([
+    ['${A}', 'x'],
+    ['${NONE:-fallback}', 'fallback'],
+    ['${EMPTY:-fallback}', 'fallback'],
+    ['a${A}b${A}', 'axbx'],
+    ['$${A}', '${A}'],
+    ['$5', '$5'],
+  ])('%s becomes %s', (text, expected) => {
+    const reach = upstream(`{ command: node, args: ['${text}'] }`, { A: 'x', EMPTY: '' })?.reach
+    expect(reach).toMatchObject({ args: [expected] })
+  })
+
+  test('give numbers where numbers are wanted', () => {
+    const { settings } = load('listen: { port: "${PORT}" }\nupstreams: { it: x }', { PORT: '8080' })
+    expect(settings.listen.port).toBe(8080)
+  })
+
+  test('that lead nowhere are all reported', () => {
+    const text =
+      'upstreams:\n  it:\n    command: x\n    args: ["${A} ${B}", "${file:/nowhere}", "${env:C}", "${D"]\n'
+    expect(problems(text)).toEqual([
+      'f:4:12 upstreams.it.args[0]: the environment variable A is not set: set it, or write ${A:-default}',
+      'f:4:12 upstreams.it.args[0]: the environment variable B is not set: set it, or write ${B:-default}',
+      'f:4:25 upstreams.it.args[1]: the file /nowhere cannot be read: it does not exist',
+      'f:4:45 upstreams.it.args[2]: this is not a reference: write ${C}, or $${ for a literal ${',
+      'f:4:57 upstreams.it.args[3]: a `${` is never closed: write ${NAME}, or $${ for a literal ${',
+    ])
+  })
+})
+
+describe('features', () => {
+  const settings = (text: string) => load(`upstreams: { one: x, two: y }\n${text}`).settings.features
+  const defaults = { level: 'destructive', ttl: 300_000, remember: false, after: 'never' }
+
+  test.each(['off', 'false', '"off"'])('switched %s are absent', (off) => {
+    expect(settings(`features: { confirm: ${off} }`)).not.toHaveProperty('confirm')
+  })
+
+  test.each(['on', 'true', '{}', ''])('switched on by %j have their defaults', (on) => {
+    expect(settings(`features: { confirm: ${on} }`).confirm?.common).toEqual(defaults)
+  })
+
+  test('that are off by default come when asked for', () => {
+    expect(settings('features: { hints: on }').hints?.common).toEqual({ words: 5 })
+  })
+
+  test('are all off with none, except those at the top level', () => {
+    expect(Object.keys(settings('features: none'))).toEqual(['limits'])
+  })
+
+  test('have durations, switches, secrets and choices read', () => {
+    const common = settings('features: { confirm: { ttl: 1m, remember: on, key: k, after: {} } }').confirm
+      ?.common
+    expect(common).toMatchObject({ ttl: 60_000, remember: true, after: { calls: 3 } })
+    expect(JSON.stringify(common)).toContain('"key":"***"')
+  })
+
+  test('are changed for one upstream on top of what is common', () => {
+    const { confirm, limits } = load(`
+limits: { timeout: 5s }
+features: { confirm: { ttl: 1m } }
+upstreams:
+  one: { command: x, limits: { concurrency: 1 }, features: { confirm: { level: all } } }
+  two: { command: x, features: none }
+  three: x
+`).settings.features
+    expect(confirm).toEqual({
+      common: { ...defaults, ttl: 60_000 },
+      upstreams: { one: { ...defaults, ttl: 60_000, level: 'all' }, two: false },
+    })
+    expect(limits).toEqual({
+      common: { timeout: 5000, result: 10_485_760, concurrency: 8 },
+      upstreams: { one: { timeout: 5000, result: 10_485_760, concurrency: 1 } },
+    })
+  })
+
+  test('that are on for one upstream only are off for the others', () => {
+    const { confirm } = load(`
+features: { confirm: off }
+upstreams: { one: { command: x, features: { confirm: on } }, two: x }
+`).settings.features
+    expect(confirm).toEqual({ common: false, upstreams: { one: defaults } })
+  })
+})
+
+describe('listen', () => {
+  test('takes all its keys', () => {
+    const { listen } = load(`
+listen: { host: 0.0.0.0, port: 0, public_url: https://m.example, origins: https://a.example, legacy_sse: on, aggregate: off }
+auth: none
+limits: { body: 64KB }
+upstreams: { it: x }
+`).settings
+    expect(listen).toEqual({
+      host: '0.0.0.0',
+      port: 0,
+      publicUrl: 'https://m.example',
+      origins: ['https://a.example'],
+      legacySse: true,
+      aggregate: false,
+      body: 65_536,
+    })
+  })
+
+  test('gives way to the command line', () => {
+    const { listen } = load('listen: { port: 1, host: ::1 }\nupstreams: { it: x }', {}, { port: 2 }).settings
+    expect(listen).toMatchObject({ host: '::1', port: 2 })
+  })
+
+  test('checks an address from the command line like its own', () => {
+    expect(problems('upstreams: { it: x }', {}, { host: '0.0.0.0' })[0]).toMatch(
+      /every tool: write `auth: none`/,
+    )
+  })
+
+  test.each(['127.0.0.1', '127.1.2.3', 'localhost', '::1'])('lets %s go without auth', (host) => {
+    expect(problems(`listen: { host: "${host}" }\nupstreams: { it: x }`)).toEqual([])
+  })
+})
+
+describe('problems', () => {
+  const it = 'upstreams: { it: x }\n'
+  const one = (settings: string) => `upstreams:\n  it: { ${settings} }\n`
+
+  test.each([
+    ['an empty file', '', 'f:1:1 needs `upstreams`, which must name at least one server'],
+    ['a list', '- 1', 'f:1:1 must be a mapping with `upstreams:`'],
+    ['no upstreams', 'upstreams: {}', 'f:1:1 upstreams: must name at least one server'],
+    [
+      'an upstream without a value',
+      'upstreams:\n  it:\n',
+      'f:2:3 upstreams.it: must be a command line, a URL',
+    ],
+    ['an empty upstream', 'upstreams:\n  it: ""\n', 'f:2:7 upstreams.it: must be a command line'],
+    ['a number', 'upstreams:\n  it: 3\n', 'f:2:7 upstreams.it: must be a command line'],
+    ['an unknown key', `${it}listn: {}`, 'f:2:1 listn: unknown key; did you mean `listen`?'],
+    ['a far-off key', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; known here: version, listen'],
+    ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
+    [
+      'an unknown feature',
+      `${it}features: { confrim: on }`,
+      'f:2:13 features.confrim: unknown key; did you mean `confirm`?',
+    ],
+    [
+      'a wrong word',
+      one('command: x, isolation: per-client'),
+      'shared, per_client; did you mean `per_client`?',
+    ],
+    ['a wrong revision', one('command: x, revision: 2025-06-19'), 'must be one of auto, 2024-11-05'],
+    ['a wrong duration', one('command: x, idle: 10'), 'f:2:27 upstreams.it.idle: must be a duration such as'],
+    ['a wrong size', `${it}limits: { body: big }`, 'f:2:17 limits.body: must be a size such as'],
+    ['a low number', `${it}limits: { concurrency: 0 }`, 'limits.concurrency: must be at least 1'],
+    ['a wrong switch', `${it}listen: { aggregate: maybe }`, 'listen.aggregate: must be on or off'],
+    ['a wrong choice', `${it}features: { confirm: { after: 1 } }`, 'must be "never", or a mapping'],
+    [
+      'a mistake in a choice',
+      `${it}features: { confirm: { after: { cals: 1 } } }`,
+      'after.cals: unknown key; did you mean `calls`?',
+    ],
+    ['a half-off feature', `${it}features: { confirm: of }`, 'must be on, off, or a mapping of settings'],
+    ['another version', `${it}version: 2`, 'f:2:10 version: must be 1'],
+    ['a port too high', `${it}listen: { port: 65536 }`, 'f:2:17 listen.port: must be a whole number from 0'],
+    ['a host with a scheme', `${it}listen: { host: "http://x" }`, 'without a scheme'],
+    ['a public_url of another kind', `${it}listen: { public_url: "ftp://x" }`, 'must be a URL such as'],
+    [
+      'an origin with a path',
+      `${it}listen: { origins: [https://x/y] }`,
+      'listen.origins[0]: must be an origin',
+    ],
+    ['an open address', `${it}listen: { host: 0.0.0.0 }`, 'f:2:17 listen.host: everyone who can reach'],
+    [
+      'any origin on an open address',
+      `${it}auth: none\nlisten: { host: "::", origins: ["*"] }`,
+      '`*` lets any web page',
+    ],
+    ['another auth', `${it}auth: { jwt: {} }`, 'f:2:1 auth: must be none: other kinds'],
+    ['a bad name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
+    ['a reserved name', 'upstreams:\n  server-card: x', '`server-card-2` would do'],
+    ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],
+    ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: there is a `url` too'],
+    ['sse with a command', one('command: x, transport: sse'), 'goes with `url` only'],
+    ['stdio with a url', one('url: https://h, transport: stdio'), 'goes with `command` only'],
+    ['a token with a command', one('command: x, token: "${T}"'), 'goes with `url` only: a command gets'],
+    ['env with a url', one('url: https://h, env: { A: b }'), 'upstreams.it.env: goes with `command` only'],
+    [
+      'two authorizations',
+      one('url: https://h, token: "${T}", headers: { Authorization: "${T}" }'),
+      '`token` sets this',
+    ],
+    [
+      'a header of the gateway',
+      one('url: https://h, headers: { Host: x }'),
+      'the gateway sets this header itself',
+    ],
+    ['a header over two lines', one('url: https://h, headers: { A: "b\\nc" }'), 'must be text on one line'],
+    [
+      'a header name with a space',
+      one('url: https://h, headers: { "A b": c }'),
+      'the name must be a header name',
+    ],
+    ['a url of another kind', one('url: ftp://h'), 'upstreams.it.url: must start with http:// or https://'],
+    ['a url that is none', one('url: "http://"'), 'must be a whole URL'],
+    ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
+    ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
+    ['a file as a folder', one('command: x, cwd: token.txt'), 'this is not a directory'],
+    ['an empty command', one('command: []'), 'must be a command line such as'],
+    ['roots that are no URIs', one('command: x, roots: [srv]'), 'roots[0]: must be a URI'],
+    ['a pipe', 'upstreams:\n  it: a | b', 'f:2:7 upstreams.it: `|` needs a shell'],
+    ['a missing anchor', 'upstreams:\n  it: *x', 'f:2:7 upstreams.it: there is no anchor &x above this'],
+    [
+      'an unquoted reference in braces',
+      'upstreams:\n  it: { url: https://h, token: ${T} }',
+      'must be quoted: "${NAME}"',
+    ],
+    ['a tab', 'upstreams:\n\tit: x', 'f:2:1 a tab cannot be used'],
+    ['two documents', 'upstreams: { it: x }\n---\na: 1', 'f:2:1 the file must hold one document'],
+  ])('name %s', (_what, text, expected) => {
+    const found = problems(text, { T: 't' })
+    expect(found).toHaveLength(1)
+    expect(found[0]).toContain(expected)
+  })
+
+  test('are reported all at once, in the order of the file', () => {
+    const text = `version: 2
+listen: { prot: 1 }
+upstreams:
+  a: x
+  a: y
+  b: { command: x, idle: soon }
+  b: z
+  c: { url: "\${NOWHERE}" }
+`
+    expect(problems(text).map((line) => line.split(' ')[0])).toEqual([
+      'f:1:10',
+      'f:2:11',
+      'f:5:3',
+      'f:7:3',
+      'f:8:13',
+    ])
+  })
+
+  test('of syntax are reported together, without what follows from them', () => {
+    const text = 'upstreams:\n  a: "x\\q"\n  b: @y\n\tc: z\n'
+    expect(problems(text).map((line) => line.split(' ')[0])).toEqual(['f:2:8', 'f:3:6', 'f:4:1'])
+  })
+
+  test('stay finite when anchors make a text endless', () => {
+    const levels = Array.from({ length: 30 }, (_, level) => {
+      const below = level === 0 ? 'x' : `*a${level - 1}, *a${level - 1}`
+      return `  - &a${level} [${below}]`
+    })
+    expect(problems(`upstreams:\n${levels.join('\n')}\n`)[0]).toContain('stands for more than')
+    expect(problems('upstreams: &a { it: *a }').length).toBeGreaterThan(0)
+  })
+
+  test.each([
+    ['a wrong value', 'upstreams:\n  it: { url: "${S}", transport: "${S}", idle: "${S}", cwd: "${S}" }'],
+    ['a wrong type', 'upstreams:\n  it: { command: ["${S}"], args: "${S}", roots: ["${S}"] }'],
+    ['broken syntax', 'upstreams:\n  it: "x" hunter2-hunter2\n  y: @hunter2-hunter2\n: hunter2-hunter2'],
+    ['a bad port', 'upstreams: { it: x }\nlisten: { port: "${S}", host: "${S} ", public_url: "${S}" }'],
+  ])('do not show configured values with %s', (_what, text) => {
+    const found = problems(text, { S: 'hunter2-hunter2' })
+    expect(found.length).toBeGreaterThan(0)
+    expect(found.join('\n')).not.toContain('hunter2')
+  })
+})
+
+describe('warnings', () => {
+  test.each([
+    ['a token', '{ url: https://h, token: plain }'],
+    ['a known kind of token in an argument', 'npx x --key ghp_abcdefghij0123456789'],
+    ['a bearer header', '{ url: https://h, headers: { X-Auth: "Bearer abcdefgh123" } }'],
+    ['a secret header', '{ url: https://h, headers: { x-api-key: abc } }'],
+    ['a secret variable', '{ command: x, env: { DB_PASSWORD: abc } }'],
+    ['a JWT', '{ command: x, env: { A: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc } }'],
+  ])('name %s written into the file, without showing it', (_what, text) => {
+    const found = warnings(`upstreams:\n  it: ${text}`)
+    expect(found).toHaveLength(1)
+    expect(found[0]).toMatch(/^f:2:\d+ upstreams\.it.*: this looks like a secret: .* \$\{NAME\}/)
+    expect(found[0]).not.toMatch(/plain|abc|eyJ/)
+  })
+
+  test('name a secret sent over plain HTTP to another machine', () => {
+    expect(warnings('upstreams:\n  it: { url: http://h.example, token: "${T}" }', { T: 't' })).toEqual([
+      'f:2:14 upstreams.it.url: secrets go to this server unencrypted: use https:// if it offers it',
+    ])
+  })
+
+  test.each([
+    '{ url: http://127.0.0.1:1, token: "${T}" }',
+    '{ command: x, env: { LOG_LEVEL: debug, T: "${T}" } }',
+  ])('are not given for %s', (text) => {
+    expect(warnings(`upstreams:\n  it: ${text}`, { T: 't' })).toEqual([])
+  })
+})
