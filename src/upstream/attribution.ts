@@ -2,13 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import type { Question } from '../core/call.ts'
 import type { Working } from '../bridge/park.ts'
 import { method } from '../wire/methods.ts'
-import type { Release } from './turns.ts'
-
-/** A call under way at a server. */
-export interface Active {
-  readonly working: Working
-  release: Release
-}
+import { Active } from './active.ts'
 
 interface Found {
   readonly active: Active
@@ -60,8 +54,9 @@ export class Attribution {
     const owner = about === undefined ? undefined : this.#calls.get(about)
     if (owner) return { active: owner, isGuess: false }
     const calls = [...this.#calls.values()].filter(isAskable)
-    if (calls.length > 1) this.#isDoubtful = true
-    const candidates = calls.length > 0 ? calls : listeners.map(quiet)
+    const working = calls.filter((each) => !each.isWaiting)
+    if (working.length > 1) this.#isDoubtful = true
+    const candidates = [working, calls, listeners.map(quiet)].find((each) => each.length > 0) ?? []
     const last = candidates.at(-1)
     if (!last || !candidates.every((each) => isSameClient(each, last))) return undefined
     return { active: last, isGuess: candidates.length > 1 }
@@ -82,8 +77,10 @@ function isAskable({ working }: Active): boolean {
 
 /** A listener as something to ask through; it holds no turn. */
 function quiet(working: Working): Active {
-  return { working, release: () => undefined }
+  return new Active(working, free, () => Promise.resolve(free))
 }
+
+const free = (): void => undefined
 
 function isSameClient(one: Active, other: Active): boolean {
   if (one === other) return true

@@ -45,12 +45,14 @@ class HttpLink implements Link {
       onAbortable: (abort) => {
         if (id !== undefined) this.#open.set(id, abort)
       },
+      onHead: (head) => {
+        if (exchange.method === 'initialize') this.#session = head.header('mcp-session-id')
+      },
       onEvent: (event) => {
         if (event.id !== undefined) lastEventId = event.id
         if (event.data !== '') this.#receiver.receive(event.data, id)
       },
     }).finally(() => id !== undefined && this.#open.delete(id))
-    if (exchange.method === 'initialize') this.#session = answer.header('mcp-session-id')
     if (id === undefined) return this.#checkAccepted(answer)
     await this.#finish(id, answer, lastEventId)
   }
@@ -59,8 +61,11 @@ class HttpLink implements Link {
     this.#open.get(id)?.()
   }
 
-  async established(revision: string): Promise<void> {
+  established(revision: string): void {
     this.#version = revision
+  }
+
+  async listen(): Promise<void> {
     this.#stream?.close()
     this.#stream = new ServerStream({
       client: this.#options.client,

@@ -10,6 +10,7 @@ import { method } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { canAnswer, canBeAsked, requiredCapability } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
+import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
 import type { Connection } from './connection.ts'
 import { Hearing } from './hearing.ts'
@@ -116,25 +117,26 @@ export class LegacyConnection implements Connection {
   async #call(working: Working): Promise<Payload> {
     const level = working.call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
-    const release = await this.#takeTurn(working)
+    const active = new Active(working, await this.#takeTurn(working), () => this.#takeTurn(working))
     try {
-      return await this.#request(working, release)
+      return await this.#request(active)
     } catch (error) {
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
       // The server refused the request without looking at it, so it may be sent again, once.
       await this.#renew()
-      return await this.#request(working, release)
+      return await this.#request(active)
     } finally {
-      release()
+      active.end()
     }
   }
 
-  async #request(working: Working, release: Release): Promise<Payload> {
+  async #request(active: Active): Promise<Payload> {
+    const { working } = active
     const { call, signal } = working
     let id = 0
     const params = (given: number): Payload => {
       id = given
-      this.#attribution.begin(id, { working, release })
+      this.#attribution.begin(id, active)
       return legacyParams(call, id, this.#revision)
     }
     try {
@@ -193,9 +195,10 @@ export class LegacyConnection implements Connection {
     }
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
+    this.#link?.established?.(revision.name)
     // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
     await this.#peer.notify('notifications/initialized')
-    await this.#link?.established?.(revision.name)
+    await this.#link?.listen?.()
   }
 
   /** Shakes hands again with a server that forgot the session. */
@@ -236,11 +239,11 @@ export class LegacyConnection implements Connection {
     const controller = new AbortController()
     this.#asked.set(request.id, controller)
     // While its caller thinks, another call may be at work.
-    found.active.release()
+    found.active.pause()
     try {
       const answer = await found.active.working.ask(question, { withdrawn: controller.signal, isGuess: found.isGuess })
+      await found.active.resume()
       if (controller.signal.aborted) return
-      found.active.release = await this.#takeTurn(found.active.working).catch(() => () => undefined)
       if ('result' in answer) await this.#peer.respond(request.id, answer.result)
       else await this.#peer.respondError(request.id, answer.error)
     } finally {

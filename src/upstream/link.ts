@@ -7,8 +7,10 @@ export const MAX_MESSAGE = 64 * 1024 * 1024
 export interface Link extends Channel {
   /** Whether what a server sends about a call arrives on a stream of that call. */
   readonly hasProvenance: boolean
-  /** Called once the handshake has settled on a revision; streams of the session's own are opened here. */
-  established?(revision: string): Promise<void>
+  /** The handshake has settled on a revision. */
+  established?(revision: string): void
+  /** Opens the session's own stream, where the transport has one. */
+  listen?(): Promise<void>
   close(): Promise<void>
 }
 
