@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Question } from '../core/call.ts'
+import type { Client, Question } from '../core/call.ts'
 import type { Working } from '../bridge/park.ts'
 import { method } from '../wire/methods.ts'
 import { Active } from './active.ts'
@@ -40,6 +40,12 @@ export class Attribution {
     if (this.#calls.size !== 1) return undefined
     const [only] = this.#calls.values()
     return only
+  }
+
+  /** Who may hear a log message of no known call: all while none is under way, else the client all of them are of. */
+  mayHear(client: Client): boolean {
+    const sessions = [...this.#calls.values()].map(({ working }) => working.call.client.session)
+    return sessions.every((session) => session !== undefined && session === client.session)
   }
 
   /** Whom to ask. Roots asked for before there is anybody are held until there is. */

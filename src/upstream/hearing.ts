@@ -1,4 +1,4 @@
-import type { Note, Outcome } from '../core/call.ts'
+import type { Client, Note, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
@@ -63,8 +63,8 @@ export class Hearing {
     await this.#send('logging/setLevel', Payload.of({ level: levelOf(rank) }))
   }
 
-  /** Brings a message to the call it is about, or to those who listen. */
-  hear(note: Note, call: Working | undefined): void {
+  /** Brings a message to the call it is about, or to those who listen and may hear what another's call may say. */
+  hear(note: Note, call: Working | undefined, mayHear: (client: Client) => boolean): void {
     const member = memberFor(note.method)
     if (member) return this.#broadcast(note, ({ filter }) => filter[member] === true)
     if (note.method === 'notifications/resources/updated') {
@@ -73,7 +73,12 @@ export class Hearing {
     }
     if (call && this.#wants(call, note)) return call.note(note)
     // A listen stream of 2026-07-28 carries only what was subscribed to.
-    if (!call) this.#broadcast(note, ({ working }) => working.call.client.era === 'legacy' && this.#wants(working, note))
+    if (call) return
+    const isLog = note.method === 'notifications/message'
+    this.#broadcast(note, ({ working }) => {
+      const { client } = working.call
+      return client.era === 'legacy' && (!isLog || mayHear(client)) && this.#wants(working, note)
+    })
   }
 
   /** Tells a server that starts afresh what it was told before. */

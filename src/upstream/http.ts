@@ -13,6 +13,12 @@ interface Options {
   readonly log: Log
 }
 
+/** Where a stream stopped, and after how many milliseconds the server wants it taken up again. */
+interface Place {
+  lastEventId?: string
+  retry: number
+}
+
 /** Reaches a server over Streamable HTTP. */
 export function httpConnect(options: Options): Connect {
   return async (receiver) => new HttpLink(options, receiver)
@@ -37,7 +43,7 @@ class HttpLink implements Link {
 
   async send(message: string, exchange: Exchange): Promise<void> {
     const { id } = exchange
-    let lastEventId: string | undefined
+    const place: Place = { retry: 250 }
     const answer = await exchangeHttp(this.#options.client, {
       method: 'POST',
       headers: { ...this.#headers(exchange.method), ...exchange.headers },
@@ -49,12 +55,15 @@ class HttpLink implements Link {
         if (exchange.method === 'initialize') this.#session = head.header('mcp-session-id')
       },
       onEvent: (event) => {
-        if (event.id !== undefined) lastEventId = event.id
+        if (event.id !== undefined) place.lastEventId = event.id
         if (event.data !== '') this.#receiver.receive(event.data, id)
+      },
+      onRetry: (milliseconds) => {
+        place.retry = milliseconds
       },
     }).finally(() => id !== undefined && this.#open.delete(id))
     if (id === undefined) return this.#checkAccepted(answer)
-    await this.#finish(id, answer, lastEventId)
+    await this.#finish(id, answer, place)
   }
 
   release(id: number): void {
@@ -87,10 +96,10 @@ class HttpLink implements Link {
     await exchangeHttp(this.#options.client, { method: 'DELETE', headers, timeout: 2000 }).catch(() => undefined)
   }
 
-  async #finish(id: number, answer: Answer, lastEventId: string | undefined): Promise<void> {
+  async #finish(id: number, answer: Answer, place: Place): Promise<void> {
     if (answer.isEventStream) {
       if (!this.#receiver.isWaiting(id)) return
-      if (lastEventId !== undefined && !this.cancelsByRelease) return this.#resume(id, lastEventId)
+      if (place.lastEventId !== undefined && !this.cancelsByRelease) return this.#resume(id, place)
       throw lost()
     }
     if (answer.body !== '') this.#receiver.receive(attachId(answer.body, id), id)
@@ -99,20 +108,22 @@ class HttpLink implements Link {
   }
 
   /** Takes up a broken stream where it stopped; the call itself is never sent again. */
-  async #resume(id: number, from: string): Promise<void> {
-    let lastEventId = from
+  async #resume(id: number, place: Place): Promise<void> {
     for (let attempt = 0; attempt < 5 && this.#receiver.isWaiting(id); attempt++) {
       const answer = await exchangeHttp(this.#options.client, {
         method: 'GET',
-        headers: { ...this.#headers(undefined), 'last-event-id': lastEventId },
-        delay: answerDelay(attempt),
+        headers: { ...this.#headers(undefined), 'last-event-id': place.lastEventId ?? '' },
+        delay: resumeDelay(attempt, place.retry),
         onAbortable: (abort) => this.#open.set(id, abort),
         onEvent: (event) => {
           if (event.id !== undefined) {
-            lastEventId = event.id
-            attempt = 0
+            place.lastEventId = event.id
+            attempt = -1
           }
           if (event.data !== '') this.#receiver.receive(event.data, id)
+        },
+        onRetry: (milliseconds) => {
+          place.retry = milliseconds
         },
       }).catch(() => undefined)
       if (answer && !answer.isEventStream) break
@@ -138,8 +149,9 @@ class HttpLink implements Link {
       })
     }
     if (status >= 500) return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, { details })
-    if (status >= 400) return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, { details })
-    return new GatewayError('UPSTREAM_ERROR', 'The server accepted the request and answered nothing.', { details })
+    if (status >= 300) return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, { details })
+    const what = answer.body === '' ? 'accepted the request and answered nothing' : 'answered with something else than an answer'
+    return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, { details })
   }
 
   #headers(method: string | undefined): Record<string, string> {
@@ -152,8 +164,8 @@ class HttpLink implements Link {
 }
 
 /** Before the first try the stream may just have been closed for polling; after that it waits longer. */
-function answerDelay(attempt: number): number {
-  return Math.min(250 * 2 ** attempt, 5000)
+function resumeDelay(attempt: number, retry: number): number {
+  return Math.min(Math.max(retry, 100) * 2 ** attempt, 30_000)
 }
 
 function lost(): GatewayError {

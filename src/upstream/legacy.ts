@@ -217,6 +217,7 @@ export class LegacyConnection implements Connection {
     if (this.#isClosed) return
     this.#isClosed = true
     const lost = new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+      cause: error,
       suggestion: 'Check whether the call took effect before making it again.',
     })
     this.#peer.fail(lost)
@@ -264,7 +265,7 @@ export class LegacyConnection implements Connection {
     }
     if (note.method === 'notifications/tools/list_changed') this.#schemas.forget()
     const call = this.#attribution.owner(about)
-    this.#hearing.hear(note, call?.working)
+    this.#hearing.hear(note, call?.working, (client) => this.#attribution.mayHear(client))
   }
 }
 

@@ -213,6 +213,7 @@ export class ModernConnection implements Connection {
     this.#isClosed = true
     this.#peer.fail(
       new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+        cause: error,
         suggestion: 'Check whether the call took effect before making it again.',
       }),
     )

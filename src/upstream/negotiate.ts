@@ -72,7 +72,7 @@ export async function negotiateHttp(settings: UpstreamSettings, client: HttpClie
 function isNoEvidence(error: unknown): boolean {
   const failure = asGatewayError(error)
   const status = failure.extra.details?.http_status
-  return status === 401 || status === 403 || ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'CANCELLED'].includes(failure.code)
+  return status === 401 || status === 403 || ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OPERATION_TIMEOUT'].includes(failure.code)
 }
 
 async function probeHttp(client: HttpClient, startTimeout: number, log: Log): Promise<string | undefined> {

@@ -7,7 +7,11 @@ export function sseConnect(client: HttpClient, startTimeout: number): Connect {
   return async (receiver) => {
     const endpoint = Promise.withResolvers<string>()
     let abort = (): void => undefined
-    const timer = setTimeout(() => abort(), startTimeout).unref()
+    const giveUp = (): void => {
+      endpoint.reject(new GatewayError('SERVER_UNAVAILABLE', 'The server named no endpoint in time.'))
+      abort()
+    }
+    const timer = setTimeout(giveUp, startTimeout).unref()
     const stream = exchangeHttp(client, {
       method: 'GET',
       headers: {},

@@ -11,8 +11,8 @@ interface Options {
   readonly log: Log
 }
 
-/** How long the first call waits for this stream, in milliseconds. */
-const PATIENCE = 1000
+/** How long the first call waits for this stream, in milliseconds. Some servers send no head before an event. */
+const PATIENCE = 200
 
 /** The stream on which a server with sessions speaks outside any request, kept open. */
 export class ServerStream {

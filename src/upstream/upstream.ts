@@ -73,7 +73,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
       const connection = await pool.get(connectionName(call, found, settings), { route: found, call })
       problem = undefined
       return connection
-    } catch (error) {
+    } catch (thrown) {
+      const error = beforeCall(thrown)
       problem = asGatewayError(error).message
       // A verdict that did not hold is reached anew by the next call.
       if (!known || !isPassing(error)) route = undefined
@@ -87,6 +88,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     try {
       const connection = await connect(working.call)
       return await connection.open(working)
+    } catch (error) {
+      throw asOurs(error)
     } finally {
       running--
     }
@@ -214,6 +217,20 @@ function tellChanges(working: Working): void {
   for (const method of toldChanges(readFilter(working.call.params))) working.note({ method })
 }
 
+/** A failure to connect. The call itself was not sent yet, so nothing is unknown about it. */
+function beforeCall(thrown: unknown): unknown {
+  const { code, message, cause } = asGatewayError(thrown)
+  if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
+  const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
+  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, { cause: thrown })
+}
+
+/** Sessions with servers are no business of the caller. */
+function asOurs(error: unknown): unknown {
+  if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
+  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', { cause: error })
+}
+
 function isPassing(error: unknown): boolean {
-  return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
+  return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OPERATION_TIMEOUT', 'OVERLOADED'].includes(asGatewayError(error).code)
 }

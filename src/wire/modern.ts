@@ -26,8 +26,8 @@ export function readClient(request: Request, headers?: Headers): Client {
   if (info !== undefined && !isObject(info)) throw envelope(metaKeys.clientInfo, 'must be an object')
   const level = fields[metaKeys.logLevel]
   if (level !== undefined && severity(level) < 0) throw envelope(metaKeys.logLevel, 'is not a log level')
-  if (headers) checkStandardHeaders(headers, request.method, request.params)
   if (method(request.method).only === 'legacy') throw unknownMethod(request.method)
+  if (headers) checkStandardHeaders(headers, request.method, request.params)
   return { era: 'modern', revision: version, capabilities, ...(info && { info }) }
 }
 

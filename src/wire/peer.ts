@@ -1,11 +1,13 @@
 import { type Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { elements, isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import {
   encodeErrorObject,
   encodeNotification,
   encodeRequest,
   encodeResult,
+  idOf,
   type Id,
   type Notification,
   parseJson,
@@ -82,6 +84,8 @@ export class Peer {
     const { signal } = options
     if (signal?.aborted) return Promise.reject(cancelled(signal))
     return new Promise((resolve, reject) => {
+      // Before anything waits for it: params that can not be made fail the request alone.
+      const text = encodeRequest(`${id}`, method, params(id))
       const onAbort = (): void => this.#cancel(id, method, signal)
       const settle = (): void => {
         this.#pending.delete(id)
@@ -94,7 +98,7 @@ export class Peer {
       })
       signal?.addEventListener('abort', onAbort)
       const exchange = { id, method, ...(options.headers && { headers: options.headers }), about: options.about ?? '' }
-      this.#channel.send(encodeRequest(`${id}`, method, params(id)), exchange).catch((error: unknown) => this.reject(id, error))
+      this.#channel.send(text, exchange).catch((error: unknown) => this.reject(id, error))
     })
   }
 
@@ -112,13 +116,17 @@ export class Peer {
 
   /** Takes in text that arrived; `about` is the request of ours whose stream carried it. Never throws. */
   receive(text: string, about?: number): void {
+    let value: unknown
     try {
-      const value = parseJson(text)
+      value = parseJson(text)
       // 2025-03-26 servers may join their answers in an array.
-      if (Array.isArray(value)) for (const each of value) this.#take(JSON.stringify(each), each, about)
+      if (Array.isArray(value)) for (const each of elements(text)) this.receive(each, about)
       else this.#take(text, value, about)
     } catch (error) {
       this.#incoming.noise(text, error)
+      // A malformed answer is one nevertheless: nothing better will come.
+      const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
+      if (isAnswer) this.reject(this.#match(idOf(text), about), malformed(error))
     }
   }
 
@@ -156,9 +164,15 @@ export class Peer {
     if (response.result) pending.resolve(response.result)
   }
 
-  /** Servers have answered `"7"` to 7, and `null` where they could not read the id. */
+  /**
+   * Servers have answered `"7"` to 7, and `null` where they could not read the id. A request's own stream answers
+   * no other: it may be another caller's.
+   */
   #match(id: Id | undefined, about: number | undefined): number {
-    if (id !== undefined) return Number(id.startsWith('"') ? id.slice(1, -1) : id)
+    if (id !== undefined) {
+      const given = Number(id.startsWith('"') ? id.slice(1, -1) : id)
+      return about === undefined || about === given ? given : -1
+    }
     if (about !== undefined) return about
     const [only, ...others] = this.#pending.keys()
     return only !== undefined && others.length === 0 ? only : -1
@@ -193,8 +207,15 @@ export function upstreamError(error: Payload): GatewayError {
   return new GatewayError('UPSTREAM_ERROR', text, { relayed: error })
 }
 
+function malformed(cause: unknown): GatewayError {
+  return new GatewayError('UPSTREAM_ERROR', 'The server answered with a malformed message.', { cause })
+}
+
 function cancelled(signal: AbortSignal | undefined): unknown {
   const reason: unknown = signal?.reason
+  if (reason instanceof DOMException && reason.name === 'TimeoutError') {
+    return new GatewayError('OPERATION_TIMEOUT', 'The server did not answer in time.', { cause: reason })
+  }
   return reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', reasonOf(signal))
 }
 

@@ -1,15 +1,26 @@
-import type { Call, Question } from './call.ts'
+import { type Call, pause, type Question } from './call.ts'
 import type { Json } from './json.ts'
 import { formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './questions.ts'
-import { numberIn, textResult, type Tool } from './tool.ts'
+import { numberIn, stringIn, textResult, type Tool } from './tool.ts'
 
 /** The tools that ask the client; each replies with the answers it got, as JSON. */
 export const askingTools: Readonly<Record<string, Tool>> = {
   ask_form: {
     description: 'Asks for a form',
-    properties: { state: { type: 'boolean', description: 'False: ask without a request state' } },
+    properties: {
+      state: { type: 'boolean', description: 'False: ask without a request state' },
+      message: { type: 'string', description: 'What to ask' },
+      waits: { type: 'boolean', description: 'False: reply without waiting for the answer' },
+    },
     fits: (traits) => traits.elicitation,
-    run: (call) => ask(call, { answer: formQuestion(call.world.traits, 'What is your name?') }),
+    run: (call, args) => {
+      const question = formQuestion(call.world.traits, stringIn(args, 'message', 'What is your name?'))
+      const asked = ask(call, { answer: question })
+      if (args['waits'] !== false) return asked
+      // Nobody may be left to answer, which is nobody's fault.
+      asked.catch(() => undefined)
+      return pause(call, 100).then(() => textResult('did not wait'))
+    },
   },
   ask_url: {
     description: 'Asks for a visit to a URL',

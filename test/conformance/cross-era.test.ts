@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { gatewayToFixture } from '../support/fixture-gateway.ts'
+import type { GatewayProcess } from '../support/gateway-process.ts'
+import { runServerSuite, type SuiteRun } from './suite.ts'
+import { allOf, checksOf, expectedFailures, scenarioOf, unscoredVerdictOf, verdictOf } from './verdict.ts'
+
+describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s', (transport) => {
+  let gateway: GatewayProcess
+  beforeAll(async () => {
+    gateway = await gatewayToFixture('modern', transport)
+  })
+  afterAll(() => gateway.close())
+
+  it('passes all 30 scenarios for a client of 2025-11-25, and the 3 that do not count', async () => {
+    const run = await runServerSuite(gateway.url, { requirements: '2025-11-25' })
+    expect(verdictOf(run)).toEqual(allOf(30))
+    expect(unscoredVerdictOf(run)).toEqual(allOf(3))
+  })
+})
+
+describe.each(['http', 'stdio'] as const)('a server of 2025-11-25 alone over %s', (transport) => {
+  let gateway: GatewayProcess
+  let run: SuiteRun
+  beforeAll(async () => {
+    gateway = await gatewayToFixture('legacy', transport)
+    run = await runServerSuite(gateway.url, { requirements: '2026-07-28' })
+  })
+  afterAll(() => gateway.close())
+
+  it('fails what is expected of it for a client of 2026-07-28, and nothing else', async () => {
+    const { scored, failures } = verdictOf(run)
+    expect(scored).toBe(37)
+    expect(checksOf(failures)).toEqual(await expectedFailures())
+  })
+
+  it('passes at least 34 of 37 scenarios', () => {
+    expect(verdictOf(run).passed).toBeGreaterThanOrEqual(34)
+  })
+
+  // The answers come without a state and under a key of the scenario's own: they belong to no call in flight.
+  it('asks again where answers come unasked, which is the only warning', () => {
+    expect(checksOf(verdictOf(run).warnings)).toEqual([
+      'input-required-result-ignore-extra-params:sep-2322-ignore-unexpected-params',
+    ])
+  })
+
+  it('checks the headers the server knows nothing of', () => {
+    expect(scenarioOf(run, 'http-header-validation')?.checks).toMatchObject({ SUCCESS: 14, FAILURE: 0 })
+  })
+})

@@ -1,0 +1,113 @@
+import { describe, expect, test } from 'vitest'
+import { textOf } from '../../support/client/options.ts'
+import type { FakeClient } from '../../support/fake-client.ts'
+import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
+
+// Each answer repeats its question, so an answer that went to the wrong call shows in the result.
+const answers = {
+  'elicitation/create': (params: Json) => ({ action: 'accept', content: { name: `re: ${String(params['message'])}` } }),
+}
+const CALLS = 50
+const patient = { askTimeoutMs: 50_000 }
+
+describe('fifty calls that ask at once get the answers to their own questions', () => {
+  test('of fifty clients of 2026-07-28, of an older server on stdio', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+    await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
+  })
+
+  test('of one client of 2026-07-28, of an older server on stdio', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const client = await clientOf(gateway, { revision: '2026-07-28', answers })
+    await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
+  })
+
+  test('of one client with a session, of an older server on stdio', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const client = await clientOf(gateway, { answers })
+    await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
+  })
+
+  test('of several clients with sessions, of an older server on stdio', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
+    await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
+  })
+
+  test('of clients of both eras, of an older server on stdio', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const old = await clientOf(gateway, { answers })
+    const recent = await clientOf(gateway, { revision: '2026-07-28', answers })
+    await expectOwnAnswers(numbers(CALLS).map((index) => [index % 2 === 0 ? old : recent, `call ${index}`]))
+  })
+
+  describe.each([
+    ['on the stream of the call', 'call'],
+    ['on the stream of the session', 'get'],
+  ] as const)('of a server over HTTP that asks %s', (_where, questions) => {
+    test('and clients of 2026-07-28', async () => {
+      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions })).url } })
+      const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+      await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
+    })
+
+    test('and clients with sessions', async () => {
+      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions })).url } })
+      const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
+      await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
+    })
+  })
+
+  test('of a server of 2026-07-28 and a client with a session', async () => {
+    const gateway = await gatewayTo({ one: stdioServer({ revision: '2026-07-28' }) })
+    const client = await clientOf(gateway, { answers })
+    await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
+  })
+})
+
+describe('calls that ask several times', () => {
+  test('are told apart in every round', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const client = await clientOf(gateway, { revision: '2026-07-28', answers })
+    const calls = numbers(10).map(async () => {
+      const reply = await client.request('tools/call', { name: 'ask_rounds', arguments: { n: 3 } }, { timeoutMs: 50_000 })
+      const told = [1, 2, 3].map((round) => [`round_${round}`, accepted(`re: Round ${round}?`)] as const)
+      expect(JSON.parse(textOf(reply))).toEqual(Object.fromEntries(told))
+    })
+    await Promise.all(calls)
+    expect(client.asked).toHaveLength(30)
+    expect(client.violations).toEqual([])
+  })
+
+  test('get all questions of a moment in one round', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const client = await clientOf(gateway, { revision: '2026-07-28', answers })
+    const reply = await client.request('tools/call', { name: 'ask_two' })
+    expect(reply.rounds).toBe(2)
+    expect(JSON.parse(textOf(reply))).toEqual({ first: accepted('re: First?'), second: accepted('re: Second?') })
+  })
+})
+
+async function expectOwnAnswers(calls: readonly (readonly [FakeClient, string])[]): Promise<void> {
+  const replies = calls.map(async ([client, message]) => {
+    const reply = await client.request('tools/call', { name: 'ask_form', arguments: { message } }, { timeoutMs: 50_000 })
+    return textOf(reply) === '' ? reply.text : JSON.parse(textOf(reply))
+  })
+  expect(await Promise.all(replies)).toEqual(calls.map(([, message]) => ({ answer: accepted(`re: ${message}`) })))
+  const clients = [...new Set(calls.map(([client]) => client))]
+  for (const client of clients) {
+    const own = calls.flatMap(([of, message]) => (of === client ? [message] : []))
+    expect(client.asked.map(({ params }) => params['message']).toSorted()).toEqual(own.toSorted())
+  }
+  expect(clients.flatMap(({ violations }) => violations)).toEqual([])
+}
+
+function accepted(name: string): Json {
+  return { action: 'accept', content: { name } }
+}
+
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_each, index) => index)
+}

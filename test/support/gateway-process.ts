@@ -1,0 +1,152 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { until } from './condition.ts'
+import { isObject, type Json } from './server/json.ts'
+
+/** How a command ended and what it wrote. */
+export interface Finished {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A running command of the gateway: its output so far, and its end. */
+export interface CommandProcess {
+  readonly pid: number
+  readonly stdin: ChildProcessWithoutNullStreams['stdin']
+  stdout(): string
+  stderr(): string
+  signal(name: NodeJS.Signals): void
+  readonly ended: Promise<Finished>
+  /** Ends it by force where it runs. */
+  close(): Promise<void>
+}
+
+interface CommandOptions {
+  readonly cwd?: string
+  readonly env?: NodeJS.ProcessEnv
+  /** The program and its first arguments, where not the built gateway. */
+  readonly program?: readonly string[]
+}
+
+/** Starts the built gateway with these arguments. */
+export function startCommand(args: readonly string[], options: CommandOptions = {}): CommandProcess {
+  const [program = process.execPath, ...first] = options.program ?? gatewayProgram()
+  const child = spawn(program, [...first, ...args], {
+    stdio: 'pipe',
+    env: { ...process.env, ...options.env },
+    ...(options.cwd !== undefined && { cwd: options.cwd }),
+  })
+  const output = { stdout: '', stderr: '' }
+  child.stdout.setEncoding('utf8').on('data', (text: string) => void (output.stdout += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => void (output.stderr += text))
+  child.stdin.on('error', () => undefined)
+  const ended = once(child, 'close').then(() => ({
+    code: child.exitCode,
+    signal: child.signalCode,
+    ...output,
+  }))
+  return {
+    pid: child.pid ?? 0,
+    stdin: child.stdin,
+    stdout: () => output.stdout,
+    stderr: () => output.stderr,
+    signal: (name) => void child.kill(name),
+    ended,
+    close: async () => {
+      child.kill('SIGKILL')
+      await ended
+    },
+  }
+}
+
+/** Runs a command of the gateway to its end. */
+export function runCommand(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
+  const command = startCommand(args, options)
+  command.stdin.end()
+  return command.ended
+}
+
+/** The program that runs the built gateway: GATEHOUSE_COMMAND, a JSON array, if it is set. */
+export function gatewayProgram(): readonly string[] {
+  const given = process.env['GATEHOUSE_COMMAND']
+  const parsed: unknown = given === undefined ? undefined : JSON.parse(given)
+  if (Array.isArray(parsed) && parsed.every((part) => typeof part === 'string')) return parsed
+  return [process.execPath, fileURLToPath(new URL('../../dist/main.js', import.meta.url))]
+}
+
+/** A gateway that serves over HTTP, with its configuration file, its log and its signals. */
+export interface GatewayProcess extends CommandProcess {
+  /** The endpoint of all servers together. */
+  readonly url: string
+  /** The address without a path. */
+  readonly origin: string
+  readonly configFile: string
+  /** Writes another configuration. */
+  configure(config: Json | string): void
+  /** The log so far, line by line. */
+  log(): readonly Json[]
+  /** Waits for a line of the log. */
+  logged(predicate: (line: Json) => boolean): Promise<Json>
+}
+
+interface GatewayOptions {
+  readonly env?: NodeJS.ProcessEnv
+  /** False: resolves when it listens, before it has tried its servers. */
+  readonly warm?: boolean
+}
+
+/** Starts a gateway on a free port with a configuration of its own, and waits until it is ready. */
+export async function startGatewayProcess(config: Json, options: GatewayOptions = {}): Promise<GatewayProcess> {
+  const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+  const configFile = join(folder, 'gateway.config.yaml')
+  const configure = (next: Json | string): void => {
+    writeFileSync(configFile, typeof next === 'string' ? next : JSON.stringify(next, null, 2))
+  }
+  configure(config)
+  const command = startCommand(['serve', '--config', configFile, '--port', '0'], options)
+  const remove = (): void => rmSync(folder, { recursive: true, force: true })
+  try {
+    const url = await listening(command)
+    const gateway: GatewayProcess = {
+      ...command,
+      url,
+      origin: new URL(url).origin,
+      configFile,
+      configure,
+      log: () => linesOf(command.stderr()),
+      logged: (predicate) => until(() => linesOf(command.stderr()).find(predicate), 'a line of the log'),
+      close: () => command.close().finally(remove),
+    }
+    if (options.warm !== false) await until(() => isReady(gateway.origin), 'the gateway to be ready', 20_000)
+    return gateway
+  } catch (cause) {
+    await command.close().finally(remove)
+    throw new Error(`The gateway did not start:\n${command.stderr()}`, { cause })
+  }
+}
+
+async function listening(command: CommandProcess): Promise<string> {
+  const found = until(() => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1], 'the address', 20_000)
+  const ended = command.ended.then(({ stderr }) => {
+    throw new Error(`It ended: ${stderr}`)
+  })
+  const url = new URL(await Promise.race([found, ended]))
+  return `${url.origin}/mcp`
+}
+
+async function isReady(origin: string): Promise<boolean> {
+  const response = await fetch(`${origin}/ready`)
+  await response.body?.cancel()
+  return response.status === 200
+}
+
+function linesOf(text: string): Json[] {
+  const whole = text.split('\n').filter((line) => line.startsWith('{') && line.endsWith('}'))
+  return whole.map((line): unknown => JSON.parse(line)).filter(isObject)
+}

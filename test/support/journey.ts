@@ -1,0 +1,84 @@
+import { randomUUID } from 'node:crypto'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+import type { ConnectOptions } from './client/options.ts'
+import { connect, type FakeClient } from './fake-client.ts'
+import { type FakeServer, fakeServerCommand, startFakeServer } from './fake-server.ts'
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
+import { type Json, objectAt } from './server/json.ts'
+import type { ServerOptions } from './server/options.ts'
+
+/** A gateway in front of these servers, until the test is over. */
+export async function gatewayTo(
+  upstreams: Json,
+  { config = {}, ...options }: { config?: Json; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
+): Promise<GatewayProcess> {
+  const gateway = await startGatewayProcess({ ...config, upstreams }, options)
+  onTestFinished(() => gateway.close())
+  return gateway
+}
+
+/** A client of the gateway, until the test is over. */
+export async function clientOf(
+  gateway: { readonly url: string },
+  options: Partial<ConnectOptions> = {},
+): Promise<FakeClient> {
+  const { revision = '2025-11-25', ...rest } = options
+  const client = await connect({ transport: 'http', url: gateway.url, revision, ...rest })
+  onTestFinished(() => client.close().catch(() => undefined))
+  return client
+}
+
+/** A server over HTTP, until the test is over. */
+export async function httpServer(options: Partial<ServerOptions> = {}): Promise<FakeServer> {
+  const server = await startFakeServer({ revision: '2025-11-25', transport: 'http', ...options })
+  onTestFinished(() => server.close())
+  return server
+}
+
+/** The settings of a server on stdio; its revision is pinned, so that nothing is tried out. */
+export function stdioServer(options: Partial<ServerOptions> = {}, settings: Json = {}): Json {
+  const { revision = '2025-11-25', ...rest } = options
+  const { command, args } = fakeServerCommand({ revision, ...rest })
+  return { command: [command, ...args], revision, ...settings }
+}
+
+/** The settings of a server on stdio that a shell starts after doing something first. */
+export function shellServer(before: string, options: Partial<ServerOptions> = {}, settings: Json = {}): Json {
+  const { revision = '2025-11-25', ...rest } = options
+  const { command, args } = fakeServerCommand({ revision, ...rest })
+  return { command: ['sh', '-c', `${before}; exec "$0" "$@"`, command, ...args], revision, ...settings }
+}
+
+/** A folder for this test alone. */
+export function folder(): string {
+  const path = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+/** A file in which a server on stdio keeps what it received, and how often it was told to call a tool. */
+export function serverJournal(): { readonly file: string; calls(tool: string): number } {
+  const file = join(folder(), `${randomUUID()}.jsonl`)
+  const lines = (): string[] => (existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [])
+  return {
+    file,
+    calls: (tool) =>
+      lines().filter((line) => {
+        const { message } = JSON.parse(line) as { message?: Json }
+        return message?.['method'] === 'tools/call' && objectAt(message, 'params')['name'] === tool
+      }).length,
+  }
+}
+
+/** How often a server over HTTP was told to call a tool. */
+export function callsOf(server: FakeServer, tool: string): number {
+  return server.received('tools/call').filter(({ message }) => objectAt(message, 'params')['name'] === tool).length
+}
+
+/** The code of the gateway's own error in a reply. */
+export function codeOf(reply: { readonly error?: Json }): unknown {
+  return objectAt(reply.error, 'data')['code']
+}
