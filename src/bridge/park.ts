@@ -14,7 +14,8 @@ export interface Working {
   readonly signal: AbortSignal
   note(note: Note): void
   progress(note: Note): void
-  ask(question: Question, options?: AskOptions): Promise<Answer>
+  /** Asks the caller; nothing where the call ended before there was an answer. */
+  ask(question: Question, options?: AskOptions): Promise<Answer | undefined>
 }
 
 interface AskOptions {
@@ -77,7 +78,7 @@ export function park(open: OpenCall, options: Options = {}): Handler {
 interface Asked {
   readonly question: Question
   readonly isGuess: boolean
-  answer(answer: Answer): void
+  answer(answer: Answer | undefined): void
 }
 
 /** One open call of a server, through all its rounds with the caller. */
@@ -91,17 +92,16 @@ class Held implements Working {
   readonly #asked = new Map<string, Asked>()
   #turn = Promise.withResolvers<Outcome>()
   #isOpen = true
-  #ended: Promise<Outcome> | undefined
-  #withdrawn = new AbortController()
+  #ended: (() => void) | undefined
+  #withdrawn: AbortController | undefined
   #flushing: NodeJS.Timeout | undefined
   #questions = 0
-  #progress: (note: Note) => void
+  #progress: ((note: Note) => void) | undefined
   readonly #abort = (): void => this.#controller.abort(this.call.signal.reason)
 
   constructor(call: Call, collect: number) {
     this.call = call
     this.#collect = collect
-    this.#progress = progressTo(call)
     this.#follow(call)
   }
 
@@ -111,8 +111,8 @@ class Held implements Working {
 
   start(open: OpenCall): Promise<Outcome> {
     open(this).then(
-      (outcome) => this.#end(Promise.resolve(outcome)),
-      (error: unknown) => this.#end(Promise.reject(error)),
+      (outcome) => this.#end(() => this.#turn.resolve(outcome)),
+      (error: unknown) => this.#end(() => this.#turn.reject(error)),
     )
     return this.#turn.promise
   }
@@ -121,14 +121,16 @@ class Held implements Working {
   resume(call: Call): Promise<Outcome> {
     this.call.signal.removeEventListener('abort', this.#abort)
     this.call = call
-    this.#progress = progressTo(call)
+    this.#progress = undefined
     this.#turn = Promise.withResolvers<Outcome>()
     this.#isOpen = true
-    this.#withdrawn = new AbortController()
+    this.#withdrawn = undefined
     this.#follow(call)
     for (const [key, answer] of Object.entries(call.answers ?? {})) this.#asked.get(key)?.answer(answer)
-    if (this.#ended) this.#settle(this.#ended)
-    else if (this.#asked.size > 0) this.#flushSoon()
+    if (this.#ended) {
+      this.#drop()
+      this.#settle(this.#ended)
+    } else if (this.#asked.size > 0) this.#flushSoon()
     return this.#turn.promise
   }
 
@@ -136,24 +138,25 @@ class Held implements Working {
     this.call.emit(note)
   }
 
-  progress(note: Note): void {
+  readonly progress = (note: Note): void => {
+    this.#progress ??= progressTo(this.call)
     this.#progress(note)
   }
 
-  ask(question: Question, { withdrawn, isGuess = false }: AskOptions = {}): Promise<Answer> {
+  ask(question: Question, { withdrawn, isGuess = false }: AskOptions = {}): Promise<Answer | undefined> {
     const { call } = this
     const isAskable = !call.client.isMute && (method(call.method).asks === true || call.client.era === 'legacy')
     if (!isAskable || !canAnswer(call.client, question)) return Promise.resolve(refusal(question))
     return new Promise((resolve) => {
       const key = `q${++this.#questions}`
-      const done = (answer: Answer): void => {
+      const done = (answer: Answer | undefined): void => {
         this.#asked.delete(key)
         withdrawn?.removeEventListener('abort', takeBack)
         resolve(answer)
       }
       const takeBack = (): void => {
         done(refusal(question))
-        if (this.#asked.size === 0) this.#withdrawn.abort()
+        if (this.#asked.size === 0) this.#withdrawn?.abort()
       }
       withdrawn?.addEventListener('abort', takeBack)
       this.#asked.set(key, { question, isGuess, answer: done })
@@ -189,6 +192,7 @@ class Held implements Working {
       return
     }
     this.#isOpen = false
+    this.#withdrawn = new AbortController()
     this.#turn.resolve({
       kind: 'ask',
       questions,
@@ -197,21 +201,25 @@ class Held implements Working {
     })
   }
 
-  #end(outcome: Promise<Outcome>): void {
-    this.#ended = outcome
-    outcome.catch(() => undefined)
+  #end(settle: () => void): void {
+    this.#ended = settle
     clearTimeout(this.#flushing)
-    const guesses = [...this.#asked.values()].filter((each) => each.isGuess)
-    if (this.#isOpen) {
-      for (const { question, answer } of guesses) answer(refusal(question))
-      this.#settle(outcome)
-    } else if (guesses.length === 0) this.#withdrawn.abort()
+    // A caller who is being asked for another call goes on to answer.
+    if (!this.#isOpen && [...this.#asked.values()].some((each) => each.isGuess)) return
+    this.#drop()
+    if (this.#isOpen) this.#settle(settle)
+    else this.#withdrawn?.abort()
   }
 
-  #settle(outcome: Promise<Outcome>): void {
+  /** Lets go of the questions that are left. */
+  #drop(): void {
+    if (this.#asked.size > 0) for (const { answer } of [...this.#asked.values()]) answer(undefined)
+  }
+
+  #settle(settle: () => void): void {
     this.#isOpen = false
     this.call.signal.removeEventListener('abort', this.#abort)
-    this.#turn.resolve(outcome)
+    settle()
   }
 }
 

@@ -4,6 +4,7 @@ import { background, type Log } from '../core/log.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
+import { Registry } from '../core/registry.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import type { Filter } from '../wire/filter.ts'
 import { encodeError, encodeNotification, encodeResult, type Id, type Notification, type Request, type Response } from '../wire/jsonrpc.ts'
@@ -14,7 +15,7 @@ import { Peer } from '../wire/peer.ts'
 import { lowerNote } from '../wire/project.ts'
 import { wordQuestion } from '../wire/questions.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
-import { askInline } from './ask.ts'
+import { askInline, type Put, rounds } from './ask.ts'
 import { Listening } from './listen.ts'
 
 /** Where the messages about one request of the client go. */
@@ -35,6 +36,12 @@ interface Options {
   readonly log: Log
 }
 
+/** A request of the client that is not answered yet. */
+interface Running {
+  readonly controller: AbortController
+  readonly reply: Reply
+}
+
 /** How long one question waits for the client, in milliseconds. */
 const QUESTION_TIMEOUT = 600_000
 
@@ -44,8 +51,7 @@ export class ClientSession {
   readonly principal: Principal
   readonly #options: Options
   readonly #peer: Peer
-  readonly #replies = new Map<Id, Reply>()
-  readonly #running = new Map<Id, AbortController>()
+  readonly #running = new Registry<Id, Running>()
   readonly #listening: Listening
   readonly #uris = new Set<string>()
   #revision: Revision | undefined
@@ -61,7 +67,7 @@ export class ClientSession {
     this.#peer = new Peer(
       {
         send: async (message, exchange) => {
-          const reply = exchange.about === undefined ? undefined : this.#replies.get(exchange.about)
+          const reply = exchange.about === undefined ? undefined : this.#running.get(exchange.about)?.reply
           if (reply) reply.emit(message)
           else options.send(message)
         },
@@ -92,8 +98,7 @@ export class ClientSession {
       reply.end(encodeError(request.id, new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')))
       return
     }
-    this.#running.set(request.id, controller)
-    this.#replies.set(request.id, reply)
+    this.#running.set(request.id, { controller, reply })
     try {
       const answer = await this.#answer(request, reply, controller.signal)
       reply.end(controller.signal.aborted ? undefined : answer)
@@ -103,14 +108,13 @@ export class ClientSession {
       else reply.end(encodeLegacyError(request.id, request.method, asGatewayError(error)))
     } finally {
       this.#running.delete(request.id)
-      this.#replies.delete(request.id)
     }
   }
 
   notification(note: Notification): void {
     if (note.method === 'notifications/cancelled') {
       const id = note.params.at('requestId')?.text
-      if (id !== undefined) this.#running.get(id)?.abort(cancelledBy(note))
+      if (id !== undefined) this.#running.get(id)?.controller.abort(cancelledBy(note))
     }
     if (note.method === 'notifications/initialized' && this.#revision) {
       background(this.#listening.open(this.#filter()), this.#options.log)
@@ -127,7 +131,7 @@ export class ClientSession {
 
   close(): void {
     const gone = new GatewayError('CANCELLED', 'The session ended.')
-    for (const controller of this.#running.values()) controller.abort(gone)
+    for (const { controller } of this.#running.values()) controller.abort(gone)
     this.#listening.close()
     this.#peer.fail(gone)
   }
@@ -137,17 +141,16 @@ export class ClientSession {
     if (request.method === 'ping') return encodeResult(request.id, Payload.text('{}'))
     if (request.method === 'initialize') return this.#initialize(request, signal)
     if (!revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
-    const local = await this.#local(request)
+    const { only } = method(request.method)
+    if (only === 'modern') throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
+    const local = only === 'legacy' ? await this.#local(request) : undefined
     if (local) return encodeResult(request.id, local)
-    if (method(request.method).only === 'modern') {
-      throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
-    }
-    const emit = (note: Note): void => reply.emit(encode(lowerNote(note, revision)))
-    const handle = askInline(this.#options.handle, (questions, call, withdrawn) =>
-      this.#put(questions, call, withdrawn, request.id),
-    )
-    const outcome = await handle(this.#lift(request, signal, emit))
-    return encodeLegacyResult(request.id, request.method, resultOf(outcome), revision)
+    const call = this.#lift(request, signal, (note) => reply.emit(encode(lowerNote(note, revision))))
+    const { handle } = this.#options
+    const outcome = await handle(call)
+    if (outcome.kind === 'result') return encodeLegacyResult(request.id, request.method, outcome.result, revision)
+    const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
+    return encodeLegacyResult(request.id, request.method, await rounds(outcome, call, handle, put), revision)
   }
 
   async #initialize(request: Request, signal: AbortSignal): Promise<string> {

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/error.ts'
 
@@ -23,7 +24,9 @@ export function readBody(incoming: IncomingMessage, limit: number): Promise<stri
     incoming.on('end', () => {
       const [first, ...others] = chunks
       const bytes = first && others.length === 0 ? first : Buffer.concat(chunks)
-      resolve(bytes.toString('utf8'))
+      // Broken characters would go on as other text than was sent.
+      if (isUtf8(bytes)) resolve(bytes.toString('utf8'))
+      else reject(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
     })
     incoming.on('error', reject)
     incoming.on('aborted', () => reject(new GatewayError('CANCELLED', 'The client went away.')))

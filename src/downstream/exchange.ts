@@ -8,4 +8,6 @@ export interface Exchange {
   /** The server the URL names; absent where it names all. */
   readonly upstream: string | undefined
   readonly principal: Principal
+  /** Names the request in logs and in the answer. */
+  readonly requestId: string
 }

@@ -15,7 +15,7 @@ import { modernStatus } from '../wire/modern.ts'
 import { latestModern } from '../wire/revisions.ts'
 import type { Access } from './access.ts'
 import { readBody } from './body.ts'
-import { accept, accepts, LegacyHttp } from './legacy-http.ts'
+import { accept, checkAccepts, LegacyHttp } from './legacy-http.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpSessions } from './http-sessions.ts'
 import { HttpReply } from './reply.ts'
@@ -73,7 +73,6 @@ export class HttpFront {
   /** Checks who calls; answers preflight requests. @throws FORBIDDEN, UNSUPPORTED_OPERATION */
   #enter(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): Exchange | undefined {
     const access = this.#options.access()
-    outgoing.setHeader('x-request-id', requestId(incoming))
     access.check(incoming)
     access.allow(incoming, outgoing)
     if (incoming.method === 'OPTIONS') {
@@ -83,7 +82,7 @@ export class HttpFront {
     if (upstream !== undefined && !this.#options.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
-    return { incoming, outgoing, upstream, principal: this.#options.authenticate(incoming) }
+    return { incoming, outgoing, upstream, principal: this.#options.authenticate(incoming), requestId: requestId(incoming) }
   }
 
   async #post(exchange: Exchange, text: string): Promise<void> {
@@ -98,16 +97,16 @@ export class HttpFront {
   }
 
   async #stateless(exchange: Exchange, request: Request): Promise<void> {
-    const { incoming, outgoing, upstream, principal } = exchange
+    const { incoming, outgoing, upstream, principal, requestId } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
     // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request.
     outgoing.on('close', () => {
       if (!outgoing.writableFinished) controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
-    const canStream = accepts(incoming, 'text/event-stream')
+    const canStream = checkAccepts(incoming)
     const onSlow = (): void => controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
-    const reply = new HttpReply(outgoing, { canStream, statusOf: modernStatus, onSlow })
+    const reply = new HttpReply(outgoing, { requestId, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> => this.#checkMirror(call, incoming)
     const { signal } = controller
     const { headers } = incoming
@@ -128,8 +127,8 @@ export class HttpFront {
   }
 
   #notification(exchange: Exchange, message: Message): void {
-    const { outgoing, upstream, principal } = exchange
-    accept(outgoing)
+    const { upstream, principal } = exchange
+    accept(exchange)
     if (message.kind !== 'notification' || localNotifications.has(message.method)) return
     const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
     const signal = new AbortController().signal
@@ -148,6 +147,7 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, id: string
   const retry = error.data.retry_after_seconds
   outgoing.writeHead(error.httpStatus, {
     'content-type': 'application/json',
+    'x-request-id': requestId(outgoing.req),
     ...(error.code === 'METHOD_NOT_ALLOWED' && { allow: 'POST' }),
     ...(error.code === 'PAYLOAD_TOO_LARGE' && { connection: 'close' }),
     ...(retry !== undefined && { 'retry-after': String(retry) }),
@@ -155,8 +155,12 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, id: string
   outgoing.end(encodeError(id, error))
 }
 
+const process = randomUUID().slice(0, 8)
+let lastRequest = 0
+
 /** The client's own request id where it is a harmless one, else a new one. */
-function requestId({ headers }: IncomingMessage): string {
+export function requestId({ headers }: IncomingMessage): string {
   const given = headers['x-request-id']
-  return typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given) ? given : randomUUID()
+  if (typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given)) return given
+  return `${process}-${++lastRequest}`
 }

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/error.ts'
 import { elements } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
@@ -30,7 +30,7 @@ export class LegacyHttp {
     if (message.kind === 'request') return found.session.request(message, this.#reply(exchange, found))
     if (message.kind === 'notification') found.session.notification(message)
     else found.session.response(message, text)
-    accept(exchange.outgoing)
+    accept(exchange)
   }
 
   /** Takes a posted array of messages, where the session's revision has batches. */
@@ -46,7 +46,7 @@ export class LegacyHttp {
       if (message.kind === 'notification') found.session.notification(message)
       else if (message.kind === 'response') found.session.response(message, part)
     }
-    if (requests.length === 0) return accept(exchange.outgoing)
+    if (requests.length === 0) return accept(exchange)
     const reply = joinReplies(this.#reply(exchange, found), requests.length)
     await Promise.all(requests.map((request) => found.session.request(request, reply)))
   }
@@ -59,7 +59,7 @@ export class LegacyHttp {
     const eventId = incoming.headers['last-event-id']
     const resumed = typeof eventId === 'string' ? found.replay.find(eventId) : undefined
     const stream = resumed?.stream ?? found.replay.general
-    const reply = new HttpReply(outgoing, { canStream: true, onSlow: () => undefined })
+    const reply = new HttpReply(outgoing, { requestId: exchange.requestId, canStream: true, onSlow: () => undefined })
     outgoing.on('close', () => {
       stream.detach(reply)
       found.usedAt = Date.now()
@@ -70,7 +70,7 @@ export class LegacyHttp {
 
   delete(exchange: Exchange): void {
     this.#sessions.end(this.#session(exchange))
-    exchange.outgoing.writeHead(204).end()
+    exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
   }
 
   async #initialize(exchange: Exchange, message: Message & { kind: 'request' }): Promise<void> {
@@ -105,10 +105,10 @@ export class LegacyHttp {
     return found
   }
 
-  #reply({ incoming, outgoing }: Exchange, { session, replay }: HttpSession): HttpReply {
-    const canStream = accepts(incoming, 'text/event-stream')
-    if (!canStream && !accepts(incoming, 'application/json')) throw notAcceptable('application/json, text/event-stream')
+  #reply({ incoming, outgoing, requestId }: Exchange, { session, replay }: HttpSession): HttpReply {
+    const canStream = checkAccepts(incoming)
     return new HttpReply(outgoing, {
+      requestId,
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,
@@ -128,9 +128,18 @@ export function accepts({ headers }: IncomingMessage, type: string): boolean {
   })
 }
 
+/** Whether a client takes an event stream. @throws NOT_ACCEPTABLE where it takes no JSON either */
+export function checkAccepts(incoming: IncomingMessage): boolean {
+  // What nearly every client sends, to the letter.
+  if (incoming.headers.accept === 'application/json, text/event-stream') return true
+  if (accepts(incoming, 'text/event-stream')) return true
+  if (accepts(incoming, 'application/json')) return false
+  throw notAcceptable('application/json, text/event-stream')
+}
+
 /** The answer to a notification: nothing, and no content type some clients would parse. */
-export function accept(outgoing: ServerResponse): void {
-  outgoing.writeHead(202, { 'content-length': 0 }).end()
+export function accept({ outgoing, requestId }: Exchange): void {
+  outgoing.writeHead(202, { 'content-length': 0, 'x-request-id': requestId }).end()
 }
 
 function invalid(why: string): GatewayError {

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../core/call.ts'
-import { GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { ClientSession } from '../bridge/session.ts'
-import { parseMessage } from '../wire/jsonrpc.ts'
+import { idOf, parseMessage } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
 import type { Exchange } from './exchange.ts'
+import { refuse } from './http.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {
@@ -18,6 +19,7 @@ interface Options {
 
 interface Open {
   readonly session: ClientSession
+  readonly reply: HttpReply
   readonly outgoing: ServerResponse
 }
 
@@ -33,10 +35,10 @@ export class LegacySse {
   }
 
   /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
-  stream({ outgoing, upstream, principal }: Exchange): void {
+  stream({ outgoing, upstream, principal, requestId }: Exchange): void {
     if (this.#open.size >= LIMIT) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     const id = randomUUID()
-    const reply = new HttpReply(outgoing, { canStream: true, onSlow: () => session.close() })
+    const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })
     const session = new ClientSession({
       id,
       upstream,
@@ -44,7 +46,7 @@ export class LegacySse {
       ...this.#options,
       send: (message) => void reply.write(encodeEvent(message)),
     })
-    this.#open.set(id, { session, outgoing })
+    this.#open.set(id, { session, reply, outgoing })
     // Replies have no other way than this stream, so its end is the end of the session.
     outgoing.on('close', () => {
       this.#open.delete(id)
@@ -54,8 +56,16 @@ export class LegacySse {
     reply.write(encodeEndpoint(`${this.#options.prefix()}/messages?session_id=${id}`))
   }
 
-  /** Takes a posted message. @throws SESSION_NOT_FOUND, PARSE_ERROR, INVALID_REQUEST */
-  post({ incoming, outgoing, principal }: Exchange, text: string): void {
+  /** Takes a posted message. Never throws. */
+  post(exchange: Exchange, text: string): void {
+    try {
+      this.#take(exchange, text)
+    } catch (error) {
+      refuse(exchange.outgoing, asGatewayError(error), idOf(text), this.#options.log)
+    }
+  }
+
+  #take({ incoming, outgoing, principal }: Exchange, text: string): void {
     const found = this.#open.get(sessionId(incoming) ?? '')
     if (!found || found.session.principal.id !== principal.id) {
       throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', { suggestion: 'Open the stream again.' })
@@ -63,7 +73,7 @@ export class LegacySse {
     const { session } = found
     const message = parseMessage(text)
     outgoing.writeHead(202, { 'content-type': 'text/plain' }).end('Accepted')
-    const send = (answer: string): void => void found.outgoing.write(encodeEvent(answer))
+    const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
     if (message.kind === 'notification') session.notification(message)
     else if (message.kind === 'response') session.response(message, text)
     else {

@@ -1,9 +1,11 @@
 import type { ServerResponse } from 'node:http'
 import type { Reply } from '../bridge/session.ts'
+import { Registry } from '../core/registry.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../wire/sse.ts'
 import type { Outlet, Recorded } from './replay.ts'
 
 interface Options {
+  readonly requestId: string
   /** Whether the client reads event streams. */
   readonly canStream: boolean
   /** Starts keeping events for a client that comes back; absent where it can not. */
@@ -26,18 +28,20 @@ const KEEP_ALIVE = 15_000
 const TICK = 500
 
 /** Every reply that is not finished; one timer serves them all. */
-const unfinished = new Set<HttpReply>()
+const unfinished = new Registry<number, HttpReply>()
+let lastReply = 0
 setInterval(() => {
   const now = Date.now()
-  for (const reply of unfinished) reply.tick(now)
+  for (const reply of unfinished.values()) reply.tick(now)
 }, TICK).unref()
 
 /** One HTTP answer: JSON, until something must be said before the answer; then an event stream. */
 export class HttpReply implements Reply, Outlet {
   readonly #outgoing: ServerResponse
   readonly #options: Options
+  readonly #key = ++lastReply
   readonly #since = Date.now()
-  #lastWrite = Date.now()
+  #lastWrite = this.#since
   #isStream = false
   #isEnded = false
   #skipped: string | undefined
@@ -46,8 +50,7 @@ export class HttpReply implements Reply, Outlet {
   constructor(outgoing: ServerResponse, options: Options) {
     this.#outgoing = outgoing
     this.#options = options
-    unfinished.add(this)
-    outgoing.on('close', () => unfinished.delete(this))
+    unfinished.set(this.#key, this)
   }
 
   get isStream(): boolean {
@@ -89,18 +92,19 @@ export class HttpReply implements Reply, Outlet {
       return
     }
     this.#isEnded = true
-    unfinished.delete(this)
+    unfinished.delete(this.#key)
     if (message === undefined) {
-      this.#outgoing.writeHead(202)
+      this.#outgoing.writeHead(202, { 'x-request-id': this.#options.requestId })
       this.#outgoing.end()
       return
     }
-    const bytes = Buffer.from(message, 'utf8')
     this.#outgoing.writeHead(this.#options.statusOf?.(errorCode) ?? 200, {
       'content-type': 'application/json',
-      'content-length': bytes.length,
+      'content-length': Buffer.byteLength(message),
+      'x-request-id': this.#options.requestId,
     })
-    this.#outgoing.end(bytes)
+    // As one string with the head, it is written at once.
+    this.#outgoing.end(message)
   }
 
   /** Writes stream bytes as they are. */
@@ -115,13 +119,13 @@ export class HttpReply implements Reply, Outlet {
     return true
   }
 
-  /** Ends the stream without an answer; one that can be taken up again stays to be. */
+  /** Ends the HTTP answer. What is said from here on reaches the client that takes the stream up again. */
   hangUp(): void {
-    this.#isEnded = true
     this.#outgoing.end()
   }
 
   tick(now: number): void {
+    if (this.#isEnded || this.#outgoing.destroyed) unfinished.delete(this.#key)
     if (this.#isEnded || !this.#options.canStream) return
     const isSlow = now - this.#since > PATIENCE && this.#options.primes === true
     if (!this.#isStream && (isSlow || now - this.#since > KEEP_ALIVE)) this.open()
@@ -142,6 +146,7 @@ export class HttpReply implements Reply, Outlet {
   #head(status: number, type: string): void {
     this.#outgoing.writeHead(status, {
       'content-type': type,
+      'x-request-id': this.#options.requestId,
       'cache-control': 'no-cache, no-transform',
       // Proxies that collect bytes would hold events back.
       'x-accel-buffering': 'no',

@@ -27,7 +27,8 @@ interface Options {
 export function serveStdio(input: Readable, output: Writable, options: Options): Promise<void> {
   const front = new StdioFront(output, options)
   const onOverflow = (bytes: number): void => front.refuse(tooLong(bytes, options.limit))
-  input.on('data', lines(options.limit, (line) => front.receive(line), onOverflow))
+  const onLine = (line: string, isSound: boolean): void => (isSound ? front.receive(line) : front.refuse(notUtf8()))
+  input.on('data', lines(options.limit, onLine, onOverflow))
   output.on('error', () => front.close())
   return new Promise((resolve) => {
     const end = (): void => {
@@ -99,6 +100,7 @@ class StdioFront {
       return background(handle(call), log)
     }
     if (message.method === 'initialize') throw pinned(message.params.fields.protocolVersion)
+    if (this.#running.has(message.id)) throw new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
     const controller = new AbortController()
     this.#running.set(message.id, controller)
     const { signal } = controller
@@ -131,6 +133,10 @@ function pinned(requested: unknown): GatewayError {
   return new GatewayError('UNSUPPORTED_VERSION', 'Unsupported protocol version: this connection has no handshake.', {
     data: { supported: modernRevisions, requested },
   })
+}
+
+function notUtf8(): GatewayError {
+  return new GatewayError('PARSE_ERROR', 'Parse error: the message is not valid UTF-8.')
 }
 
 function tooLong(bytes: number, limit: number): GatewayError {

@@ -1,5 +1,6 @@
 import type { Call, Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { Registry } from '../core/registry.ts'
 import { durationSchema, milliseconds } from '../core/units.ts'
 import type { Feature } from './feature.ts'
 
@@ -23,65 +24,77 @@ export const limits: Feature<Settings> = {
       max_timeout: { ...durationSchema, default: '10m', description: 'How long a call may take, whatever it says.' },
     },
   },
-  create: (settings) => ({
-    policy: ({ upstream, method }) => {
-      if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
-      const { timeout, max_timeout: longest } = settings(upstream)
-      const silence = milliseconds(timeout)
-      const total = milliseconds(longest)
-      return (next) => async (call) => {
-        const deadline = new Deadline(call, silence, total)
-        try {
-          return await next(deadline.call)
-        } finally {
-          deadline.end()
+  create: (settings) => {
+    const running = new Registry<number, Deadline>()
+    const sweep = setInterval(() => {
+      const now = Date.now()
+      for (const deadline of running.values()) deadline.check(now)
+    }, TICK).unref()
+    let last = 0
+
+    return {
+      policy: ({ upstream, method }) => {
+        if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
+        const { timeout, max_timeout: longest } = settings(upstream)
+        const silence = milliseconds(timeout)
+        const total = milliseconds(longest)
+        return (next) => async (call) => {
+          const key = ++last
+          const deadline = new Deadline(call, silence, total)
+          running.set(key, deadline)
+          try {
+            return await next(deadline.call)
+          } finally {
+            running.delete(key)
+            deadline.end()
+          }
         }
-      }
-    },
-  }),
+      },
+      close: async () => clearInterval(sweep),
+    }
+  },
 }
+
+/** How exact deadlines are, in milliseconds. */
+const TICK = 100
 
 /** One call with a time to end by. */
 class Deadline {
   readonly call: Call
   readonly #outer: AbortSignal
   readonly #controller = new AbortController()
-  readonly #until: number
+  readonly #start = Date.now()
   readonly #silence: number
-  #timer: NodeJS.Timeout
+  readonly #total: number
+  #heardAt = this.#start
   readonly #abort = (): void => this.#controller.abort(this.#outer.reason)
 
   constructor(call: Call, silence: number, total: number) {
     this.#outer = call.signal
     this.#silence = silence
-    this.#until = Date.now() + total
-    this.#timer = this.#start(Math.min(silence, total))
+    this.#total = total
     if (call.signal.aborted) this.#abort()
     else call.signal.addEventListener('abort', this.#abort)
     const emit = (note: Note): void => {
-      this.#heard()
+      this.#heardAt = Date.now()
       call.emit(note)
     }
     this.call = { ...call, signal: this.#controller.signal, emit }
   }
 
+  /** Ends the call if its time is over. */
+  check(now: number): void {
+    const isSilent = now - this.#heardAt >= this.#silence
+    if (!isSilent && now - this.#start < this.#total) return
+    const seconds = (isSilent ? this.#silence : this.#total) / 1000
+    this.#controller.abort(
+      new GatewayError('OPERATION_TIMEOUT', `The server did not answer within ${seconds} s.`, {
+        suggestion: 'Try again, or raise limits.timeout for this server.',
+      }),
+    )
+  }
+
   end(): void {
-    clearTimeout(this.#timer)
-  }
-
-  #heard(): void {
-    clearTimeout(this.#timer)
-    this.#timer = this.#start(Math.min(this.#silence, this.#until - Date.now()))
-  }
-
-  #start(milliseconds: number): NodeJS.Timeout {
-    return setTimeout(() => {
-      const seconds = Math.round(milliseconds / 1000)
-      this.#controller.abort(
-        new GatewayError('OPERATION_TIMEOUT', `The server did not answer within ${seconds} s.`, {
-          suggestion: 'Try again, or raise limits.timeout for this server.',
-        }),
-      )
-    }, milliseconds).unref()
+    this.#outer.removeEventListener('abort', this.#abort)
   }
 }

@@ -7,10 +7,13 @@ const MORE = 25
 /** A call under way at a server: at work, or waiting for its caller to answer. */
 export class Active {
   readonly working: Working
+  /** The id of its latest request. */
+  id = 0
   readonly #take: () => Promise<Release>
   #release: Release
   #questions = 0
   #isWaiting = false
+  #hasEnded = false
   #pausing: NodeJS.Timeout | undefined
   #resuming: Promise<void> | undefined
 
@@ -29,6 +32,7 @@ export class Active {
   pause(): void {
     this.#questions++
     clearTimeout(this.#pausing)
+    if (this.#hasEnded) return
     this.#pausing = setTimeout(() => {
       this.#isWaiting = true
       this.#release()
@@ -38,6 +42,8 @@ export class Active {
   /** An answer is there: resolves when it is this call's turn again. */
   async resume(): Promise<void> {
     this.#questions--
+    // What ended needs no turn, and would keep it.
+    if (this.#hasEnded) return
     if (!this.#isWaiting) {
       if (this.#questions === 0) clearTimeout(this.#pausing)
       return
@@ -47,6 +53,7 @@ export class Active {
   }
 
   end(): void {
+    this.#hasEnded = true
     clearTimeout(this.#pausing)
     this.#release()
   }
@@ -54,6 +61,7 @@ export class Active {
   async #retake(): Promise<void> {
     try {
       this.#release = await this.#take()
+      if (this.#hasEnded) this.#release()
     } catch {
       // Nobody waits for the outcome any more; the server still gets the answer.
     } finally {

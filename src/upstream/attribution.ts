@@ -1,6 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Client, Question } from '../core/call.ts'
 import type { Working } from '../bridge/park.ts'
+import { Registry } from '../core/registry.ts'
 import { method } from '../wire/methods.ts'
 import { Active } from './active.ts'
 
@@ -16,52 +17,52 @@ const HOLD = 60_000
 
 /** Finds out for which call a server asks something. */
 export class Attribution {
-  readonly #calls = new Map<number, Active>()
+  readonly #calls = new Registry<number, Active>()
   readonly #held = new Set<() => void>()
   #isDoubtful = false
 
-  /** The server asked outside a call's own stream while several were at work. */
+  /** The server asks outside a call's own stream. */
   get isDoubtful(): boolean {
     return this.#isDoubtful
   }
 
   begin(id: number, active: Active): void {
+    active.id = id
     this.#calls.set(id, active)
     if (this.#held.size > 0 && isAskable(active)) for (const go of this.#held) go()
   }
 
-  end(id: number): void {
+  end({ id }: Active): void {
     this.#calls.delete(id)
   }
 
   /** The call a message belongs to: that of its stream, or the only one under way. */
   owner(about: number | undefined): Active | undefined {
     if (about !== undefined) return this.#calls.get(about)
-    if (this.#calls.size !== 1) return undefined
-    const [only] = this.#calls.values()
-    return only
+    return this.#calls.only
   }
 
   /** Who may hear a log message of no known call: all while none is under way, else the client all of them are of. */
   mayHear(client: Client): boolean {
-    const sessions = [...this.#calls.values()].map(({ working }) => working.call.client.session)
+    const sessions = this.#calls.values().map(({ working }) => working.call.client.session)
     return sessions.every((session) => session !== undefined && session === client.session)
   }
 
   /** Whom to ask. Roots asked for before there is anybody are held until there is. */
   async find(question: Question, about: number | undefined, listeners: readonly Working[]): Promise<Found | undefined> {
-    const found = this.#find(about, listeners)
+    const found = this.#find(question, about, listeners)
     if (found || question.method !== 'roots/list' || this.#calls.size > 0) return found
     await this.#hold()
-    return this.#find(undefined, listeners)
+    return this.#find(question, undefined, listeners)
   }
 
-  #find(about: number | undefined, listeners: readonly Working[]): Found | undefined {
+  #find(question: Question, about: number | undefined, listeners: readonly Working[]): Found | undefined {
     const owner = about === undefined ? undefined : this.#calls.get(about)
     if (owner) return { active: owner, isGuess: false }
-    const calls = [...this.#calls.values()].filter(isAskable)
+    const calls = this.#calls.values().filter(isAskable)
     const working = calls.filter((each) => !each.isWaiting)
-    if (working.length > 1) this.#isDoubtful = true
+    // Roots are asked for at any time; anything else is for a call.
+    if (working.length > (question.method === 'roots/list' ? 1 : 0)) this.#isDoubtful = true
     const candidates = [working, calls, listeners.map(quiet)].find((each) => each.length > 0) ?? []
     const last = candidates.at(-1)
     if (!last || !candidates.every((each) => isSameClient(each, last))) return undefined

@@ -1,8 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { EventSourceMessage } from 'eventsource-parser'
 import { type Dispatcher, Pool } from 'undici'
 import { GatewayError } from '../core/error.ts'
-import { readEvents } from '../wire/sse.ts'
+import { readEvents, type ServerEvent } from '../wire/sse.ts'
 import { MAX_MESSAGE } from './link.ts'
 
 /** Requests to one URL, with its credentials. */
@@ -10,11 +9,13 @@ export interface HttpClient {
   readonly pool: Pool
   readonly url: URL
   /** Headers of every request. */
-  headers(): Readonly<Record<string, string>>
+  readonly headers: Readonly<Record<string, string>>
 }
 
-interface HttpRequest {
+/** One HTTP exchange to make, and who hears of it. */
+export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'DELETE'
+  /** All headers; begin with `baseHeaders`. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
   /** Path and query, where not those of the client's URL. */
@@ -23,7 +24,7 @@ interface HttpRequest {
   readonly timeout?: number
   /** How long to wait before it, in milliseconds. */
   readonly delay?: number
-  onEvent?(event: EventSourceMessage): void
+  onEvent?(event: ServerEvent): void
   onRetry?(milliseconds: number): void
   /** The status and headers are there. */
   onHead?(answer: Answer): void
@@ -39,7 +40,7 @@ export interface Answer {
 }
 
 /** A client for a URL. No timeouts of its own: a stream may be silent for long, and calls have deadlines. */
-export function createHttpClient(url: URL, headers: () => Readonly<Record<string, string>>): HttpClient {
+export function createHttpClient(url: URL, headers: Readonly<Record<string, string>>): HttpClient {
   const pool = new Pool(url.origin, { bodyTimeout: 0, headersTimeout: 0, connect: { timeout: 10_000 } })
   return { pool, url, headers }
 }
@@ -47,28 +48,38 @@ export function createHttpClient(url: URL, headers: () => Readonly<Record<string
 /** Makes one HTTP exchange. @throws SERVER_UNAVAILABLE before it was sent, OUTCOME_UNKNOWN after */
 export async function exchangeHttp(client: HttpClient, request: HttpRequest): Promise<Answer> {
   if (request.delay) await wait(request.delay)
-  const answer = await dispatch(client, request, request.path ?? client.url.pathname + client.url.search)
-  const moved = redirectPath(client.url, answer)
-  return moved === undefined ? answer : dispatch(client, request, moved)
+  return new Promise((resolve, reject) => startHttp(client, request, resolve, reject))
 }
 
-function dispatch(client: HttpClient, request: HttpRequest, path: string): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const handler = new Exchange(request, resolve, reject)
-    const options: Dispatcher.DispatchOptions = {
-      path,
-      method: request.method,
-      headers: {
-        ...(request.body !== undefined && { 'content-type': 'application/json' }),
-        // Servers want both types named, literally.
-        accept: request.method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
-        ...client.headers(),
-        ...request.headers,
-      },
-      ...(request.body !== undefined && { body: request.body }),
-    }
-    client.pool.dispatch(options, handler)
-  })
+/** The same without a promise, for what is made at every call. */
+export function startHttp(
+  client: HttpClient,
+  request: HttpRequest,
+  resolve: (answer: Answer) => void,
+  reject: (error: unknown) => void,
+): void {
+  const finish = (answer: Answer): void => {
+    const moved = answer.status < 300 ? undefined : redirectPath(client.url, answer)
+    if (moved === undefined) resolve(answer)
+    else dispatch(client, request, moved, new Exchange(request, resolve, reject))
+  }
+  const path = request.path ?? client.url.pathname + client.url.search
+  dispatch(client, request, path, new Exchange(request, finish, reject))
+}
+
+/** The headers of a request to a client's URL, besides those of the request itself. */
+export function baseHeaders({ headers }: HttpClient, method: HttpRequest['method']): Record<string, string> {
+  return {
+    ...(method === 'POST' && { 'content-type': 'application/json' }),
+    // Servers want both types named, literally.
+    accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
+    ...headers,
+  }
+}
+
+function dispatch(client: HttpClient, request: HttpRequest, path: string, handler: Exchange): void {
+  const { method, headers, body } = request
+  client.pool.dispatch({ path, method, headers, body: body ?? null }, handler)
 }
 
 class Exchange implements Dispatcher.DispatchHandler {
@@ -104,11 +115,10 @@ class Exchange implements Dispatcher.DispatchHandler {
     const isEventStream = status < 300 && type.toLowerCase().startsWith('text/event-stream')
     this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
     this.#request.onHead?.(this.#answer)
-    const { onEvent, onRetry } = this.#request
-    if (!isEventStream || !onEvent) return
+    if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE, {
-      onEvent,
-      ...(onRetry && { onRetry }),
+      onEvent: (event) => this.#request.onEvent?.(event),
+      onRetry: (milliseconds) => this.#request.onRetry?.(milliseconds),
       onOverflow: () => controller.abort(tooLarge()),
     })
   }

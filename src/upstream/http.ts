@@ -1,8 +1,10 @@
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
-import type { Log } from '../core/log.ts'
+import { background, type Log } from '../core/log.ts'
+import { Registry } from '../core/registry.ts'
 import type { Exchange } from '../wire/peer.ts'
-import { type Answer, exchangeHttp, type HttpClient } from './fetch.ts'
+import type { ServerEvent } from '../wire/sse.ts'
+import { type Answer, baseHeaders, exchangeHttp, type HttpClient, type HttpRequest, startHttp } from './fetch.ts'
 import type { Connect, Link, Receiver } from './link.ts'
 import { ServerStream } from './stream.ts'
 
@@ -11,12 +13,6 @@ interface Options {
   /** The revision of a server without a handshake; absent for one with sessions. */
   readonly modern?: string
   readonly log: Log
-}
-
-/** Where a stream stopped, and after how many milliseconds the server wants it taken up again. */
-interface Place {
-  lastEventId?: string
-  retry: number
 }
 
 /** Reaches a server over Streamable HTTP. */
@@ -29,9 +25,10 @@ class HttpLink implements Link {
   readonly cancelsByRelease: boolean
   readonly #options: Options
   readonly #receiver: Receiver
-  readonly #open = new Map<number, () => void>()
+  readonly #open = new Registry<number, () => void>()
   #session: string | undefined
   #version: string | undefined
+  #postHeaders: Record<string, string> | undefined
   #stream: ServerStream | undefined
 
   constructor(options: Options, receiver: Receiver) {
@@ -41,29 +38,24 @@ class HttpLink implements Link {
     this.cancelsByRelease = options.modern !== undefined
   }
 
-  async send(message: string, exchange: Exchange): Promise<void> {
-    const { id } = exchange
-    const place: Place = { retry: 250 }
-    const answer = await exchangeHttp(this.#options.client, {
-      method: 'POST',
-      headers: { ...this.#headers(exchange.method), ...exchange.headers },
-      body: message,
-      onAbortable: (abort) => {
-        if (id !== undefined) this.#open.set(id, abort)
-      },
+  send(message: string, exchange: Exchange): Promise<void> | undefined {
+    const { id, method, headers } = exchange
+    const whole = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)
+    if (id === undefined) return this.#notify(message, whole)
+    const post = new Post(id, message, whole, {
+      receiver: this.#receiver,
+      onAbortable: (abort) => this.#open.set(id, abort),
       onHead: (head) => {
-        if (exchange.method === 'initialize') this.#session = head.header('mcp-session-id')
+        if (method === 'initialize') this.#takeSession(head.header('mcp-session-id'))
       },
-      onEvent: (event) => {
-        if (event.id !== undefined) place.lastEventId = event.id
-        if (event.data !== '') this.#receiver.receive(event.data, id)
-      },
-      onRetry: (milliseconds) => {
-        place.retry = milliseconds
-      },
-    }).finally(() => id !== undefined && this.#open.delete(id))
-    if (id === undefined) return this.#checkAccepted(answer)
-    await this.#finish(id, answer, place)
+    })
+    startHttp(
+      this.#options.client,
+      post,
+      (answer) => this.#finish(post, answer),
+      (error) => this.#fail(id, error),
+    )
+    return undefined
   }
 
   release(id: number): void {
@@ -72,13 +64,14 @@ class HttpLink implements Link {
 
   established(revision: string): void {
     this.#version = revision
+    this.#postHeaders = undefined
   }
 
   async listen(): Promise<void> {
     this.#stream?.close()
     this.#stream = new ServerStream({
       client: this.#options.client,
-      headers: () => this.#headers(undefined),
+      headers: () => this.#sessionHeaders(),
       onMessage: (text) => this.#receiver.receive(text),
       onLost: () => this.#receiver.sessionLost(),
       log: this.#options.log,
@@ -91,49 +84,51 @@ class HttpLink implements Link {
     this.#stream?.close()
     for (const abort of this.#open.values()) abort()
     if (this.#session === undefined) return
-    const headers = this.#headers(undefined)
+    const headers = { ...baseHeaders(this.#options.client, 'DELETE'), ...this.#sessionHeaders() }
     // Servers that know no DELETE answer 404, 405 or 501: the session ends by itself there.
     await exchangeHttp(this.#options.client, { method: 'DELETE', headers, timeout: 2000 }).catch(() => undefined)
   }
 
-  async #finish(id: number, answer: Answer, place: Place): Promise<void> {
+  async #notify(message: string, headers: Record<string, string>): Promise<void> {
+    const answer = await exchangeHttp(this.#options.client, { method: 'POST', headers, body: message })
+    if (answer.status >= 400) throw this.#refusal(answer)
+  }
+
+  #finish(post: Post, answer: Answer): void {
+    const { id } = post
     if (answer.isEventStream) {
-      if (!this.#receiver.isWaiting(id)) return
-      if (place.lastEventId !== undefined && !this.cancelsByRelease) return this.#resume(id, place)
-      throw lost()
+      const canResume = post.lastEventId !== undefined && !this.cancelsByRelease
+      if (!this.#receiver.isWaiting(id)) this.#open.delete(id)
+      else if (canResume) background(this.#resume(post), this.#options.log)
+      else this.#fail(id, lost())
+      return
     }
-    if (answer.body !== '') this.#receiver.receive(attachId(answer.body, id), id)
-    if (!this.#receiver.isWaiting(id)) return
-    throw this.#refusal(answer)
+    this.#open.delete(id)
+    const isForgotten = answer.status === 404 && this.#session !== undefined
+    if (answer.body !== '' && !isForgotten) {
+      this.#receiver.receive(answer.status < 400 ? answer.body : attachId(answer.body, id), id)
+    }
+    if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, this.#refusal(answer))
+  }
+
+  #fail(id: number, error: unknown): void {
+    this.#open.delete(id)
+    this.#receiver.reject(id, error)
   }
 
   /** Takes up a broken stream where it stopped; the call itself is never sent again. */
-  async #resume(id: number, place: Place): Promise<void> {
+  async #resume(post: Post): Promise<void> {
+    const { id } = post
     for (let attempt = 0; attempt < 5 && this.#receiver.isWaiting(id); attempt++) {
-      const answer = await exchangeHttp(this.#options.client, {
-        method: 'GET',
-        headers: { ...this.#headers(undefined), 'last-event-id': place.lastEventId ?? '' },
-        delay: resumeDelay(attempt, place.retry),
-        onAbortable: (abort) => this.#open.set(id, abort),
-        onEvent: (event) => {
-          if (event.id !== undefined) {
-            place.lastEventId = event.id
-            attempt = -1
-          }
-          if (event.data !== '') this.#receiver.receive(event.data, id)
-        },
-        onRetry: (milliseconds) => {
-          place.retry = milliseconds
-        },
-      }).catch(() => undefined)
+      const before = post.lastEventId
+      const headers = { ...this.#streamHeaders(), 'last-event-id': before ?? '' }
+      const delay = resumeDelay(attempt, post.retry)
+      const answer = await exchangeHttp(this.#options.client, post.resumed(headers, delay)).catch(() => undefined)
       if (answer && !answer.isEventStream) break
+      if (post.lastEventId !== before) attempt = -1
     }
     this.#open.delete(id)
-    if (this.#receiver.isWaiting(id)) throw lost()
-  }
-
-  #checkAccepted(answer: Answer): void {
-    if (answer.status >= 400) throw this.#refusal(answer)
+    if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, lost())
   }
 
   #refusal(answer: Answer): GatewayError {
@@ -154,11 +149,80 @@ class HttpLink implements Link {
     return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, { details })
   }
 
-  #headers(method: string | undefined): Record<string, string> {
-    const isHandshake = method === 'initialize'
+  #takeSession(session: string | undefined): void {
+    this.#session = session
+    this.#postHeaders = undefined
+  }
+
+  /** The headers of a post; the handshake itself names no session and no revision. */
+  #headersFor(method: string | undefined): Record<string, string> {
+    if (method === 'initialize') return baseHeaders(this.#options.client, 'POST')
+    this.#postHeaders ??= { ...baseHeaders(this.#options.client, 'POST'), ...this.#sessionHeaders() }
+    return this.#postHeaders
+  }
+
+  #streamHeaders(): Record<string, string> {
+    return { ...baseHeaders(this.#options.client, 'GET'), ...this.#sessionHeaders() }
+  }
+
+  #sessionHeaders(): Record<string, string> {
     return {
-      ...(this.#version !== undefined && !isHandshake && { 'mcp-protocol-version': this.#version }),
-      ...(this.#session !== undefined && !isHandshake && { 'mcp-session-id': this.#session }),
+      ...(this.#version !== undefined && { 'mcp-protocol-version': this.#version }),
+      ...(this.#session !== undefined && { 'mcp-session-id': this.#session }),
+    }
+  }
+}
+
+interface Hears {
+  readonly receiver: Receiver
+  onAbortable(abort: () => void): void
+  onHead(head: Answer): void
+}
+
+/** One posted request, and how far its stream was read. */
+class Post implements HttpRequest {
+  readonly method = 'POST'
+  readonly id: number
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+  /** How long the server wants a client to wait before it comes back, in milliseconds. */
+  retry = 250
+  lastEventId: string | undefined
+  readonly #hears: Hears
+
+  constructor(id: number, body: string, headers: Readonly<Record<string, string>>, hears: Hears) {
+    this.id = id
+    this.body = body
+    this.headers = headers
+    this.#hears = hears
+  }
+
+  onAbortable(abort: () => void): void {
+    this.#hears.onAbortable(abort)
+  }
+
+  onHead(head: Answer): void {
+    this.#hears.onHead(head)
+  }
+
+  onEvent(event: ServerEvent): void {
+    if (event.id !== undefined) this.lastEventId = event.id
+    if (event.data !== '') this.#hears.receiver.receive(event.data, this.id)
+  }
+
+  onRetry(milliseconds: number): void {
+    this.retry = milliseconds
+  }
+
+  /** The request that takes the stream up where it stopped. */
+  resumed(headers: Record<string, string>, delay: number): HttpRequest {
+    return {
+      method: 'GET',
+      headers,
+      delay,
+      onAbortable: (abort) => this.onAbortable(abort),
+      onEvent: (event) => this.onEvent(event),
+      onRetry: (milliseconds) => this.onRetry(milliseconds),
     }
   }
 }

@@ -1,6 +1,5 @@
-import type { Call, Note, Outcome, Question } from '../core/call.ts'
+import type { Answer, Call, Note, Outcome, Question } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { Working } from '../bridge/park.ts'
@@ -8,7 +7,7 @@ import { metaKeys, self } from '../wire/extensions.ts'
 import type { Request } from '../wire/jsonrpc.ts'
 import { method } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
-import { canAnswer, canBeAsked, requiredCapability } from '../wire/questions.ts'
+import { canBeAsked } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
 import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
@@ -18,6 +17,7 @@ import type { Connect, Link } from './link.ts'
 import { legacyParams } from './params.ts'
 import { SchemaIndex } from './schemas.ts'
 import { type Release, Turns } from './turns.ts'
+import { urlQuestions } from './url-questions.ts'
 
 interface Options {
   readonly connect: Connect
@@ -36,6 +36,7 @@ interface Options {
 /** A conversation with a server of a revision with a handshake. */
 export class LegacyConnection implements Connection {
   readonly #options: Options
+  readonly #canBeAsked: boolean
   readonly #turns = new Turns()
   readonly #attribution = new Attribution()
   readonly #hearing: Hearing
@@ -50,6 +51,7 @@ export class LegacyConnection implements Connection {
 
   private constructor(options: Options) {
     this.#options = options
+    this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
     this.#hearing = new Hearing((name, params) => this.#send(name, params), options.log)
     this.#schemas = new SchemaIndex((params) => this.#send('tools/list', params))
@@ -117,7 +119,8 @@ export class LegacyConnection implements Connection {
   async #call(working: Working): Promise<Payload> {
     const level = working.call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
-    const active = new Active(working, await this.#takeTurn(working), () => this.#takeTurn(working))
+    const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
+    const active = new Active(working, release, () => this.#takeTurn(working, true))
     try {
       return await this.#request(active)
     } catch (error) {
@@ -126,32 +129,30 @@ export class LegacyConnection implements Connection {
       await this.#renew()
       return await this.#request(active)
     } finally {
+      this.#attribution.end(active)
       active.end()
     }
   }
 
-  async #request(active: Active): Promise<Payload> {
+  #request(active: Active): Promise<Payload> {
     const { working } = active
     const { call, signal } = working
-    let id = 0
-    const params = (given: number): Payload => {
-      id = given
+    const params = (id: number): Payload => {
       this.#attribution.begin(id, active)
       return legacyParams(call, id, this.#revision)
     }
-    try {
-      const onProgress = (note: Note): void => working.progress(note)
-      return await this.#peer.request(call.method, params, { signal, onProgress })
-    } finally {
-      this.#attribution.end(id)
-    }
+    return this.#peer.request(call.method, params, { signal, onProgress: working.progress })
   }
 
   /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
-  async #takeTurn({ call, signal }: Working): Promise<Release> {
-    const tells = this.#link?.hasProvenance === true && !this.#attribution.isDoubtful
-    const isFree = tells || !method(call.method).asks || !canBeAsked(this.#options.capabilities)
-    return isFree ? () => undefined : this.#turns.take(call.client.session, signal)
+  #needsTurn({ call }: Working): boolean {
+    if (!this.#canBeAsked || !method(call.method).asks) return false
+    return this.#link?.hasProvenance !== true || this.#attribution.isDoubtful
+  }
+
+  async #takeTurn(working: Working, goesOn = false): Promise<Release> {
+    const { call, signal } = working
+    return this.#needsTurn(working) ? this.#turns.take(call.client.session, signal, goesOn) : free
   }
 
   #createPeer(): Peer {
@@ -159,7 +160,7 @@ export class LegacyConnection implements Connection {
     const absent = (): Promise<void> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     return new Peer(
       {
-        send: (message, exchange) => this.#link?.send(message, exchange) ?? absent(),
+        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
         release: (id) => this.#link?.release?.(id),
       },
       {
@@ -175,6 +176,7 @@ export class LegacyConnection implements Connection {
     this.#link = await this.#options.connect({
       receive: (text, about) => peer.receive(text, about),
       isWaiting: (id) => peer.isWaiting(id),
+      reject: (id, error) => peer.reject(id, error),
       closed: (error) => this.#closed(error),
       sessionLost: () => background(this.#renew(), this.#options.log),
     })
@@ -235,21 +237,31 @@ export class LegacyConnection implements Connection {
       return this.#peer.respond(request.id, Payload.of({ roots: roots.map((uri) => ({ uri })) }))
     }
     const question: Question = { method: request.method, params: request.params }
-    const found = await this.#attribution.find(question, about, this.#hearing.listeners())
-    if (!found) return this.#refuse(request)
     const controller = new AbortController()
     this.#asked.set(request.id, controller)
-    // While its caller thinks, another call may be at work.
-    found.active.pause()
     try {
-      const answer = await found.active.working.ask(question, { withdrawn: controller.signal, isGuess: found.isGuess })
-      await found.active.resume()
+      const answer = await this.#ask(question, about, controller)
       if (controller.signal.aborted) return
+      if (!answer) return await this.#refuse(request)
       if ('result' in answer) await this.#peer.respond(request.id, answer.result)
       else await this.#peer.respondError(request.id, answer.error)
     } finally {
       this.#asked.delete(request.id)
     }
+  }
+
+  /** Asks the caller it is for; where one that was only guessed ends first, the next. Nothing where there is none. */
+  async #ask(question: Question, about: number | undefined, controller: AbortController): Promise<Answer | undefined> {
+    const found = await this.#attribution.find(question, about, this.#hearing.listeners())
+    if (!found) return undefined
+    const { active, isGuess } = found
+    // While its caller thinks, another call may be at work.
+    active.pause()
+    const answer = await active.working.ask(question, { withdrawn: controller.signal, isGuess })
+    await active.resume()
+    // The call it was for has ended, so the server does not wait for an answer.
+    if (!answer && !isGuess) controller.abort()
+    return answer || controller.signal.aborted ? answer : this.#ask(question, about, controller)
   }
 
   #refuse(request: Request): Promise<void> {
@@ -269,6 +281,8 @@ export class LegacyConnection implements Connection {
   }
 }
 
+const free: Release = () => undefined
+
 /** An answer to `initialize` as one to `server/discover`. */
 function asDiscovered(initialized: Payload): Payload {
   return initialized
@@ -281,23 +295,4 @@ function endOfList(result: Payload, call: Call): Payload {
   const { nextCursor } = result.fields
   const isEnd = nextCursor === '' || nextCursor === null
   return isEnd && method(call.method).list !== undefined ? result.with({ nextCursor: undefined }) : result
-}
-
-/** The error -32042 of 2025-11-25 ("visit these pages first") as questions for a client that does not know it. */
-function urlQuestions(error: unknown, call: Call): Record<string, Question> | undefined {
-  if (call.client.era === 'legacy') return undefined
-  const { relayed } = asGatewayError(error).extra
-  const data = relayed?.fields.code === -32042 ? relayed.fields.data : undefined
-  if (!isObject(data) || !Array.isArray(data.elicitations)) return undefined
-  const questions = data.elicitations.filter(isObject).map((each, index): [string, Question] => {
-    return [`url${index + 1}`, { method: 'elicitation/create', params: Payload.of({ ...each, mode: 'url' }) }]
-  })
-  const [first] = questions
-  if (!first) return undefined
-  if (!canAnswer(call.client, first[1])) {
-    throw new GatewayError('CAPABILITY_REQUIRED', 'This needs a client that can open URLs for the user.', {
-      data: { requiredCapabilities: requiredCapability(first[1]) },
-    })
-  }
-  return Object.fromEntries(questions)
 }

@@ -19,6 +19,8 @@ export interface Receiver {
   /** `about` is the request whose stream carried the text, where the transport tells. */
   receive(text: string, about?: number): void
   isWaiting(id: number): boolean
+  /** Fails one request, if it still waits. */
+  reject(id: number, error: unknown): void
   /** The link can not be used any more. */
   closed(error: Error): void
   /** The server forgot the session, outside any request. */

@@ -4,6 +4,7 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import { Registry } from '../core/registry.ts'
 import { metaKeys, self } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
@@ -22,6 +23,12 @@ interface Options {
   readonly log: Log
 }
 
+/** A call under way, by the id of its request. */
+interface Under {
+  readonly id: number
+  readonly working: Working
+}
+
 /** The slot of a call's state that keeps the server's own `requestState`. */
 const SLOT = 'server'
 
@@ -30,7 +37,7 @@ export class ModernConnection implements Connection {
   readonly #options: Options
   readonly #peer: Peer
   readonly #schemas: SchemaIndex
-  readonly #working = new Map<number, Working>()
+  readonly #working = new Registry<number, Under>()
   #link: Link | undefined
   #discovered = Payload.of({})
   #isClosed = false
@@ -42,7 +49,7 @@ export class ModernConnection implements Connection {
     this.#peer = new Peer(
       {
         cancelsByRelease: options.mirrors,
-        send: (message, exchange) => this.#link?.send(message, exchange) ?? absent(),
+        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
         release: (id) => this.#link?.release?.(id),
       },
       {
@@ -62,6 +69,7 @@ export class ModernConnection implements Connection {
       connection.#link = await options.connect({
         receive: (text, about) => peer.receive(text, about),
         isWaiting: (id) => peer.isWaiting(id),
+      reject: (id, error) => peer.reject(id, error),
         closed: (error) => connection.#closed(error),
         sessionLost: () => undefined,
       })
@@ -122,12 +130,11 @@ export class ModernConnection implements Connection {
     let id = 0
     const params = (given: number): Payload => {
       id = given
-      this.#working.set(id, working)
+      this.#working.set(id, { id, working })
       return modernParams(call, id, this.#options.revision, call.state[SLOT])
     }
     try {
-      const onProgress = (note: Note): void => working.progress(note)
-      return await this.#peer.request(call.method, params, { signal, onProgress, headers })
+      return await this.#peer.request(call.method, params, { signal, onProgress: working.progress, headers })
     } finally {
       this.#working.delete(id)
     }
@@ -190,7 +197,7 @@ export class ModernConnection implements Connection {
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
     const meta = note.params?.fields._meta
     const subscription = isObject(meta) ? Number(meta[metaKeys.subscription]) : Number.NaN
-    const working = this.#working.get(Number.isNaN(subscription) ? (about ?? this.#only()) : subscription)
+    const working = this.#working.get(Number.isNaN(subscription) ? (about ?? this.#only()) : subscription)?.working
     if (!working) return
     const params = note.params?.withMeta({ [metaKeys.subscription]: undefined })
     working.note({ method: note.method, ...(params && { params }) })
@@ -198,14 +205,14 @@ export class ModernConnection implements Connection {
 
   /** A server that goes away may end its subscriptions by this message instead of a result. */
   #ended(id: number): void {
-    if (this.#working.get(id)?.call.method !== 'subscriptions/listen') return
+    if (this.#working.get(id)?.working.call.method !== 'subscriptions/listen') return
     this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))
   }
 
   /** On stdio nothing but being alone ties a log message to its request. */
   #only(): number {
-    const [only, ...others] = [...this.#working].filter(([, { call }]) => call.method !== 'subscriptions/listen')
-    return only && others.length === 0 ? only[0] : -1
+    const [only, ...others] = this.#working.values().filter(({ working }) => working.call.method !== 'subscriptions/listen')
+    return only && others.length === 0 ? only.id : -1
   }
 
   #closed(error: Error): void {

@@ -9,7 +9,7 @@ import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wi
 import { standardHeaders } from '../wire/headers.ts'
 import type { HttpClient } from './fetch.ts'
 import { httpConnect } from './http.ts'
-import type { Connect } from './link.ts'
+import type { Connect, Link } from './link.ts'
 import { sseConnect } from './sse.ts'
 
 /** How a server is spoken to. */
@@ -119,10 +119,12 @@ function revisionOfRefusal(error: unknown, revision: string): string | undefined
 
 /** Whether the URL takes an `initialize` by POST; one that answers 400, 404 or 405 may be of 2024-11-05. */
 async function canInitialize(client: HttpClient, startTimeout: number, log: Log): Promise<boolean> {
-  return withPeer(httpConnect({ client, log }), log, async (peer) => {
+  return withPeer(httpConnect({ client, log }), log, async (peer, link) => {
     const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
     try {
-      await peer.request('initialize', () => params, { signal: AbortSignal.timeout(startTimeout) })
+      const { fields } = await peer.request('initialize', () => params, { signal: AbortSignal.timeout(startTimeout) })
+      // The session is ended in the words of its revision.
+      link.established?.(String(fields.protocolVersion))
       return true
     } catch (error) {
       if (isNoEvidence(error)) throw error
@@ -132,18 +134,19 @@ async function canInitialize(client: HttpClient, startTimeout: number, log: Log)
   })
 }
 
-async function withPeer<Result>(connect: Connect, log: Log, use: (peer: Peer) => Promise<Result>): Promise<Result> {
+async function withPeer<Result>(connect: Connect, log: Log, use: (peer: Peer, link: Link) => Promise<Result>): Promise<Result> {
   const ignore = (): void => undefined
   const link = await connect({
     receive: (text, about) => peer.receive(text, about),
     isWaiting: (id) => peer.isWaiting(id),
+      reject: (id, error) => peer.reject(id, error),
     closed: (error) => peer.fail(new GatewayError('OUTCOME_UNKNOWN', error.message)),
     sessionLost: ignore,
   })
   const noise = (text: string): void => log.debug('upstream.noise', { text: text.slice(0, 200) })
   const peer = new Peer(link, { request: ignore, notification: ignore, noise })
   try {
-    return await use(peer)
+    return await use(peer, link)
   } finally {
     await link.close().catch(ignore)
   }

@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/error.ts'
-import { type Answer, exchangeHttp, type HttpClient } from './fetch.ts'
+import { type Answer, baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
 import type { Connect, Link } from './link.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
@@ -14,7 +14,7 @@ export function sseConnect(client: HttpClient, startTimeout: number): Connect {
     const timer = setTimeout(giveUp, startTimeout).unref()
     const stream = exchangeHttp(client, {
       method: 'GET',
-      headers: {},
+      headers: baseHeaders(client, 'GET'),
       onAbortable: (given) => {
         abort = given
       },
@@ -52,7 +52,7 @@ class SseLink implements Link {
   }
 
   async send(message: string): Promise<void> {
-    const answer = await exchangeHttp(this.#client, { method: 'POST', headers: {}, body: message, path: this.#path })
+    const answer = await exchangeHttp(this.#client, { method: 'POST', headers: baseHeaders(this.#client, 'POST'), body: message, path: this.#path })
     if (answer.status >= 300) {
       throw new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${answer.status}.`, {
         details: { http_status: answer.status },

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { background, type Log } from '../core/log.ts'
-import { exchangeHttp, type HttpClient } from './fetch.ts'
+import { baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
 
 interface Options {
   readonly client: HttpClient
@@ -62,7 +62,7 @@ export class ServerStream {
     try {
       const answer = await exchangeHttp(client, {
         method: 'GET',
-        headers: { ...headers(), ...resume },
+        headers: { ...baseHeaders(client, 'GET'), ...headers(), ...resume },
         onHead,
         onAbortable: (abort) => {
           this.#abort = abort

@@ -15,9 +15,13 @@ export class Turns {
   #working = 0
   readonly #waiting: Waiting[] = []
 
-  /** Waits for a turn. Rejects with the signal's reason where that comes first. */
-  take(owner: string | undefined, signal: AbortSignal): Promise<Release> {
-    if (this.#waiting.length === 0 && this.#isFree(owner)) return Promise.resolve(this.#start(owner))
+  /**
+   * Waits for a turn. A call that goes on joins others of its owner at once: they may be waiting for what it was
+   * told. Rejects with the signal's reason where that comes first.
+   */
+  take(owner: string | undefined, signal: AbortSignal, goesOn = false): Promise<Release> {
+    const isNext = this.#waiting.length === 0 || goesOn
+    if (isNext && this.#isFree(owner)) return Promise.resolve(this.#start(owner))
     return new Promise((resolve, reject) => {
       const waiting: Waiting = {
         owner,

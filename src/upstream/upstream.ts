@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { park, type Working } from '../bridge/park.ts'
-import type { Call, Handler, Outcome } from '../core/call.ts'
+import type { Call, Client, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -66,18 +66,19 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
   const retired = new AbortController()
   const pool = new Pool<Key>({ idle: settings.idle, open: (key) => openConnection(key, settings, log), log })
 
+  const nameOf = connectionNames(settings)
   const connect = async (call: Call): Promise<Connection> => {
     try {
-      const found = await (route ??= negotiate())
+      const found = known ?? (await (route ??= negotiate()))
       known = found
-      const connection = await pool.get(connectionName(call, found, settings), { route: found, call })
+      const connection = await pool.get(nameOf(call, found), { route: found, call })
       problem = undefined
       return connection
     } catch (thrown) {
       const error = beforeCall(thrown)
       problem = asGatewayError(error).message
       // A verdict that did not hold is reached anew by the next call.
-      if (!known || !isPassing(error)) route = undefined
+      if (!known || !isPassing(error)) route = known = undefined
       throw error
     }
   }
@@ -86,7 +87,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     if (working.call.method === 'subscriptions/listen') return listenOn(working, connect, retired.signal, log)
     running++
     try {
-      const connection = await connect(working.call)
+      const { call } = working
+      const connection = (known && pool.ready(nameOf(call, known))) ?? (await connect(call))
       return await connection.open(working)
     } catch (error) {
       throw asOurs(error)
@@ -131,8 +133,8 @@ function negotiator(settings: UpstreamSettings, variables: Variables, log: Log):
     const connect = stdioConnect(reach, variables, log)
     return () => negotiateStdio(settings, connect, log)
   }
-  const headers = (): Record<string, string> =>
-    Object.fromEntries(Object.entries(reach.headers).map(([name, value]) => [name.toLowerCase(), value.reveal()]))
+  const given = Object.entries(reach.headers).map(([name, value]) => [name.toLowerCase(), value.reveal()] as const)
+  const headers: Record<string, string> = Object.fromEntries(given)
   const client = createHttpClient(new URL(reach.url), headers)
   return () => negotiateHttp(settings, client, log)
 }
@@ -153,11 +155,21 @@ function openConnection({ route, call }: Key, settings: UpstreamSettings, log: L
 }
 
 /** Calls with the same name share a connection: one caller, and for older servers one set of capabilities. */
-function connectionName(call: Call, route: Route, settings: UpstreamSettings): string {
+function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
   const { isolation } = settings
-  if (isolation === 'shared') return ''
-  const client = isolation === 'per_client' ? (call.client.session ?? '') : ''
-  return canonical([call.principal.id, client, route.era === 'legacy' ? declared(call, settings) : null])
+  // A session's client is the same object for all its calls.
+  const known = new WeakMap<Client, string>()
+  const nameFor = (call: Call): string => {
+    const client = isolation === 'per_client' ? (call.client.session ?? '') : ''
+    return canonical([call.principal.id, client, declared(call, settings)])
+  }
+  return (call, { era }) => {
+    if (isolation === 'shared') return ''
+    if (era === 'modern') return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
+    const name = known.get(call.client) ?? nameFor(call)
+    known.set(call.client, name)
+    return name
+  }
 }
 
 /** What an older server is told of its client: exactly what the client said, roots only where configured. */
@@ -188,7 +200,7 @@ async function listenOn(
     get signal() {
       return controller.signal
     },
-    progress: (note) => working.progress(note),
+    progress: working.progress,
     ask: (question, options) => working.ask(question, options),
     note: (note) => {
       if (note.method === ACKNOWLEDGED && isAcknowledged) tellChanges(working)
@@ -232,5 +244,5 @@ function asOurs(error: unknown): unknown {
 }
 
 function isPassing(error: unknown): boolean {
-  return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OPERATION_TIMEOUT', 'OVERLOADED'].includes(asGatewayError(error).code)
+  return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
 }

@@ -1,49 +1,50 @@
-import { StringDecoder } from 'node:string_decoder'
+import { isUtf8 } from 'node:buffer'
+
+/** Takes a line; `isSound` tells whether its bytes were valid UTF-8. Others were replaced by U+FFFD. */
+type Take = (line: string, isSound: boolean) => void
 
 /** Tells what happened to a line that was too long to keep. */
 type Overflow = (bytes: number) => void
+
+const CARRIAGE_RETURN = 13
 
 /**
  * Splits a byte stream into lines at 0x0A only, however it is cut into chunks; a trailing CR is dropped.
  * A line over `limit` bytes is skipped and reported.
  */
-export function lines(limit: number, onLine: (line: string) => void, onOverflow: Overflow): (chunk: Buffer) => void {
-  let decoder = new StringDecoder('utf8')
-  let parts: string[] = []
+export function lines(limit: number, onLine: Take, onOverflow: Overflow): (chunk: Buffer) => void {
+  let parts: Buffer[] = []
   let size = 0
-
-  const finish = (): void => {
-    const line = parts.length === 1 ? (parts[0] ?? '') : parts.join('')
-    if (size > limit) onOverflow(size)
-    else if (line !== '' && line !== '\r') onLine(line.endsWith('\r') ? line.slice(0, -1) : line)
-    parts = []
-    size = 0
-  }
 
   const add = (bytes: Buffer): void => {
     size += bytes.length
-    if (size <= limit) parts.push(decoder.write(bytes))
-    else if (parts.length > 0) {
-      parts = []
-      decoder = new StringDecoder('utf8')
-    }
+    if (size <= limit) parts.push(bytes)
+    else parts = []
+  }
+
+  const finish = (): void => {
+    const bytes = parts.length === 1 ? parts[0] : Buffer.concat(parts)
+    if (size > limit) onOverflow(size)
+    else if (bytes) take(bytes, onLine)
+    parts = []
+    size = 0
   }
 
   return (chunk) => {
     let from = 0
     for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, from)) {
-      if (size === 0) {
-        size = end - from
-        if (size <= limit) parts.push(chunk.toString('utf8', from, end))
-      } else {
-        add(chunk.subarray(from, end))
-        if (size <= limit) parts.push(decoder.end())
-      }
+      add(chunk.subarray(from, end))
       finish()
       from = end + 1
     }
     if (from < chunk.length) add(chunk.subarray(from))
   }
+}
+
+/** Decoded whole: a character may be cut by a chunk, but not by a line. */
+function take(bytes: Buffer, onLine: Take): void {
+  const end = bytes.at(-1) === CARRIAGE_RETURN ? bytes.length - 1 : bytes.length
+  if (end > 0) onLine(bytes.toString('utf8', 0, end), isUtf8(bytes))
 }
 
 /** A message as one line. JSON text holds no raw newline unless it was pretty-printed. */

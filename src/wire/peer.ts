@@ -2,6 +2,7 @@ import { type Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { elements, isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
+import { Registry } from '../core/registry.ts'
 import {
   encodeErrorObject,
   encodeNotification,
@@ -19,20 +20,20 @@ import {
 /** What a channel may want to know of a request it sends. */
 export interface Exchange {
   /** The request's id; absent for notifications and replies. */
-  readonly id?: number
-  readonly method?: string
+  readonly id?: number | undefined
+  readonly method?: string | undefined
   /** Transport headers of this one message. */
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>> | undefined
   /** The peer's request that this message answers or belongs to. */
-  readonly about?: Id
+  readonly about?: Id | undefined
 }
 
 /** Carries messages to the other side. What arrives is given to `Peer.receive`. */
 export interface Channel {
   /** Whether letting go of a request's stream is how it is cancelled (2026-07-28 over HTTP). */
   readonly cancelsByRelease?: boolean
-  /** Sends one message. A rejection fails the request it carried. */
-  send(message: string, exchange: Exchange): Promise<void>
+  /** Sends one message. A rejection fails the request it carried; nothing means it is on its way. */
+  send(message: string, exchange: Exchange): Promise<void> | undefined
   /** Lets go of whatever is held for a request nobody waits for. */
   release?(id: number): void
 }
@@ -52,17 +53,47 @@ interface Options {
   onProgress?(note: Note): void
 }
 
-interface Pending {
-  resolve(result: Payload): void
-  reject(error: unknown): void
+/** A request that waits for its answer. */
+class Pending {
   readonly onProgress: ((note: Note) => void) | undefined
+  readonly #end: () => void
+  readonly #signal: AbortSignal | undefined
+  readonly #onAbort: () => void
+  readonly #turn = Promise.withResolvers<Payload>()
+
+  constructor({ signal, onProgress }: Options, onAbort: () => void, end: () => void) {
+    this.onProgress = onProgress
+    this.#signal = signal
+    this.#onAbort = onAbort
+    this.#end = end
+    signal?.addEventListener('abort', onAbort)
+  }
+
+  get promise(): Promise<Payload> {
+    return this.#turn.promise
+  }
+
+  resolve(result: Payload): void {
+    this.#settle()
+    this.#turn.resolve(result)
+  }
+
+  reject(error: unknown): void {
+    this.#settle()
+    this.#turn.reject(error)
+  }
+
+  #settle(): void {
+    this.#end()
+    this.#signal?.removeEventListener('abort', this.#onAbort)
+  }
 }
 
 /** Two-way JSON-RPC: sends requests and matches what comes back, whatever the transport. */
 export class Peer {
   readonly #channel: Channel
   readonly #incoming: Incoming
-  readonly #pending = new Map<number, Pending>()
+  readonly #pending = new Registry<number, Pending>()
   #lastId = 0
 
   constructor(channel: Channel, incoming: Incoming) {
@@ -83,35 +114,30 @@ export class Peer {
     const id = ++this.#lastId
     const { signal } = options
     if (signal?.aborted) return Promise.reject(cancelled(signal))
-    return new Promise((resolve, reject) => {
-      // Before anything waits for it: params that can not be made fail the request alone.
-      const text = encodeRequest(`${id}`, method, params(id))
-      const onAbort = (): void => this.#cancel(id, method, signal)
-      const settle = (): void => {
-        this.#pending.delete(id)
-        signal?.removeEventListener('abort', onAbort)
-      }
-      this.#pending.set(id, {
-        resolve: (result) => (settle(), resolve(result)),
-        reject: (error) => (settle(), reject(error)),
-        onProgress: options.onProgress,
-      })
-      signal?.addEventListener('abort', onAbort)
-      const exchange = { id, method, ...(options.headers && { headers: options.headers }), about: options.about ?? '' }
-      this.#channel.send(text, exchange).catch((error: unknown) => this.reject(id, error))
-    })
+    let text: string
+    try {
+      text = encodeRequest(`${id}`, method, params(id))
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    const onAbort = (): void => this.#cancel(id, method, signal)
+    const pending = new Pending(options, onAbort, () => this.#pending.delete(id))
+    this.#pending.set(id, pending)
+    const sent = this.#channel.send(text, { id, method, headers: options.headers, about: options.about })
+    sent?.catch((error: unknown) => this.reject(id, error))
+    return pending.promise
   }
 
   notify(method: string, params?: Payload, exchange: Exchange = {}): Promise<void> {
-    return this.#channel.send(encodeNotification(method, params), { method, ...exchange })
+    return this.#channel.send(encodeNotification(method, params), { method, ...exchange }) ?? Promise.resolve()
   }
 
   respond(id: Id, result: Payload): Promise<void> {
-    return this.#channel.send(encodeResult(id, result), { about: id })
+    return this.#channel.send(encodeResult(id, result), { about: id }) ?? Promise.resolve()
   }
 
   respondError(id: Id, error: Payload): Promise<void> {
-    return this.#channel.send(encodeErrorObject(id, error), { about: id })
+    return this.#channel.send(encodeErrorObject(id, error), { about: id }) ?? Promise.resolve()
   }
 
   /** Takes in text that arrived; `about` is the request of ours whose stream carried it. Never throws. */
@@ -126,7 +152,7 @@ export class Peer {
       this.#incoming.noise(text, error)
       // A malformed answer is one nevertheless: nothing better will come.
       const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
-      if (isAnswer) this.reject(this.#match(idOf(text), about), malformed(error))
+      if (isAnswer) this.#find(idOf(text), about)?.reject(malformed(error))
     }
   }
 
@@ -141,7 +167,7 @@ export class Peer {
 
   /** Fails every request that waits. */
   fail(error: unknown): void {
-    for (const pending of [...this.#pending.values()]) pending.reject(error)
+    for (const pending of this.#pending.values()) pending.reject(error)
   }
 
   #take(text: string, value: unknown, about: number | undefined): void {
@@ -158,7 +184,7 @@ export class Peer {
   }
 
   #settle(response: Response, about: number | undefined): void {
-    const pending = this.#pending.get(this.#match(response.id, about))
+    const pending = this.#find(response.id, about)
     if (!pending) return
     if (response.error) return pending.reject(upstreamError(response.error))
     if (response.result) pending.resolve(response.result)
@@ -168,14 +194,10 @@ export class Peer {
    * Servers have answered `"7"` to 7, and `null` where they could not read the id. A request's own stream answers
    * no other: it may be another caller's.
    */
-  #match(id: Id | undefined, about: number | undefined): number {
-    if (id !== undefined) {
-      const given = Number(id.startsWith('"') ? id.slice(1, -1) : id)
-      return about === undefined || about === given ? given : -1
-    }
-    if (about !== undefined) return about
-    const [only, ...others] = this.#pending.keys()
-    return only !== undefined && others.length === 0 ? only : -1
+  #find(id: Id | undefined, about: number | undefined): Pending | undefined {
+    if (id === undefined) return about === undefined ? this.#pending.only : this.#pending.get(about)
+    const given = Number(id.startsWith('"') ? id.slice(1, -1) : id)
+    return about === undefined || about === given ? this.#pending.get(given) : undefined
   }
 
   #note(note: Notification, about: number | undefined): void {

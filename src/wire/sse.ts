@@ -1,6 +1,9 @@
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import { singleLine } from './lines.ts'
 
+/** One event of a stream. */
+export type ServerEvent = Readonly<EventSourceMessage>
+
 /** A comment that keeps an idle stream open through proxies. */
 export const keepAlive = ': keepalive\n\n'
 
@@ -21,7 +24,7 @@ export function encodeEndpoint(path: string): string {
 }
 
 interface Events {
-  onEvent(event: EventSourceMessage): void
+  onEvent(event: ServerEvent): void
   onRetry?(milliseconds: number): void
   /** An event over the limit; the stream can not be read on. */
   onOverflow(): void

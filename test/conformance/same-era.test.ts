@@ -44,7 +44,12 @@ describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (tran
       ['http-header-validation', 14],
       ['http-custom-header-server-validation', 10],
     ])('passes every check of %s', (name, count) => {
-      expect(scenarioOf(run, name)?.checks).toMatchObject({ SUCCESS: count, FAILURE: 0, WARNING: 0, SKIPPED: 0 })
+      expect(scenarioOf(run, name)?.checks).toMatchObject({
+        SUCCESS: count,
+        FAILURE: 0,
+        WARNING: 0,
+        SKIPPED: 0,
+      })
     })
   })
 })

@@ -14,14 +14,13 @@ export type Selection =
 /** What one run of the official suite found. */
 export interface SuiteRun {
   readonly scenarios: readonly Scenario[]
-  /** The verdict of the suite itself: 0 is good. With an expected-failures file a stale entry is bad. */
+  /** The verdict of the suite itself: 0 is good. */
   readonly exitCode: number
   readonly output: string
 }
 
 /** Options of a run; `timeout` is per scenario, in milliseconds. */
 interface RunOptions {
-  readonly expectedFailuresFile?: string
   readonly timeout?: number
   readonly env?: NodeJS.ProcessEnv
 }
@@ -52,9 +51,6 @@ export async function openClientScenarios(revision: Revision): Promise<string[]>
   return [...scored, ...notScored].filter((name) => !name.startsWith('auth/'))
 }
 
-/** The expected failures of a modern client in front of a legacy server. */
-export const expectedFailuresFile = fileURLToPath(new URL('expected-failures.yml', import.meta.url))
-
 const suite = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
 )
@@ -63,11 +59,10 @@ async function runSuite(
   leg: 'server' | 'client',
   target: readonly string[],
   selection: Selection,
-  { expectedFailuresFile: baseline, timeout, env = {} }: RunOptions,
+  { timeout, env = {} }: RunOptions,
 ): Promise<SuiteRun> {
   const folder = await mkdtemp(join(tmpdir(), 'conformance-'))
   const args = [suite, leg, ...target, ...selectionArgs(selection), '-o', folder]
-  if (baseline !== undefined) args.push('--expected-failures', baseline)
   if (timeout !== undefined) args.push('--timeout', String(timeout))
   try {
     const { exitCode, output } = await run(args, env)

@@ -13,7 +13,13 @@ export async function gatewayToFixture(
     await fixture.close()
     throw error
   })
-  return { ...gateway, close: () => gateway.close().finally(fixture.close) }
+  return {
+    ...gateway,
+    close: async () => {
+      await gateway.close()
+      await fixture.close()
+    },
+  }
 }
 
 // The suite asks for roots, which a server is told of only where the configuration says so.

@@ -60,11 +60,8 @@ export class Meeting {
   }
 
   async open(): Promise<void> {
-    const t=performance.now()
     await this.connect()
-    const u=performance.now()
     this.#before = await this.#noticed()
-    console.log('OPEN', u-t, performance.now()-u, JSON.stringify(this.kinds))
   }
 
   /** Connects one more client of the same kind. */
@@ -118,9 +115,7 @@ export class Meeting {
   }
 
   async close(): Promise<void> {
-    const t=performance.now()
     await Promise.all(this.#clients.map((client) => client.close()))
-    console.log('CLOSE', performance.now()-t, JSON.stringify(this.kinds))
   }
 
   async #noticed(): Promise<readonly string[]> {

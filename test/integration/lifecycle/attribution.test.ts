@@ -43,19 +43,33 @@ describe('fifty calls that ask at once get the answers to their own questions', 
     await expectOwnAnswers(numbers(CALLS).map((index) => [index % 2 === 0 ? old : recent, `call ${index}`]))
   })
 
-  describe.each([
-    ['on the stream of the call', 'call'],
-    ['on the stream of the session', 'get'],
-  ] as const)('of a server over HTTP that asks %s', (_where, questions) => {
+  describe('of a server over HTTP that asks on the stream of the call', () => {
     test('and clients of 2026-07-28', async () => {
-      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions })).url } })
+      const gateway = await gatewayTo({ one: { url: (await httpServer(patient)).url } })
       const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
       await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
     })
 
     test('and clients with sessions', async () => {
-      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions })).url } })
+      const gateway = await gatewayTo({ one: { url: (await httpServer(patient)).url } })
       const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
+      await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
+    })
+  })
+
+  // Nothing tells whose such a question is, so calls take turns once a server has asked like this.
+  describe('of a server over HTTP that has asked on the stream of the session before', () => {
+    test('and clients of 2026-07-28', async () => {
+      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions: 'get' })).url } })
+      const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+      await expectOwnAnswers([[await clientOf(gateway, { revision: '2026-07-28', answers }), 'the first']])
+      await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
+    })
+
+    test('and clients with sessions', async () => {
+      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions: 'get' })).url } })
+      const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
+      await expectOwnAnswers([[await clientOf(gateway, { answers }), 'the first']])
       await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
     })
   })
@@ -64,6 +78,29 @@ describe('fifty calls that ask at once get the answers to their own questions', 
     const gateway = await gatewayTo({ one: stdioServer({ revision: '2026-07-28' }) })
     const client = await clientOf(gateway, { answers })
     await expectOwnAnswers(numbers(CALLS).map((index) => [client, `call ${index}`]))
+  })
+})
+
+describe('a question that could be of several calls', () => {
+  test('finds its own though others of the client end while it is asked', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(patient) })
+    const client = await clientOf(gateway, { answers })
+    const asked = expectOwnAnswers(numbers(10).map((index) => [client, `call ${index}`]))
+    const others = numbers(40).map((index) => client.request('tools/call', { name: 'slow', arguments: { ms: index % 10, steps: 1 } }))
+    await asked
+    for (const { error } of await Promise.all(others)) expect(error).toBeUndefined()
+  })
+
+  test('is refused rather than put to the wrong client', async () => {
+    const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions: 'get' })).url } })
+    const clients = await Promise.all(numbers(10).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+    const asked = clients.map(async (client, index) => {
+      const message = `call ${index}`
+      const text = textOf(await client.request('tools/call', { name: 'ask_form', arguments: { message } }))
+      expect(text === JSON.stringify({ answer: accepted(`re: ${message}`) }) || text.includes('-32601')).toBe(true)
+      expect(client.asked.every(({ params }) => params['message'] === message)).toBe(true)
+    })
+    await Promise.all(asked)
   })
 })
 

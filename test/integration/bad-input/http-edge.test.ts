@@ -1,0 +1,234 @@
+import { createConnection, type Socket } from 'node:net'
+import { once } from 'node:events'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { open, post, type RawReply, usual, whole } from '../../support/client/raw.ts'
+import { until } from '../../support/condition.ts'
+import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
+import { modern, modernFront, sseFront, wellAnswered } from '../../support/fronts.ts'
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import type { HeaderMap } from '../../support/server/journal.ts'
+import { parse } from '../../support/server/json.ts'
+
+const limit = 64 * 1024
+let server: FakeServer
+let gateway: GatewayProcess
+const sockets: Socket[] = []
+
+beforeAll(async () => {
+  server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
+  gateway = await startGatewayProcess({
+    listen: { legacy_sse: true, origins: ['https://agents.example.com'] },
+    limits: { body: '64KB' },
+    upstreams: { fake: server.url },
+  })
+})
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy()
+  await gateway.close()
+  await server.close()
+})
+
+async function goesOn(): Promise<void> {
+  expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
+}
+
+const evilHosts = ['evil.example', 'evil.example:80', '127.0.0.1.evil.example', 'localhost.evil.example', '[::2]', '10.0.0.1', 'a b', '']
+const evilOrigins = ['https://evil.example', 'http://127.0.0.1.evil.example', 'null', 'file://', 'https://agents.example.com.evil.example', 'garbage']
+const paths = ['/mcp', '/mcp/fake', '/sse', '/messages?session_id=x']
+
+describe('a request with', () => {
+  test.each(evilHosts)('the Host %j is refused everywhere', async (host) => {
+    for (const path of paths) {
+      const reply = await ask(path, { host }, path === '/sse' ? 'GET' : 'POST')
+      expect([400, 403]).toContain(reply.status)
+    }
+    await goesOn()
+  })
+
+  test.each(evilOrigins)('the Origin %j is refused everywhere, and no page may read the answer', async (origin) => {
+    for (const path of paths) {
+      const reply = await ask(path, { origin }, path === '/sse' ? 'GET' : 'POST')
+      expect(reply.status).toBe(403)
+      expect(reply.headers['access-control-allow-origin']).toBeUndefined()
+    }
+    expect((await ask('/mcp', { origin, 'access-control-request-method': 'POST' }, 'OPTIONS')).status).toBe(403)
+  })
+
+  test.each(['https://agents.example.com', 'http://localhost:3000', 'http://127.0.0.1:6274'])('the Origin %s is let in', async (origin) => {
+    const { message, headers } = modern('tools/list')
+    const reply = await post(gateway.url, JSON.stringify(message), { ...headers, origin })
+    expect(reply.status).toBe(200)
+    expect(reply.headers['access-control-allow-origin']).toBe(origin)
+    expect(reply.headers['access-control-expose-headers']?.toLowerCase()).toContain('mcp-session-id')
+  })
+})
+
+test('a preflight is answered for every header the protocol has and any argument a tool mirrors', async () => {
+  const asked = ['authorization', 'content-type', 'last-event-id', 'mcp-method', 'mcp-name', 'mcp-protocol-version']
+  const mirrored = ['Mcp-Param-Region', 'mcp-param-x_y']
+  const reply = await ask(
+    '/mcp',
+    {
+      origin: 'https://agents.example.com',
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': [...asked, 'mcp-session-id', ...mirrored, 'x-evil', 'mcp-param-a b'].join(', '),
+    },
+    'OPTIONS',
+  )
+  expect(reply.status).toBe(204)
+  expect(reply.text).toBe('')
+  const allowed = (reply.headers['access-control-allow-headers'] ?? '').split(', ')
+  expect(allowed).toEqual(expect.arrayContaining([...asked, 'mcp-session-id', 'mcp-param-region', 'mcp-param-x_y']))
+  expect(allowed).not.toContain('x-evil')
+  expect(allowed.filter((each) => each.includes(' '))).toEqual([])
+  expect(reply.headers['access-control-allow-methods']).toBe('GET, POST, DELETE')
+})
+
+describe('a body over the limit', () => {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { text: 'x'.repeat(limit) } })
+
+  test.each(['/mcp', '/mcp/fake'])('is refused at %s by its length', async (path) => {
+    const reply = await post(gateway.origin + path, body, { 'mcp-protocol-version': '2026-07-28' })
+    expect([reply.status, parse(reply.text)]).toMatchObject([413, { error: { code: -32005, data: { code: 'PAYLOAD_TOO_LARGE' } } }])
+    await goesOn()
+  })
+
+  test('is refused over HTTP+SSE', async () => {
+    const front = await sseFront(gateway.origin)
+    expect(await front.send(body)).toMatchObject({ status: 413, message: { error: { code: -32005 } } })
+    expect(await front.call()).toBe(wellAnswered)
+    await front.close()
+  })
+
+  test('is refused while it comes, without a length', async () => {
+    const socket = await tcp()
+    socket.write(head({ 'transfer-encoding': 'chunked', ...usual }))
+    const chunk = 'x'.repeat(4096)
+    // An end that never comes: the answer must not wait for it.
+    for (let sent = 0; sent <= limit; sent += chunk.length) socket.write(`1000\r\n${chunk}\r\n`)
+    expect(await read(socket, '}')).toMatch(/^HTTP\/1\.1 413 /)
+    await goesOn()
+  })
+
+  test('is refused though the client goes on sending', async () => {
+    const reply = await post(gateway.url, 'x'.repeat(20 * 1024 * 1024))
+    expect(reply.status).toBe(413)
+    await goesOn()
+  })
+})
+
+describe('HTTP itself', () => {
+  const broken: readonly (readonly [string, string])[] = [
+    ['no HTTP', 'HELLO\r\n\r\n'],
+    ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+    ['another protocol version', 'POST /mcp HTTP/9.9\r\nHost: localhost\r\n\r\n'],
+    ['no Host', 'POST /mcp HTTP/1.1\r\nContent-Length: 0\r\n\r\n'],
+    ['a header without a name', head({}).replace('Host', '')],
+    ['a line break in a header', head({ 'x-a': 'b\r\n c\n: d' })],
+    ['both lengths', head({ 'content-length': '4', 'transfer-encoding': 'chunked' })],
+    ['two lengths', head({ 'content-length': '4' }).replace('\r\n\r\n', '\r\ncontent-length: 5\r\n\r\n')],
+    ['a length that is none', head({ 'content-length': '-1' })],
+    ['a chunk that is none', `${head({ 'transfer-encoding': 'chunked', ...usual })}zz\r\n`],
+  ]
+  test.each(broken)('with %s is refused', async (_name, bytes) => {
+    const socket = await tcp()
+    socket.write(Buffer.from(bytes, 'latin1'))
+    const answer = await read(socket)
+    expect(answer).toMatch(/^HTTP\/1\.1 4\d\d /)
+    await goesOn()
+  })
+
+  test.each([
+    ['one header', { 'x-long': 'x'.repeat(100_000) }],
+    ['many headers', Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`x-${index}`, 'x'.repeat(20)]))],
+  ])('with %s over the limit is refused', async (_name, headers) => {
+    const socket = await tcp()
+    socket.on('error', () => undefined)
+    socket.write(head(headers))
+    expect(await read(socket)).toMatch(/^HTTP\/1\.1 431 /)
+    await goesOn()
+  })
+
+  test.each(['/mcp/%ff', '/mcp/%', '/mcp/..%2f..', '/mcp/__proto__', '/mcp/constructor', '/mcp//', '/mcp/fake/extra', '/MCP', '/%00', `/${'x'.repeat(8000)}`])(
+    'knows no path %s',
+    async (path) => {
+      const reply = await ask(path, {})
+      expect(reply.status).toBe(404)
+      await goesOn()
+    },
+  )
+})
+
+describe('a client that is slow or goes away', () => {
+  test('in the middle of its body leaves nothing behind, however many there are', async () => {
+    const slow = await Promise.all(Array.from({ length: 100 }, () => tcp()))
+    for (const socket of slow) socket.write(`${head({ 'content-length': '1000', ...usual })}{"jsonrpc"`)
+    await goesOn()
+    for (const socket of slow) socket.resetAndDestroy()
+    await goesOn()
+    expect(gateway.log().filter(({ level }) => level === 'error')).toEqual([])
+  })
+
+  test('with a body in single bytes is served', async () => {
+    const { message, headers } = modern('tools/list')
+    const body = JSON.stringify(message)
+    const socket = await tcp()
+    socket.write(head({ ...usual, ...headers, 'content-length': String(body.length) }))
+    for (const byte of body) socket.write(byte)
+    expect(await read(socket, '"tools"')).toMatch(/^HTTP\/1\.1 200 /)
+  })
+
+  test('before its call is answered cancels it', async () => {
+    const { message, headers } = modern('tools/call', { name: 'hang' })
+    const controller = new AbortController()
+    const call = open(gateway.url, {
+      method: 'POST',
+      headers: { ...usual, ...headers },
+      body: JSON.stringify(message),
+      signal: controller.signal,
+    }).catch(() => undefined)
+    await server.until(({ message: seen }) => JSON.stringify(seen ?? {}).includes('"hang"'))
+    controller.abort()
+    await call
+    await server.until(({ message: seen }) => seen?.['method'] === 'notifications/cancelled')
+    await goesOn()
+  })
+
+  test('after half a head is cut off in the end', { timeout: 60_000 }, async () => {
+    const [first, second] = await Promise.all([tcp(), tcp()])
+    first.write('POST /mcp HTTP/1.1\r\nHost: localhost\r\n')
+    second.write(`${head({ 'content-length': '1000', ...usual })}{`)
+    const [head408, body408] = await Promise.all([read(first), read(second)])
+    expect(head408).toMatch(/^HTTP\/1\.1 408 /)
+    expect(body408).toMatch(/^(HTTP\/1\.1 408 |$)/)
+    await goesOn()
+  })
+})
+
+async function tcp(): Promise<Socket> {
+  const { port } = new URL(gateway.origin)
+  const socket = createConnection(Number(port), '127.0.0.1')
+  sockets.push(socket)
+  await once(socket, 'connect')
+  return socket
+}
+
+function head(headers: HeaderMap): string {
+  const lines = Object.entries({ Host: 'localhost', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`)
+  return `POST /mcp HTTP/1.1\r\n${lines.join('')}\r\n`
+}
+
+/** What a socket says until a text has come, or until it ends. */
+async function read(socket: Socket, end?: string): Promise<string> {
+  let text = ''
+  let isOver = false
+  socket.setEncoding('latin1').on('data', (part: string) => void (text += part))
+  socket.on('close', () => (isOver = true))
+  await until(() => isOver || (end !== undefined && text.includes(end)), 'an answer', 55_000)
+  return text
+}
+
+async function ask(path: string, headers: HeaderMap, method = 'POST'): Promise<RawReply> {
+  const body = method === 'POST' ? '{}' : ''
+  return whole(await open(gateway.origin + path, { method, headers: { ...usual, ...headers }, body }))
+}

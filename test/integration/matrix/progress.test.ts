@@ -1,0 +1,66 @@
+import { expect, it } from 'vitest'
+import { textOf } from '../../support/client/options.ts'
+import { describePairs } from '../../support/matrix.ts'
+import { mark, type Meeting } from '../../support/meeting.ts'
+import { type Id, type Json, objectAt } from '../../support/server/json.ts'
+
+describePairs({ client: () => ({ ids: 'string' }) }, (meeting) => {
+  const { client, server, kinds } = meeting
+
+  it('tells every step under the token of the client, before the answer', async () => {
+    for (const token of ['täg "1"', 0, 77]) {
+      const { reply, heard } = await slowly(meeting, token)
+      expect(textOf(reply)).toBe('took 4 steps')
+      expect(heard).toEqual([1, 2, 3, 4].map((step) => stepOf(token, step)))
+    }
+  })
+
+  it('gives the server a token of its own', async () => {
+    const token = mark()
+    const { word } = await slowly(meeting, token)
+    const { message } = await meeting.until(({ text }) => text.includes(word))
+    const seen = objectAt(objectAt(message, 'params'), '_meta')['progressToken']
+    expect(['string', 'number']).toContain(typeof seen)
+    expect(seen).not.toBe(token)
+  })
+
+  it('keeps the progress of calls made at once apart', async () => {
+    const tokens = ['one', 'two', 1, 2]
+    const all = await Promise.all(tokens.map((token) => slowly(meeting, token)))
+    for (const [index, { heard }] of all.entries()) {
+      const token = tokens[index] ?? ''
+      expect(heard).toEqual([1, 2, 3, 4].map((step) => stepOf(token, step)))
+    }
+  })
+
+  it('tells nothing to a client that did not ask', async () => {
+    const word = mark()
+    const reply = await meeting.call('slow', { ms: 8, steps: 4, word })
+    expect(reply.notes).toEqual([])
+    const { message } = await meeting.until(({ text }) => text.includes(word))
+    expect(objectAt(objectAt(message, 'params'), '_meta')).not.toHaveProperty('progressToken')
+  })
+
+  if (kinds.client.transport === 'stdio') return
+  it('keeps the progress of two clients with the same token apart', async () => {
+    const other = await meeting.connect()
+    const [mine, theirs] = await Promise.all([slowly(meeting, 'same'), slowly(meeting, 'same', other)])
+    const expected = [1, 2, 3, 4].map((step) => stepOf('same', step))
+    expect(mine.heard).toEqual(expected)
+    expect(theirs.heard).toEqual(expected)
+  })
+
+  function stepOf(progressToken: Id, progress: number): Json {
+    const hasMessage = client.progressMessage && server.progressMessage
+    return { progressToken, progress, total: 4, ...(hasMessage && { message: `step ${progress} of 4` }) }
+  }
+})
+
+/** Calls a tool that reports four steps. */
+async function slowly(meeting: Meeting, progressToken: Id, client = meeting.connected) {
+  const heard: Json[] = []
+  const word = mark()
+  const options = { progressToken, onProgress: (params: Json) => void heard.push(params) }
+  const params = { name: 'slow', arguments: { ms: 12, steps: 4, word } }
+  return { reply: await client.request('tools/call', params, options), heard, word }
+}

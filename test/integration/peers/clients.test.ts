@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { PeerClient } from '../../support/peers/client.ts'
+import { peerKinds } from '../../support/peers/clients.ts'
+import { type House, openHouse } from '../../support/peers/house.ts'
+
+let house: House
+beforeAll(async () => {
+  house = await openHouse(['everything', 'everything-http'])
+})
+afterAll(() => house.close())
+
+describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
+  let client: PeerClient
+  beforeAll(async () => {
+    client = await connect(house.way(transport, 'everything'))
+  })
+  afterAll(() => client.close())
+
+  it('is told the name of the server', () => {
+    expect(client.server).toBe('mcp-servers/everything')
+  })
+
+  it('lists what there is', async () => {
+    expect(await client.tools()).toEqual(
+      expect.arrayContaining(['echo', 'get-sum', 'get-roots-list', 'trigger-sampling-request']),
+    )
+    expect(await client.prompts()).toEqual(expect.arrayContaining(['simple-prompt', 'completable-prompt']))
+    expect(await client.resources()).toContain('demo://resource/static/document/features.md')
+    expect(await client.templates()).toContain('demo://resource/dynamic/text/{resourceId}')
+  })
+
+  it('calls tools', async () => {
+    expect(await client.call('echo', { message: 'grüß dich' })).toMatchObject({ text: 'Echo: grüß dich' })
+    expect(await client.call('get-sum', { a: 2, b: 40 })).toMatchObject({ text: 'The sum of 2 and 40 is 42.' })
+  })
+
+  it('gets structured content', async () => {
+    const { structured } = await client.call('get-structured-content', { location: 'Chicago' })
+    expect(structured).toEqual({ temperature: 36, conditions: 'Light rain / drizzle', humidity: 82 })
+  })
+
+  it('gets the error of a tool as a result', async () => {
+    const called = await client.call('get-sum', { a: 'two', b: 40 })
+    expect(called.isError).toBe(true)
+    expect(called.text).toMatch(/expected number/i)
+  })
+
+  it('gets the error of a request as an error', async () => {
+    await expect(client.prompt('no-such-prompt')).rejects.toThrow(/no-such-prompt/)
+    await expect(client.read('demo://resource/dynamic/text/none')).rejects.toThrow(/demo:/)
+  })
+
+  it('gets prompts and reads resources', async () => {
+    expect(await client.prompt('simple-prompt')).toBe('This is a simple prompt without arguments.')
+    expect(await client.read('demo://resource/dynamic/text/7')).toMatch(/^Resource 7: This is a plaintext/)
+  })
+
+  it('completes arguments, in view of others', async () => {
+    const prompt = { type: 'ref/prompt', name: 'completable-prompt' } as const
+    expect(await client.complete(prompt, { name: 'department', value: 'S' })).toEqual(['Sales', 'Support'])
+    expect(await client.complete(prompt, { name: 'name', value: '' }, { department: 'Sales' })).toEqual([
+      'David',
+      'Eve',
+      'Frank',
+    ])
+  })
+
+  it('sees the progress of a call, in order', async () => {
+    const done: number[] = []
+    const called = await client.call('trigger-long-running-operation', { duration: 0.3, steps: 6 }, (step) => {
+      done.push(step)
+    })
+    expect(called.text).toContain('Long running operation completed')
+    // Without a gateway too, these clients forget progress that arrives together with the answer.
+    const certain = transport === 'http' ? 6 : 5
+    expect(done.slice(0, certain)).toEqual([1, 2, 3, 4, 5, 6].slice(0, certain))
+  })
+
+  it('has calls of different length in flight at once', async () => {
+    const other = await connect(house.way(transport, 'everything-http'))
+    const ended: string[] = []
+    const slow = other.call('trigger-long-running-operation', { duration: 0.5, steps: 1 })
+    const quick = other.call('echo', { message: 'quick' })
+    await Promise.all([slow.then(() => ended.push('slow')), quick.then(() => ended.push('quick'))])
+    expect(ended).toEqual(['quick', 'slow'])
+    await other.close()
+  })
+})

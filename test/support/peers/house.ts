@@ -1,0 +1,89 @@
+import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gatewayProgram, type GatewayProcess } from '../gateway-process.ts'
+import { gentleGateway } from '../gentle-gateway.ts'
+import type { Way } from './client.ts'
+import { everything, publishedServer, startEverything } from './servers.ts'
+
+/** The servers behind the gateway, each published on npm and unchanged. */
+export const servers = [
+  'everything',
+  'everything-http',
+  'everything-sse',
+  'filesystem',
+  'memory',
+  'thinking',
+  'context7',
+] as const
+
+/** One of the servers behind the gateway. */
+export type Server = (typeof servers)[number]
+
+/** A gateway in front of published servers. */
+export interface House {
+  /** A folder the file system server may use. */
+  readonly folder: string
+  /** How to reach one server, or all of them together. */
+  way(transport: Way['transport'], server?: Server): Way
+  close(): Promise<void>
+}
+
+/** Starts a gateway in front of some of the published servers. */
+export async function openHouse(chosen: readonly Server[] = servers): Promise<House> {
+  const home = await realpath(await mkdtemp(join(tmpdir(), 'house-')))
+  const folder = join(home, 'files')
+  await mkdir(folder)
+  const closing: (() => Promise<void>)[] = [() => rm(home, { recursive: true, force: true, maxRetries: 5 })]
+  const close = async (): Promise<void> => {
+    for (const each of closing.toReversed()) await each()
+  }
+  try {
+    const upstreams: Record<string, object> = {}
+    for (const server of chosen) upstreams[server] = await settingsOf(server, home, closing)
+    await writeConfig(home, 'all', upstreams)
+    for (const server of chosen) await writeConfig(home, server, { [server]: upstreams[server] })
+    const gateway = await gentleGateway({ listen: { legacy_sse: true }, upstreams })
+    closing.push(gateway.close)
+    return { folder, way: (transport, server) => wayTo(gateway, home, transport, server), close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function settingsOf(server: Server, home: string, closing: (() => Promise<void>)[]): Promise<object> {
+  const official = (name: string, ...args: string[]): string[] =>
+    publishedServer(`@modelcontextprotocol/server-${name}`, ...args)
+  switch (server) {
+    case 'everything':
+      return { command: publishedServer(everything, 'stdio'), roots: 'client' }
+    case 'everything-http':
+    case 'everything-sse': {
+      const { url, close } = await startEverything(server === 'everything-sse' ? 'sse' : 'streamableHttp')
+      closing.push(close)
+      return { url, roots: 'client' }
+    }
+    case 'filesystem':
+      return { command: official('filesystem', join(home, 'files')) }
+    case 'memory':
+      return { command: official('memory'), env: { MEMORY_FILE_PATH: join(home, 'memory.jsonl') } }
+    case 'thinking':
+      return { command: official('sequential-thinking') }
+    case 'context7':
+      return { command: publishedServer('@upstash/context7-mcp', '--transport', 'stdio') }
+  }
+}
+
+function writeConfig(home: string, name: string, upstreams: object): Promise<void> {
+  return writeFile(join(home, `${name}.config.yaml`), JSON.stringify({ upstreams }))
+}
+
+function wayTo({ origin }: GatewayProcess, home: string, transport: Way['transport'], server?: Server): Way {
+  if (transport === 'stdio') {
+    const config = join(home, `${server ?? 'all'}.config.yaml`)
+    return { transport, command: [...gatewayProgram(), 'stdio', '--config', config] }
+  }
+  const path = transport === 'sse' ? 'sse' : 'mcp'
+  return { transport, url: server === undefined ? `${origin}/${path}` : `${origin}/${path}/${server}` }
+}
