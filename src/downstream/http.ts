@@ -149,7 +149,6 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, id: string
     'content-type': 'application/json',
     'x-request-id': requestId(outgoing.req),
     ...(error.code === 'METHOD_NOT_ALLOWED' && { allow: 'POST' }),
-    ...(error.code === 'PAYLOAD_TOO_LARGE' && { connection: 'close' }),
     ...(retry !== undefined && { 'retry-after': String(retry) }),
   })
   outgoing.end(encodeError(id, error))

@@ -42,11 +42,15 @@ export const limits: Feature<Settings> = {
           const key = ++last
           const deadline = new Deadline(call, silence, total)
           running.set(key, deadline)
+          let isOver = true
           try {
-            return await next(deadline.call)
+            const outcome = await next(deadline.call)
+            // A call that waits for answers can still be cancelled.
+            isOver = outcome.kind === 'result'
+            return outcome
           } finally {
             running.delete(key)
-            deadline.end()
+            if (isOver) deadline.end()
           }
         }
       },

@@ -103,8 +103,25 @@ class HttpLink implements Link {
       else this.#fail(id, lost())
       return
     }
+    if (answer.status === 400 && post.hasSession) {
+      background(this.#doubt(post, answer), this.#options.log)
+      return
+    }
+    this.#settle(post, answer)
+  }
+
+  /** Some servers refuse a session they forgot as they would a bad request: a ping tells which of them it was. */
+  async #doubt(post: Post, answer: Answer): Promise<void> {
+    const ping: HttpRequest = { method: 'POST', headers: post.headers, body: PING, timeout: 5000 }
+    const status = await exchangeHttp(this.#options.client, ping).then((each) => each.status, () => 0)
+    if (status === 400 || status === 404) this.#fail(post.id, forgotten())
+    else this.#settle(post, answer)
+  }
+
+  #settle(post: Post, answer: Answer): void {
+    const { id } = post
     this.#open.delete(id)
-    const isForgotten = answer.status === 404 && this.#session !== undefined
+    const isForgotten = answer.status === 404 && post.hasSession
     if (answer.body !== '' && !isForgotten) {
       this.#receiver.receive(answer.status < 400 ? answer.body : attachId(answer.body, id), id)
     }
@@ -133,9 +150,7 @@ class HttpLink implements Link {
 
   #refusal(answer: Answer): GatewayError {
     const { status } = answer
-    if (status === 404 && this.#session !== undefined) {
-      return new GatewayError('SESSION_NOT_FOUND', 'The server ended the session.')
-    }
+    if (status === 404 && this.#session !== undefined) return forgotten()
     const details = { http_status: status }
     if (status === 401 || status === 403) {
       return new GatewayError('UPSTREAM_ERROR', `The server refused the gateway's credentials (HTTP ${status}).`, {
@@ -197,6 +212,10 @@ class Post implements HttpRequest {
     this.#hears = hears
   }
 
+  get hasSession(): boolean {
+    return this.headers['mcp-session-id'] !== undefined
+  }
+
   onAbortable(abort: () => void): void {
     this.#hears.onAbortable(abort)
   }
@@ -230,6 +249,12 @@ class Post implements HttpRequest {
 /** Before the first try the stream may just have been closed for polling; after that it waits longer. */
 function resumeDelay(attempt: number, retry: number): number {
   return Math.min(Math.max(retry, 100) * 2 ** attempt, 30_000)
+}
+
+const PING = '{"jsonrpc":"2.0","id":"ping","method":"ping"}'
+
+function forgotten(): GatewayError {
+  return new GatewayError('SESSION_NOT_FOUND', 'The server ended the session.')
 }
 
 function lost(): GatewayError {

@@ -47,6 +47,7 @@ export class LegacyConnection implements Connection {
   #revision: Revision = latestLegacy
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
+  #handshakes = 0
   #isClosed = false
 
   private constructor(options: Options) {
@@ -120,13 +121,14 @@ export class LegacyConnection implements Connection {
     const level = working.call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
     const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
+    const handshakes = this.#handshakes
     const active = new Active(working, release, () => this.#takeTurn(working, true))
     try {
       return await this.#request(active)
     } catch (error) {
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
       // The server refused the request without looking at it, so it may be sent again, once.
-      await this.#renew()
+      if (handshakes === this.#handshakes) await this.#renew()
       return await this.#request(active)
     } finally {
       this.#attribution.end(active)
@@ -208,6 +210,7 @@ export class LegacyConnection implements Connection {
     this.#renewing ??= (async () => {
       this.#options.log.info('upstream.session_renewed')
       await this.#shakeHands()
+      this.#handshakes++
       await this.#hearing.restore(this.#discovered)
     })().finally(() => {
       this.#renewing = undefined

@@ -43,9 +43,17 @@ export class ServerStream {
 
   async #run(onHead: () => void): Promise<void> {
     const { signal } = this.#controller
+    let wasOpen = false
     for (let failures = 0; !signal.aborted; ) {
       const status = await this.#once(onHead)
       if (signal.aborted) return
+      wasOpen ||= status === 200
+      if (status === 400 && this.#lastEventId !== undefined) {
+        // Perhaps it only does not know this event any more.
+        this.#lastEventId = undefined
+        continue
+      }
+      if (status === 400 && wasOpen) return this.#options.onLost()
       // 405: the server has no such stream. Others refuse it in their own way, and 404 means the session is gone.
       if (status === 404) return this.#options.onLost()
       failures = status === 200 ? 0 : failures + 1

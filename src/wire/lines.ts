@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { Chunks } from './chunks.ts'
 
 /** Takes a line; `isSound` tells whether its bytes were valid UTF-8. Others were replaced by U+FFFD. */
 type Take = (line: string, isSound: boolean) => void
@@ -13,20 +14,18 @@ const CARRIAGE_RETURN = 13
  * A line over `limit` bytes is skipped and reported.
  */
 export function lines(limit: number, onLine: Take, onOverflow: Overflow): (chunk: Buffer) => void {
-  let parts: Buffer[] = []
+  const parts = new Chunks()
   let size = 0
 
   const add = (bytes: Buffer): void => {
     size += bytes.length
-    if (size <= limit) parts.push(bytes)
-    else parts = []
+    if (size <= limit) parts.add(bytes)
+    else parts.clear()
   }
 
   const finish = (): void => {
-    const bytes = parts.length === 1 ? parts[0] : Buffer.concat(parts)
     if (size > limit) onOverflow(size)
-    else if (bytes) take(bytes, onLine)
-    parts = []
+    else take(parts.take(), onLine)
     size = 0
   }
 

@@ -33,15 +33,20 @@ interface Events {
 /** Reads SSE from bytes, however they are cut into chunks. `limit` bounds one event, in characters. */
 export function readEvents(limit: number, events: Events): (chunk: Uint8Array) => void {
   const decoder = new TextDecoder('utf-8')
+  let isOver = false
   const parser = createParser({
     onEvent: (event) => {
       events.onEvent(event)
     },
     ...(events.onRetry && { onRetry: events.onRetry }),
     onError: (error) => {
-      if (error.type === 'max-buffer-size-exceeded') events.onOverflow()
+      if (error.type !== 'max-buffer-size-exceeded') return
+      isOver = true
+      events.onOverflow()
     },
     maxBufferSize: limit,
   })
-  return (chunk) => parser.feed(decoder.decode(chunk, { stream: true }))
+  return (chunk) => {
+    if (!isOver) parser.feed(decoder.decode(chunk, { stream: true }))
+  }
 }

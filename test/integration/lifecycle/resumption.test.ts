@@ -1,9 +1,15 @@
 import { describe, expect, test } from 'vitest'
+import type { SseEvent } from '../../support/client/sse-parser.ts'
+import { until } from '../../support/condition.ts'
+import type { FakeServer } from '../../support/fake-server.ts'
 import { textOf } from '../../support/client/options.ts'
 import { whole } from '../../support/client/raw.ts'
 import { callsOf, clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
 import { eventsUntil, messageOf, openSession, toolCall } from '../../support/raw-session.ts'
 
+const hasData = ({ data }: SseEvent) => data !== undefined && data !== ''
+const hears = (method: string) => (event: SseEvent) => event.data?.includes(method) === true
+const gets = (server: FakeServer) => server.seen.filter(({ kind }) => kind === 'get').length
 const slow = { ms: 900, steps: 6 }
 
 describe('a client that lost the stream of its call', () => {
@@ -46,10 +52,10 @@ describe('a client that lost the stream of its call', () => {
   test('is not taken for one that cancels', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
-    const { reply } = client.start('tools/call', { name: 'slow', arguments: slow }, { progressToken: 'p' })
-    await server.until(({ message }) => message?.['method'] === 'tools/call')
-    const before = client.dropStream()
-    await client.resume(before ?? '1-0')
+    const begun = Promise.withResolvers<void>()
+    const { reply } = client.start('tools/call', { name: 'slow', arguments: slow }, { onProgress: () => begun.resolve() })
+    await begun.promise
+    await client.resume(client.dropStream() ?? '')
     expect(textOf(await reply)).toBe('took 6 steps')
     expect(server.seen.filter(({ kind }) => kind === 'cancelled')).toEqual([])
     expect([...client.violations, ...server.violations]).toEqual([])
@@ -81,7 +87,7 @@ describe('the stream of a session', () => {
     const second = await session.get()
     expect((await whole(first)).status).toBe(200)
     server.change('tools')
-    const [heard] = await eventsUntil(second.events(), (event) => event.data !== '')
+    const [heard] = await eventsUntil(second.events(), hasData)
     expect(messageOf(heard)['method']).toBe('notifications/tools/list_changed')
     second.destroy()
   })
@@ -95,7 +101,7 @@ describe('the stream of a session', () => {
     // The server has said both before it answers this.
     await session.post(toolCall(2, 'echo'))
     const stream = await session.get()
-    const heard = await eventsUntil(stream.events(), (event) => event.data.includes('tools/list_changed'))
+    const heard = await eventsUntil(stream.events(), hears('tools/list_changed'))
     expect(heard.map(messageOf).map(({ method }) => method)).toContain('notifications/resources/updated')
     stream.destroy()
   })
@@ -105,32 +111,31 @@ describe('the stream of a session', () => {
     const session = await openSession((await gatewayTo({ one: { url: server.url } })).url, '2025-11-25')
     const stream = await session.get()
     server.change('tools')
-    const [seen] = await eventsUntil(stream.events(), (event) => event.data !== '')
+    const [seen] = await eventsUntil(stream.events(), hasData)
     stream.destroy()
     server.change('prompts')
     await session.post(toolCall(1, 'echo'))
     const again = await session.get(seen?.id)
-    const heard = await eventsUntil(again.events(), (event) => event.data.includes('prompts'))
-    expect(heard.filter(({ data }) => data.includes('tools'))).toEqual([])
+    const heard = await eventsUntil(again.events(), hears('prompts/list_changed'))
+    expect(heard.filter(hears('tools/list_changed'))).toEqual([])
     again.destroy()
   })
 
-  test('keeps what is late for a client within bounds', async () => {
+  test('forgets the oldest of what it keeps, not the newest', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
-    const ids: string[] = []
-    for (let call = 1; call <= 4; call++) {
-      const reply = await session.send(toolCall(call, 'slow', { ms: 20, steps: 1 }, 'p'))
-      const [first] = await eventsUntil(reply.events(), () => true)
-      ids.push(first?.id ?? '')
-    }
-    const big = async (id: number): Promise<string> => {
-      const reply = await session.post({ ...toolCall(id, 'ask_form', { message: 'x'.repeat(900_000) }) })
-      return reply.events[0]?.id ?? ''
-    }
-    for (let call = 10; call < 20; call++) ids.push(await big(call))
-    const { status } = await session.post(toolCall(99, 'echo'))
-    expect(status).toBe(200)
+    const { events } = await session.post(toolCall(1, 'slow', { ms: 20, steps: 1 }, 'p'))
+    // More than is kept of one session.
+    for (let id = 10; id < 20; id++) await session.post(toolCall(id, 'slow', { ms: 1, steps: 1 }, `${id}`.repeat(250_000)))
+    const kept = await session.post(toolCall(50, 'slow', { ms: 20, steps: 1 }, 'p'))
+    const again = await whole(await session.get(kept.events[0]?.id))
+    expect(messageOf(again.events.at(-1))).toMatchObject({ id: 50 })
+    // What is not kept any more is not repeated; the stream then is that of the session.
+    const lost = await session.get(events[0]?.id)
+    await session.post(toolCall(60, 'change', { what: ['tools'] }))
+    const [heard] = await eventsUntil(lost.events(), hasData)
+    expect(messageOf(heard)['method']).toBe('notifications/tools/list_changed')
+    lost.destroy()
   })
 })
 
@@ -142,8 +147,8 @@ describe('a stream of the server that breaks', () => {
     expect(textOf(reply)).toBe('resumed')
     expect(reply.notes.map(({ params }) => params['progress'])).toEqual([1, 2])
     expect(callsOf(server, 'drop')).toBe(1)
-    const gets = server.seen.filter(({ kind, headers }) => kind === 'get' && headers['last-event-id'] !== undefined)
-    expect(gets.length).toBeGreaterThan(0)
+    const resumed = server.seen.filter(({ kind, headers }) => kind === 'get' && headers['last-event-id'] !== undefined)
+    expect(resumed.length).toBeGreaterThan(0)
     expect([...client.violations, ...server.violations]).toEqual([])
   })
 
@@ -158,10 +163,9 @@ describe('a stream of the server that breaks', () => {
   test('and carries no call is opened again', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
-    const before = server.seen.filter(({ kind }) => kind === 'get').length
+    const before = gets(server)
     server.dropStreams()
-    await server.until(() => server.seen.filter(({ kind }) => kind === 'get').length > before, 10_000)
-    // It is open once its head was read; until then the server says nothing on it.
+    await until(() => gets(server) > before, 'the stream to be opened again')
     server.change('tools')
     await client.until(({ method }) => method === 'notifications/tools/list_changed', 10_000)
     expect(client.violations).toEqual([])

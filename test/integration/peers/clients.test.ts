@@ -22,7 +22,7 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
 
   it('lists what there is', async () => {
     expect(await client.tools()).toEqual(
-      expect.arrayContaining(['echo', 'get-sum', 'get-roots-list', 'trigger-sampling-request']),
+      expect.arrayContaining(['echo', 'get-sum', 'trigger-elicitation-request', 'trigger-sampling-request']),
     )
     expect(await client.prompts()).toEqual(expect.arrayContaining(['simple-prompt', 'completable-prompt']))
     expect(await client.resources()).toContain('demo://resource/static/document/features.md')

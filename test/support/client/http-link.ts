@@ -128,6 +128,8 @@ export class HttpLink implements Link {
   async #read(reply: OpenReply, origin: Origin): Promise<string | undefined> {
     let last: string | undefined
     for await (const { id, event, data } of reply.events()) {
+      // What had arrived with the last event before the stream was dropped is lost with it.
+      if (origin.kind === 'call' && this.#dropped.has(origin.id)) throw new Error('dropped')
       if (id !== undefined) {
         last = id
         if (this.#traits.modern) this.#events.violation('an event with an id in a stateless stream')

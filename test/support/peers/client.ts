@@ -11,13 +11,18 @@ export interface PeerClient {
   resources(): Promise<string[]>
   templates(): Promise<string[]>
   call(name: string, args?: Record<string, unknown>, onProgress?: (done: number) => void): Promise<Called>
+  /** The URIs of the resources a tool's answer refers to. */
+  links(name: string, args?: Record<string, unknown>): Promise<string[]>
   prompt(name: string, args?: Record<string, string>): Promise<string>
+  /** The text of a resource, or its bytes in base64. */
   read(uri: string): Promise<string>
   complete(reference: Reference, argument: Argument, context?: Record<string, string>): Promise<string[]>
   /** Listens for updates of a resource. */
   subscribe(uri: string): Promise<void>
   /** Asks for log messages from a level up. */
   log(level: 'debug' | 'error'): Promise<void>
+  /** Has other roots from here on, and says so. */
+  move(root: string): Promise<void>
   close(): Promise<void>
 }
 
@@ -59,12 +64,28 @@ export const answers = {
     model: 'test-model',
     content: { type: 'text' as const, text: 'forty-two' },
   },
-  roots: { roots: [{ uri: 'file:///srv/project', name: 'project' }] },
 }
+
+/** Where every client is at work at first. */
+export const firstRoot = 'file:///srv/project'
 
 /** The text blocks of a list of content blocks. */
 export function textOf(content: readonly unknown[]): string {
   return content.flatMap((block) => (isText(block) ? [block.text] : [])).join('\n')
+}
+
+/** The text of the contents of a resource, or their bytes in base64. */
+export function contentsOf(contents: readonly ({ text: string } | { blob: string })[]): string {
+  return contents.map((each) => ('text' in each ? each.text : each.blob)).join('\n')
+}
+
+/** The URIs of the resource links in a list of content blocks. */
+export function linksOf(content: readonly unknown[]): string[] {
+  return content.flatMap((block) => (isLink(block) ? [block.uri] : []))
+}
+
+function isLink(block: unknown): block is { uri: string } {
+  return typeof block === 'object' && block !== null && 'uri' in block && typeof block.uri === 'string'
 }
 
 function isText(block: unknown): block is { text: string } {

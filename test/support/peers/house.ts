@@ -3,22 +3,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gatewayProgram, type GatewayProcess } from '../gateway-process.ts'
 import { gentleGateway } from '../gentle-gateway.ts'
+import type { Json } from '../server/json.ts'
 import type { Way } from './client.ts'
 import { everything, publishedServer, startEverything } from './servers.ts'
 
-/** The servers behind the gateway, each published on npm and unchanged. */
-export const servers = [
-  'everything',
-  'everything-http',
-  'everything-sse',
-  'filesystem',
-  'memory',
-  'thinking',
-  'context7',
-] as const
-
-/** One of the servers behind the gateway. */
-export type Server = (typeof servers)[number]
+/** A server published on npm, unchanged. */
+export type Server =
+  | 'everything'
+  | 'everything-http'
+  | 'everything-sse'
+  | 'filesystem'
+  | 'memory'
+  | 'thinking'
+  | 'context7'
 
 /** A gateway in front of published servers. */
 export interface House {
@@ -29,8 +26,8 @@ export interface House {
   close(): Promise<void>
 }
 
-/** Starts a gateway in front of some of the published servers. */
-export async function openHouse(chosen: readonly Server[] = servers): Promise<House> {
+/** Starts a gateway in front of some of the published servers; `more` are settings of every one of them. */
+export async function openHouse(chosen: readonly Server[], more: Json = {}): Promise<House> {
   const home = await realpath(await mkdtemp(join(tmpdir(), 'house-')))
   const folder = join(home, 'files')
   await mkdir(folder)
@@ -39,8 +36,8 @@ export async function openHouse(chosen: readonly Server[] = servers): Promise<Ho
     for (const each of closing.toReversed()) await each()
   }
   try {
-    const upstreams: Record<string, object> = {}
-    for (const server of chosen) upstreams[server] = await settingsOf(server, home, closing)
+    const upstreams: Json = {}
+    for (const server of chosen) upstreams[server] = { ...(await settingsOf(server, home, closing)), ...more }
     await writeConfig(home, 'all', upstreams)
     for (const server of chosen) await writeConfig(home, server, { [server]: upstreams[server] })
     const gateway = await gentleGateway({ listen: { legacy_sse: true }, upstreams })
@@ -52,17 +49,17 @@ export async function openHouse(chosen: readonly Server[] = servers): Promise<Ho
   }
 }
 
-async function settingsOf(server: Server, home: string, closing: (() => Promise<void>)[]): Promise<object> {
+async function settingsOf(server: Server, home: string, closing: (() => Promise<void>)[]): Promise<Json> {
   const official = (name: string, ...args: string[]): string[] =>
     publishedServer(`@modelcontextprotocol/server-${name}`, ...args)
   switch (server) {
     case 'everything':
-      return { command: publishedServer(everything, 'stdio'), roots: 'client' }
+      return { command: publishedServer(everything, 'stdio') }
     case 'everything-http':
     case 'everything-sse': {
       const { url, close } = await startEverything(server === 'everything-sse' ? 'sse' : 'streamableHttp')
       closing.push(close)
-      return { url, roots: 'client' }
+      return { url }
     }
     case 'filesystem':
       return { command: official('filesystem', join(home, 'files')) }
@@ -75,7 +72,7 @@ async function settingsOf(server: Server, home: string, closing: (() => Promise<
   }
 }
 
-function writeConfig(home: string, name: string, upstreams: object): Promise<void> {
+function writeConfig(home: string, name: string, upstreams: Json): Promise<void> {
   return writeFile(join(home, `${name}.config.yaml`), JSON.stringify({ upstreams }))
 }
 

@@ -9,13 +9,14 @@ import {
   ElicitRequestSchema,
   ListRootsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js'
-import { answers, type Heard, type PeerClient, textOf, type Way } from './client.ts'
+import { answers, contentsOf, firstRoot, type Heard, linksOf, type PeerClient, textOf, type Way } from './client.ts'
 
 /** Connects a client of the official SDK 1.x. */
 export async function connectSdk1(way: Way): Promise<PeerClient> {
   const asked: string[] = []
   const heard: Heard[] = []
-  const client = answeringClient(asked)
+  let root = firstRoot
+  const client = answeringClient(asked, () => root)
   client.fallbackNotificationHandler = async ({ method, params }) => void heard.push({ method, params })
   await client.connect(transportOf(way))
   return {
@@ -34,11 +35,13 @@ export async function connectSdk1(way: Way): Promise<PeerClient> {
       const { content, isError, structuredContent } = CallToolResultSchema.parse(result)
       return { text: textOf(content), isError: isError === true, structured: structuredContent }
     },
+    links: async (name, args = {}) =>
+      linksOf(CallToolResultSchema.parse(await client.callTool({ name, arguments: args })).content),
     prompt: async (name, args = {}) => {
       const { messages } = await client.getPrompt({ name, arguments: args })
       return textOf(messages.map(({ content }) => content))
     },
-    read: async (uri) => textOf((await client.readResource({ uri })).contents),
+    read: async (uri) => contentsOf((await client.readResource({ uri })).contents),
     complete: async (ref, argument, context) => {
       const { completion } = await client.complete({
         ref,
@@ -49,12 +52,16 @@ export async function connectSdk1(way: Way): Promise<PeerClient> {
     },
     subscribe: async (uri) => void (await client.subscribeResource({ uri })),
     log: async (level) => void (await client.setLoggingLevel(level)),
+    move: async (to) => {
+      root = to
+      await client.sendRootsListChanged()
+    },
     close: () => client.close(),
   }
 }
 
-function answeringClient(asked: string[]): Client {
-  const capabilities = { sampling: {}, elicitation: { form: {}, url: {} }, roots: {} }
+function answeringClient(asked: string[], root: () => string): Client {
+  const capabilities = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } }
   const client = new Client({ name: 'peer', version: '1.0.0' }, { capabilities })
   client.setRequestHandler(ElicitRequestSchema, ({ method, params }) => {
     asked.push(method)
@@ -66,7 +73,7 @@ function answeringClient(asked: string[]): Client {
   })
   client.setRequestHandler(ListRootsRequestSchema, ({ method }) => {
     asked.push(method)
-    return answers.roots
+    return { roots: [{ uri: root() }] }
   })
   return client
 }

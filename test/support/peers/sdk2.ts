@@ -7,14 +7,15 @@ import {
   type VersionNegotiationMode,
 } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
-import { answers, type Heard, type PeerClient, textOf, type Way } from './client.ts'
+import { answers, contentsOf, firstRoot, type Heard, linksOf, type PeerClient, textOf, type Way } from './client.ts'
 
 /** Connects a client of the official SDK 2.x; `mode` says which eras it may speak. */
 export async function connectSdk2(way: Way, mode: VersionNegotiationMode): Promise<PeerClient> {
   const asked: string[] = []
   const heard: Heard[] = []
   const subscriptions: McpSubscription[] = []
-  const client = answeringClient(asked, mode)
+  let root = firstRoot
+  const client = answeringClient(asked, () => root, mode)
   client.fallbackNotificationHandler = async ({ method, params }) => void heard.push({ method, params })
   await client.connect(transportOf(way))
   const isModern = client.getNegotiatedProtocolVersion() === '2026-07-28'
@@ -35,11 +36,12 @@ export async function connectSdk2(way: Way, mode: VersionNegotiationMode): Promi
       const { content, isError, structuredContent } = result
       return { text: textOf(content), isError: isError === true, structured: structuredContent }
     },
+    links: async (name, args = {}) => linksOf((await client.callTool({ name, arguments: args })).content),
     prompt: async (name, args = {}) => {
       const { messages } = await client.getPrompt({ name, arguments: args })
       return textOf(messages.map(({ content }) => content))
     },
-    read: async (uri) => textOf((await client.readResource({ uri })).contents),
+    read: async (uri) => contentsOf((await client.readResource({ uri })).contents),
     complete: async (ref, argument, context) => {
       const { completion } = await client.complete({
         ref,
@@ -56,6 +58,10 @@ export async function connectSdk2(way: Way, mode: VersionNegotiationMode): Promi
       if (isModern) level = from
       else await client.setLoggingLevel(from)
     },
+    move: async (to) => {
+      root = to
+      await client.sendRootsListChanged()
+    },
     close: async () => {
       await Promise.all(subscriptions.map((each) => each.close()))
       await client.close()
@@ -63,11 +69,11 @@ export async function connectSdk2(way: Way, mode: VersionNegotiationMode): Promi
   }
 }
 
-function answeringClient(asked: string[], mode: VersionNegotiationMode): Client {
-  const capabilities = { sampling: {}, elicitation: { form: {}, url: {} }, roots: {} }
+function answeringClient(asked: string[], root: () => string, mode: VersionNegotiationMode): Client {
+  const capabilities = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } }
   const client = new Client(
     { name: 'peer', version: '1.0.0' },
-    { capabilities, versionNegotiation: { mode, probe: { timeoutMs: 5000 } } },
+    { capabilities, versionNegotiation: { mode } },
   )
   client.setRequestHandler('elicitation/create', ({ method, params }) => {
     asked.push(method)
@@ -79,7 +85,7 @@ function answeringClient(asked: string[], mode: VersionNegotiationMode): Client 
   })
   client.setRequestHandler('roots/list', ({ method }) => {
     asked.push(method)
-    return answers.roots
+    return { roots: [{ uri: root() }] }
   })
   return client
 }

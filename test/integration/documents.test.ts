@@ -1,0 +1,195 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { parseAllDocuments } from 'yaml'
+import { loadSettings } from '../../src/config/load.ts'
+import { fileSchema } from '../../src/config/schema.ts'
+import { features } from '../../src/features/index.ts'
+import { until } from '../support/condition.ts'
+import { inRepository, readDocument, schemaKeys } from '../support/document.ts'
+import { type CommandProcess, runCommand, startCommand } from '../support/gateway-process.ts'
+
+const readme = readDocument('README.md')
+const deploying = readDocument('deploy/README.md')
+const changes = readDocument('CHANGELOG.md')
+const env = { GITHUB_TOKEN: 'a-token' }
+
+/** Loads a configuration as the gateway would. @throws ConfigError */
+function load(text: string, file = readme.file) {
+  return loadSettings(text, { file, features, env })
+}
+
+describe('the examples of configuration', () => {
+  const examples = [...readme.blocks('yaml'), ...deploying.blocks('yaml')]
+
+  test('are there', () => {
+    expect(examples.length).toBeGreaterThanOrEqual(3)
+  })
+
+  test.each(examples)('load without problems or warnings: %s', (text) => {
+    expect(load(text).warnings).toEqual([])
+  })
+
+  test('of Docker loads, and is published to this machine only', () => {
+    const file = inRepository('deploy/gateway.docker.yaml')
+    const { settings, warnings } = load(readFileSync(file, 'utf8'), file)
+    expect(warnings).toEqual([])
+    expect(settings.listen.host).toBe('0.0.0.0')
+    const [compose] = yamlOf('deploy/compose.yaml')
+    expect(compose.services.gatehouse.ports).toEqual([
+      `127.0.0.1:${settings.listen.port}:${settings.listen.port}`,
+    ])
+    const [volume = ''] = compose.services.gatehouse.volumes
+    const [source, target] = volume.split(':')
+    expect(resolve(dirname(file), source)).toBe(file)
+    expect(readFileSync(inRepository('deploy/Dockerfile'), 'utf8')).toContain(`"${target}"`)
+  })
+
+  test('of the Kubernetes sidecar loads, and listens where the probes look', () => {
+    const documents = yamlOf('deploy/kubernetes-sidecar.yaml')
+    const config = documents.find(({ kind }) => kind === 'ConfigMap')
+    const pod = documents.find(({ kind }) => kind === 'Pod')
+    const { settings, warnings } = load(config.data['gateway.config.yaml'])
+    expect(warnings).toEqual([])
+    expect(settings.listen.host).toBe('127.0.0.1')
+    const sidecar = pod.spec.initContainers.find((each: { name: string }) => each.name === 'gatehouse')
+    const origin = `http://127.0.0.1:${settings.listen.port}`
+    expect(sidecar.livenessProbe.exec.command.at(-1)).toContain(`'${origin}/health'`)
+    expect(sidecar.readinessProbe.exec.command.at(-1)).toContain(`'${origin}/ready'`)
+    expect(pod.spec.containers[0].env).toContainEqual({ name: 'MCP_URL', value: `${origin}/mcp` })
+  })
+})
+
+describe('the table of configuration keys', () => {
+  const rows = readme
+    .table('Key')
+    .map(([key = '', value = '']) => [key, value].map((cell) => cell.replaceAll('`', '')))
+
+  test('names every key of gateway.schema.json and no other', () => {
+    const schema: unknown = JSON.parse(readFileSync(inRepository('gateway.schema.json'), 'utf8'))
+    const keys = rows.map(([key = '']) => key)
+    expect(keys.toSorted()).toEqual([...schemaKeys(schema).keys()].toSorted())
+  })
+
+  test('gives the default of every key', () => {
+    const written = Object.fromEntries(rows)
+    const defaults = [...schemaKeys(fileSchema(features))].map(([key, value]) => [key, shown(value)])
+    expect(written).toEqual(Object.fromEntries(defaults))
+  })
+})
+
+describe('links', () => {
+  const links = [readme, deploying, changes].flatMap(({ file, links: all }) =>
+    all().map((link) => [link, file]),
+  )
+
+  test.each(links)('%s leads somewhere', (link = '', file = '') => {
+    expect(existsSync(join(dirname(file), link))).toBe(true)
+  })
+
+  test('the files the README names are there', () => {
+    const named = [
+      ...readme.text.matchAll(
+        /`((?:core|wire|bridge|downstream|upstream|catalog|features|observe|cli)\/[\w-]+\.ts)`/g,
+      ),
+    ]
+    expect(named.length).toBeGreaterThan(10)
+    expect(named.filter(([, path]) => !existsSync(inRepository(`src/${path}`)))).toEqual([])
+  })
+})
+
+describe('the commands shown', () => {
+  const lines = [readme, deploying].flatMap(({ text }) => {
+    const commands = text.matchAll(/(?:^|`)gatehouse ([a-z][^`\n#]*)/gm)
+    return [...commands].map(([, line = '']) => line.split(' -- ')[0]?.split(' ') ?? [])
+  })
+  const names = [...new Set(lines.map(([name = '']) => name))]
+
+  test('are those of --help', async () => {
+    const { stdout } = await runCommand(['--help'])
+    const known = [...stdout.matchAll(/^ {2}gatehouse \[?([a-z]+)/gm)].map(([, name = '']) => name)
+    expect(names.toSorted()).toEqual([...new Set(known)].toSorted())
+  })
+
+  test.each(names)('have only options that the help of %s names', async (name) => {
+    const { code, stdout } = await runCommand([name, '--help'])
+    const known = new Set([...stdout.matchAll(/--[a-z-]+/g)].map(([option]) => option))
+    const options = lines
+      .filter(([first]) => first === name)
+      .flatMap((words) => words.filter((word) => word.startsWith('--')))
+    expect({ code, unknown: options.filter((option) => !known.has(option)) }).toEqual({
+      code: 0,
+      unknown: [],
+    })
+  })
+
+  test('of npm are scripts of the package', () => {
+    const { scripts } = JSON.parse(readFileSync(inRepository('package.json'), 'utf8'))
+    const used = [...readme.text.matchAll(/npm (?:run\s+([\w-]+)|(start|test))/g)].map(
+      ([, run, own]) => run ?? own,
+    )
+    expect(used).toEqual(expect.arrayContaining(['start', 'test', 'check', 'build']))
+    expect(used.filter((name) => name === undefined || !Object.hasOwn(scripts, name))).toEqual([])
+  })
+})
+
+describe('snippets for clients', () => {
+  const folder = inRepository('deploy/clients')
+  let directory = ''
+  let running: CommandProcess | undefined
+
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+  })
+  afterEach(async () => {
+    await running?.close()
+    running = undefined
+    rmSync(directory, { recursive: true, force: true })
+  })
+
+  test.each(readdirSync(folder))('gatehouse init --from reads %s', async (name) => {
+    const target = join(directory, 'gateway.config.yaml')
+    const { code, stdout } = await runCommand(['init', '--from', join(folder, name), '--config', target])
+    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining(`Wrote ${target}`) })
+    expect(stdout).toContain('is this gateway itself')
+  })
+
+  test.each(readdirSync(folder))('%s has the gateway by URL and by stdio', (name) => {
+    const value = JSON.parse(readFileSync(join(folder, name), 'utf8'))
+    const servers = value.mcpServers ?? value.servers
+    const byUrl = servers['gatehouse-by-url']
+    expect(byUrl.url ?? byUrl.args.at(-1)).toBe('http://127.0.0.1:8900/mcp')
+    expect(servers['gatehouse-by-stdio'].args.slice(0, 2)).toEqual(['stdio', '--config'])
+  })
+
+  test.each(readme.blocks('json'))('the README has valid JSON: %s', (text) => {
+    expect(JSON.parse(text)).toHaveProperty('mcpServers.gatehouse.command', 'gatehouse')
+  })
+
+  test('that of gatehouse serve is valid JSON and names the served URL', async () => {
+    running = startCommand(['serve', '--port', '0', 'http://127.0.0.1:9/mcp'])
+    const { stdout } = running
+    const text = await until(() => /^\{\n.*^\}$/ms.exec(stdout())?.[0], 'the snippet')
+    const url = /^Gatehouse serves (\S+)$/m.exec(stdout())?.[1]
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/)
+    expect(JSON.parse(text)).toEqual({ mcpServers: { gatehouse: { type: 'http', url } } })
+    const answer = await fetch(new URL('/health', url))
+    expect(await answer.json()).toEqual({ status: 'ok' })
+  })
+})
+
+/** The documents of a YAML file. */
+function yamlOf(path: string) {
+  return parseAllDocuments(readFileSync(inRepository(path), 'utf8')).map((document) => {
+    expect(document.errors).toEqual([])
+    return document.toJS()
+  })
+}
+
+/** A default as the README writes it. */
+function shown(value: unknown): string {
+  if (value === undefined || (Array.isArray(value) && value.length === 0)) return ''
+  if (typeof value === 'boolean') return value ? 'on' : 'off'
+  return String(value)
+}

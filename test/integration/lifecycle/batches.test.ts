@@ -1,0 +1,111 @@
+import { describe, expect, test } from 'vitest'
+import { post, whole } from '../../support/client/raw.ts'
+import { clientOf, gatewayTo, serverJournal, stdioServer } from '../../support/journey.ts'
+import { messageOf, openSession, toolCall } from '../../support/raw-session.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const ping = (id: number): Json => ({ jsonrpc: '2.0', id, method: 'ping' })
+const initialized: Json = { jsonrpc: '2.0', method: 'notifications/initialized' }
+
+describe('a batch from a client of 2025-03-26', () => {
+  test('is answered by an array of the answers to its requests', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
+    const batch = [ping(1), initialized, toolCall('two', 'echo', { n: 2 }), { jsonrpc: '2.0', id: 3, method: 'nothing/known' }]
+    const reply = await session.post(batch)
+    expect(reply.status).toBe(200)
+    expect(reply.headers['content-type']).toBe('application/json')
+    const answers = (JSON.parse(reply.text) as Json[]).toSorted((one, other) => String(one['id']).localeCompare(String(other['id'])))
+    expect(answers).toMatchObject([
+      { id: 1, result: {} },
+      { id: 3, error: { code: -32601 } },
+      { id: 'two', result: { content: [{ text: '{"n":2}' }] } },
+    ])
+  })
+
+  test('is done at once, not one after the other', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
+    const start = performance.now()
+    await session.post(Array.from({ length: 10 }, (_each, index) => toolCall(index + 1, 'slow', { ms: 300, steps: 1 })))
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+
+  test('is answered by a stream when something is said before the answers', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
+    const reply = await session.post([ping(1), toolCall(2, 'slow', { ms: 60, steps: 2 }, 'p')])
+    expect(reply.headers['content-type']).toContain('text/event-stream')
+    const messages = reply.events.map(messageOf)
+    expect(messages.map(({ method, id }) => method ?? id).toSorted()).toEqual([1, 2, 'notifications/progress', 'notifications/progress'])
+    expect(messages.findLastIndex(({ method }) => method !== undefined)).toBeLessThan(messages.findIndex(({ id }) => id === 2))
+  })
+
+  test('of notifications and answers only is accepted without a body', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
+    const reply = await session.post([initialized, { jsonrpc: '2.0', id: 7, result: {} }])
+    expect([reply.status, reply.text, reply.headers['content-type']]).toEqual([202, '', undefined])
+  })
+
+  test('may hold answers to what the server asked', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26', { sampling: {} })
+    const open = await session.send(toolCall(1, 'ask_sampling'))
+    const events = open.events()
+    let asked: Json = {}
+    while (asked['method'] === undefined) asked = messageOf((await events.next()).value ?? undefined)
+    const result = { role: 'assistant', model: 'm', content: { type: 'text', text: 'Paris' } }
+    expect((await session.post([{ jsonrpc: '2.0', id: asked['id'], result }, initialized])).status).toBe(202)
+    const answered = messageOf((await events.next()).value ?? undefined)
+    expect(JSON.stringify(answered)).toContain('Paris')
+    open.destroy()
+  })
+
+  test('is refused when it is empty, too large or holds initialize, and nothing of it is done', async () => {
+    const journal = serverJournal()
+    const gateway = await gatewayTo({ one: stdioServer({ seenFile: journal.file }) })
+    const session = await openSession(gateway.url, '2025-03-26')
+    const initialize = { jsonrpc: '2.0', id: 1, method: 'initialize', params: {} }
+    const many = Array.from({ length: 101 }, (_each, index) => toolCall(index, 'echo'))
+    for (const batch of [[], many, [toolCall(5, 'echo'), initialize], [toolCall(6, 'echo'), 7]]) {
+      const { status, text } = await session.post(batch)
+      expect(status).toBe(400)
+      expect(JSON.parse(text)).toMatchObject({ error: { code: -32600 } })
+    }
+    expect(journal.calls('echo')).toBe(0)
+    expect((await session.post([ping(1)])).status).toBe(200)
+  })
+
+  test('with the same id twice is answered twice, once with an error', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
+    const { text } = await session.post([toolCall(1, 'echo'), toolCall(1, 'echo')])
+    const answers = JSON.parse(text) as Json[]
+    expect(answers).toHaveLength(2)
+    expect(answers.filter(({ error }) => error !== undefined)).toMatchObject([{ id: 1, error: { code: -32600 } }])
+  })
+
+  test('can be left by the client without an end to its calls', async () => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
+    const open = await session.send([toolCall(1, 'slow', { ms: 200, steps: 2 }, 'p'), ping(2)])
+    const first = await open.events().next()
+    open.destroy()
+    const id = first.done === true ? undefined : first.value.id
+    const rest = await whole(await session.get(id))
+    expect(rest.events.map(messageOf).map(({ id: of }) => of)).toEqual(expect.arrayContaining([1, 2]))
+  })
+})
+
+describe('a batch from any other client', () => {
+  test.each(['2024-11-05', '2025-06-18', '2025-11-25'])('is refused at %s', async (revision) => {
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, revision)
+    const { status, text } = await session.post([ping(1)])
+    expect(status).toBe(400)
+    expect(JSON.parse(text)).toMatchObject({ error: { code: -32600 } })
+  })
+
+  test('is refused at 2026-07-28 and without a session', async () => {
+    const gateway = await gatewayTo({ one: stdioServer() })
+    await clientOf(gateway, { revision: '2026-07-28' })
+    const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'ping' }
+    for (const reply of [await post(gateway.url, JSON.stringify([ping(1)]), headers), await post(gateway.url, JSON.stringify([ping(1)]))]) {
+      expect(reply.status).toBe(400)
+      expect(JSON.parse(reply.text)).toMatchObject({ error: { code: -32600 } })
+    }
+  })
+})

@@ -1,0 +1,144 @@
+import { expect, it, vi } from 'vitest'
+import type { Note } from '../../support/client/options.ts'
+import { describePairs } from '../../support/matrix.ts'
+import { mark, type Meeting } from '../../support/meeting.ts'
+import { objectAt } from '../../support/server/json.ts'
+import { watchedUri } from '../../support/server/world.ts'
+
+const lists = ['tools', 'prompts', 'resources'] as const
+const updated = 'notifications/resources/updated'
+
+describePairs({}, (meeting) => {
+  const { client, server, kinds } = meeting
+
+  it('tells of changed lists and of a changed resource', async () => {
+    const hearing = await subscribe(meeting)
+    await change(meeting, [...lists, 'watched'])
+    for (const list of lists) await hearing.until(`notifications/${list}/list_changed`)
+    const note = await hearing.until(updated)
+    expect(note.params['uri']).toBe(watchedUri)
+    await hearing.close()
+  })
+
+  it('lists what a change brought', async () => {
+    const hearing = await subscribe(meeting)
+    const before = await toolNames(meeting)
+    await change(meeting, ['tools'])
+    await hearing.until('notifications/tools/list_changed')
+    const added = (await toolNames(meeting)).filter((name) => !before.includes(name))
+    expect(added).toHaveLength(1)
+    expect((await meeting.call(String(added[0]))).result).toMatchObject({ content: [{ text: 'added' }] })
+    await hearing.close()
+  })
+
+  it('tells nothing of a resource after the client let go of it', async () => {
+    const from = meeting.seen().length
+    const hearing = await subscribe(meeting)
+    await hearing.close()
+    if (server.modern) await meeting.until(({ kind }) => kind === 'cancelled', from)
+    else await meeting.until(({ message }) => message?.['method'] === 'resources/unsubscribe', from)
+    const after = await listen(meeting)
+    await change(meeting, ['watched', 'prompts'])
+    await after.until('notifications/prompts/list_changed')
+    expect(hearing.count(updated) + after.count(updated)).toBe(0)
+    await after.close()
+  })
+
+  it('says that a resource can not be watched where that is so', async () => {
+    const uri = `fake://${mark()}`
+    // The server takes any name; only an argument of the wrong kind is refused.
+    if (client.modern) {
+      const listening = meeting.connected.listen({ resourceSubscriptions: [uri], promptsListChanged: true })
+      expect(await listening.acknowledged).toEqual({ resourceSubscriptions: [uri], promptsListChanged: true })
+      return listening.close()
+    }
+    expect((await meeting.request('resources/subscribe', { uri: 7 })).error).toMatchObject({ code: -32602 })
+    expect((await meeting.request('resources/subscribe', { uri })).result).toEqual({})
+    expect((await meeting.request('resources/unsubscribe', { uri })).result).toEqual({})
+  })
+
+  if (client.modern) {
+    it('tells each subscription only what it asked for', async () => {
+      const tools = meeting.connected.listen({ toolsListChanged: true })
+      const prompts = meeting.connected.listen({ promptsListChanged: true })
+      expect(await tools.acknowledged).toEqual({ toolsListChanged: true })
+      expect(await prompts.acknowledged).toEqual({ promptsListChanged: true })
+      await change(meeting, ['resources', 'prompts', 'tools'])
+      await Promise.all([tools.until(isChangeOf('tools')), prompts.until(isChangeOf('prompts'))])
+      expect(tools.notes.map(({ method }) => method)).toEqual(['notifications/tools/list_changed'])
+      expect(prompts.notes.map(({ method }) => method)).toEqual(['notifications/prompts/list_changed'])
+      await Promise.all([tools.close(), prompts.close()])
+    })
+  } else if (kinds.client.transport !== 'stdio') {
+    it('tells each client only of the resources it watches', async () => {
+      const other = await meeting.connect()
+      await other.request('resources/subscribe', { uri: 'fake://static' })
+      const hearing = await subscribe(meeting)
+      await change(meeting, ['watched', 'resources'])
+      await hearing.until(updated)
+      await other.until(isChangeOf('resources'))
+      expect(other.notes.map(({ method }) => method)).not.toContain(updated)
+      await hearing.close()
+    })
+  }
+})
+
+interface Hearing {
+  /** Waits for a notification that came since it began. */
+  until(method: string): Promise<Note>
+  count(method: string): number
+  close(): Promise<void>
+}
+
+/** Hears of all lists and of the watched resource, in the way of the client's revision. */
+async function subscribe(meeting: Meeting): Promise<Hearing> {
+  const { connected, client } = meeting
+  if (client.modern) return listen(meeting, { resourceSubscriptions: [watchedUri] })
+  const hearing = await listen(meeting)
+  expect((await connected.request('resources/subscribe', { uri: watchedUri })).result).toEqual({})
+  const close = async (): Promise<void> => {
+    expect((await connected.request('resources/unsubscribe', { uri: watchedUri })).result).toEqual({})
+  }
+  return { ...hearing, close }
+}
+
+/** Hears of all lists, and of what else a 2026-07-28 client wants. */
+async function listen({ connected, client }: Meeting, more = {}): Promise<Hearing> {
+  if (client.modern) {
+    const filter = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true, ...more }
+    const listening = connected.listen(filter)
+    expect(await listening.acknowledged).toEqual(filter)
+    return {
+      until: (method) => listening.until((note) => note.method === method),
+      count: (method) => listening.notes.filter((note) => note.method === method).length,
+      close: () => listening.close(),
+    }
+  }
+  const before = connected.notes.length
+  const heard = (method: string): readonly Note[] =>
+    connected.notes.slice(before).filter((note) => note.method === method)
+  const first = (method: string): Note => {
+    const [found] = heard(method)
+    if (found) return found
+    throw new Error(`There was no ${method}`)
+  }
+  return {
+    until: (method) => vi.waitFor(() => first(method), { timeout: 5000, interval: 5 }),
+    count: (method) => heard(method).length,
+    close: () => Promise.resolve(),
+  }
+}
+
+function isChangeOf(list: string): (note: Note) => boolean {
+  return ({ method }) => method === `notifications/${list}/list_changed`
+}
+
+async function change(meeting: Meeting, what: readonly string[]): Promise<void> {
+  await meeting.call('change', { what })
+}
+
+async function toolNames(meeting: Meeting): Promise<string[]> {
+  const { result } = await meeting.request('tools/list')
+  const tools = result?.['tools']
+  return Array.isArray(tools) ? tools.map((tool) => String(objectAt({ tool }, 'tool')['name'])) : []
+}

@@ -1,0 +1,155 @@
+import { expect, it } from 'vitest'
+import { type Answers, textOf } from '../../support/client/options.ts'
+import { describePairs } from '../../support/matrix.ts'
+import { type Json, parse } from '../../support/server/json.ts'
+
+describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots: 'client' } }, (meeting) => {
+  const { client, server, kinds } = meeting
+  const form = { action: 'accept', content: { name: 'Ada' } }
+  const sampled = { role: 'assistant', model: 'model of Ada', content: { type: 'text', text: 'Paris' } }
+  const roots = { roots: [{ uri: 'file:///home/Ada' }] }
+
+  /** Calls a tool that asks; gives what the server was answered, or the refusal. */
+  const ask = async (tool: string, args: Json = {}) => {
+    const reply = await meeting.call(tool, args)
+    return reply.result?.['isError'] === true ? { refused: textOf(reply) } : parse(textOf(reply))
+  }
+
+  it('asks the model of the client', async () => {
+    expect(await ask('ask_sampling')).toEqual({ answer: sampled })
+  })
+
+  it('asks for the roots', async () => {
+    expect(await ask('ask_roots')).toEqual({ answer: roots })
+  })
+
+  it('asks again and again without losing an answer', async () => {
+    for (let time = 0; time < 2; time++) {
+      expect(await ask('ask_sampling')).toEqual({ answer: sampled })
+      expect(await ask('ask_roots')).toEqual({ answer: roots })
+    }
+  })
+
+  it('asks before a prompt is given and before a resource is read', async () => {
+    const prompt = await meeting.request('prompts/get', { name: 'asking' })
+    const resource = await meeting.request('resources/read', { uri: 'fake://asking' })
+    if (server.elicitation && !client.elicitation) {
+      const code = server.modern ? -32602 : -32603
+      expect(prompt.error).toMatchObject({ code, message: expect.stringContaining('elicitation') })
+      expect(resource.error).toMatchObject({ code, message: expect.stringContaining('elicitation') })
+      return
+    }
+    const text = JSON.stringify({ answer: server.elicitation ? form : roots })
+    expect(prompt.result).toMatchObject({ messages: [{ content: { text } }] })
+    expect(resource.result).toMatchObject({ contents: [{ text }] })
+  })
+
+  if (server.modern) {
+    it('makes a call again that the server wants to have again, without a question', async () => {
+      expect(await ask('ask_later')).toEqual({})
+    })
+  }
+
+  if (!server.elicitation) return
+  if (!client.elicitation) {
+    it('tells the server, or the model, that a form can not be asked for', async () => {
+      for (const tool of ['ask_form', 'ask_two', 'ask_parallel', 'ask_rounds']) {
+        expect(await ask(tool)).toEqual({ refused: expect.stringContaining('elicitation') })
+      }
+    })
+    return
+  }
+
+  it('asks for a form', async () => {
+    expect(await ask('ask_form')).toEqual({ answer: form })
+    expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
+      message: 'What is your name?',
+      requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
+    })
+  })
+
+  it('asks for a form where the server keeps no state', async () => {
+    expect(await ask('ask_form', { state: false })).toEqual({ answer: form })
+  })
+
+  it('asks two things at once', async () => {
+    const before = meeting.connected.asked.length
+    expect(await ask('ask_two')).toEqual({ first: form, second: form })
+    expect(meeting.connected.asked).toHaveLength(before + 2)
+  })
+
+  it('asks for a form, the model and the roots at once', async () => {
+    expect(await ask('ask_parallel')).toEqual({ form, sampling: sampled, roots })
+  })
+
+  it('asks in several rounds', async () => {
+    const before = meeting.connected.asked.length
+    const reply = await meeting.call('ask_rounds', { n: 4 })
+    expect(parse(textOf(reply))).toEqual({ round_1: form, round_2: form, round_3: form, round_4: form })
+    expect(meeting.connected.asked).toHaveLength(before + 4)
+    expect(reply.rounds).toBe(client.modern ? 5 : 1)
+  })
+
+  it('asks for several calls at once', async () => {
+    const all = await Promise.all([ask('ask_form'), ask('ask_rounds', { n: 2 }), ask('ask_two'), ask('ask_form')])
+    expect(all).toEqual([
+      { answer: form },
+      { round_1: form, round_2: form },
+      { first: form, second: form },
+      { answer: form },
+    ])
+  })
+
+  it('passes a refusal of the user on', async () => {
+    const shy = await meeting.connect({ answers: { ...answersOf('Eve'), 'elicitation/create': () => ({ action: 'decline' }) } })
+    const reply = await shy.request('tools/call', { name: 'ask_form', arguments: {} })
+    expect(parse(textOf(reply))).toEqual({ answer: { action: 'decline' } })
+  })
+
+  if (server.urlElicitation) {
+    it(client.urlElicitation ? 'asks for a visit to a URL' : 'says that no URL can be asked for', async () => {
+      const answered = await ask('ask_url')
+      if (!client.urlElicitation) return expect(answered).toEqual({ refused: expect.stringContaining('elicitation') })
+      expect(answered).toEqual({ answer: { action: 'accept' } })
+      expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
+        mode: 'url',
+        url: 'https://example.com/authorize?state=1',
+      })
+    })
+  }
+
+  if (kinds.client.transport === 'stdio') return
+  it('brings each question to the client whose call it is about', async () => {
+    const names = ['Ada', 'Bob', 'Cleo']
+    const clients = await Promise.all(names.map((name) => meeting.connect({ answers: answersOf(name) })))
+    const replies = await Promise.all(
+      clients.flatMap((each) => [
+        each.request('tools/call', { name: 'ask_form', arguments: {} }),
+        each.request('tools/call', { name: 'ask_rounds', arguments: { n: 2 } }),
+        each.request('tools/call', { name: 'ask_sampling', arguments: {} }),
+      ]),
+    )
+    const expected = names.flatMap((name) => {
+      const own = { action: 'accept', content: { name } }
+      const model = { ...sampled, model: `model of ${name}` }
+      return [{ answer: own }, { round_1: own, round_2: own }, { answer: model }]
+    })
+    expect(replies.map((reply) => parse(textOf(reply)))).toEqual(expected)
+  })
+})
+
+/** The answers of a user with this name. */
+function answersOf(name: string): Answers {
+  return {
+    'elicitation/create': (params) => {
+      if (params['mode'] === 'url') return { action: 'accept' }
+      return { action: 'accept', content: { name } }
+    },
+    'sampling/createMessage': () => ({
+      role: 'assistant',
+      model: `model of ${name}`,
+      content: { type: 'text', text: 'Paris' },
+    }),
+    'roots/list': () => ({ roots: [{ uri: `file:///home/${name}` }] }),
+  }
+}

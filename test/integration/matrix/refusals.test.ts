@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest'
+import { textOf } from '../../support/client/options.ts'
+import { describePairs } from '../../support/matrix.ts'
+import { mark, type Meeting } from '../../support/meeting.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
+
+describe('a client that offers nothing', () => {
+  describePairs({ upstream: { roots: 'client' } }, (meeting) => {
+    const { server } = meeting
+
+    it('is told by the model or by an error what a tool needs of it', async () => {
+      await refuses(meeting, 'ask_sampling', { sampling: {} })
+      await refuses(meeting, 'ask_roots', { roots: {} })
+      if (server.elicitation) await refuses(meeting, 'ask_form', { elicitation: { form: {} } })
+      if (server.urlElicitation) await refuses(meeting, 'ask_url', { elicitation: { url: {} } })
+      expect(meeting.connected.asked).toEqual([])
+    })
+
+    it('is told by an error what a prompt or a resource needs of it', async () => {
+      const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
+      for (const [method, params] of askingRequests) {
+        const { error, status } = await meeting.request(method, params)
+        expect(error).toMatchObject({ code: codeOf(meeting), message: expect.stringMatching(/elicitation|roots/) })
+        if (server.modern) expect(error).toMatchObject({ data: { requiredCapabilities } })
+        if (meeting.isHttp) expect(status).toBe(server.modern && meeting.client.modern ? 400 : 200)
+      }
+    })
+  })
+})
+
+describe('roots that the configuration does not pass on', () => {
+  const answers = { 'roots/list': () => ({ roots: [{ uri: 'file:///home' }] }) }
+  const only = ({ server }: { server: { revision: string } }): boolean => server.revision !== '2026-07-28'
+  describePairs({ client: () => ({ answers }), only }, (meeting) => {
+    it('are not declared to a server that could ask at any time', async () => {
+      const reply = await meeting.call('ask_roots')
+      expect(reply.result).toMatchObject({ isError: true })
+      expect(textOf(reply)).toContain('roots')
+      const opened = meeting.seen().filter(({ message }) => message?.['method'] === 'initialize')
+      expect(opened.length).toBeGreaterThan(0)
+      for (const { message } of opened) {
+        expect(objectAt(objectAt(message, 'params'), 'capabilities')).not.toHaveProperty('roots')
+      }
+    })
+  })
+})
+
+describe('roots asked for before there is a call', () => {
+  const answers = { 'roots/list': () => ({ roots: [{ uri: 'file:///early' }] }) }
+  const only = ({ server }: { server: { revision: string } }): boolean => server.revision !== '2026-07-28'
+  const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only }
+  describePairs({ ...options, client: () => ({ answers }) }, (meeting) => {
+    it('are brought by the first client that can be asked', async () => {
+      // What a client says it can do has a connection of its own, which asks once.
+      const word = mark()
+      const from = meeting.seen().length
+      const capabilities = { roots: {}, experimental: { [word]: {} } }
+      const other = await meeting.connect({ capabilities })
+      const reply = await other.request('tools/call', { name: 'slow', arguments: { ms: 60, steps: 1 } })
+      expect(textOf(reply)).toBe('took 1 steps')
+      await meeting.until(({ text }) => text.includes('file:///early'), from)
+      expect(other.asked).toHaveLength(1)
+    })
+  })
+})
+
+const askingRequests: readonly (readonly [string, Json])[] = [
+  ['prompts/get', { name: 'asking' }],
+  ['resources/read', { uri: 'fake://asking' }],
+]
+
+function codeOf({ client, server }: Meeting): number {
+  if (!server.modern) return -32603
+  return client.modern ? -32021 : -32602
+}
+
+/** A tool's refusal: the server's own words, or what 2026-07-28 has for it. */
+async function refuses(meeting: Meeting, tool: string, requiredCapabilities: Json): Promise<void> {
+  const { client, server } = meeting
+  const [needed = ''] = Object.keys(requiredCapabilities)
+  const reply = await meeting.call(tool)
+  if (!client.modern || !server.modern) {
+    expect(reply.result).toMatchObject({ isError: true })
+    expect(textOf(reply)).toContain(needed)
+    return
+  }
+  expect(reply.error).toMatchObject({ code: -32021, data: { requiredCapabilities } })
+  if (meeting.isHttp) expect(reply.status).toBe(400)
+}

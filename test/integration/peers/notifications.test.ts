@@ -1,0 +1,63 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../../support/condition.ts'
+import type { Heard, PeerClient } from '../../support/peers/client.ts'
+import { peerKinds } from '../../support/peers/clients.ts'
+import { type House, openHouse } from '../../support/peers/house.ts'
+
+const servers = ['everything', 'everything-http'] as const
+const meetings = peerKinds.flatMap((kind) => servers.map((server) => ({ ...kind, server })))
+
+let house: House
+beforeAll(async () => {
+  house = await openHouse(servers)
+})
+afterAll(() => house.close())
+
+describe.each(meetings)('a client of the $title that listens to $server', ({ server, era, transport, connect }) => {
+  let client: PeerClient
+  beforeAll(async () => {
+    client = await connect(house.way(transport, server))
+  })
+  afterAll(() => client.close())
+
+  it('hears of updates of the resource it subscribed to', async () => {
+    const uri = 'demo://resource/dynamic/text/1'
+    await client.subscribe(uri)
+    await client.call('toggle-subscriber-updates')
+    const note = await until(() => heard(client, 'notifications/resources/updated')[0], 'an update')
+    expect(note.params).toMatchObject({ uri })
+    await client.call('toggle-subscriber-updates')
+  })
+
+  it.runIf(era === 'legacy')('hears the log of the server from the level on that it names', async () => {
+    const [shown, hidden] = [nextUri(), nextUri()]
+    await client.log('debug')
+    await client.subscribe(shown)
+    await until(() => logged(client, shown), 'a log message')
+    await client.log('error')
+    await client.subscribe(hidden)
+    await client.call('echo', { message: 'later' })
+    expect(logged(client, hidden)).toBe(false)
+  })
+
+  it.runIf(era === 'modern')('hears nothing of the log it did not ask for', async () => {
+    await client.subscribe(nextUri())
+    await client.call('echo', { message: 'later' })
+    expect(heard(client, 'notifications/message')).toEqual([])
+  })
+})
+
+let resources = 100
+
+// What nobody is subscribed to yet, so that the server is asked, and says so in its log.
+function nextUri(): string {
+  return `demo://resource/dynamic/text/${++resources}`
+}
+
+function logged(client: PeerClient, text: string): boolean {
+  return heard(client, 'notifications/message').some(({ params }) => String(params?.['data']).includes(text))
+}
+
+function heard(client: PeerClient, method: string): Heard[] {
+  return client.heard.filter((note) => note.method === method)
+}
