@@ -33,7 +33,7 @@ interface Options {
 export interface Gateway {
   readonly handle: Handler
   /** Which arguments of the tool a call names are repeated in headers. */
-  mirror(call: Call): Promise<Mirror>
+  mirror(call: Call): Mirror | Promise<Mirror>
   has(upstream: string): boolean
   readonly settings: Settings
   readonly statuses: ReadonlyMap<string, Status>
@@ -60,10 +60,12 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
 
   const gateway: Gateway = {
     handle: (call) => current.catalog.handle(call),
-    mirror: async (call) => {
-      const found = await current.catalog.resolve(call)
-      const upstream = found?.target.upstream
-      return (found && upstream !== undefined && (await current.upstreams.get(upstream)?.mirror(found))) || []
+    mirror: (call) => {
+      const { catalog, upstreams } = current
+      const mirrorOf = (found: Call | undefined): Mirror | Promise<Mirror> =>
+        (found?.target.upstream !== undefined && upstreams.get(found.target.upstream)?.mirror(found)) || []
+      const found = catalog.resolve(call)
+      return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
     },
     has: (upstream) => current.upstreams.has(upstream),
     get settings() {

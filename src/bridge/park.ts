@@ -4,7 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { method } from '../wire/methods.ts'
 import { progressTo } from '../wire/progress.ts'
-import { canAnswer } from '../wire/questions.ts'
+import { canAnswer, canBeAsked } from '../wire/questions.ts'
 
 /** What a server of an era with open calls may do while it works on one. */
 export interface Working {
@@ -51,6 +51,8 @@ export function park(open: OpenCall, options: Options = {}): Handler {
   return (call) => {
     const ticket = call.state[SLOT]
     if (ticket === undefined) {
+      // Who can not be asked anything needs no parking.
+      if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
       const held = new Held(call, collect)
       held.onParked = (turn) => keep(turn)
       return held.start(open)
@@ -204,8 +206,11 @@ class Held implements Working {
   #end(settle: () => void): void {
     this.#ended = settle
     clearTimeout(this.#flushing)
+    const guesses = [...this.#asked.values()].filter((each) => each.isGuess)
+    // Roots are for no call, and short calls may be all there is to ask through.
+    if (guesses.some(({ question }) => question.method === 'roots/list')) this.#flush()
     // A caller who is being asked for another call goes on to answer.
-    if (!this.#isOpen && [...this.#asked.values()].some((each) => each.isGuess)) return
+    if (!this.#isOpen && guesses.length > 0) return
     this.#drop()
     if (this.#isOpen) this.#settle(settle)
     else this.#withdrawn?.abort()
@@ -220,6 +225,21 @@ class Held implements Working {
     this.#isOpen = false
     this.call.signal.removeEventListener('abort', this.#abort)
     settle()
+  }
+}
+
+/** The caller of a call that no question can interrupt. */
+function unasked(call: Call): Working {
+  let progress: ((note: Note) => void) | undefined
+  return {
+    call,
+    signal: call.signal,
+    note: call.emit,
+    progress: (note) => {
+      progress ??= progressTo(call)
+      progress(note)
+    },
+    ask: (question) => Promise.resolve(refusal(question)),
   }
 }
 

@@ -10,7 +10,7 @@ import type { Filter } from '../wire/filter.ts'
 import { encodeError, encodeNotification, encodeResult, type Id, type Notification, type Request, type Response } from '../wire/jsonrpc.ts'
 import { encodeLegacyError, encodeLegacyResult, initializeResult } from '../wire/legacy.ts'
 import { lift } from '../wire/lift.ts'
-import { localNotifications, method, severity } from '../wire/methods.ts'
+import { isForServers, method, severity } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { lowerNote } from '../wire/project.ts'
 import { wordQuestion } from '../wire/questions.ts'
@@ -119,7 +119,7 @@ export class ClientSession {
     if (note.method === 'notifications/initialized' && this.#revision) {
       background(this.#listening.open(this.#filter()), this.#options.log)
     }
-    if (localNotifications.has(note.method) || !this.#revision) return
+    if (!isForServers(note.method) || !this.#revision) return
     const signal = new AbortController().signal
     background(this.#options.handle(this.#lift(note, signal, () => undefined)), this.#options.log)
   }

@@ -21,7 +21,7 @@ interface Options {
   /** Aborted when the client gives the request up. */
   readonly signal: AbortSignal
   /** A check of the call before it is made. */
-  check?(call: Call): Promise<void>
+  check?(call: Call): Promise<void> | undefined
 }
 
 /** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
@@ -35,7 +35,8 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
     reply.emit(encodeNotification(note.method, params))
   }
   const lifted = lift(request, { upstream, client, principal, signal, emit })
-  await options.check?.(lifted)
+  const checked = options.check?.(lifted)
+  if (checked) await checked
   const call = withState(lifted, seal)
   try {
     const outcome = await handle(call)

@@ -19,7 +19,7 @@ interface Options {
 export interface Catalog {
   readonly handle: Handler
   /** The call as its one server gets it, or nothing where it is for several. */
-  resolve(call: Call): Promise<Call | undefined>
+  resolve(call: Call): Call | Promise<Call | undefined>
   /** Names that would be the same once servers are offered together. */
   readonly collisions: Aggregate['collisions']
   /** Ends what lasts as long as this catalog. */
@@ -66,7 +66,7 @@ export function createCatalog({ upstreams, policies, observe, isAggregate }: Opt
 
   return {
     handle,
-    resolve: async (call) => {
+    resolve: (call) => {
       const found = addressed(call)
       return found.target.upstream === undefined ? all.resolve(found) : found
     },

@@ -67,6 +67,15 @@ export function editMembers(text: string, edits: ReadonlyMap<string, string | un
   return `{${parts.join(',')}}`
 }
 
+/** Adds members to a JSON object that has none of their keys. */
+export function addMembers(text: string, additions: ReadonlyMap<string, string>): string {
+  const end = text.lastIndexOf('}')
+  const isEmpty = skipSpace(text, text.indexOf('{') + 1) === end
+  let added = ''
+  for (const [key, value] of additions) added += `${added === '' ? '' : ','}${JSON.stringify(key)}:${value}`
+  return `${text.slice(0, end)}${isEmpty ? '' : ','}${added}}`
+}
+
 /** Whether a value is a JSON object: not null, not an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,3 +1,5 @@
+import { GatewayError } from './error.ts'
+
 /** Where things that happen are written down. */
 export interface Log {
   debug(event: string, fields?: Readonly<Record<string, unknown>>): void
@@ -8,5 +10,8 @@ export interface Log {
 
 /** Lets a promise run unawaited; a rejection is logged instead of ending the process. */
 export function background(promise: Promise<unknown>, log: Log): void {
-  promise.catch((error: unknown) => log.error('background', { error: String(error) }))
+  promise.catch((error: unknown) => {
+    if (error instanceof GatewayError) log.warn('background', { error: String(error), code: error.code })
+    else log.error('background', { error: String(error) })
+  })
 }

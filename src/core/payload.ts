@@ -1,4 +1,4 @@
-import { editMembers, elements, isObject, members } from './json.ts'
+import { addMembers, editMembers, elements, isObject, members } from './json.ts'
 
 /** What `with` sets: a value, a payload whose text is kept, or `undefined` to remove the member. */
 export type Fields = Readonly<Record<string, unknown>>
@@ -93,12 +93,16 @@ export class Payload {
   #encode(): string {
     const base = this.#base
     if (!base || !this.#edits) return JSON.stringify(this.#value) ?? 'null'
-    const edits = new Map<string, string | undefined>()
+    const additions = new Map<string, string>()
+    const changes = new Map<string, string | undefined>()
     for (const [key, edit] of Object.entries(this.#edits)) {
-      if (edit === undefined && !Object.hasOwn(base.fields, key)) continue
-      edits.set(key, edit instanceof Payload ? edit.text : JSON.stringify(edit))
+      const text = edit instanceof Payload ? edit.text : JSON.stringify(edit)
+      if (Object.hasOwn(base.fields, key)) changes.set(key, text)
+      else if (text !== undefined) additions.set(key, text)
     }
-    return edits.size === 0 ? base.text : editMembers(isObject(base.value) ? base.text : '{}', edits)
+    const text = isObject(base.value) ? base.text : '{}'
+    const changed = changes.size === 0 ? text : editMembers(text, changes)
+    return additions.size === 0 ? changed : addMembers(changed, additions)
   }
 }
 

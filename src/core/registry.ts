@@ -1,43 +1,47 @@
+/** Holds a value until it is removed. */
+interface Cell<Value> {
+  value: Value | undefined
+}
+
 /**
  * What is under way, by a key. A `Map` whose entries come and go keeps its outgrown tables linked until the next
- * full garbage collection, and with them whatever they held; a plain object does not.
+ * full garbage collection, with whatever they held then; so here a removed value is also let go of by its cell.
  */
 export class Registry<Key extends string | number, Value> {
-  // Without a prototype no key is there already.
-  readonly #entries: Partial<Record<Key, Value>> = Object.create(null)
-  #size = 0
+  readonly #cells = new Map<Key, Cell<Value>>()
 
   get size(): number {
-    return this.#size
-  }
-
-  get(key: Key): Value | undefined {
-    return this.#entries[key]
-  }
-
-  has(key: Key): boolean {
-    return this.#entries[key] !== undefined
-  }
-
-  set(key: Key, value: Value): void {
-    if (this.#entries[key] === undefined) this.#size++
-    this.#entries[key] = value
-  }
-
-  /** Tells whether there was one. */
-  delete(key: Key): boolean {
-    if (this.#entries[key] === undefined) return false
-    this.#size--
-    delete this.#entries[key]
-    return true
+    return this.#cells.size
   }
 
   /** The value, where there is just one. */
   get only(): Value | undefined {
-    return this.#size === 1 ? this.values()[0] : undefined
+    return this.size === 1 ? this.values()[0] : undefined
+  }
+
+  get(key: Key): Value | undefined {
+    return this.#cells.get(key)?.value
+  }
+
+  has(key: Key): boolean {
+    return this.#cells.has(key)
+  }
+
+  set(key: Key, value: Value): void {
+    this.#cells.set(key, { value })
+  }
+
+  /** Tells whether there was one. */
+  delete(key: Key): boolean {
+    const cell = this.#cells.get(key)
+    if (!cell) return false
+    cell.value = undefined
+    return this.#cells.delete(key)
   }
 
   values(): Value[] {
-    return Object.values(this.#entries)
+    const values: Value[] = []
+    for (const { value } of this.#cells.values()) if (value !== undefined) values.push(value)
+    return values
   }
 }

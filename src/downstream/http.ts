@@ -10,7 +10,7 @@ import { classify } from '../wire/codec.ts'
 import { checkMirror, type Mirror } from '../wire/headers.ts'
 import { encodeError, idOf, type Message, parseJson, type Request, readMessage } from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
-import { localNotifications } from '../wire/methods.ts'
+import { isForServers } from '../wire/methods.ts'
 import { modernStatus } from '../wire/modern.ts'
 import { latestModern } from '../wire/revisions.ts'
 import type { Access } from './access.ts'
@@ -23,7 +23,7 @@ import { HttpReply } from './reply.ts'
 interface Options {
   readonly handle: Handler
   /** Which arguments of the tool a call names are repeated in headers. */
-  mirror(call: Call): Promise<Mirror>
+  mirror(call: Call): Mirror | Promise<Mirror>
   has(upstream: string): boolean
   authenticate(incoming: IncomingMessage): Principal
   readonly access: () => Access
@@ -107,7 +107,7 @@ export class HttpFront {
     const canStream = checkAccepts(incoming)
     const onSlow = (): void => controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
     const reply = new HttpReply(outgoing, { requestId, canStream, statusOf: modernStatus, onSlow })
-    const check = (call: Call): Promise<void> => this.#checkMirror(call, incoming)
+    const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
     const { signal } = controller
     const { headers } = incoming
     const isListening = request.method === 'subscriptions/listen'
@@ -119,17 +119,20 @@ export class HttpFront {
     }
   }
 
-  async #checkMirror(call: Call, incoming: IncomingMessage): Promise<void> {
-    if (call.method !== 'tools/call') return
+  #checkMirror(call: Call, incoming: IncomingMessage): Promise<void> | undefined {
+    if (call.method !== 'tools/call') return undefined
+    const check = (mirror: Mirror): void => checkMirror(mirror, incoming.headers, call.params)
+    const mirror = this.#options.mirror(call)
     // A server that can not be reached says so itself when it is called.
-    const mirror = await this.#options.mirror(call).catch(() => [])
-    if (mirror.length > 0) checkMirror(mirror, incoming.headers, call.params)
+    if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
+    if (mirror.length > 0) check(mirror)
+    return undefined
   }
 
   #notification(exchange: Exchange, message: Message): void {
     const { upstream, principal } = exchange
     accept(exchange)
-    if (message.kind !== 'notification' || localNotifications.has(message.method)) return
+    if (message.kind !== 'notification' || !isForServers(message.method)) return
     const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
     const signal = new AbortController().signal
     const call = lift(message, { upstream, client, principal, signal, emit: () => undefined })

@@ -18,7 +18,7 @@ import { LegacySse } from './legacy-sse.ts'
 
 interface Options {
   readonly handle: Handler
-  mirror(call: Call): Promise<Mirror>
+  mirror(call: Call): Mirror | Promise<Mirror>
   has(upstream: string): boolean
   readonly listen: () => ListenSettings
   readonly seal: Seal

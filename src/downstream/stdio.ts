@@ -10,7 +10,7 @@ import { classify } from '../wire/codec.ts'
 import { encodeError, encodeErrorObject, idOf, type Id, type Message, parseMessage } from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { encodeLine, lines } from '../wire/lines.ts'
-import { localNotifications } from '../wire/methods.ts'
+import { isForServers } from '../wire/methods.ts'
 import { modernError } from '../wire/modern.ts'
 import { latestModern, modernRevisions } from '../wire/revisions.ts'
 
@@ -93,7 +93,7 @@ class StdioFront {
       if (message.method === 'notifications/cancelled') {
         this.#running.get(message.params.at('requestId')?.text ?? '')?.abort()
       }
-      if (localNotifications.has(message.method)) return
+      if (!isForServers(message.method)) return
       const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
       const { signal } = new AbortController()
       const call = lift(message, { upstream, client, principal: anonymous, signal, emit: () => undefined })

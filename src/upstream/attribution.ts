@@ -7,7 +7,7 @@ import { Active } from './active.ts'
 
 interface Found {
   readonly active: Active
-  /** It may be another call of the same client that the server asks for. */
+  /** It may be another call of the same client that the server asks for, or none. */
   readonly isGuess: boolean
 }
 
@@ -66,7 +66,7 @@ export class Attribution {
     const candidates = [working, calls, listeners.map(quiet)].find((each) => each.length > 0) ?? []
     const last = candidates.at(-1)
     if (!last || !candidates.every((each) => isSameClient(each, last))) return undefined
-    return { active: last, isGuess: candidates.length > 1 }
+    return { active: last, isGuess: candidates.length > 1 || question.method === 'roots/list' }
   }
 
   async #hold(): Promise<void> {

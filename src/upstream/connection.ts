@@ -1,5 +1,6 @@
 import type { OpenCall } from '../bridge/park.ts'
 import type { Payload } from '../core/payload.ts'
+import type { Mirror } from '../wire/headers.ts'
 
 /** One conversation with a server, of either era. */
 export interface Connection {
@@ -11,9 +12,7 @@ export interface Connection {
   readonly isBusy: boolean
   /** Does a call. */
   readonly open: OpenCall
-  /** The input schemas of the server's tools by name, as last listed. */
-  schemas(): Promise<ReadonlyMap<string, unknown>>
-  /** Forgets the schemas, so that they are listed again. */
-  forgetSchemas(): void
+  /** Which arguments of a tool are repeated in headers. */
+  mirror(tool: string): Mirror | Promise<Mirror>
   close(): Promise<void>
 }

@@ -51,20 +51,18 @@ export async function exchangeHttp(client: HttpClient, request: HttpRequest): Pr
   return new Promise((resolve, reject) => startHttp(client, request, resolve, reject))
 }
 
+type Resolve = (answer: Answer) => void
+type Reject = (error: unknown) => void
+
 /** The same without a promise, for what is made at every call. */
 export function startHttp(
   client: HttpClient,
   request: HttpRequest,
-  resolve: (answer: Answer) => void,
-  reject: (error: unknown) => void,
+  resolve: Resolve,
+  reject: Reject,
 ): void {
-  const finish = (answer: Answer): void => {
-    const moved = answer.status < 300 ? undefined : redirectPath(client.url, answer)
-    if (moved === undefined) resolve(answer)
-    else dispatch(client, request, moved, new Exchange(request, resolve, reject))
-  }
   const path = request.path ?? client.url.pathname + client.url.search
-  dispatch(client, request, path, new Exchange(request, finish, reject))
+  dispatch(client, request, path, new Exchange(request, resolve, reject, client))
 }
 
 /** The headers of a request to a client's URL, besides those of the request itself. */
@@ -84,16 +82,19 @@ function dispatch(client: HttpClient, request: HttpRequest, path: string, handle
 
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #request: HttpRequest
-  readonly #resolve: (answer: Answer) => void
-  readonly #reject: (error: unknown) => void
+  /** Where a redirect may lead once; absent where it was followed. */
+  readonly #client: HttpClient | undefined
+  readonly #resolve: Resolve
+  readonly #reject: Reject
   #timer: NodeJS.Timeout | undefined
-  #answer: Answer | undefined
+  #answer: (Answer & { body: string }) | undefined
   #feed: ((chunk: Uint8Array) => void) | undefined
   #chunks: Buffer[] = []
   #size = 0
   #isSent = false
 
-  constructor(request: HttpRequest, resolve: (answer: Answer) => void, reject: (error: unknown) => void) {
+  constructor(request: HttpRequest, resolve: Resolve, reject: Reject, client?: HttpClient) {
+    this.#client = client
     this.#request = request
     this.#resolve = resolve
     this.#reject = reject
@@ -134,7 +135,14 @@ class Exchange implements Dispatcher.DispatchHandler {
     clearTimeout(this.#timer)
     const [first, ...others] = this.#chunks
     const bytes = first && others.length === 0 ? first : Buffer.concat(this.#chunks)
-    if (this.#answer) this.#resolve({ ...this.#answer, body: bytes.toString('utf8') })
+    const answer = this.#answer
+    if (!answer) return
+    const moved = answer.status < 300 ? undefined : redirectPath(this.#client, answer)
+    if (moved && this.#client) {
+      return dispatch(this.#client, this.#request, moved, new Exchange(this.#request, this.#resolve, this.#reject))
+    }
+    answer.body = bytes.toString('utf8')
+    this.#resolve(answer)
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -158,8 +166,9 @@ function broken(cause: Error, isSent: boolean): GatewayError {
 }
 
 /** Where a redirect that keeps method and body leads, on the same origin: credentials go nowhere else. */
-function redirectPath(url: URL, answer: Answer): string | undefined {
-  if (answer.status !== 307 && answer.status !== 308) return undefined
+function redirectPath(client: HttpClient | undefined, answer: Answer): string | undefined {
+  if (!client || (answer.status !== 307 && answer.status !== 308)) return undefined
+  const { url } = client
   const location = answer.header('location')
   if (location === undefined || !URL.canParse(location, url.href)) return undefined
   const target = new URL(location, url)

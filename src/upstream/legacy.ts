@@ -6,6 +6,7 @@ import type { Working } from '../bridge/park.ts'
 import { metaKeys, self } from '../wire/extensions.ts'
 import type { Request } from '../wire/jsonrpc.ts'
 import { method } from '../wire/methods.ts'
+import type { Mirror } from '../wire/headers.ts'
 import { Peer } from '../wire/peer.ts'
 import { canBeAsked } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
@@ -15,7 +16,7 @@ import type { Connection } from './connection.ts'
 import { Hearing } from './hearing.ts'
 import type { Connect, Link } from './link.ts'
 import { legacyParams } from './params.ts'
-import { SchemaIndex } from './schemas.ts'
+import { MirrorIndex } from './mirrors.ts'
 import { type Release, Turns } from './turns.ts'
 import { urlQuestions } from './url-questions.ts'
 
@@ -40,7 +41,7 @@ export class LegacyConnection implements Connection {
   readonly #turns = new Turns()
   readonly #attribution = new Attribution()
   readonly #hearing: Hearing
-  readonly #schemas: SchemaIndex
+  readonly #mirrors: MirrorIndex
   readonly #asked = new Map<string, AbortController>()
   readonly #peer: Peer
   #link: Link | undefined
@@ -55,7 +56,7 @@ export class LegacyConnection implements Connection {
     this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
     this.#hearing = new Hearing((name, params) => this.#send(name, params), options.log)
-    this.#schemas = new SchemaIndex((params) => this.#send('tools/list', params))
+    this.#mirrors = new MirrorIndex((params) => this.#send('tools/list', params))
   }
 
   /** Connects and shakes hands. @throws SERVER_UNAVAILABLE, or what the server answered */
@@ -87,29 +88,15 @@ export class LegacyConnection implements Connection {
     return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#asked.size > 0
   }
 
-  schemas(): Promise<ReadonlyMap<string, unknown>> {
-    return this.#schemas.get()
+  mirror(tool: string): Mirror | Promise<Mirror> {
+    return this.#mirrors.of(tool)
   }
 
-  forgetSchemas(): void {
-    this.#schemas.forget()
-  }
-
-  readonly open = async (working: Working): Promise<Outcome> => {
+  readonly open = (working: Working): Promise<Outcome> => {
     const { call } = working
-    if (call.method === 'server/discover') return { kind: 'result', result: this.#discovered }
+    if (call.method === 'server/discover') return Promise.resolve({ kind: 'result', result: this.#discovered })
     if (call.method === 'subscriptions/listen') return this.#hearing.listen(working, this.#discovered)
-    if (call.method.startsWith('notifications/')) {
-      await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
-      return { kind: 'result', result: Payload.of({}) }
-    }
-    try {
-      return { kind: 'result', result: endOfList(await this.#call(working), call) }
-    } catch (error) {
-      const questions = urlQuestions(error, call)
-      if (!questions) throw error
-      return { kind: 'ask', questions, state: { url: true } }
-    }
+    return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
   }
 
   async close(): Promise<void> {
@@ -117,19 +104,27 @@ export class LegacyConnection implements Connection {
     await this.#link?.close()
   }
 
-  async #call(working: Working): Promise<Payload> {
-    const level = working.call.meta[metaKeys.logLevel]
+  async #notify(call: Call): Promise<Outcome> {
+    await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
+    return { kind: 'result', result: Payload.of({}) }
+  }
+
+  async #call(working: Working): Promise<Outcome> {
+    const { call } = working
+    const level = call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
     const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
     const handshakes = this.#handshakes
     const active = new Active(working, release, () => this.#takeTurn(working, true))
     try {
-      return await this.#request(active)
+      return done(await this.#request(active), call)
     } catch (error) {
+      const questions = urlQuestions(error, call)
+      if (questions) return { kind: 'ask', questions, state: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
       // The server refused the request without looking at it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
-      return await this.#request(active)
+      return done(await this.#request(active), call)
     } finally {
       this.#attribution.end(active)
       active.end()
@@ -278,7 +273,7 @@ export class LegacyConnection implements Connection {
       if (id !== undefined) this.#asked.get(id)?.abort()
       return
     }
-    if (note.method === 'notifications/tools/list_changed') this.#schemas.forget()
+    if (note.method === 'notifications/tools/list_changed') this.#mirrors.forget()
     const call = this.#attribution.owner(about)
     this.#hearing.hear(note, call?.working, (client) => this.#attribution.mayHear(client))
   }
@@ -293,9 +288,10 @@ function asDiscovered(initialized: Payload): Payload {
     .withMeta({ [metaKeys.serverInfo]: initialized.fields.serverInfo })
 }
 
-/** Older servers end a list with an empty cursor, which newer clients would follow for ever. */
-function endOfList(result: Payload, call: Call): Payload {
+/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow for ever. */
+function done(result: Payload, call: Call): Outcome {
   const { nextCursor } = result.fields
   const isEnd = nextCursor === '' || nextCursor === null
-  return isEnd && method(call.method).list !== undefined ? result.with({ nextCursor: undefined }) : result
+  const isOver = isEnd && method(call.method).list !== undefined
+  return { kind: 'result', result: isOver ? result.with({ nextCursor: undefined }) : result }
 }

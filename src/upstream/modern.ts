@@ -7,12 +7,12 @@ import { Payload } from '../core/payload.ts'
 import { Registry } from '../core/registry.ts'
 import { metaKeys, self } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
-import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
+import { type Mirror, mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { Peer } from '../wire/peer.ts'
 import type { Connection } from './connection.ts'
 import type { Connect, Link } from './link.ts'
 import { modernParams } from './params.ts'
-import { SchemaIndex } from './schemas.ts'
+import { MirrorIndex } from './mirrors.ts'
 
 interface Options {
   readonly connect: Connect
@@ -36,7 +36,7 @@ const SLOT = 'server'
 export class ModernConnection implements Connection {
   readonly #options: Options
   readonly #peer: Peer
-  readonly #schemas: SchemaIndex
+  readonly #mirrors: MirrorIndex
   readonly #working = new Registry<number, Under>()
   #link: Link | undefined
   #discovered = Payload.of({})
@@ -44,7 +44,7 @@ export class ModernConnection implements Connection {
 
   private constructor(options: Options) {
     this.#options = options
-    this.#schemas = new SchemaIndex((params) => this.#own('tools/list', params))
+    this.#mirrors = new MirrorIndex((params) => this.#own('tools/list', params))
     const absent = (): Promise<void> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     this.#peer = new Peer(
       {
@@ -97,12 +97,8 @@ export class ModernConnection implements Connection {
     return this.#peer.waiting > 0
   }
 
-  schemas(): Promise<ReadonlyMap<string, unknown>> {
-    return this.#schemas.get()
-  }
-
-  forgetSchemas(): void {
-    this.#schemas.forget()
+  mirror(tool: string): Mirror | Promise<Mirror> {
+    return this.#mirrors.of(tool)
   }
 
   readonly open = async (working: Working): Promise<Outcome> => {
@@ -114,7 +110,7 @@ export class ModernConnection implements Connection {
     } catch (error) {
       if (asGatewayError(error).rpc !== -32020) throw error
       // The headers were made from a schema that is not the server's any more.
-      this.#schemas.forget()
+      this.#mirrors.forget()
       return this.#outcome(working, await this.#request(working))
     }
   }
@@ -152,6 +148,7 @@ export class ModernConnection implements Connection {
   /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
   #offered(result: Payload): Payload {
     const { tools } = result.fields
+    this.#mirrors.learn(result)
     if (!this.#options.mirrors || !Array.isArray(tools)) return result
     const offered = tools.filter((tool) => !isObject(tool) || readMirror(tool.inputSchema) !== undefined)
     return offered.length === tools.length ? result : result.with({ tools: offered })
@@ -161,8 +158,9 @@ export class ModernConnection implements Connection {
     const headers = standardHeaders(call.method, call.params)
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
-    const schema = (await this.#schemas.get().catch(() => undefined))?.get(name)
-    return { ...headers, ...mirrorHeaders(readMirror(schema) ?? [], call.params) }
+    const mirror = this.#mirrors.of(name)
+    const known = mirror instanceof Promise ? await mirror.catch(() => []) : mirror
+    return known.length === 0 ? headers : { ...headers, ...mirrorHeaders(known, call.params) }
   }
 
   async #listen(working: Working): Promise<Outcome> {
@@ -193,7 +191,7 @@ export class ModernConnection implements Connection {
   }
 
   #heard(note: Note, about: number | undefined): void {
-    if (note.method === 'notifications/tools/list_changed') this.#schemas.forget()
+    if (note.method === 'notifications/tools/list_changed') this.#mirrors.forget()
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
     const meta = note.params?.fields._meta
     const subscription = isObject(meta) ? Number(meta[metaKeys.subscription]) : Number.NaN

@@ -8,12 +8,7 @@ const STANDARD = 'io.modelcontextprotocol/'
 
 /** The params of a call for a server with a handshake: without what only 2026-07-28 says. */
 export function legacyParams(call: Call, id: number, revision: Revision): Payload {
-  let { params } = call
-  const meta: Record<string, unknown> = {}
-  const sent = params.fields._meta === undefined ? {} : call.meta
-  for (const key of Object.keys(sent)) if (key.startsWith(STANDARD) && !relatedTask(key)) meta[key] = undefined
-  if (sent.progressToken !== undefined) meta.progressToken = id
-  if (Object.keys(meta).length > 0) params = params.withMeta(meta)
+  let params = withLegacyMeta(call, id)
   const { inputResponses, requestState, context } = params.fields
   if (inputResponses !== undefined) params = params.with({ inputResponses: undefined })
   if (requestState !== undefined) params = params.with({ requestState: undefined })
@@ -21,9 +16,24 @@ export function legacyParams(call: Call, id: number, revision: Revision): Payloa
   return isUnknown ? params.with({ context: undefined }) : params
 }
 
+function withLegacyMeta({ params, meta }: Call, id: number): Payload {
+  if (params.fields._meta === undefined) return params
+  const keys = Object.keys(meta)
+  const foreign = keys.filter((key) => !key.startsWith(STANDARD) || relatedTask(key))
+  if (foreign.length === 0) return params.with({ _meta: undefined })
+  const edits: Record<string, unknown> = {}
+  for (const key of keys) if (!foreign.includes(key)) edits[key] = undefined
+  if (meta.progressToken !== undefined) edits.progressToken = id
+  return Object.keys(edits).length > 0 ? params.withMeta(edits) : params
+}
+
 /** The params of a call for a server of 2026-07-28: with the envelope, the answers and the server's own state. */
 export function modernParams(call: Call, id: number, revision: string, requestState: unknown): Payload {
   const { client, meta } = call
+  if (client.era === 'modern' && client.revision === revision && !call.answers && requestState === undefined) {
+    // The client's own envelope is what the server wants.
+    return meta.progressToken === undefined ? call.params : call.params.withMeta({ progressToken: id })
+  }
   return call.params
     .with({ inputResponses: call.answers && responses(call.answers), requestState: requestState ?? undefined })
     .withMeta({

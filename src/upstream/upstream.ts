@@ -7,7 +7,7 @@ import { Payload } from '../core/payload.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
-import { type Mirror, readMirror } from '../wire/headers.ts'
+import type { Mirror } from '../wire/headers.ts'
 import type { Variables } from './child.ts'
 import type { Connection } from './connection.ts'
 import { createHttpClient } from './fetch.ts'
@@ -24,7 +24,7 @@ export interface Upstream {
   /** Does any call the server should do. */
   readonly handle: Handler
   /** Which arguments of the tool called are repeated in headers. */
-  mirror(call: Call): Promise<Mirror>
+  mirror(call: Call): Mirror | Promise<Mirror>
   /** Connects once, so that the first call need not wait. @throws what hinders it */
   warm(call: Call): Promise<void>
   readonly status: Status
@@ -101,10 +101,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     name: settings.name,
     settings,
     handle: park(open),
-    mirror: async (call) => {
-      const connection = await connect(call)
-      const { name } = call.params.fields
-      return readMirror((await connection.schemas()).get(String(name))) ?? []
+    mirror: (call) => {
+      const tool = String(call.params.fields.name)
+      const connection = known && pool.ready(nameOf(call, known))
+      return connection ? connection.mirror(tool) : connect(call).then((opened) => opened.mirror(tool))
     },
     warm: async (call) => void (await connect(call)),
     get status() {

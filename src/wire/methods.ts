@@ -45,11 +45,19 @@ export function method(name: string): Method {
 }
 
 /** Messages that never leave the connection they arrived on. */
-export const localNotifications: ReadonlySet<string> = new Set([
+const local: ReadonlySet<string> = new Set([
   'notifications/initialized',
   'notifications/cancelled',
   'notifications/progress',
 ])
+
+/**
+ * Whether a client's notification is passed on to servers. One that is named like a request is not: a server it
+ * was made a request to would do what nobody asked for, such as starting its session anew.
+ */
+export function isForServers(notification: string): boolean {
+  return notification.startsWith('notifications/') && !local.has(notification)
+}
 
 /** The requests a server may make of a client. */
 export const questionMethods: ReadonlySet<string> = new Set([

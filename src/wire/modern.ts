@@ -50,12 +50,16 @@ export function modernResult(call: Call, outcome: Outcome, seal: (state: Call['s
     if (typeof ttl !== 'number' || ttl < 0) missing.ttlMs = 0
     if (fields.cacheScope !== 'public' && fields.cacheScope !== 'private') missing.cacheScope = 'private'
   }
+  const meta = fields._meta
+  const hasInfo = isObject(meta) && Object.hasOwn(meta, metaKeys.serverInfo)
+  if (meta === undefined) missing._meta = ownMeta
   const shaped = shape(call.method, result)
   const whole = Object.keys(missing).length > 0 ? shaped.with(missing) : shaped
-  const meta = fields._meta
-  if (isObject(meta) && Object.hasOwn(meta, metaKeys.serverInfo)) return whole
-  return whole.withMeta({ [metaKeys.serverInfo]: self })
+  return hasInfo || meta === undefined ? whole : whole.withMeta({ [metaKeys.serverInfo]: self })
 }
+
+/** The `_meta` of a result that came without one. */
+const ownMeta = Payload.text(JSON.stringify({ [metaKeys.serverInfo]: self }))
 
 /** The JSON-RPC error object of a failure in the words of 2026-07-28. */
 export function modernError(error: GatewayError): Payload {

@@ -49,7 +49,7 @@ export function stdioServer(options: Partial<ServerOptions> = {}, settings: Json
 export function shellServer(before: string, options: Partial<ServerOptions> = {}, settings: Json = {}): Json {
   const { revision = '2025-11-25', ...rest } = options
   const { command, args } = fakeServerCommand({ revision, ...rest })
-  return { command: ['sh', '-c', `${before}; exec "$0" "$@"`, command, ...args], revision, ...settings }
+  return { command: ['sh', '-c', `${before}\nexec "$0" "$@"`, command, ...args], revision, ...settings }
 }
 
 /** A folder for this test alone. */

@@ -44,9 +44,8 @@ describePairs({}, (meeting) => {
     await after.close()
   })
 
-  it('says that a resource can not be watched where that is so', async () => {
+  it('watches any resource the server takes', async () => {
     const uri = `fake://${mark()}`
-    // The server takes any name; only an argument of the wrong kind is refused.
     if (client.modern) {
       const listening = meeting.connected.listen({ resourceSubscriptions: [uri], promptsListChanged: true })
       expect(await listening.acknowledged).toEqual({ resourceSubscriptions: [uri], promptsListChanged: true })
@@ -81,6 +80,24 @@ describePairs({}, (meeting) => {
       await hearing.close()
     })
   }
+
+  if (!server.modern || kinds.server.transport !== 'http') return
+  it('tells of the end of a subscription, or listens again for a client that has none', async () => {
+    const hearing = await subscribe(meeting)
+    if (client.modern) {
+      const listening = meeting.connected.listen({ toolsListChanged: true })
+      await listening.acknowledged
+      meeting.behind?.endListening()
+      expect((await listening.ended).result).toMatchObject({ resultType: 'complete' })
+      return
+    }
+    meeting.behind?.endListening()
+    // Anything may have changed in between.
+    for (const list of lists) await hearing.until(`notifications/${list}/list_changed`)
+    await change(meeting, ['watched'])
+    await hearing.until(updated)
+    await hearing.close()
+  })
 })
 
 interface Hearing {

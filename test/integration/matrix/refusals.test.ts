@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { textOf } from '../../support/client/options.ts'
-import { describePairs } from '../../support/matrix.ts'
+import { type Answers, textOf } from '../../support/client/options.ts'
+import { describePairs, type Pair } from '../../support/matrix.ts'
 import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
+import { traitsOf } from '../../support/server/revisions.ts'
 
 describe('a client that offers nothing', () => {
   describePairs({ upstream: { roots: 'client' } }, (meeting) => {
@@ -29,9 +30,7 @@ describe('a client that offers nothing', () => {
 })
 
 describe('roots that the configuration does not pass on', () => {
-  const answers = { 'roots/list': () => ({ roots: [{ uri: 'file:///home' }] }) }
-  const only = ({ server }: { server: { revision: string } }): boolean => server.revision !== '2026-07-28'
-  describePairs({ client: () => ({ answers }), only }, (meeting) => {
+  describePairs({ client: () => ({ answers: rootsAt('file:///home') }), only: isAskedAnyTime }, (meeting) => {
     it('are not declared to a server that could ask at any time', async () => {
       const reply = await meeting.call('ask_roots')
       expect(reply.result).toMatchObject({ isError: true })
@@ -46,19 +45,17 @@ describe('roots that the configuration does not pass on', () => {
 })
 
 describe('roots asked for before there is a call', () => {
-  const answers = { 'roots/list': () => ({ roots: [{ uri: 'file:///early' }] }) }
-  const only = ({ server }: { server: { revision: string } }): boolean => server.revision !== '2026-07-28'
-  const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only }
-  describePairs({ ...options, client: () => ({ answers }) }, (meeting) => {
-    it('are brought by the first client that can be asked', async () => {
+  const options = { server: () => ({ asksRoots: true }), upstream: { roots: 'client' }, only: isAskedAnyTime }
+  describePairs(options, (meeting) => {
+    it('are brought by the first client that can be asked, however short its call', async () => {
       // What a client says it can do has a connection of its own, which asks once.
       const word = mark()
       const from = meeting.seen().length
       const capabilities = { roots: {}, experimental: { [word]: {} } }
-      const other = await meeting.connect({ capabilities })
-      const reply = await other.request('tools/call', { name: 'slow', arguments: { ms: 60, steps: 1 } })
-      expect(textOf(reply)).toBe('took 1 steps')
-      await meeting.until(({ text }) => text.includes('file:///early'), from)
+      const other = await meeting.connect({ capabilities, answers: rootsAt(`file:///${word}`) })
+      const reply = await other.request('tools/call', { name: 'echo', arguments: { word } })
+      expect(textOf(reply)).toBe(JSON.stringify({ word }))
+      await meeting.until(({ text }) => text.includes(`file:///${word}`), from)
       expect(other.asked).toHaveLength(1)
     })
   })
@@ -68,6 +65,15 @@ const askingRequests: readonly (readonly [string, Json])[] = [
   ['prompts/get', { name: 'asking' }],
   ['resources/read', { uri: 'fake://asking' }],
 ]
+
+/** Servers of 2026-07-28 ask nothing outside a call. */
+function isAskedAnyTime({ client, server }: Pair): boolean {
+  return !traitsOf(server.revision).modern && client.transport !== 'stdio'
+}
+
+function rootsAt(uri: string): Answers {
+  return { 'roots/list': () => ({ roots: [{ uri }] }) }
+}
 
 function codeOf({ client, server }: Meeting): number {
   if (!server.modern) return -32603

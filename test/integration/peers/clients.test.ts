@@ -31,7 +31,9 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
 
   it('calls tools', async () => {
     expect(await client.call('echo', { message: 'grüß dich' })).toMatchObject({ text: 'Echo: grüß dich' })
-    expect(await client.call('get-sum', { a: 2, b: 40 })).toMatchObject({ text: 'The sum of 2 and 40 is 42.' })
+    expect(await client.call('get-sum', { a: 2, b: 40 })).toMatchObject({
+      text: 'The sum of 2 and 40 is 42.',
+    })
   })
 
   it('gets structured content', async () => {
@@ -67,9 +69,13 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
 
   it('sees the progress of a call, in order', async () => {
     const done: number[] = []
-    const called = await client.call('trigger-long-running-operation', { duration: 0.3, steps: 6 }, (step) => {
-      done.push(step)
-    })
+    const called = await client.call(
+      'trigger-long-running-operation',
+      { duration: 0.3, steps: 6 },
+      (step) => {
+        done.push(step)
+      },
+    )
     expect(called.text).toContain('Long running operation completed')
     // Without a gateway too, these clients forget progress that arrives together with the answer.
     const certain = transport === 'http' ? 6 : 5

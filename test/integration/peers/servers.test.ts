@@ -29,7 +29,9 @@ describe.each(bothEras)('a client of the $title', ({ connect, era }) => {
     expect(await client.resources()).toHaveLength(7)
     expect(await client.call('get-sum', { a: 1, b: 2 })).toMatchObject({ text: 'The sum of 1 and 2 is 3.' })
     const steps: number[] = []
-    await client.call('trigger-long-running-operation', { duration: 0.2, steps: 4 }, (step) => steps.push(step))
+    await client.call('trigger-long-running-operation', { duration: 0.2, steps: 4 }, (step) =>
+      steps.push(step),
+    )
     expect(steps).toEqual([1, 2, 3, 4])
   })
 
@@ -39,7 +41,9 @@ describe.each(bothEras)('a client of the $title', ({ connect, era }) => {
     expect(tools).toHaveLength(14)
     const path = join(house.folder, `${era}.txt`)
     await writeFile(path, 'written beside the gateway\n')
-    expect(await client.call('read_text_file', { path })).toMatchObject({ text: 'written beside the gateway\n' })
+    expect(await client.call('read_text_file', { path })).toMatchObject({
+      text: 'written beside the gateway\n',
+    })
     await client.call('edit_file', { path, edits: [{ oldText: 'beside', newText: 'behind' }] })
     expect((await client.call('read_text_file', { path })).text).toBe('written behind the gateway\n')
     expect((await client.call('list_directory', { path: house.folder })).text).toContain(`${era}.txt`)

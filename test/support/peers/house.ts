@@ -36,7 +36,7 @@ export async function openHouse(chosen: readonly Server[], more: Json = {}): Pro
     for (const each of closing.toReversed()) await each()
   }
   try {
-    const upstreams: Json = {}
+    const upstreams: Record<string, Json> = {}
     for (const server of chosen) upstreams[server] = { ...(await settingsOf(server, home, closing)), ...more }
     await writeConfig(home, 'all', upstreams)
     for (const server of chosen) await writeConfig(home, server, { [server]: upstreams[server] })

@@ -26,7 +26,18 @@ export async function inspect(way: Way, { era, method, options = [] }: Inspectio
   const home = await mkdtemp(join(tmpdir(), 'inspector-'))
   try {
     const target = await targetOf(way, home)
-    const args = [cli, ...target, '--protocol-era', era, '--method', method, ...options, '--format', 'json', '-q']
+    const args = [
+      cli,
+      ...target,
+      '--protocol-era',
+      era,
+      '--method',
+      method,
+      ...options,
+      '--format',
+      'json',
+      '-q',
+    ]
     const child = spawn(process.execPath, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, HOME: home },
@@ -43,7 +54,10 @@ export async function inspect(way: Way, { era, method, options = [] }: Inspectio
 }
 
 const cli = fileURLToPath(
-  new URL('../../../node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js', import.meta.url),
+  new URL(
+    '../../../node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js',
+    import.meta.url,
+  ),
 )
 
 /** Like the hosts it stands for, it takes the command of a server from a file. */

@@ -9,7 +9,16 @@ import {
   ElicitRequestSchema,
   ListRootsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js'
-import { answers, contentsOf, firstRoot, type Heard, linksOf, type PeerClient, textOf, type Way } from './client.ts'
+import {
+  answers,
+  contentsOf,
+  firstRoot,
+  type Heard,
+  linksOf,
+  type PeerClient,
+  textOf,
+  type Way,
+} from './client.ts'
 
 /** Connects a client of the official SDK 1.x. */
 export async function connectSdk1(way: Way): Promise<PeerClient> {
@@ -84,8 +93,5 @@ function transportOf(way: Way): Transport {
     return new StdioClientTransport({ command, args, stderr: 'ignore' })
   }
   const url = new URL(way.url)
-  // The SDK's own class does not satisfy its own interface under exactOptionalPropertyTypes.
-  return way.transport === 'sse'
-    ? new SSEClientTransport(url)
-    : (new StreamableHTTPClientTransport(url) as Transport)
+  return way.transport === 'sse' ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url)
 }

@@ -7,7 +7,16 @@ import {
   type VersionNegotiationMode,
 } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
-import { answers, contentsOf, firstRoot, type Heard, linksOf, type PeerClient, textOf, type Way } from './client.ts'
+import {
+  answers,
+  contentsOf,
+  firstRoot,
+  type Heard,
+  linksOf,
+  type PeerClient,
+  textOf,
+  type Way,
+} from './client.ts'
 
 /** Connects a client of the official SDK 2.x; `mode` says which eras it may speak. */
 export async function connectSdk2(way: Way, mode: VersionNegotiationMode): Promise<PeerClient> {
@@ -32,7 +41,10 @@ export async function connectSdk2(way: Way, mode: VersionNegotiationMode): Promi
     call: async (name, args = {}, onProgress) => {
       const onprogress = onProgress && (({ progress }: { progress: number }) => onProgress(progress))
       const meta = level === undefined ? {} : { _meta: { 'io.modelcontextprotocol/logLevel': level } }
-      const result = await client.callTool({ name, arguments: args, ...meta }, onprogress ? { onprogress } : {})
+      const result = await client.callTool(
+        { name, arguments: args, ...meta },
+        onprogress ? { onprogress } : {},
+      )
       const { content, isError, structuredContent } = result
       return { text: textOf(content), isError: isError === true, structured: structuredContent }
     },

@@ -1,0 +1,121 @@
+import { describe, expect, test } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { textOf } from '../../support/client/options.ts'
+import { clientOf, gatewayTo, httpServer, shellServer, stdioServer } from '../../support/journey.ts'
+import { startCommand } from '../../support/gateway-process.ts'
+import { descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
+import { onTestFinished } from 'vitest'
+import { fakeServerCommand } from '../../support/fake-server.ts'
+
+describe('a gateway told to stop', () => {
+  test.each(['SIGTERM', 'SIGINT'] as const)('by %s lets calls under way end, and exits with 0', async (signal) => {
+    const gateway = await gatewayTo({ one: stdioServer() })
+    const old = await clientOf(gateway)
+    const modern = await clientOf(gateway, { revision: '2026-07-28' })
+    const calls = [old, modern].map((client) => {
+      const begun = Promise.withResolvers<void>()
+      const call = { name: 'slow', arguments: { ms: 1500, steps: 5 } }
+      const reply = client.request('tools/call', call, { onProgress: () => begun.resolve() })
+      return { begun: begun.promise, reply }
+    })
+    await Promise.all(calls.map(({ begun }) => begun))
+    gateway.signal(signal)
+    for (const { reply } of calls) expect(textOf(await reply)).toBe('took 5 steps')
+    expect(await gateway.ended).toMatchObject({ code: 0, signal: null })
+    expect([...old.violations, ...modern.violations]).toEqual([])
+  })
+
+  test('ends subscriptions with a result', async () => {
+    const server = await httpServer({ revision: '2026-07-28' })
+    const gateway = await gatewayTo({ one: stdioServer(), two: { url: server.url } })
+    const all = await clientOf(gateway, { revision: '2026-07-28' })
+    const each = await Promise.all(
+      ['one', 'two'].map((name) => clientOf({ url: `${gateway.url}/${name}` }, { revision: '2026-07-28' })),
+    )
+    const listening = [all, ...each].map((client) => client.listen({ toolsListChanged: true }))
+    await Promise.all(listening.map(({ acknowledged }) => acknowledged))
+    gateway.signal('SIGTERM')
+    for (const { ended } of listening) expect((await ended).result).toMatchObject({ resultType: 'complete' })
+    expect((await gateway.ended).code).toBe(0)
+    expect([all, ...each].flatMap(({ violations }) => violations)).toEqual([])
+  })
+
+  test('says that it is not ready, and takes no new connections', async () => {
+    const gateway = await gatewayTo({ one: stdioServer() })
+    const client = await clientOf(gateway)
+    const begun = Promise.withResolvers<void>()
+    const call = { name: 'slow', arguments: { ms: 1500, steps: 5 } }
+    const reply = client.request('tools/call', call, { onProgress: () => begun.resolve() })
+    await begun.promise
+    gateway.signal('SIGTERM')
+    await until(() => fetch(`${gateway.origin}/health`).then(() => false, () => true), 'new connections to be refused')
+    expect(textOf(await reply)).toBe('took 5 steps')
+  })
+
+  test('twice ends at once', async () => {
+    const gateway = await gatewayTo({ one: stdioServer() })
+    const client = await clientOf(gateway)
+    const { reply } = client.start('tools/call', { name: 'hang' })
+    const failed = expect(reply).rejects.toThrow()
+    await client.request('tools/call', { name: 'echo' })
+    gateway.signal('SIGTERM')
+    await gateway.logged(({ event }) => event === 'stopping')
+    const start = performance.now()
+    gateway.signal('SIGTERM')
+    expect((await gateway.ended).code).toBe(1)
+    expect(performance.now() - start).toBeLessThan(1500)
+    await failed
+  })
+
+  test('while a server hangs gives up after a while', async () => {
+    const gateway = await gatewayTo({ one: stdioServer() })
+    const client = await clientOf(gateway)
+    const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
+    const failed = reply.then(({ error }) => error, (error: unknown) => error)
+    await client.request('tools/call', { name: 'echo' })
+    gateway.signal('SIGTERM')
+    expect((await gateway.ended).code).toBe(0)
+    expect(await failed).toBeDefined()
+  })
+})
+
+describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () => {
+  test('after SIGTERM, not even what its servers started or servers that do not want to go', async () => {
+    const gateway = await gatewayTo({ one: shellServer('sleep 600 &'), two: stdioServer({ stubborn: true }) })
+    const started = descendants(gateway.pid)
+    expect(started.length).toBeGreaterThanOrEqual(3)
+    gateway.signal('SIGTERM')
+    expect((await gateway.ended).code).toBe(0)
+    expect(started.filter(isRunning)).toEqual([])
+  })
+
+  test('after a second signal', async () => {
+    const gateway = await gatewayTo({ one: shellServer('sleep 600 &'), two: stdioServer({ stubborn: true }) })
+    const started = descendants(gateway.pid)
+    gateway.signal('SIGTERM')
+    await gateway.logged(({ event }) => event === 'stopping')
+    gateway.signal('SIGTERM')
+    await gateway.ended
+    await until(() => !started.some(isRunning), 'all to be gone')
+  })
+
+  test('after SIGKILL, of servers that end with their input', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer({ revision: '2026-07-28' }) })
+    const started = descendants(gateway.pid)
+    expect(started).toHaveLength(2)
+    gateway.signal('SIGKILL')
+    await gateway.ended
+    await until(() => !started.some(isRunning), 'all to be gone')
+  })
+
+  test('after the client of a gateway on stdio closes its side', async () => {
+    const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
+    const gateway = startCommand(['stdio', '--', command, ...args])
+    onTestFinished(() => gateway.close())
+    await until(() => descendants(gateway.pid).length > 0, 'the server to be started')
+    const started = descendants(gateway.pid)
+    gateway.stdin.end()
+    expect((await gateway.ended).code).toBe(0)
+    expect(started.filter(isRunning)).toEqual([])
+  })
+})

@@ -1,0 +1,102 @@
+import { expect, it } from 'vitest'
+import { type Reply, textOf } from '../../support/client/options.ts'
+import { describePairs } from '../../support/matrix.ts'
+import { mark } from '../../support/meeting.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
+
+const url = 'https://example.com/sign-in'
+const answers = { 'elicitation/create': () => ({ action: 'accept' }) }
+
+describePairs({ client: () => ({ answers }) }, (meeting) => {
+  const { client, server } = meeting
+  const fail = (code: number, data?: unknown): Promise<Reply> =>
+    meeting.call('error', { code, message: `code ${code}`, ...(data !== undefined && { data }) })
+
+  /** The status an error of this code has over HTTP. */
+  const statusOf = (code: number): number => {
+    if (!meeting.isHttp) return 0
+    return client.modern && code === -32601 ? 404 : 200
+  }
+
+  it('passes errors of the server on with their message and data', async () => {
+    for (const code of [-32000, -32019, -32601, -32602, -32603, -32700, 7]) {
+      const reply = await fail(code, { why: [1, 'é'], code })
+      expect(reply.error).toEqual({ code, message: `code ${code}`, data: { why: [1, 'é'], code } })
+      expect(reply.status).toBe(statusOf(code))
+    }
+  })
+
+  it('passes an error without data on', async () => {
+    expect((await fail(-32000)).error).toEqual({ code: -32000, message: 'code -32000' })
+  })
+
+  it('passes the failure of a tool on as its result', async () => {
+    const reply = await meeting.call('fail')
+    expect(reply.result).toMatchObject({ isError: true })
+    expect(textOf(reply)).toBe('it failed')
+  })
+
+  it('says that a tool or a prompt is not there', async () => {
+    for (const method of ['tools/call', 'prompts/get']) {
+      const reply = await meeting.request(method, { name: 'nothing' })
+      expect(reply.error, method).toMatchObject({ code: -32602, message: expect.stringContaining('nothing') })
+      expect(reply.status).toBe(meeting.isHttp ? 200 : 0)
+    }
+  })
+
+  it('says that a resource is not there in the words of the client', async () => {
+    const uri = 'fake://nothing'
+    const reply = await meeting.request('resources/read', { uri })
+    expect(reply.error).toMatchObject({ code: client.modern ? -32602 : -32002, data: { uri } })
+    expect(reply.status).toBe(meeting.isHttp ? 200 : 0)
+  })
+
+  if (client.modern) {
+    it('passes no code on that 2026-07-28 keeps for itself', async () => {
+      const reply = await fail(-32050, { why: 1 })
+      const upstream = { code: -32050, message: 'code -32050', data: { why: 1 } }
+      expect(reply.error).toMatchObject({ code: -32603, message: 'code -32050', data: { upstream } })
+    })
+  }
+
+  if (server.modern) return
+  it('gives a code that 2026-07-28 must not see another', async () => {
+    const reply = await fail(-32002, { uri: 'fake://gone' })
+    expect(reply.error).toMatchObject({
+      code: client.modern ? -32602 : -32002,
+      message: 'code -32002',
+      data: { uri: 'fake://gone' },
+    })
+  })
+
+  if (!server.urlElicitation) return
+  const elicitations = [{ mode: 'url', url, message: 'Sign in', elicitationId: 'one' }]
+  if (!client.modern) {
+    it('passes the demand for a visit to a URL on', async () => {
+      expect((await fail(-32042, { elicitations })).error).toMatchObject({ code: -32042, data: { elicitations } })
+    })
+    return
+  }
+
+  it('asks for a visit to a URL where the server demands it by an error, and makes the call again', async () => {
+    const other = await meeting.connect({ auto: false })
+    const word = mark()
+    const params = { name: 'error', arguments: { code: -32042, data: { elicitations }, word } }
+    const first = await other.request('tools/call', params)
+    expect(first.result).toMatchObject({ resultType: 'input_required' })
+    const [[key, question] = []] = Object.entries(objectAt(first.result, 'inputRequests'))
+    expect(question).toEqual({ method: 'elicitation/create', params: { mode: 'url', url, message: 'Sign in' } })
+    const inputResponses: Json = { [String(key)]: { action: 'accept' } }
+    const requestState = first.result?.['requestState']
+    await other.request('tools/call', { ...params, inputResponses, requestState })
+    expect(meeting.seen().filter(({ text }) => text.includes(word))).toHaveLength(2)
+  })
+
+  it('says what a client needs that can open no URL', async () => {
+    const other = await meeting.connect({ capabilities: { elicitation: { form: {} } } })
+    const params = { name: 'error', arguments: { code: -32042, data: { elicitations } } }
+    const reply = await other.request('tools/call', params)
+    expect(reply.error).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: { url: {} } } } })
+    if (meeting.isHttp) expect(reply.status).toBe(400)
+  })
+})

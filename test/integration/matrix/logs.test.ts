@@ -1,0 +1,68 @@
+import { expect, it } from 'vitest'
+import type { FakeClient } from '../../support/fake-client.ts'
+import { describePairs } from '../../support/matrix.ts'
+import { mark } from '../../support/meeting.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const levels = ['debug', 'info', 'warning', 'error', 'emergency']
+const message = 'notifications/message'
+
+// What a client says it can do has a connection of its own, so that no other has set the level of the server.
+const client = () => ({ capabilities: { experimental: { [mark()]: {} } } })
+
+describePairs({ client }, (meeting) => {
+  const { client, server } = meeting
+
+  it(title(client.modern, server.modern), async () => {
+    const heard = await logged(meeting.connected, 'log', { levels })
+    if (client.modern || server.modern) return expect(heard).toEqual([])
+    expect(heard).toEqual(levels)
+  })
+
+  it('brings the log messages of a call from the level the client wants', async () => {
+    for (const level of ['error', 'info', 'warning']) {
+      if (!client.modern) expect((await meeting.request('logging/setLevel', { level })).result).toEqual({})
+      const heard = await logged(meeting.connected, 'log', { levels }, client.modern ? level : undefined)
+      expect(heard).toEqual(levels.slice(levels.indexOf(level)))
+    }
+  })
+
+  it('refuses a level nobody knows', async () => {
+    const reply = client.modern
+      ? await meeting.call('log', { levels }, { logLevel: 'loud' })
+      : await meeting.request('logging/setLevel', { level: 'loud' })
+    expect(reply.error).toMatchObject({ code: -32602 })
+    if (meeting.isHttp) expect(reply.status).toBe(client.modern ? 400 : 200)
+  })
+
+  if (client.modern) {
+    it('brings no log messages to a call that did not want them, after one that did', async () => {
+      expect(await logged(meeting.connected, 'log', { levels }, 'debug')).toEqual(levels)
+      expect(await logged(meeting.connected, 'log', { levels })).toEqual([])
+    })
+  }
+
+  it('passes a notification of a vendor on to the client', async () => {
+    const before = meeting.connected.notes.length
+    const { notes } = await meeting.call('change', { what: ['vendor'] })
+    const heard = [...notes, ...meeting.connected.notes.slice(before)]
+    expect(heard).toMatchObject([{ method: 'notifications/vendor', params: { news: true } }])
+  })
+})
+
+function title(isModernClient: boolean, isModernServer: boolean): string {
+  if (isModernClient) return 'brings no log messages to a client that wants none'
+  return isModernServer
+    ? 'brings no log messages of a server that waits to be asked for them'
+    : 'brings all log messages of a server that logs unasked'
+}
+
+/** The levels of the messages that came with a call, in order. */
+async function logged(client: FakeClient, name: string, args: Json, logLevel?: string): Promise<unknown[]> {
+  const before = client.notes.length
+  const params = { name, arguments: args }
+  const { notes } = await client.request('tools/call', params, logLevel === undefined ? {} : { logLevel })
+  return [...notes, ...client.notes.slice(before)]
+    .filter(({ method }) => method === message)
+    .map(({ params: { level } }) => level)
+}

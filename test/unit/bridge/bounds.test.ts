@@ -1,0 +1,88 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { park, type Working } from '../../../src/bridge/park.ts'
+import type { Answer, Call, Outcome } from '../../../src/core/call.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { anonymous } from '../../../src/core/principal.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+function call(fields: Partial<Call> = {}): Call {
+  return {
+    method: 'tools/call',
+    params: Payload.of({ name: 'ask' }),
+    target: { method: 'tools/call', name: 'ask' },
+    principal: anonymous,
+    client: { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } },
+    meta: {},
+    state: {},
+    signal: new AbortController().signal,
+    facts: new Map(),
+    emit: () => undefined,
+    ...fields,
+  }
+}
+
+const question = { method: 'elicitation/create', params: Payload.of({ message: 'Name?' }) }
+
+/** A server that asks one question and tells what it heard. */
+async function asking(working: Working): Promise<Outcome> {
+  const answer = await working.ask(question)
+  return { kind: 'result', result: Payload.of({ heard: said(answer) }) }
+}
+
+function said(answer: Answer): unknown {
+  return 'result' in answer ? answer.result.fields.action : answer.error.fields.code
+}
+
+async function first(outcome: Promise<Outcome>): Promise<Outcome> {
+  await vi.advanceTimersByTimeAsync(20)
+  return outcome
+}
+
+describe('parked calls', () => {
+  test('are no more than there may be: the server beyond learns that nobody answers', async () => {
+    const handle = park(asking, { limit: 2 })
+    const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call()))))
+    expect(kinds.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
+    expect(kinds.at(2)).toMatchObject({ result: { value: { heard: 'cancel' } } })
+  })
+
+  test('make room when they are taken up again', async () => {
+    const handle = park(asking, { limit: 1 })
+    const asked = await first(handle(call()))
+    if (asked.kind !== 'ask') throw new Error('it did not ask')
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    expect(await first(handle(call({ state: asked.state, answers })))).toMatchObject({ result: { value: { heard: 'accept' } } })
+    expect((await first(handle(call()))).kind).toBe('ask')
+  })
+
+  test('are given up after a time, and a late retry is told so', async () => {
+    const heard = Promise.withResolvers<unknown>()
+    const open = async (working: Working): Promise<Outcome> => {
+      heard.resolve(said(await working.ask(question)))
+      return { kind: 'result', result: Payload.of({}) }
+    }
+    const handle = park(open, { patience: 1000 })
+    const asked = await first(handle(call()))
+    await vi.advanceTimersByTimeAsync(1001)
+    expect(await heard.promise).toBe('cancel')
+    const retry = handle(call({ state: asked.kind === 'ask' ? asked.state : {} }))
+    await expect(retry).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
+  })
+
+  test('are taken up by nobody but their caller, and once', async () => {
+    const handle = park(asking)
+    const asked = await first(handle(call()))
+    const state = asked.kind === 'ask' ? asked.state : {}
+    const other = { ...anonymous, id: 'somebody-else' }
+    await expect(handle(call({ state, principal: other }))).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    expect((await first(handle(call({ state, answers })))).kind).toBe('result')
+    await expect(handle(call({ state, answers }))).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
+  })
+
+  test.each([7, null, {}, 'no-such-ticket', '__proto__'])('are not found by the ticket %j', async (ticket) => {
+    await expect(park(asking)(call({ state: { park: ticket } }))).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
+  })
+})

@@ -1,0 +1,60 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { canonical, editMembers, elements, members } from '../../../src/core/json.ts'
+import { Payload } from '../../../src/core/payload.ts'
+
+const object = fc.dictionary(fc.oneof(fc.string(), fc.constantFrom('a', '__proto__', '"\\', 'é\u2028')), fc.jsonValue())
+const indent = fc.constantFrom(0, 1, '\t')
+
+describe('the text of JSON', () => {
+  test('is cut into members as it is parsed', () => {
+    fc.assert(
+      fc.property(object, indent, (value, space) => {
+        const text = JSON.stringify(value, null, space)
+        const parsed: Record<string, unknown> = JSON.parse(text)
+        const found = members(text)
+        expect(found.map(({ key }) => key).toSorted()).toEqual(Object.keys(parsed).toSorted())
+        for (const { key, valueStart, end } of found) expect(JSON.parse(text.slice(valueStart, end))).toEqual(parsed[key])
+      }),
+    )
+  })
+
+  test('is cut into elements as it is parsed', () => {
+    fc.assert(
+      fc.property(fc.array(fc.jsonValue()), indent, (value, space) => {
+        const text = JSON.stringify(value, null, space)
+        expect(elements(text).map((each): unknown => JSON.parse(each))).toEqual(JSON.parse(text))
+      }),
+    )
+  })
+
+  test('is edited as its value would be, and keeps all other characters', () => {
+    fc.assert(
+      fc.property(object, fc.string(), fc.option(fc.jsonValue(), { nil: undefined }), indent, (value, key, edit, space) => {
+        const text = JSON.stringify(value, null, space)
+        const edited = editMembers(text, new Map([[key, edit === undefined ? undefined : JSON.stringify(edit)]]))
+        const entries = Object.entries(JSON.parse(text)).filter(([name]) => name !== key)
+        const expected = Object.fromEntries(edit === undefined ? entries : [...entries, [key, JSON.parse(JSON.stringify(edit))]])
+        expect(JSON.parse(edited)).toEqual(expected)
+        for (const member of members(text)) {
+          if (member.key !== key) expect(edited).toContain(text.slice(member.start, member.end))
+        }
+      }),
+    )
+  })
+
+  test('that nests very deep does no harm', () => {
+    const deep = `{"a":${'['.repeat(50_000)}${']'.repeat(50_000)},"b":1}`
+    expect(members(deep).map(({ key }) => key)).toEqual(['a', 'b'])
+    expect(Payload.text(deep).with({ b: 2 }).text).toBe(`${deep.slice(0, -2)}2}`)
+  })
+})
+
+test('equal values have one canonical text, whatever the order of their keys', () => {
+  fc.assert(
+    fc.property(object, (value) => {
+      const turned = Object.fromEntries(Object.entries(value).toReversed())
+      expect(canonical(turned)).toBe(canonical(value))
+    }),
+  )
+})

@@ -1,0 +1,131 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Payload } from '../../../src/core/payload.ts'
+import type { Connection } from '../../../src/upstream/connection.ts'
+import { Pool } from '../../../src/upstream/pool.ts'
+import { Turns } from '../../../src/upstream/turns.ts'
+import { SchemaIndex } from '../../../src/upstream/schemas.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+interface Fake extends Connection {
+  isBusy: boolean
+  isClosed: boolean
+}
+
+function fake(isBusy: boolean): Fake {
+  const connection: Fake = {
+    discovered: Payload.of({}),
+    revision: '2025-11-25',
+    isBusy,
+    isClosed: false,
+    open: () => Promise.resolve({ kind: 'result', result: Payload.of({}) }),
+    schemas: () => Promise.resolve(new Map()),
+    forgetSchemas: () => undefined,
+    close: () => {
+      connection.isClosed = true
+      return Promise.resolve()
+    },
+  }
+  return connection
+}
+
+function pool(open: () => Promise<Connection>): Pool<undefined> {
+  return new Pool({ idle: 1000, open, log: silentLog })
+}
+
+describe('the connections to a server', () => {
+  test('are no more than there may be while all are in use', async () => {
+    const busy = pool(() => Promise.resolve(fake(true)))
+    for (let client = 0; client < 64; client++) await busy.get(`${client}`, undefined)
+    await expect(busy.get('one more', undefined)).rejects.toMatchObject({ code: 'OVERLOADED' })
+    expect(busy.connections).toHaveLength(64)
+    await busy.close()
+  })
+
+  test('make room for another by closing the one unused for longest', async () => {
+    const opened: Fake[] = []
+    const idle = pool(() => {
+      const connection = fake(false)
+      opened.push(connection)
+      return Promise.resolve(connection)
+    })
+    for (let client = 0; client < 65; client++) await idle.get(`${client}`, undefined)
+    await vi.advanceTimersByTimeAsync(0)
+    expect(opened.filter(({ isClosed }) => isClosed)).toEqual([opened[0]])
+    await idle.close()
+  })
+
+  test('are closed when nobody has used them for a while', async () => {
+    const connection = fake(false)
+    const idle = pool(() => Promise.resolve(connection))
+    await idle.get('client', undefined)
+    await vi.advanceTimersByTimeAsync(2000)
+    expect(connection.isClosed).toBe(true)
+    await idle.close()
+  })
+
+  test('that fail again and again are not tried for a while', async () => {
+    let tries = 0
+    const failing = pool(() => {
+      tries++
+      return Promise.reject(new Error('it ended'))
+    })
+    for (let attempt = 0; attempt < 5; attempt++) await failing.get('client', undefined).catch(() => undefined)
+    await expect(failing.get('client', undefined)).rejects.toMatchObject({
+      code: 'SERVER_UNAVAILABLE',
+      extra: { retryAfterSeconds: 30 },
+    })
+    expect(tries).toBe(5)
+    await vi.advanceTimersByTimeAsync(30_001)
+    await failing.get('client', undefined).catch(() => undefined)
+    expect(tries).toBe(6)
+    await failing.close()
+  })
+})
+
+describe('turns', () => {
+  test('pass on from a caller that leaves the line or forgets to come back', async () => {
+    const turns = new Turns()
+    const gone = new AbortController()
+    const { signal } = new AbortController()
+    const release = await turns.take('one', signal)
+    const leaving = turns.take('two', gone.signal)
+    const next = turns.take('three', signal)
+    gone.abort(new Error('gone'))
+    await expect(leaving).rejects.toThrow('gone')
+    release()
+    release()
+    await expect(next).resolves.toBeTypeOf('function')
+  })
+})
+
+describe('a walk through the lists of a server', () => {
+  const page = (nextCursor: unknown): Payload => Payload.of({ tools: [{ name: 'a', inputSchema: {} }], nextCursor })
+
+  test.each<[string, unknown]>([
+    ['an empty cursor', ''],
+    ['a cursor that is null', null],
+    ['a cursor that is a number', 7],
+  ])('ends at %s', async (_name, cursor) => {
+    let pages = 0
+    const index = new SchemaIndex(() => Promise.resolve((pages++, page(cursor))))
+    expect([...(await index.get()).keys()]).toEqual(['a'])
+    expect(pages).toBe(1)
+  })
+
+  test('ends when a cursor comes again', async () => {
+    let pages = 0
+    const index = new SchemaIndex(() => Promise.resolve((pages++, page(`cursor ${pages % 3}`))))
+    await index.get()
+    expect(pages).toBe(4)
+  })
+
+  test('ends after a thousand pages in any case', async () => {
+    let pages = 0
+    const index = new SchemaIndex(() => Promise.resolve((pages++, page(`cursor ${pages}`))))
+    await index.get()
+    expect(pages).toBe(1000)
+  })
+})
