@@ -1,4 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
+import { setTimeout as wait } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { createSeal } from './bridge/seal.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
@@ -86,6 +87,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     reload: (settings) => {
       const before = current
       current = build(settings, before.upstreams, variables, log)
+      before.ended.abort()
       before.catalog.close()
       for (const [name, upstream] of before.upstreams) {
         if (current.upstreams.get(name) !== upstream) background(upstream.retire(), log)
@@ -103,6 +105,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
         return settings !== false && contribution.policy?.(target) ? [{ feature: name, settings }] : []
       }),
     close: async () => {
+      current.ended.abort()
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await Promise.allSettled(current.active.map(({ contribution }) => contribution.close?.()))
@@ -162,6 +165,8 @@ interface Built {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly catalog: Catalog
   readonly active: readonly Active[]
+  /** Aborted when other settings take over. */
+  readonly ended: AbortController
 }
 
 function build(
@@ -195,23 +200,40 @@ function build(
     observe: observe(log),
     isAggregate: settings.listen.aggregate,
   })
-  return { settings, upstreams, catalog, active }
+  return { settings, upstreams, catalog, active, ended: new AbortController() }
 }
 
-async function warmUp({ upstreams, catalog, settings }: Built, log: Log): Promise<readonly string[]> {
+/** Reaches each server once; those that can not be reached are tried again until they can. */
+async function warmUp(built: Built, log: Log): Promise<readonly string[]> {
+  const { upstreams, catalog, settings } = built
   const call = ownCall()
-  await Promise.all(
-    [...upstreams.values()].map(async (upstream) => {
-      try {
-        await upstream.warm(call)
-        log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
-      } catch (error) {
-        log.warn('upstream.unavailable', { upstream: upstream.name, reason: asGatewayError(error).message })
-      }
-    }),
-  )
+  const missed = await Promise.all([...upstreams.values()].map(async (each) => ((await reach(each, call, log)) ? [] : [each])))
+  for (const upstream of missed.flat()) background(keepTrying(upstream, call, built.ended.signal, log), log)
   return settings.listen.aggregate ? catalog.collisions(call) : []
 }
+
+async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
+  try {
+    await upstream.warm(call)
+    log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
+    return true
+  } catch (error) {
+    log.warn('upstream.unavailable', { upstream: upstream.name, reason: asGatewayError(error).message })
+    return false
+  }
+}
+
+async function keepTrying(upstream: Upstream, call: Call, ended: AbortSignal, log: Log): Promise<void> {
+  for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
+    await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
+    // A call may have reached it meanwhile.
+    if (ended.aborted || upstream.status.problem === undefined || (await reach(upstream, call, log))) return
+  }
+}
+
+/** How long to wait before a server is tried again, at first and at most, in milliseconds. */
+const FIRST_RETRY = 1000
+const LAST_RETRY = 30_000
 
 /** A call of the gateway itself. */
 function ownCall(): Call {

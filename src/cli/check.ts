@@ -1,6 +1,8 @@
+import { locateFindings } from '../config/load.ts'
+import { type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
-import { readOptions, readSource, warn } from './options.ts'
+import { readOptions, readSource, type Source, warn } from './options.ts'
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
 export async function check(args: readonly string[]): Promise<number> {
@@ -8,12 +10,21 @@ export async function check(args: readonly string[]): Promise<number> {
   const source = readSource(options, warn)
   const gateway = createGateway(source.settings, { variables: environment(), log: openLog('error', true) })
   const collisions = await gateway.warm()
-  const problems = collisions.map((each) => `two tools or prompts have one name: ${each}`)
+  const found: Finding[] = collisions.map((each) => ({
+    path: ['upstreams'],
+    at: 'key',
+    message: `two tools or prompts have one name: ${each}`,
+  }))
   for (const [name, { problem, revision }] of gateway.statuses) {
     if (problem === undefined) process.stdout.write(`${name}: ready, speaks ${revision}\n`)
-    else problems.push(`upstreams.${name}: ${problem}`)
+    else found.push({ path: ['upstreams', name], at: 'key', message: problem })
   }
   await gateway.close()
-  for (const problem of problems) process.stderr.write(`${source.file ?? 'command line'}: ${problem}\n`)
-  return problems.length === 0 ? 0 : 1
+  for (const problem of problemsOf(found, source)) process.stderr.write(`${problemLine(problem)}\n`)
+  return found.length === 0 ? 0 : 1
+}
+
+function problemsOf(found: readonly Finding[], { file, text }: Source): readonly ConfigProblem[] {
+  if (file !== undefined && text !== undefined) return locateFindings(found, text, file)
+  return found.map(({ path, message }) => ({ file: 'command line', line: 0, column: 0, path: pathText(path), message }))
 }

@@ -55,6 +55,11 @@ export function loadSettings(text: string, { file, features, env, listen }: Load
   }
 }
 
+/** What was found wrong later on, as problems at their places in the text of the file. */
+export function locateFindings(findings: readonly Finding[], text: string, file: string): ConfigProblem[] {
+  return locate(findings, readDocument(text), file)
+}
+
 // What is already known to be wrong with a key explains what a later step finds there.
 function withoutEchoes(known: readonly Finding[], later: readonly Finding[]): Finding[] {
   const paths = new Set(known.map(({ path }) => pathText(path)))

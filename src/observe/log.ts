@@ -88,10 +88,13 @@ function json(time: string, level: Level, event: string, fields: Fields = {}): s
   for (const key in fields) {
     const value = fields[key]
     if (value === undefined) continue
-    text += `,${JSON.stringify(key)}:${JSON.stringify(value) ?? 'null'}`
+    text += `,"${key}":${typeof value === 'string' && harmless.test(value) ? `"${value}"` : (JSON.stringify(value) ?? 'null')}`
   }
   return `${text}}`
 }
+
+/** Text that needs no escape. */
+const harmless = /^[\w .:/+-]*$/
 
 const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as const
 

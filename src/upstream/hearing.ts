@@ -60,7 +60,12 @@ export class Hearing {
     const rank = severity(level)
     if (rank < 0 || !has(discovered, 'logging') || (this.#level !== undefined && this.#level <= rank)) return
     this.#level = rank
-    await this.#send('logging/setLevel', Payload.of({ level: levelOf(rank) }))
+    try {
+      await this.#send('logging/setLevel', Payload.of({ level: levelOf(rank) }))
+    } catch (error) {
+      // What is asked for is only how much is heard of; the call itself can do without.
+      this.#log.warn('upstream.level_refused', { error: String(error) })
+    }
   }
 
   /** Brings a message to the call it is about, or to those who listen and may hear what another's call may say. */

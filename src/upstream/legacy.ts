@@ -5,10 +5,10 @@ import { Payload } from '../core/payload.ts'
 import type { Working } from '../bridge/park.ts'
 import { metaKeys, self } from '../wire/extensions.ts'
 import type { Request } from '../wire/jsonrpc.ts'
-import { method } from '../wire/methods.ts'
+import { method, rootsChanged } from '../wire/methods.ts'
 import type { Mirror } from '../wire/headers.ts'
 import { Peer } from '../wire/peer.ts'
-import { canBeAsked } from '../wire/questions.ts'
+import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
 import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
@@ -105,7 +105,8 @@ export class LegacyConnection implements Connection {
   }
 
   async #notify(call: Call): Promise<Outcome> {
-    await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
+    const isTold = call.method !== rootsChanged || hearsOfRoots(this.#options.capabilities)
+    if (isTold) await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
     return { kind: 'result', result: Payload.of({}) }
   }
 

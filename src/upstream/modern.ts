@@ -8,6 +8,7 @@ import { Registry } from '../core/registry.ts'
 import { metaKeys, self } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { type Mirror, mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
+import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import type { Connection } from './connection.ts'
 import type { Connect, Link } from './link.ts'
@@ -174,7 +175,7 @@ export class ModernConnection implements Connection {
 
   async #notify({ call }: Working): Promise<Outcome> {
     const headers = this.#options.mirrors ? { 'mcp-method': call.method } : {}
-    await this.#peer.notify(call.method, call.params, { headers })
+    if (call.method !== rootsChanged) await this.#peer.notify(call.method, call.params, { headers })
     return { kind: 'result', result: Payload.of({}) }
   }
 

@@ -64,7 +64,7 @@ export async function negotiateHttp(settings: UpstreamSettings, client: HttpClie
     if (found !== undefined) return modern(found)
   }
   if (transport === 'streamable') return legacy(httpConnect({ client, log }))
-  const takesPosts = await canInitialize(client, startTimeout, log)
+  const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, startTimeout, log)
   return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, startTimeout))
 }
 
@@ -118,9 +118,14 @@ function revisionOfRefusal(error: unknown, revision: string): string | undefined
 }
 
 /** Whether the URL takes an `initialize` by POST; one that answers 400, 404 or 405 may be of 2024-11-05. */
-async function canInitialize(client: HttpClient, startTimeout: number, log: Log): Promise<boolean> {
+async function canInitialize(
+  client: HttpClient,
+  protocolVersion: string,
+  startTimeout: number,
+  log: Log,
+): Promise<boolean> {
   return withPeer(httpConnect({ client, log }), log, async (peer, link) => {
-    const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
+    const params = Payload.of({ protocolVersion, capabilities: {}, clientInfo: self })
     try {
       const { fields } = await peer.request('initialize', () => params, { signal: AbortSignal.timeout(startTimeout) })
       // The session is ended in the words of its revision.

@@ -59,6 +59,9 @@ export function isForServers(notification: string): boolean {
   return notification.startsWith('notifications/') && !local.has(notification)
 }
 
+/** What a client tells a server that may know its roots; 2026-07-28 has it no more. */
+export const rootsChanged = 'notifications/roots/list_changed'
+
 /** The requests a server may make of a client. */
 export const questionMethods: ReadonlySet<string> = new Set([
   'elicitation/create',

@@ -43,6 +43,11 @@ export function canBeAsked(capabilities: Readonly<Record<string, unknown>>): boo
   return isObject(capabilities.elicitation) || isObject(capabilities.sampling) || isObject(capabilities.roots)
 }
 
+/** Whether a server that was told these capabilities may be told that the roots changed. */
+export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): boolean {
+  return isObject(roots) && roots.listChanged === true
+}
+
 /**
  * A question in the words of the client's revision. Without an `elicitationId` (2026-07-28) or with one that
  * older clients need, made from `key`; enums without titles where those are unknown.

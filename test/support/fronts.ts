@@ -100,7 +100,7 @@ export async function sseFront(origin: string, headers: HeaderMap = usual): Prom
 
 /** Lines to a process that is a stdio server; `revision` says how the connection is opened. */
 export async function stdioFront(command: CommandProcess, revision = '2025-11-25'): Promise<Front> {
-  let taken = 0
+  let taken = command.stdout().length
   const next = (isIt: (line: string) => boolean): Promise<string> =>
     until(() => {
       const lines = command.stdout().slice(taken).split('\n').slice(0, -1)

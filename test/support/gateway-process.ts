@@ -96,6 +96,8 @@ export interface GatewayProcess extends CommandProcess {
 }
 
 interface GatewayOptions {
+  /** Further arguments of `gatehouse serve`. */
+  readonly args?: readonly string[]
   readonly env?: NodeJS.ProcessEnv
   /** False: resolves when it listens, before it has tried its servers. */
   readonly warm?: boolean
@@ -109,7 +111,8 @@ export async function startGatewayProcess(config: Json, options: GatewayOptions 
     writeFileSync(configFile, typeof next === 'string' ? next : JSON.stringify(next, null, 2))
   }
   configure(config)
-  const command = startCommand(['serve', '--config', configFile, '--port', '0'], options)
+  const { args = [] } = options
+  const command = startCommand(['serve', '--config', configFile, '--port', '0', ...args], options)
   const remove = (): void => rmSync(folder, { recursive: true, force: true })
   try {
     const url = await listening(command)

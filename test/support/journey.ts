@@ -13,7 +13,7 @@ import type { ServerOptions } from './server/options.ts'
 /** A gateway in front of these servers, until the test is over. */
 export async function gatewayTo(
   upstreams: Json,
-  { config = {}, ...options }: { config?: Json; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
+  { config = {}, ...options }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
 ): Promise<GatewayProcess> {
   const gateway = await startGatewayProcess({ ...config, upstreams }, options)
   onTestFinished(() => gateway.close())

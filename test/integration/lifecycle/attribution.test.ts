@@ -136,7 +136,7 @@ async function expectOwnAnswers(calls: readonly (readonly [FakeClient, string])[
   const clients = [...new Set(calls.map(([client]) => client))]
   for (const client of clients) {
     const own = calls.flatMap(([of, message]) => (of === client ? [message] : []))
-    expect(client.asked.map(({ params }) => params['message']).toSorted()).toEqual(own.toSorted())
+    expect(client.asked.map(({ params }) => String(params['message'])).toSorted()).toEqual(own.toSorted())
   }
   expect(clients.flatMap(({ violations }) => violations)).toEqual([])
 }

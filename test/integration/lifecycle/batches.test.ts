@@ -34,7 +34,7 @@ describe('a batch from a client of 2025-03-26', () => {
     const reply = await session.post([ping(1), toolCall(2, 'slow', { ms: 60, steps: 2 }, 'p')])
     expect(reply.headers['content-type']).toContain('text/event-stream')
     const messages = reply.events.map(messageOf)
-    expect(messages.map(({ method, id }) => method ?? id).toSorted()).toEqual([1, 2, 'notifications/progress', 'notifications/progress'])
+    expect(messages.map(({ method, id }) => String(method ?? id)).toSorted()).toEqual(['1', '2', 'notifications/progress', 'notifications/progress'])
     expect(messages.findLastIndex(({ method }) => method !== undefined)).toBeLessThan(messages.findIndex(({ id }) => id === 2))
   })
 

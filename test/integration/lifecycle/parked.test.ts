@@ -121,7 +121,7 @@ describe('a call of a client with a session that is being asked', () => {
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }), { answers: { 'elicitation/create': never } })
     const { id, reply } = client.start('tools/call', { name: 'ask_form' })
     await until(() => client.asked.length > 0, 'the question')
-    const failed = expect(reply).rejects.toThrow()
+    const failed = expect(reply).rejects.toThrow('cancelled')
     await client.cancel(id)
     await failed
     await server.until(({ kind }) => kind === 'cancelled')

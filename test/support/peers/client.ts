@@ -33,19 +33,19 @@ export interface Heard {
 }
 
 /** What a tool answered. */
-export interface Called {
+interface Called {
   readonly text: string
   readonly isError: boolean
   readonly structured: unknown
 }
 
 /** What a completion is for. */
-export type Reference =
+type Reference =
   | { readonly type: 'ref/prompt'; readonly name: string }
   | { readonly type: 'ref/resource'; readonly uri: string }
 
 /** The argument to complete. */
-export interface Argument {
+interface Argument {
   readonly name: string
   readonly value: string
 }

@@ -1,0 +1,125 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { runCommand } from '../../support/gateway-process.ts'
+import { folder, httpServer, stdioServer } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
+
+function file(content: string | Json): string {
+  const path = join(folder(), 'gateway.config.yaml')
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content))
+  return path
+}
+
+describe('gatehouse check', () => {
+  test('names what each server speaks, and ends with 0', async () => {
+    const server = await httpServer({ revision: '2026-07-28' })
+    const path = file({ upstreams: { old: stdioServer({ revision: '2025-06-18' }), recent: server.url } })
+    const { code, stdout, stderr } = await runCommand(['check', '--config', path])
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toBe('old: ready, speaks 2025-06-18\nrecent: ready, speaks 2026-07-28\n')
+  })
+
+  test('prints every mistake of a file at once, with line and column, and ends with 1', async () => {
+    const text = `version: 1
+listen:
+  prot: 8900
+  host: http://here
+limits:
+  body: much
+upstreams:
+  Files: echo
+  one:
+    url: ftp://example.com
+  two:
+    command: [echo]
+    isolation: sometimes
+  three:
+    command: echo "
+  four: \${NOT_SET_ANYWHERE}
+`
+    const path = file(text)
+    const { code, stdout, stderr } = await runCommand(['check', '--config', path])
+    expect([code, stdout]).toEqual([1, ''])
+    const places = stderr.replace(/^gatehouse: /, '').trim().split('\n').map((each) => /:(\d+):\d+ (\S+?):/.exec(each)?.slice(1, 3).join(' '))
+    expect(places).toEqual([
+      '3 listen.prot',
+      '4 listen.host',
+      '6 limits.body',
+      '8 upstreams.Files',
+      '10 upstreams.one.url',
+      '13 upstreams.two.isolation',
+      '15 upstreams.three.command',
+      '16 upstreams.four',
+    ])
+    expect(stderr).toContain(`${path}:3:3 listen.prot`)
+    expect(stderr).toMatch(/listen\.prot: .*port/)
+    expect(stderr).toContain('NOT_SET_ANYWHERE')
+  })
+
+  test('says where a file is no YAML', async () => {
+    const path = file('upstreams:\n  one: [echo\n')
+    const { code, stderr } = await runCommand(['check', '--config', path])
+    expect(code).toBe(1)
+    expect(stderr).toContain(`${path}:`)
+    expect(stderr).toMatch(/:[23]:\d+ /)
+  })
+
+  test('tells of every server that can not be reached, and still of those that can', async () => {
+    const server = await httpServer({ refuseStatus: 401 })
+    const path = file({ upstreams: { good: stdioServer(), gone: '/nowhere/at-all', closed: 'http://127.0.0.1:9/mcp', locked: server.url } })
+    const { code, stdout, stderr } = await runCommand(['check', '--config', path])
+    expect(code).toBe(1)
+    expect(stdout).toBe('good: ready, speaks 2025-11-25\n')
+    const lines = stderr.trim().split('\n')
+    expect(lines.map((line) => String(/upstreams\.(\w+)/.exec(line)?.[1])).toSorted()).toEqual(['closed', 'gone', 'locked'])
+    expect(stderr).toContain('credentials')
+  })
+
+  test('points at each server that can not be reached, with line and column', async () => {
+    const path = file('upstreams:\n  gone: /nowhere/at-all\n  too: { url: "http://127.0.0.1:9/mcp" }\n')
+    const { stderr } = await runCommand(['check', '--config', path])
+    expect(stderr).toContain(`${path}:2:3 upstreams.gone: `)
+    expect(stderr).toContain(`${path}:3:3 upstreams.too: `)
+  })
+
+  test('takes a command or a URL in place of a file', async () => {
+    const server = await httpServer()
+    expect(await runCommand(['check', server.url])).toMatchObject({ code: 0, stderr: '' })
+    expect((await runCommand(['check', '--', '/nowhere/at-all'])).code).toBe(1)
+  })
+})
+
+describe('gatehouse explain', () => {
+  test('prints how a server is reached, what it speaks and what a call passes', async () => {
+    const path = file({ upstreams: { one: stdioServer(), two: 'echo' } })
+    const { code, stdout, stderr } = await runCommand(['explain', 'one', 'echo', '--config', path])
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toMatch(/^one echo\n/)
+    expect(stdout).toMatch(/reached by .*fake-server/)
+    expect(stdout).toContain('2025-11-25')
+    expect(stdout).toContain('tools/call')
+    const chain = ['observe', 'limits', 'the server'].map((word) => stdout.indexOf(word))
+    expect(chain).toEqual(chain.toSorted((one, other) => one - other))
+    expect(chain.includes(-1)).toBe(false)
+  })
+
+  test('names the servers there are when asked for another, and ends with 2', async () => {
+    const path = file({ upstreams: { one: 'echo', two: 'echo' } })
+    const { code, stdout, stderr } = await runCommand(['explain', 'three', '--config', path])
+    expect([code, stdout]).toEqual([2, ''])
+    expect(stderr).toContain('one, two')
+  })
+
+  test('tells why a server can not be reached, and ends with 1', async () => {
+    const path = file({ upstreams: { one: '/nowhere/at-all' } })
+    const { code, stdout } = await runCommand(['explain', 'one', '--config', path])
+    expect([code, stdout]).toEqual([1, expect.stringContaining('problem')])
+  })
+
+  test('prints no secret', async () => {
+    const path = file({ upstreams: { one: { url: 'http://127.0.0.1:9/mcp', token: 'sesame', headers: { 'x-key': 'pumpkin' } } } })
+    const { stdout, stderr } = await runCommand(['explain', 'one', '--config', path])
+    expect(stdout + stderr).not.toMatch(/sesame|pumpkin/)
+  })
+})

@@ -1,0 +1,73 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { fakeServerCommand } from '../../support/fake-server.ts'
+import { runCommand } from '../../support/gateway-process.ts'
+import { folder } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const name = 'gateway.config.yaml'
+const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
+const fake = { command, args }
+
+describe('gatehouse init', () => {
+  test('writes a first configuration and says what comes next', async () => {
+    const cwd = folder()
+    const { code, stdout, stderr } = await runCommand(['init'], { cwd })
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toContain(join(cwd, name))
+    expect(stdout).toContain('gatehouse check')
+    expect(readFileSync(join(cwd, name), 'utf8')).toContain('upstreams:')
+  })
+
+  test('writes over nothing unless it is forced to', async () => {
+    const cwd = folder()
+    writeFileSync(join(cwd, name), 'mine')
+    const refused = await runCommand(['init'], { cwd })
+    expect([refused.code, refused.stdout, refused.stderr]).toEqual([1, '', expect.stringContaining('--force')])
+    expect(readFileSync(join(cwd, name), 'utf8')).toBe('mine')
+    expect((await runCommand(['init', '--force'], { cwd })).code).toBe(0)
+    expect(readFileSync(join(cwd, name), 'utf8')).toContain('upstreams:')
+  })
+
+  test.each<[string, string, Json]>([
+    ['Claude Desktop', 'claude_desktop_config.json', { mcpServers: { fake } }],
+    ['Claude Code, of a project', '.mcp.json', { mcpServers: { fake: { type: 'stdio', ...fake } } }],
+    ['Claude Code, of a user', '.claude.json', { projects: { [tmpdir()]: { mcpServers: { fake } } } }],
+    ['Cursor', '.cursor/mcp.json', { mcpServers: { fake } }],
+    ['VS Code', '.vscode/mcp.json', { servers: { fake: { type: 'stdio', ...fake } } }],
+    ['VS Code, of a user', 'settings.json', { mcp: { servers: { fake } } }],
+  ])('imports the servers of %s, which then work', async (_client, file, content) => {
+    const cwd = folder()
+    mkdirSync(dirname(join(cwd, file)), { recursive: true })
+    writeFileSync(join(cwd, file), JSON.stringify(content))
+    const written = await runCommand(['init', '--from', file], { cwd })
+    expect([written.code, written.stderr]).toEqual([0, ''])
+    const checked = await runCommand(['check'], { cwd })
+    expect([checked.code, checked.stderr]).toEqual([0, ''])
+    expect(checked.stdout).toContain('fake: ready')
+  })
+
+  test('copies no secret, but names the variables to set', async () => {
+    const cwd = folder()
+    const remote = { url: 'https://example.com/mcp', headers: { Authorization: 'Bearer sesame' } }
+    const local = { ...fake, env: { API_KEY: 'pumpkin' } }
+    writeFileSync(join(cwd, 'mcp.json'), JSON.stringify({ mcpServers: { remote, local } }))
+    const { code, stdout, stderr } = await runCommand(['init', '--from', 'mcp.json'], { cwd })
+    expect(code).toBe(0)
+    const yaml = readFileSync(join(cwd, name), 'utf8')
+    expect(yaml + stdout + stderr).not.toMatch(/sesame|pumpkin/)
+    expect(yaml).toMatch(/token: \$\{\w+\}/)
+    expect(yaml).toMatch(/API_KEY: \$\{\w+\}/)
+  })
+
+  test('refuses what is no configuration of a client, and writes nothing', async () => {
+    const cwd = folder()
+    writeFileSync(join(cwd, 'x.json'), '{"mcpServers": {}}')
+    const { code, stdout, stderr } = await runCommand(['init', '--from', 'x.json'], { cwd })
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toContain('x.json')
+    expect(existsSync(join(cwd, name))).toBe(false)
+  })
+})

@@ -1,0 +1,142 @@
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { textOf } from '../../support/client/options.ts'
+import { fakeServerCommand } from '../../support/fake-server.ts'
+import { type CommandProcess, gatewayProgram, runCommand, startCommand } from '../../support/gateway-process.ts'
+import { clientOf, folder, httpServer, stdioServer } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
+const line = [command, ...args]
+
+function config(value: Json): string {
+  const at = folder()
+  writeFileSync(join(at, 'gateway.config.yaml'), JSON.stringify(value))
+  return at
+}
+
+function start(words: readonly string[], cwd = folder()): CommandProcess {
+  const process = startCommand(words, { cwd })
+  onTestFinished(() => process.close())
+  return process
+}
+
+function address(process: CommandProcess): Promise<string> {
+  return until(() => /^Gatehouse serves (\S+)$/m.exec(process.stdout())?.[1], 'the address')
+}
+
+describe('gatehouse serve', () => {
+  test('prints where it serves, each server, and what to paste into a client', async () => {
+    const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), other: stdioServer() } })
+    const process = start(['serve'], cwd)
+    const url = await address(process)
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/)
+    await until(() => process.stdout().includes('\n}\n'), 'the rest')
+    expect(process.stdout()).toContain(`\n  one    ${url}/one\n  other  ${url}/other\n`)
+    const snippet: unknown = JSON.parse(process.stdout().slice(process.stdout().indexOf('{')))
+    expect(snippet).toEqual({ mcpServers: { gatehouse: { type: 'http', url } } })
+    const client = await clientOf({ url })
+    expect((await client.request('tools/list')).result).toBeDefined()
+  })
+
+  test('is what gatehouse does without a command', async () => {
+    const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
+    const client = await clientOf({ url: await address(start([], cwd)) })
+    expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
+  })
+
+  test('serves a command', async () => {
+    const client = await clientOf({ url: await address(start(['serve', '--port', '0', '--', ...line])) })
+    expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
+  })
+
+  test('serves a URL, with or without the word serve', async () => {
+    const server = await httpServer()
+    for (const words of [['serve', server.url, '--port', '0'], [server.url, '--port', '0']]) {
+      const client = await clientOf({ url: await address(start(words)) })
+      expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
+    }
+  })
+
+  test('takes address and port of the command line before those of the file', async () => {
+    const cwd = config({ listen: { port: 1, host: '127.0.0.2' }, upstreams: { one: stdioServer() } })
+    expect(await address(start(['serve', '--host', '127.0.0.1', '-p', '0'], cwd))).toMatch(/^http:\/\/127\.0\.0\.1:/)
+  })
+
+  test('writes logs to stderr only, as JSON lines where that is no terminal, from the level asked for', async () => {
+    const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
+    const loud = start(['serve'], cwd)
+    await until(() => loud.stderr().includes('upstream.unavailable') && loud.stderr().includes('upstream.ready'), 'the log')
+    for (const text of loud.stderr().trim().split('\n')) expect(JSON.parse(text)).toMatchObject({ level: expect.any(String) })
+    expect(loud.stdout()).not.toContain('"level"')
+    const quiet = start(['serve', '--log-level', 'warn'], cwd)
+    await until(() => quiet.stderr().includes('upstream.unavailable'), 'the log')
+    quiet.signal('SIGTERM')
+    expect((await quiet.ended).stderr).not.toContain('"level":"info"')
+  })
+
+  test('says that a port is in use, and ends with 1', async () => {
+    const port = await taken()
+    const { code, stdout, stderr } = await runCommand(['serve', '--port', `${port}`, '--', ...line])
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toBe(`gatehouse: 127.0.0.1:${port} is in use by another program. Choose another with --port.\n`)
+  })
+
+  test('says that an address is not of this machine, and ends with 1', async () => {
+    const cwd = config({ auth: 'none', listen: { port: 0, host: '192.0.2.1' }, upstreams: { one: 'echo' } })
+    const { code, stderr } = await runCommand(['serve'], { cwd })
+    expect([code, stderr]).toEqual([1, expect.stringContaining('192.0.2.1 is not an address of this machine')])
+  })
+
+  test('refuses an address that others can reach without a word on who may call', async () => {
+    const { code, stdout, stderr } = await runCommand(['serve', '--host', '0.0.0.0', '--port', '0', '--', ...line])
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toContain('everyone who can reach this address')
+  })
+
+  test('starts while a server can not be reached, and says so where it is asked', async () => {
+    const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
+    const url = await address(start(['serve'], cwd))
+    const ready = await until(async () => {
+      const response = await fetch(new URL('/ready', url))
+      const body = (await response.json()) as { checks: Record<string, Json> }
+      return response.status === 200 && body
+    }, 'it to be ready')
+    expect(ready.checks['bad']).toMatchObject({ problem: expect.stringContaining('/nowhere/at-all') })
+    expect((await fetch(new URL('/health', url))).status).toBe(200)
+  })
+})
+
+describe('gatehouse stdio', () => {
+  test.each(['2025-11-25', '2026-07-28'] as const)('is a server on stdio in front of the others, at %s', async (revision) => {
+    const cwd = config({ upstreams: { one: stdioServer(), two: stdioServer() } })
+    const [program = '', ...first] = gatewayProgram()
+    const client = await clientOf({ url: '' }, { transport: 'stdio', revision, command: program, args: [...first, 'stdio'], cwd })
+    expect(textOf(await client.request('tools/call', { name: 'two_echo' }))).toBe('{}')
+    expect(client.violations).toEqual([])
+  })
+
+  test('takes a command', async () => {
+    const [program = '', ...first] = gatewayProgram()
+    const words = [...first, 'stdio', '--', ...line]
+    const client = await clientOf({ url: '' }, { transport: 'stdio', command: program, args: words })
+    expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
+    expect(client.violations).toEqual([])
+  })
+
+  test('ends with 0 when its input ends', async () => {
+    expect(await runCommand(['stdio', '--', ...line])).toMatchObject({ code: 0, stdout: '' })
+  })
+})
+
+async function taken(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => new Promise((resolve) => server.close(() => resolve())))
+  const at = server.address()
+  return typeof at === 'object' && at ? at.port : 0
+}

@@ -1,0 +1,82 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { gatewayProgram, runCommand } from '../../support/gateway-process.ts'
+import { folder } from '../../support/journey.ts'
+
+const packageFile = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+  version: string
+}
+
+describe('every command', () => {
+  test.each([['--help'], ['-h'], ['help'], ['serve', '--help'], ['stdio', '-h'], ['check', '--help'], ['explain', '--help'], ['init', '--help'], ['help', 'init']])(
+    'explains itself: %s %s',
+    async (...words) => {
+      const { code, stdout, stderr } = await runCommand(words.filter(Boolean))
+      expect([code, stderr]).toEqual([0, ''])
+      expect(stdout).toMatch(/usage/i)
+      expect(stdout).toContain('gatehouse')
+    },
+  )
+
+  test.each(['--version', '-v'])('tells its version: %s', async (word) => {
+    const { code, stdout, stderr } = await runCommand([word])
+    expect([code, stdout, stderr]).toEqual([0, `gatehouse ${packageFile.version}\n`, ''])
+  })
+})
+
+describe('wrong usage ends with 2, says what is wrong, and writes nothing to stdout', () => {
+  test.each([
+    ['a command there is not', ['sevre'], 'sevre'],
+    ['an option there is not', ['serve', '--prot', '1'], '--prot'],
+    ['an option of another command', ['check', '--port', '1'], '--port'],
+    ['a port that is none', ['serve', '--port', 'x'], '--port'],
+    ['a port out of range', ['serve', '--port', '65536'], '--port'],
+    ['a level there is not', ['serve', '--log-level', 'loud'], '--log-level'],
+    ['an option without its value', ['serve', '--config'], '--config'],
+    ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],
+    ['no server to explain', ['explain'], 'server'],
+    ['words init does not take', ['init', 'x'], '--from'],
+    ['a file to import that is not there', ['init', '--from', 'nowhere.json'], 'nowhere.json'],
+  ])('%s', async (_what, words, named) => {
+    const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
+    expect([code, stdout]).toEqual([2, ''])
+    expect(stderr).toMatch(/^gatehouse: /)
+    expect(stderr).toContain(named)
+    expect(stderr).not.toMatch(/\n\s+at /)
+  })
+
+  test('a misspelt command is answered with the one that starts a server', async () => {
+    expect((await runCommand(['npx', 'some-server'])).stderr).toContain('gatehouse serve -- npx some-server')
+  })
+})
+
+describe('without a configuration', () => {
+  test.each([[[]], [['serve']], [['check']], [['stdio']]])('%j says how to get one, and ends with 1', async (words) => {
+    const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toContain('gateway.config.yaml')
+    expect(stderr).toContain('gatehouse init')
+  })
+})
+
+const older = olderNode()
+
+describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
+  test('it says which is needed instead of failing somewhere', async () => {
+    const { code, stdout, stderr } = await runCommand(['--version'], { program: [older ?? '', gatewayProgram().at(-1) ?? ''] })
+    expect([code, stdout]).toEqual([2, ''])
+    expect(stderr).toMatch(/^gatehouse needs Node\.js 22\.19 or newer; this is 20\.[\d.]+\.\n$/)
+  })
+})
+
+/** A Node.js 20 of this machine. */
+function olderNode(): string | undefined {
+  return ['/usr/local/bin/node', '/usr/bin/node', '/bin/node'].find((path) => {
+    try {
+      return execFileSync(path, ['--version'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).startsWith('v20.')
+    } catch {
+      return false
+    }
+  })
+}

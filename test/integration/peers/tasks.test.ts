@@ -1,0 +1,42 @@
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { textOf } from '../../support/peers/client.ts'
+import { type House, openHouse } from '../../support/peers/house.ts'
+
+const servers = ['everything', 'everything-http'] as const
+
+let house: House
+beforeAll(async () => {
+  house = await openHouse(servers)
+})
+afterAll(() => house.close())
+
+describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %s', (server) => {
+  it('follows it to its end and gets its result', async () => {
+    const client = await connected(house, server)
+    // The listing tells the client which tools run as tasks.
+    await client.listTools()
+    const seen: string[] = []
+    const args = { name: 'simulate-research-query', arguments: { topic: 'gates' } }
+    let text = ''
+    for await (const step of client.experimental.tasks.callToolStream(args, CallToolResultSchema)) {
+      seen.push(step.type === 'taskStatus' ? step.task.status : step.type)
+      if (step.type === 'result') text = textOf(CallToolResultSchema.parse(step.result).content)
+    }
+    expect(seen[0]).toBe('taskCreated')
+    expect(seen.slice(-2)).toEqual(['completed', 'result'])
+    expect(text).toContain('Research Report: gates')
+    const { tasks } = await client.experimental.tasks.listTasks()
+    expect(tasks).toMatchObject([{ status: 'completed' }])
+    await client.close()
+  })
+})
+
+async function connected(gateway: House, server: (typeof servers)[number]): Promise<Client> {
+  const way = gateway.way('http', server)
+  const client = new Client({ name: 'peer', version: '1.0.0' })
+  if (way.transport !== 'stdio') await client.connect(new StreamableHTTPClientTransport(new URL(way.url)))
+  return client
+}

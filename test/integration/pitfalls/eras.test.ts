@@ -1,0 +1,104 @@
+import type { ServerResponse } from 'node:http'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { textOf } from '../../support/client/options.ts'
+import { type FaultyServer, send, startFaultyServer } from '../../support/faulty-server.ts'
+import { clientOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
+import { codeOf } from '../../support/structured-error.ts'
+
+describe('a probe of the era', () => {
+  test('kills no server that exits on it: another process is asked', async () => {
+    const gateway = await gatewayTo({ fake: stdioServer({ discover: 'exit' }, { revision: 'auto' }) })
+    const client = await clientOf(gateway, { revision: '2026-07-28' })
+    expect(textOf(await client.request('tools/call', { name: 'big', arguments: { bytes: 3 } }))).toBe('xxx')
+    expect(gateway.log()).toContainEqual(expect.objectContaining({ event: 'upstream.ready', era: 'legacy' }))
+  })
+
+  test('is given up after a while by a server that stays silent', async () => {
+    const gateway = await gatewayTo({ fake: stdioServer({ discover: 'silent' }, { revision: 'auto' }) })
+    const client = await clientOf(gateway)
+    expect(textOf(await client.request('tools/call', { name: 'big', arguments: { bytes: 3 } }))).toBe('xxx')
+  })
+
+  test('is not made where the configuration names the revision', async () => {
+    const { file } = serverJournal()
+    const gateway = await gatewayTo({ fake: stdioServer({ seenFile: file }) })
+    const client = await clientOf(gateway)
+    const seen = textOf(await client.request('tools/call', { name: 'seen' }))
+    expect(seen).toContain('initialize')
+    expect(seen).not.toContain('server/discover')
+  })
+
+  const legacy: readonly (readonly [string, (response: ServerResponse, id: unknown) => void])[] = [
+    ['200 and -32601', (response, id) => send(response, { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } })],
+    ['400 and -32000 without an id', (response) => refuse(response, 400, { code: -32000, message: 'Server not initialized' })],
+    ['400 and -32700', (response) => refuse(response, 400, { code: -32700, message: 'Parse error' })],
+    ['400 and -32600', (response) => refuse(response, 400, { code: -32600, message: 'Invalid request' })],
+    ['404 and text', (response) => void response.writeHead(404).end('Invalid session ID')],
+    ['400 and other JSON', (response) => void response.writeHead(400).end('{"detail":"Missing session ID"}')],
+    ['405', (response) => void response.writeHead(405).end()],
+  ]
+  test.each(legacy)('answered by %s finds a server with a handshake', async (_name, answer) => {
+    const server = await probed(answer)
+    const gateway = await gatewayTo({ web: server.url })
+    const client = await clientOf(gateway, { revision: '2026-07-28' })
+    expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
+  })
+
+  test.each([401, 403, 500, 503])('answered by %d finds nothing out, and is made again', async (status) => {
+    let isBroken = true
+    const server = await probed((response, id) => {
+      if (isBroken) return void response.writeHead(status).end()
+      send(response, { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } })
+    })
+    const gateway = await gatewayTo({ web: server.url }, { warm: false })
+    const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
+    const refused = await client.request('tools/call', { name: 'good' })
+    expect(codeOf(refused)).toBe(status < 500 ? 'UPSTREAM_ERROR' : 'SERVER_UNAVAILABLE')
+    isBroken = false
+    expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
+  })
+})
+
+describe.each(['2025-11-25', '2026-07-28'] as const)('for a client of %s that never listed the tools', (revision) => {
+  test('mirrored arguments are in headers, with the name the server knows', async () => {
+    const server = await httpServer({ revision: '2026-07-28' })
+    const other = await httpServer()
+    const gateway = await gatewayTo({ fake: server.url, other: other.url })
+    const args = { region: 'eü', count: 3, urgent: true, place: { city: 'Rome' } }
+    const alone = await clientOf({ url: `${gateway.url}/fake` }, { revision: '2025-11-25' })
+    expect(JSON.parse(textOf(await alone.request('tools/call', { name: 'headers', arguments: args })))).toEqual(args)
+    const together = await clientOf(gateway, { revision })
+    if (revision === '2026-07-28') await together.request('tools/list')
+    const reply = await together.request('tools/call', { name: 'fake_headers', arguments: args })
+    expect(JSON.parse(textOf(reply))).toEqual(args)
+    const [last] = server.received('tools/call').slice(-1)
+    expect(last?.headers).toMatchObject({ 'mcp-name': 'headers', 'mcp-param-count': '3', 'mcp-param-city': 'Rome' })
+    expect(server.violations).toEqual([])
+  })
+})
+
+test('a server of both eras that names only the newest is spoken to in the older one where the configuration says so', async () => {
+  const server = await httpServer()
+  const gateway = await gatewayTo({ fake: { url: server.url, revision: '2025-06-18' } })
+  const client = await clientOf(gateway, { revision: '2026-07-28' })
+  await client.request('tools/list')
+  const asked = server.received('initialize').map(({ text }) => text)
+  expect(server.received('server/discover')).toEqual([])
+  expect(asked.every((text) => text.includes('"protocolVersion":"2025-06-18"'))).toBe(true)
+})
+
+/** A server with a handshake that answers a probe in this way. */
+async function probed(answer: (response: ServerResponse, id: unknown) => void): Promise<FaultyServer> {
+  const server = await startFaultyServer({}, (response, { id, method }) => {
+    if (method !== 'server/discover') return false
+    answer(response, id)
+    return true
+  })
+  onTestFinished(() => server.close())
+  return server
+}
+
+function refuse(response: ServerResponse, status: number, error: Json): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ jsonrpc: '2.0', id: null, error }))
+}

@@ -1,0 +1,141 @@
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { textOf } from '../../support/client/options.ts'
+import { events } from '../../support/client/raw.ts'
+import { goodAnswer, welcome } from '../../support/faults.ts'
+import { gatewayWith } from '../../support/gateway-with.ts'
+import { clientOf, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { parse } from '../../support/server/json.ts'
+import { codeOf } from '../../support/structured-error.ts'
+
+const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
+const revisions = ['2025-11-25', '2026-07-28'] as const
+
+describe.each(revisions)('for a client of %s', (revision) => {
+  test('questions on the GET stream are heard during the very first call', async () => {
+    const server = await httpServer({ questions: 'get' })
+    const gateway = await gatewayTo({ fake: server.url })
+    const client = await clientOf(gateway, { revision, answers })
+    const reply = await client.request('tools/call', { name: 'ask_form' })
+    expect(textOf(reply)).toContain('Ada')
+  })
+
+  test('a server that answers with JSON only can not ask, and the call ends nevertheless', async () => {
+    const server = await httpServer({ jsonOnly: true })
+    const gateway = await gatewayTo({ fake: server.url }, { config: { limits: { timeout: '700ms' } } })
+    const client = await clientOf(gateway, { revision, answers })
+    expect(codeOf(await client.request('tools/call', { name: 'ask_form' }))).toBe('OPERATION_TIMEOUT')
+    expect((await client.request('tools/call', { name: 'big' })).error).toBeUndefined()
+  })
+
+  test('a cancelled call lets go of a stream the server would never end', async () => {
+    const server = await httpServer({ keepsCancelledStream: true })
+    const gateway = await gatewayTo({ fake: server.url })
+    const client = await clientOf(gateway, { revision })
+    const { id, reply } = client.start('tools/call', { name: 'hang' })
+    void reply.catch(() => undefined)
+    await server.until(({ text }) => text.includes('"hang"'))
+    await client.cancel(id)
+    await server.until(({ kind }) => kind === 'cancelled')
+    await server.until(({ kind }) => kind === 'disconnected')
+    expect((await client.request('tools/call', { name: 'big' })).error).toBeUndefined()
+  })
+
+  test('progress is told under the token of the client, growing, and not after the answer', async () => {
+    const gateway = await gatewayTo({ fake: stdioServer() })
+    const client = await clientOf(gateway, { revision })
+    const values: unknown[] = []
+    const options = { progressToken: 'mine', onProgress: (note: Record<string, unknown>) => void values.push(note['progress']) }
+    await client.request('tools/call', { name: 'slow', arguments: { ms: 5, steps: 5 } }, options)
+    expect(values).toHaveLength(5)
+    expect(values).toEqual(values.toSorted((one, other) => Number(one) - Number(other)))
+    expect(client.violations).toEqual([])
+  })
+})
+
+describe('HTTP+SSE', () => {
+  test.each(['https://mcp.example.com/gate/', 'https://mcp.example.com/gate', 'https://mcp.example.com'])(
+    'its endpoint event has the path of the public URL %s',
+    async (publicUrl) => {
+      const server = await httpServer()
+      const config = { listen: { legacy_sse: true, public_url: publicUrl } }
+      const gateway = await gatewayWith({ ...config, upstreams: { fake: server.url } })
+      onTestFinished(() => gateway.close())
+      const stream = events(new URL('/sse', gateway.url).href)
+      const { value } = await stream.next()
+      const prefix = new URL(publicUrl).pathname.replace(/\/$/, '')
+      expect(value).toMatchObject({ event: 'endpoint' })
+      expect(String(value?.data)).toMatch(new RegExp(`^${prefix}/messages\\?session_id=[\\w-]+$`))
+      await stream.return(undefined)
+    },
+  )
+
+  test.each([
+    ['/messages?x=1', 'good'],
+    ['messages?x=1', 'good'],
+    ['http://192.0.2.1/messages', 'UPSTREAM_ERROR'],
+    ['//192.0.2.1/messages', 'UPSTREAM_ERROR'],
+    ['http://[', 'UPSTREAM_ERROR'],
+    ['file:///etc/passwd', 'UPSTREAM_ERROR'],
+  ])('the endpoint %s of a server is posted to only on its own origin', async (endpoint, expected) => {
+    const url = await sseServer(endpoint)
+    const gateway = await gatewayTo({ web: { url, transport: 'sse' } }, { warm: false })
+    const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
+    const reply = await client.request('tools/call', { name: 'good' })
+    expect(reply.error ? codeOf(reply) : textOf(reply)).toBe(expected)
+  })
+})
+
+test('409 for the GET stream does not keep calls from being made', async () => {
+  const url = await streamableServer((response) => response.writeHead(409).end())
+  const gateway = await gatewayTo({ web: { url, revision: '2025-11-25' } })
+  const client = await clientOf(gateway)
+  for (let call = 0; call < 3; call++) expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
+})
+
+/** An HTTP+SSE server that names this endpoint. */
+async function sseServer(endpoint: string): Promise<string> {
+  let stream: ServerResponse | undefined
+  return `${await webServer((text, response) => {
+    if (text === '') {
+      stream = response.writeHead(200, { 'content-type': 'text/event-stream' })
+      stream.write(`event: endpoint\ndata: ${endpoint}\n\n`)
+      return
+    }
+    response.writeHead(202).end()
+    const answer = answerTo(text)
+    if (answer !== undefined) stream?.write(`data: ${answer}\n\n`)
+  })}/sse`
+}
+
+/** A Streamable HTTP server that answers GET in this way. */
+async function streamableServer(onGet: (response: ServerResponse) => void): Promise<string> {
+  return `${await webServer((text, response) => {
+    if (text === '') return onGet(response)
+    const answer = answerTo(text)
+    if (answer === undefined) return void response.writeHead(202).end()
+    response.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 's' }).end(answer)
+  })}/mcp`
+}
+
+async function webServer(answer: (text: string, response: ServerResponse) => void): Promise<string> {
+  const server = createServer((request, response) => {
+    let text = ''
+    request.setEncoding('utf8').on('data', (part: string) => void (text += part))
+    request.on('end', () => answer(text, response))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  return `http://127.0.0.1:${port}`
+}
+
+function answerTo(text: string): string | undefined {
+  const { id, method } = parse(text) as { id?: unknown; method?: string }
+  if (id === undefined) return undefined
+  return method === 'initialize' ? JSON.stringify(welcome(id)) : goodAnswer(id)
+}
