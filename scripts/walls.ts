@@ -54,7 +54,7 @@ const walls: readonly Wall[] = [
     uses: ['hono', '@hono/node-server', ...sockets],
   },
   { part: 'cli', may: ['gateway.ts', 'config', 'core'], uses: ['node:readline', 'node:stream', ...files] },
-  { part: 'gateway.ts', may: folders, uses: files },
+  { part: 'gateway.ts', may: folders, uses: ['node:stream', ...timers, ...files] },
   { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },
 ]
 

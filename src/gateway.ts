@@ -20,7 +20,7 @@ import { createLog, type Level, withFields } from './observe/log.ts'
 import { observe } from './observe/observe.ts'
 import type { Variables } from './upstream/child.ts'
 import { createUpstream, type Status, type Upstream } from './upstream/upstream.ts'
-import { self } from './wire/extensions.ts'
+import { self } from '../core/self.ts'
 import type { Mirror } from './wire/headers.ts'
 import { latestLegacy } from './wire/revisions.ts'
 
@@ -97,7 +97,12 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     listen: () => listen(gateway, log),
     stdio: (input, output) => {
       const { handle } = gateway
-      return serveStdio(input, output, { handle, seal: createSeal(Date.now), limit: current.settings.listen.body, log })
+      return serveStdio(input, output, {
+        handle,
+        seal: createSeal(Date.now),
+        limit: current.settings.listen.body,
+        log,
+      })
     },
     chain: (target) =>
       current.active.flatMap(({ name, contribution, settingsOf }) => {
@@ -108,7 +113,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       current.ended.abort()
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
-      await Promise.allSettled(current.active.map(({ contribution }) => contribution.close?.()))
+      await Promise.allSettled(current.active.map(async ({ contribution }) => contribution.close?.()))
     },
   }
   return gateway
@@ -207,7 +212,9 @@ function build(
 async function warmUp(built: Built, log: Log): Promise<readonly string[]> {
   const { upstreams, catalog, settings } = built
   const call = ownCall()
-  const missed = await Promise.all([...upstreams.values()].map(async (each) => ((await reach(each, call, log)) ? [] : [each])))
+  const missed = await Promise.all(
+    [...upstreams.values()].map(async (each) => ((await reach(each, call, log)) ? [] : [each])),
+  )
   for (const upstream of missed.flat()) background(keepTrying(upstream, call, built.ended.signal, log), log)
   return settings.listen.aggregate ? catalog.collisions(call) : []
 }

@@ -14,7 +14,10 @@ export type Put = (questions: Questions, call: Call, withdrawn: AbortSignal | un
 export function askInline(next: Handler, put: Put): Handler {
   return async (call) => {
     const outcome = await next(call)
-    return { kind: 'result', result: outcome.kind === 'result' ? outcome.result : await rounds(outcome, call, next, put) }
+    return {
+      kind: 'result',
+      result: outcome.kind === 'result' ? outcome.result : await rounds(outcome, call, next, put),
+    }
   }
 }
 
@@ -24,7 +27,8 @@ export async function rounds(first: Outcome, call: Call, next: Handler, put: Put
   const limit = call.method === 'subscriptions/listen' ? Number.POSITIVE_INFINITY : MAX_ROUNDS
   let outcome = first
   for (let round = 0; outcome.kind === 'ask'; round++) {
-    if (round === limit) throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
+    if (round === limit)
+      throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
     const { questions, state, withdrawn } = outcome
     if (Object.keys(questions).length === 0) await wait(PACE)
     const answers = await put(questions, call, withdrawn)

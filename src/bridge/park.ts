@@ -147,7 +147,8 @@ class Held implements Working {
 
   ask(question: Question, { withdrawn, isGuess = false }: AskOptions = {}): Promise<Answer | undefined> {
     const { call } = this
-    const isAskable = !call.client.isMute && (method(call.method).asks === true || call.client.era === 'legacy')
+    const isAskable =
+      !call.client.isMute && (method(call.method).asks === true || call.client.era === 'legacy')
     if (!isAskable || !canAnswer(call.client, question)) return Promise.resolve(refusal(question))
     return new Promise((resolve) => {
       const key = `q${++this.#questions}`
@@ -188,7 +189,9 @@ class Held implements Working {
 
   #flush(): void {
     if (!this.#isOpen || this.#asked.size === 0) return
-    const questions: Questions = Object.fromEntries([...this.#asked].map(([key, { question }]) => [key, question]))
+    const questions: Questions = Object.fromEntries(
+      [...this.#asked].map(([key, { question }]) => [key, question]),
+    )
     if (!this.onParked(this)) {
       for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
       return

@@ -7,7 +7,15 @@ import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import type { Filter } from '../wire/filter.ts'
-import { encodeError, encodeNotification, encodeResult, type Id, type Notification, type Request, type Response } from '../wire/jsonrpc.ts'
+import {
+  encodeError,
+  encodeNotification,
+  encodeResult,
+  type Id,
+  type Notification,
+  type Request,
+  type Response,
+} from '../wire/jsonrpc.ts'
 import { encodeLegacyError, encodeLegacyResult, initializeResult } from '../wire/legacy.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers, method, severity } from '../wire/methods.ts'
@@ -75,7 +83,9 @@ export class ClientSession {
       { request: () => undefined, notification: () => undefined, noise: () => undefined },
     )
     this.#listening = new Listening({
-      handle: askInline(options.handle, (questions, call, withdrawn) => this.#put(questions, call, withdrawn)),
+      handle: askInline(options.handle, (questions, call, withdrawn) =>
+        this.#put(questions, call, withdrawn),
+      ),
       call: (params, signal, emit) => this.#listenCall(params, signal, emit),
       onNote: (note) => this.#send(note),
       log: options.log,
@@ -95,7 +105,9 @@ export class ClientSession {
   async request(request: Request, reply: Reply): Promise<void> {
     const controller = new AbortController()
     if (this.#running.has(request.id)) {
-      reply.end(encodeError(request.id, new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')))
+      reply.end(
+        encodeError(request.id, new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')),
+      )
       return
     }
     this.#running.set(request.id, { controller, reply })
@@ -142,13 +154,15 @@ export class ClientSession {
     if (request.method === 'initialize') return this.#initialize(request, signal)
     if (!revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
     const { only } = method(request.method)
-    if (only === 'modern') throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
+    if (only === 'modern')
+      throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
     const local = only === 'legacy' ? await this.#local(request) : undefined
     if (local) return encodeResult(request.id, local)
     const call = this.#lift(request, signal, (note) => reply.emit(encode(lowerNote(note, revision))))
     const { handle } = this.#options
     const outcome = await handle(call)
-    if (outcome.kind === 'result') return encodeLegacyResult(request.id, request.method, outcome.result, revision)
+    if (outcome.kind === 'result')
+      return encodeLegacyResult(request.id, request.method, outcome.result, revision)
     const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
     return encodeLegacyResult(request.id, request.method, await rounds(outcome, call, handle, put), revision)
   }
@@ -157,7 +171,10 @@ export class ClientSession {
     if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
     const { protocolVersion, capabilities, clientInfo } = request.params.fields
     if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
-      throw new GatewayError('INVALID_INPUT', 'Invalid params: initialize needs protocolVersion and capabilities.')
+      throw new GatewayError(
+        'INVALID_INPUT',
+        'Invalid params: initialize needs protocolVersion and capabilities.',
+      )
     }
     const revision = negotiate(protocolVersion)
     this.#client = {
@@ -167,7 +184,12 @@ export class ClientSession {
       session: this.id,
       ...(isObject(clientInfo) && { info: clientInfo }),
     }
-    const discover: Request = { kind: 'request', id: request.id, method: 'server/discover', params: Payload.of({}) }
+    const discover: Request = {
+      kind: 'request',
+      id: request.id,
+      method: 'server/discover',
+      params: Payload.of({}),
+    }
     const outcome = await this.#options.handle(this.#lift(discover, signal, () => undefined))
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
@@ -180,7 +202,8 @@ export class ClientSession {
     if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
     if (name !== 'resources/subscribe' && name !== 'resources/unsubscribe') return undefined
     const { uri } = params.fields
-    if (typeof uri !== 'string') throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
+    if (typeof uri !== 'string')
+      throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
     const { resources } = this.#capabilities
     if (!isObject(resources) || resources.subscribe !== true) {
       throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
@@ -191,7 +214,8 @@ export class ClientSession {
   }
 
   async #setLevel(level: unknown): Promise<Payload> {
-    if (severity(level) < 0) throw new GatewayError('INVALID_INPUT', 'Invalid params: level is not a log level.')
+    if (severity(level) < 0)
+      throw new GatewayError('INVALID_INPUT', 'Invalid params: level is not a log level.')
     if (!isObject(this.#capabilities.logging)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'Method not found: logging/setLevel')
     }
@@ -207,7 +231,9 @@ export class ClientSession {
     try {
       const honoured = await this.#listening.open(this.#filter())
       if (honoured.resourceSubscriptions?.includes(uri)) return
-      throw new GatewayError('RESOURCE_NOT_FOUND', 'The server did not accept the subscription.', { data: { uri } })
+      throw new GatewayError('RESOURCE_NOT_FOUND', 'The server did not accept the subscription.', {
+        data: { uri },
+      })
     } catch (error) {
       this.#uris.delete(uri)
       throw error
@@ -225,7 +251,12 @@ export class ClientSession {
   }
 
   /** Puts questions to the client, all at once, on the stream of the request they belong to. */
-  async #put(questions: Questions, call: Call, withdrawn: AbortSignal | undefined, about?: Id): Promise<Answers> {
+  async #put(
+    questions: Questions,
+    call: Call,
+    withdrawn: AbortSignal | undefined,
+    about?: Id,
+  ): Promise<Answers> {
     const controller = new AbortController()
     const stop = (): void => controller.abort()
     const timer = setTimeout(stop, QUESTION_TIMEOUT).unref()
@@ -236,7 +267,10 @@ export class ClientSession {
       const answers = Object.entries(questions).map(async ([key, question]) => {
         const { method: name, params } = wordQuestion(question, this.#client, `${this.id}-${key}`)
         const options = { signal: controller.signal, ...(about !== undefined && { about }) }
-        return [key, await answerOf(this.#peer.request(name, () => params ?? Payload.of({}), options))] as const
+        return [
+          key,
+          await answerOf(this.#peer.request(name, () => params ?? Payload.of({}), options)),
+        ] as const
       })
       const settled = await Promise.all(answers)
       if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The request was cancelled.')
@@ -251,7 +285,9 @@ export class ClientSession {
   #lift(message: Request | Notification, signal: AbortSignal, emit: (note: Note) => void): Call {
     const { principal, upstream } = this.#options
     const call = lift(message, { upstream, client: this.#client, principal, signal, emit })
-    return this.#level === undefined ? call : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }
+    return this.#level === undefined
+      ? call
+      : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }
   }
 
   #listenCall(params: Payload, signal: AbortSignal, emit: (note: Note) => void): Call {
@@ -289,5 +325,8 @@ function isListed(capability: unknown): boolean {
 
 function cancelledBy(note: Notification): GatewayError {
   const { reason } = note.params.fields
-  return new GatewayError('CANCELLED', typeof reason === 'string' ? reason : 'The client cancelled the request.')
+  return new GatewayError(
+    'CANCELLED',
+    typeof reason === 'string' ? reason : 'The client cancelled the request.',
+  )
 }

@@ -31,7 +31,9 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
   const emit = (note: Note): void => {
-    const params = isListening ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id }) : note.params
+    const params = isListening
+      ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id })
+      : note.params
     reply.emit(encodeNotification(note.method, params))
   }
   const lifted = lift(request, { upstream, client, principal, signal, emit })

@@ -1,7 +1,7 @@
 import type { Call, Handler, Note, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { self } from '../wire/extensions.ts'
+import { self } from '../core/self.ts'
 import { method } from '../wire/methods.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
@@ -28,7 +28,12 @@ const MAX_PAGES = 1000
 /** Offers servers together: lists are joined, names get the server's name in front, URIs too. */
 export function aggregate({ names, handle, ended }: Options): Aggregate {
   const toServer = (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> =>
-    handle({ ...call, params, target: { method: call.method, upstream, name }, emit: namedEmit(call, upstream) })
+    handle({
+      ...call,
+      params,
+      target: { method: call.method, upstream, name },
+      emit: namedEmit(call, upstream),
+    })
 
   const forServer = (call: Call, upstream: string): Call => ({
     ...call,
@@ -76,19 +81,33 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
 
   const joined = async (call: Call, list: string): Promise<Outcome> => {
     if (call.params.fields.cursor !== undefined) {
-      throw new GatewayError('INVALID_INPUT', 'Invalid params: this list has one page, so there is no such cursor.')
+      throw new GatewayError(
+        'INVALID_INPUT',
+        'Invalid params: this list has one page, so there is no such cursor.',
+      )
     }
     const lists = await fromAll(names, async (upstream) => {
       const entries = await walk(handle, forServer(call, upstream), call.method)
       return nameEntries(upstream, entries)
     })
-    return done(Payload.of({}).with({ [list]: Payload.text(`[${lists.flat().map((each) => each.text).join(',')}]`) }))
+    return done(
+      Payload.of({}).with({
+        [list]: Payload.text(
+          `[${lists
+            .flat()
+            .map((each) => each.text)
+            .join(',')}]`,
+        ),
+      }),
+    )
   }
 
   return {
     handle: async (call) => {
       if (call.method === 'server/discover') {
-        const found = await fromAll(names, async (upstream) => resultOf(await handle(forServer(call, upstream))))
+        const found = await fromAll(names, async (upstream) =>
+          resultOf(await handle(forServer(call, upstream))),
+        )
         return done(mergeDiscovered(found, self))
       }
       if (call.method === 'subscriptions/listen') return listenToAll(call, names, handle, ended)
@@ -99,7 +118,8 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
       const { list } = method(call.method)
       if (list !== undefined) return joined(call, list)
       const found = await locate(call)
-      if (!found) throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
+      if (!found)
+        throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
       const outcome = await toServer(call, ...found)
       return outcome.kind === 'ask' ? outcome : done(nameUris(found[0].upstream, outcome.result))
     },
@@ -113,14 +133,16 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
       const close = names.filter((one) => names.some((other) => canCollide(one, other)))
       const owners = new Map<string, string>()
       const found: string[] = []
+      const note = (list: string, upstream: string, name: unknown): void => {
+        const exposed = exposedName(upstream, String(name))
+        const owner = owners.get(`${list} ${exposed}`)
+        if (owner !== undefined) found.push(`${exposed} is both of ${owner} and of ${upstream}`)
+        owners.set(`${list} ${exposed}`, upstream)
+      }
       for (const list of ['tools/list', 'prompts/list']) {
         for (const upstream of close) {
-          for (const { fields } of await walk(handle, forServer(call, upstream), list).catch(() => [])) {
-            const exposed = exposedName(upstream, String(fields.name))
-            const owner = owners.get(`${list} ${exposed}`)
-            if (owner !== undefined) found.push(`${exposed} is both of ${owner} and of ${upstream}`)
-            owners.set(`${list} ${exposed}`, upstream)
-          }
+          const entries = await walk(handle, forServer(call, upstream), list).catch(() => [])
+          for (const { fields } of entries) note(list, upstream, fields.name)
         }
       }
       return found
@@ -158,7 +180,10 @@ function listed(result: Payload, key: string): Payload[] {
 }
 
 /** Asks every server; those that fail are left out, unless all do. */
-async function fromAll<Value>(names: readonly string[], ask: (name: string) => Promise<Value>): Promise<Value[]> {
+async function fromAll<Value>(
+  names: readonly string[],
+  ask: (name: string) => Promise<Value>,
+): Promise<Value[]> {
   const settled = await Promise.allSettled(names.map(ask))
   const found = settled.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []))
   const [failure] = settled.filter((each) => each.status === 'rejected')
@@ -172,7 +197,10 @@ function namedEmit(call: Call, upstream: string): (note: Note) => void {
     const uri = note.params?.fields.uri
     const isUpdate = note.method === 'notifications/resources/updated' && typeof uri === 'string'
     if (!isUpdate) return call.emit(note)
-    call.emit({ ...note, ...(note.params && { params: note.params.with({ uri: exposedUri(upstream, uri) }) }) })
+    call.emit({
+      ...note,
+      ...(note.params && { params: note.params.with({ uri: exposedUri(upstream, uri) }) }),
+    })
   }
 }
 
@@ -195,4 +223,3 @@ function unknown(name: string, subject: string): GatewayError {
   }
   return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${shown}`)
 }
-

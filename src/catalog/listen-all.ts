@@ -34,7 +34,10 @@ export async function listenToAll(
       // One answer could not be told from another's, so nothing is asked through this call.
       const client = { ...call.client, isMute: true } as const
       const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
-      outcome.then(() => heard.resolve(), () => heard.resolve())
+      outcome.then(
+        () => heard.resolve(),
+        () => heard.resolve(),
+      )
       return { heard: heard.promise, outcome }
     })
     await Promise.all(streams.map((each) => each.heard))

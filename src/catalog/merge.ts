@@ -32,7 +32,8 @@ export function nameUris(upstream: string, result: Payload): Payload {
   const { content, contents, messages } = result.fields
   let named = result
   if (Array.isArray(content) && content.some(hasUri)) named = named.with({ content: content.map(rename) })
-  if (Array.isArray(contents) && contents.some(isObject)) named = named.with({ contents: contents.map(renamed) })
+  if (Array.isArray(contents) && contents.some(isObject))
+    named = named.with({ contents: contents.map(renamed) })
   if (Array.isArray(messages) && messages.some((each) => isObject(each) && hasUri(each.content))) {
     const moved = messages.map((each) => (isObject(each) ? { ...each, content: rename(each.content) } : each))
     named = named.with({ messages: moved })

@@ -29,7 +29,9 @@ export function uriOf(exposed: string, upstreams: readonly string[]): Candidate 
 
 /** Whether names of two servers could be the same once prefixed. */
 export function canCollide(one: string, other: string): boolean {
-  return one !== other && (prefixOf(one).startsWith(prefixOf(other)) || prefixOf(other).startsWith(prefixOf(one)))
+  return (
+    one !== other && (prefixOf(one).startsWith(prefixOf(other)) || prefixOf(other).startsWith(prefixOf(one)))
+  )
 }
 
 function prefixOf(upstream: string): string {

@@ -26,5 +26,11 @@ export async function check(args: readonly string[]): Promise<number> {
 
 function problemsOf(found: readonly Finding[], { file, text }: Source): readonly ConfigProblem[] {
   if (file !== undefined && text !== undefined) return locateFindings(found, text, file)
-  return found.map(({ path, message }) => ({ file: 'command line', line: 0, column: 0, path: pathText(path), message }))
+  return found.map(({ path, message }) => ({
+    file: 'command line',
+    line: 0,
+    column: 0,
+    path: pathText(path),
+    message,
+  }))
 }

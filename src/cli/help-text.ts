@@ -1,4 +1,4 @@
-import { self } from '../wire/extensions.ts'
+import { self } from '../core/self.ts'
 
 /** What `--version` prints. */
 export const version = `gatehouse ${self.version}`

@@ -6,7 +6,6 @@ import { loadSettings } from '../config/load.ts'
 import { type ConfigProblem, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import type { Settings } from '../core/settings.ts'
-import { features } from '../features/index.ts'
 
 /** A command line that can not be understood. */
 export class UsageError extends Error {}
@@ -61,15 +60,17 @@ export function readSource(options: Options, onWarning: (warning: ConfigProblem)
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
     if (options.config !== undefined) throw new UsageError('give either --config or a server, not both')
-    const settings = fromArguments(words, { features, listen })
+    const settings = fromArguments(words, { listen })
     return { settings, read: () => settings }
   }
   const file = resolve(options.config ?? 'gateway.config.yaml')
   if (!existsSync(file)) {
-    throw new Error(`there is no ${file}. Make one with gatehouse init, or name a server: gatehouse serve -- <command>`)
+    throw new Error(
+      `there is no ${file}. Make one with gatehouse init, or name a server: gatehouse serve -- <command>`,
+    )
   }
   const read = (text: string): Settings => {
-    const { settings, warnings } = loadSettings(text, { file, features, env: environment(), listen })
+    const { settings, warnings } = loadSettings(text, { file, env: environment(), listen })
     for (const warning of warnings) onWarning(warning)
     return settings
   }

@@ -22,7 +22,10 @@ export async function run(words: readonly string[]): Promise<number> {
   const own = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
   if (own.includes('--help') || own.includes('-h')) return print(isCommand ? helpOf(name) : overview)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
-    return complain(`there is no command "${first}". Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`, 2)
+    return complain(
+      `there is no command "${first}". Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`,
+      2,
+    )
   }
   try {
     return await (commands[name] ?? serve)(others)

@@ -49,7 +49,8 @@ function follow(source: Source, gateway: Gateway, log: Log): { close(): void } |
 
 function welcome(url: string, { listen, upstreams }: Settings): string {
   const base = (listen.publicUrl ?? url).replace(/\/$/, '')
-  const endpoint = listen.aggregate || upstreams.length === 1 ? `${base}/mcp` : `${base}/mcp/${upstreams[0]?.name}`
+  const endpoint =
+    listen.aggregate || upstreams.length === 1 ? `${base}/mcp` : `${base}/mcp/${upstreams[0]?.name}`
   const width = Math.max(...upstreams.map(({ name }) => name.length))
   const each = upstreams.map(({ name }) => `  ${name.padEnd(width)}  ${base}/mcp/${name}`)
   const snippet = { mcpServers: { gatehouse: { type: 'http', url: endpoint } } }
@@ -68,7 +69,8 @@ function bindProblem(error: unknown, { listen }: Settings): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   const address = `${listen.host}:${listen.port}`
   if (code === 'EADDRINUSE') return `${address} is in use by another program. Choose another with --port.`
-  if (code === 'EACCES') return `${address} may not be used by this user. Choose a port above 1023 with --port.`
+  if (code === 'EACCES')
+    return `${address} may not be used by this user. Choose a port above 1023 with --port.`
   if (code === 'EADDRNOTAVAIL') return `${listen.host} is not an address of this machine.`
   return error instanceof Error ? error.message : String(error)
 }

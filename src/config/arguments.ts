@@ -1,5 +1,6 @@
 import { isObject } from '../core/json.ts'
 import type { Settings } from '../core/settings.ts'
+import { features as known } from '../features/index.ts'
 import { checkTogether } from './checks.ts'
 import { splitCommand } from './command-line.ts'
 import { nameOfCommand, nameOfUrl } from './names.ts'
@@ -11,7 +12,8 @@ import type { ListenOverride } from './settings.ts'
 
 /** What settings from the command line need besides its words. */
 export interface ArgumentOptions {
-  readonly features: readonly FeatureSchema[]
+  /** The features that have settings; all there are, unless named. */
+  readonly features?: readonly FeatureSchema[]
   readonly listen?: ListenOverride
 }
 
@@ -19,7 +21,10 @@ export interface ArgumentOptions {
  * Settings for one upstream given on the command line: a URL, the words of a command, or one command line.
  * @throws ConfigError when the words are neither
  */
-export function fromArguments(words: readonly string[], { features, listen }: ArgumentOptions): Settings {
+export function fromArguments(
+  words: readonly string[],
+  { features = known, listen }: ArgumentOptions,
+): Settings {
   const value = withListen({ upstreams: upstreamOf(words) }, listen)
   const directory = '.'
   const { problems } = checkTogether(value, directory)

@@ -2,6 +2,7 @@ import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { validator } from '../core/schema.ts'
 import type { Settings } from '../core/settings.ts'
+import { features as known } from '../features/index.ts'
 import { checkTogether } from './checks.ts'
 import { readDocument } from './document.ts'
 import type { ConfigDocument } from './document.ts'
@@ -21,7 +22,8 @@ import type { ListenOverride } from './settings.ts'
 export interface LoadOptions {
   /** The file the text is from, as it is shown in problems; relative paths in it are relative to its folder. */
   readonly file: string
-  readonly features: readonly FeatureSchema[]
+  /** The features whose settings may stand in the file; all there are, unless named. */
+  readonly features?: readonly FeatureSchema[]
   readonly env: Environment
   /** An address given on the command line, which wins over that of the file. */
   readonly listen?: ListenOverride
@@ -34,7 +36,7 @@ export interface Loaded {
 }
 
 /** Reads the text of a configuration file. @throws ConfigError with every problem found */
-export function loadSettings(text: string, { file, features, env, listen }: LoadOptions): Loaded {
+export function loadSettings(text: string, { file, features = known, env, listen }: LoadOptions): Loaded {
   const document = readDocument(text)
   const located = (findings: readonly Finding[]) => locate(findings, document, file)
   if (document.isBroken) throw new ConfigError(located(document.problems))

@@ -10,32 +10,33 @@ export type Fields = Readonly<Record<string, unknown>>
 export class Payload {
   #text: string | undefined
   #value: unknown
-  #parsed: boolean
+  #isParsed: boolean
   readonly #base: Payload | undefined
   readonly #edits: Fields | undefined
 
-  private constructor(text: string | undefined, value: unknown, parsed: boolean, base?: Payload, edits?: Fields) {
+  private constructor(text: string | undefined, value?: unknown, base?: Payload, edits?: Fields) {
     this.#text = text
     this.#value = value
-    this.#parsed = parsed
+    this.#isParsed = value !== undefined
     this.#base = base
     this.#edits = edits
   }
 
   /** Wraps JSON text that is known to be valid; `value` is what it parses to, where that is known. */
   static text(text: string, value?: unknown): Payload {
-    return new Payload(text, value, value !== undefined)
+    return new Payload(text, value)
   }
 
   /** Wraps a value that was made here. */
   static of(value: unknown): Payload {
-    return new Payload(undefined, value, true)
+    return new Payload(undefined, value ?? null)
   }
 
   get value(): unknown {
-    if (!this.#parsed) {
-      this.#value = this.#base && this.#edits ? edited(this.#base.fields, this.#edits) : JSON.parse(this.#text ?? 'null')
-      this.#parsed = true
+    if (!this.#isParsed) {
+      this.#value =
+        this.#base && this.#edits ? edited(this.#base.fields, this.#edits) : JSON.parse(this.#text ?? 'null')
+      this.#isParsed = true
     }
     return this.#value
   }
@@ -53,9 +54,9 @@ export class Payload {
   /** This object with some top-level members set or removed; everything else keeps its text. */
   with(fields: Fields): Payload {
     if (this.#base && this.#text === undefined) {
-      return new Payload(undefined, undefined, false, this.#base, { ...this.#edits, ...fields })
+      return new Payload(undefined, undefined, this.#base, { ...this.#edits, ...fields })
     }
-    return new Payload(undefined, undefined, false, this, fields)
+    return new Payload(undefined, undefined, this, fields)
   }
 
   /** This object with members of its `_meta` set or removed; an emptied `_meta` goes too. */

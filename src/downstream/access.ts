@@ -83,7 +83,13 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
 
 /** Whether a host name or address is of this machine alone. */
 export function isLoopback(name: string): boolean {
-  return name === 'localhost' || name.endsWith('.localhost') || /^127(?:\.\d{1,3}){3}$/.test(name) || name === '::1' || name === '[::1]'
+  return (
+    name === 'localhost' ||
+    name.endsWith('.localhost') ||
+    /^127(?:\.\d{1,3}){3}$/.test(name) ||
+    name === '::1' ||
+    name === '[::1]'
+  )
 }
 
 function hostname(host: string | undefined): string | undefined {

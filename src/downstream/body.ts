@@ -11,7 +11,9 @@ export function readBody(incoming: IncomingMessage, limit: number): Promise<stri
   const type = incoming.headers['content-type'] ?? ''
   if (!/^application\/json(?:;|$)/i.test(type.trim())) {
     const suggestion = 'Send Content-Type: application/json.'
-    return Promise.reject(new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON.', { suggestion }))
+    return Promise.reject(
+      new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON.', { suggestion }),
+    )
   }
   return new Promise((resolve, reject) => {
     const chunks = new Chunks()
@@ -41,5 +43,7 @@ export function readBody(incoming: IncomingMessage, limit: number): Promise<stri
 }
 
 function tooLarge(limit: number): GatewayError {
-  return new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${limit} bytes.`, { details: { limit } })
+  return new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${limit} bytes.`, {
+    details: { limit },
+  })
 }

@@ -43,7 +43,8 @@ export class HttpSessions {
 
   /** A session that has not shaken hands yet; it counts only once it is kept. @throws OVERLOADED */
   create(principal: Principal, upstream: string | undefined): HttpSession {
-    if (this.#sessions.size >= LIMIT && !this.#makeRoom()) throw new GatewayError('OVERLOADED', 'Too many sessions.')
+    if (this.#sessions.size >= LIMIT && !this.#makeRoom())
+      throw new GatewayError('OVERLOADED', 'Too many sessions.')
     const replay = new Replay()
     const session = new ClientSession({
       id: randomUUID(),

@@ -52,7 +52,11 @@ export class HttpFront {
   }
 
   /** Serves one HTTP request. Never throws. */
-  async serve(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): Promise<void> {
+  async serve(
+    incoming: IncomingMessage,
+    outgoing: ServerResponse,
+    upstream: string | undefined,
+  ): Promise<void> {
     let text = ''
     try {
       const exchange = this.#enter(incoming, outgoing, upstream)
@@ -71,7 +75,11 @@ export class HttpFront {
   }
 
   /** Checks who calls; answers preflight requests. @throws FORBIDDEN, UNSUPPORTED_OPERATION */
-  #enter(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): Exchange | undefined {
+  #enter(
+    incoming: IncomingMessage,
+    outgoing: ServerResponse,
+    upstream: string | undefined,
+  ): Exchange | undefined {
     const access = this.#options.access()
     access.check(incoming)
     access.allow(incoming, outgoing)
@@ -82,7 +90,13 @@ export class HttpFront {
     if (upstream !== undefined && !this.#options.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
-    return { incoming, outgoing, upstream, principal: this.#options.authenticate(incoming), requestId: requestId(incoming) }
+    return {
+      incoming,
+      outgoing,
+      upstream,
+      principal: this.#options.authenticate(incoming),
+      requestId: requestId(incoming),
+    }
   }
 
   async #post(exchange: Exchange, text: string): Promise<void> {
@@ -102,10 +116,12 @@ export class HttpFront {
     const controller = new AbortController()
     // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request.
     outgoing.on('close', () => {
-      if (!outgoing.writableFinished) controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
+      if (!outgoing.writableFinished)
+        controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
     const canStream = checkAccepts(incoming)
-    const onSlow = (): void => controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
+    const onSlow = (): void =>
+      controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
     const reply = new HttpReply(outgoing, { requestId, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
     const { signal } = controller
@@ -152,7 +168,7 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, id: string
     'content-type': 'application/json',
     'x-request-id': requestId(outgoing.req),
     ...(error.code === 'METHOD_NOT_ALLOWED' && { allow: 'POST' }),
-    ...(retry !== undefined && { 'retry-after': String(retry) }),
+    ...(typeof retry === 'number' && { 'retry-after': String(retry) }),
   })
   outgoing.end(encodeError(id, error))
 }

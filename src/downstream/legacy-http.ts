@@ -25,7 +25,8 @@ export class LegacyHttp {
 
   /** Takes one posted message. @throws what is refused before it is looked into */
   async post(exchange: Exchange, message: Message, text: string): Promise<void> {
-    if (message.kind === 'request' && message.method === 'initialize') return this.#initialize(exchange, message)
+    if (message.kind === 'request' && message.method === 'initialize')
+      return this.#initialize(exchange, message)
     const found = this.#session(exchange)
     if (message.kind === 'request') return found.session.request(message, this.#reply(exchange, found))
     if (message.kind === 'notification') found.session.notification(message)
@@ -37,8 +38,10 @@ export class LegacyHttp {
   async postBatch(exchange: Exchange, text: string): Promise<void> {
     const found = this.#session(exchange)
     const parts = elements(text)
-    if (found.session.revision?.batches !== true) throw invalid('batches are not part of this protocol version')
-    if (parts.length === 0 || parts.length > MAX_BATCH) throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
+    if (found.session.revision?.batches !== true)
+      throw invalid('batches are not part of this protocol version')
+    if (parts.length === 0 || parts.length > MAX_BATCH)
+      throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
     const messages = parts.map((part) => [parseMessage(part), part] as const)
     const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
     if (requests.some((each) => each.method === 'initialize')) throw invalid('initialize stands alone')
@@ -59,7 +62,11 @@ export class LegacyHttp {
     const eventId = incoming.headers['last-event-id']
     const resumed = typeof eventId === 'string' ? found.replay.find(eventId) : undefined
     const stream = resumed?.stream ?? found.replay.general
-    const reply = new HttpReply(outgoing, { requestId: exchange.requestId, canStream: true, onSlow: () => undefined })
+    const reply = new HttpReply(outgoing, {
+      requestId: exchange.requestId,
+      canStream: true,
+      onSlow: () => undefined,
+    })
     outgoing.on('close', () => {
       stream.detach(reply)
       found.usedAt = Date.now()
@@ -149,4 +156,3 @@ function invalid(why: string): GatewayError {
 function notAcceptable(types: string): GatewayError {
   return new GatewayError('NOT_ACCEPTABLE', `Not acceptable: accept ${types}.`)
 }
-

@@ -68,7 +68,9 @@ export class LegacySse {
   #take({ incoming, outgoing, principal }: Exchange, text: string): void {
     const found = this.#open.get(sessionId(incoming) ?? '')
     if (!found || found.session.principal.id !== principal.id) {
-      throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', { suggestion: 'Open the stream again.' })
+      throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', {
+        suggestion: 'Open the stream again.',
+      })
     }
     const { session } = found
     const message = parseMessage(text)

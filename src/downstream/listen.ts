@@ -54,7 +54,12 @@ export async function listenHttp(options: Options): Promise<Listener> {
     }
     return access
   }
-  const front = new HttpFront({ ...options, authenticate: () => anonymous, access: current, body: () => listen().body })
+  const front = new HttpFront({
+    ...options,
+    authenticate: () => anonymous,
+    access: current,
+    body: () => listen().body,
+  })
   const prefix = (): string => new URL(listen().publicUrl ?? 'http://localhost/').pathname.replace(/\/$/, '')
   const sse = new LegacySse({ handle: options.handle, prefix, log })
 
@@ -67,7 +72,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
       if (!listen().legacySse) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
       current().check(incoming)
       current().allow(incoming, outgoing)
-      if (upstream !== undefined && !options.has(upstream)) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+      if (upstream !== undefined && !options.has(upstream))
+        throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
       await serve({ incoming, outgoing, upstream, principal: anonymous, requestId: requestId(incoming) })
     } catch (error) {
       refuse(outgoing, asGatewayError(error), 'null', log)
@@ -76,21 +82,32 @@ export async function listenHttp(options: Options): Promise<Listener> {
   }
 
   const app = new Hono<Env>()
-  const open = (context: Context<Env>): Promise<Response> => guarded(context, (exchange) => sse.stream(exchange))
+  const open = (context: Context<Env>): Promise<Response> =>
+    guarded(context, (exchange) => sse.stream(exchange))
   app.get('/sse', open)
   app.get('/sse/:upstream', open)
   app.post('/messages', (context) =>
-    guarded(context, async (exchange) => sse.post(exchange, await readBody(exchange.incoming, listen().body))),
+    guarded(context, async (exchange) =>
+      sse.post(exchange, await readBody(exchange.incoming, listen().body)),
+    ),
   )
   app.get('/health', (context) => context.json({ status: 'ok' }))
   app.get('/ready', (context) => {
     const { isReady, checks } = options.ready()
-    return context.json({ status: isReady && !isClosing ? 'ready' : 'not_ready', checks }, isReady && !isClosing ? 200 : 503)
+    return context.json(
+      { status: isReady && !isClosing ? 'ready' : 'not_ready', checks },
+      isReady && !isClosing ? 200 : 503,
+    )
   })
   app.get('/', (context) => context.html(options.page(), 200, pageHeaders))
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 
-  const server = createServer({ requestTimeout: 30_000, headersTimeout: 15_000, keepAliveTimeout: 65_000, connectionsCheckingInterval: 5000 })
+  const server = createServer({
+    requestTimeout: 30_000,
+    headersTimeout: 15_000,
+    keepAliveTimeout: 65_000,
+    connectionsCheckingInterval: 5000,
+  })
   const others = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   server.on('request', (incoming, outgoing) => {
     // Every call comes this way: routing it here costs a tenth less than anywhere else.

@@ -27,7 +27,8 @@ interface Options {
 export function serveStdio(input: Readable, output: Writable, options: Options): Promise<void> {
   const front = new StdioFront(output, options)
   const onOverflow = (bytes: number): void => front.refuse(tooLong(bytes, options.limit))
-  const onLine = (line: string, isSound: boolean): void => (isSound ? front.receive(line) : front.refuse(notUtf8()))
+  const onLine = (line: string, isSound: boolean): void =>
+    isSound ? front.receive(line) : front.refuse(notUtf8())
   input.on('data', lines(options.limit, onLine, onOverflow))
   output.on('error', () => front.close())
   return new Promise((resolve) => {
@@ -100,11 +101,18 @@ class StdioFront {
       return background(handle(call), log)
     }
     if (message.method === 'initialize') throw pinned(message.params.fields.protocolVersion)
-    if (this.#running.has(message.id)) throw new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
+    if (this.#running.has(message.id))
+      throw new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
     const controller = new AbortController()
     this.#running.set(message.id, controller)
     const { signal } = controller
-    const served = serveStateless(message, this.#reply(), { handle, seal, upstream, principal: anonymous, signal })
+    const served = serveStateless(message, this.#reply(), {
+      handle,
+      seal,
+      upstream,
+      principal: anonymous,
+      signal,
+    })
     const answered = served.catch((error: unknown) => {
       this.#write(encodeErrorObject(message.id, modernError(asGatewayError(error))))
     })
@@ -130,9 +138,13 @@ class StdioFront {
 
 /** A client that began without a handshake can not go over to one with. */
 function pinned(requested: unknown): GatewayError {
-  return new GatewayError('UNSUPPORTED_VERSION', 'Unsupported protocol version: this connection has no handshake.', {
-    data: { supported: modernRevisions, requested },
-  })
+  return new GatewayError(
+    'UNSUPPORTED_VERSION',
+    'Unsupported protocol version: this connection has no handshake.',
+    {
+      data: { supported: modernRevisions, requested },
+    },
+  )
 }
 
 function notUtf8(): GatewayError {

@@ -19,9 +19,14 @@ export const limits: Feature<Settings> = {
       timeout: {
         ...durationSchema,
         default: '30s',
-        description: 'How long a call may be silent: answered, or at least heard of by progress, within this time.',
+        description:
+          'How long a call may be silent: answered, or at least heard of by progress, within this time.',
       },
-      max_timeout: { ...durationSchema, default: '10m', description: 'How long a call may take, whatever it says.' },
+      max_timeout: {
+        ...durationSchema,
+        default: '10m',
+        description: 'How long a call may take, whatever it says.',
+      },
     },
   },
   create: (settings) => {

@@ -101,11 +101,19 @@ const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as
 function pretty(time: string, level: Level, event: string, fields: Fields = {}): string {
   const rest = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `${styleText('dim', `${key}=`)}${typeof value === 'string' ? plain(value) : inspect(value, { breakLength: Infinity })}`)
-  return [styleText('dim', time.slice(11, 23)), styleText(colours[level], level.padEnd(5)), event, ...rest].join(' ')
+    .map(
+      ([key, value]) =>
+        `${styleText('dim', `${key}=`)}${typeof value === 'string' ? plain(value) : inspect(value, { breakLength: Infinity })}`,
+    )
+  return [
+    styleText('dim', time.slice(11, 23)),
+    styleText(colours[level], level.padEnd(5)),
+    event,
+    ...rest,
+  ].join(' ')
 }
 
 /** What a server wrote must not steer the terminal. */
 function plain(text: string): string {
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, ' ')
+  return text.replaceAll(/\p{Cc}/gu, ' ')
 }

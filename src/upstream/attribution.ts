@@ -49,7 +49,11 @@ export class Attribution {
   }
 
   /** Whom to ask. Roots asked for before there is anybody are held until there is. */
-  async find(question: Question, about: number | undefined, listeners: readonly Working[]): Promise<Found | undefined> {
+  async find(
+    question: Question,
+    about: number | undefined,
+    listeners: readonly Working[],
+  ): Promise<Found | undefined> {
     const found = this.#find(question, about, listeners)
     if (found || question.method !== 'roots/list' || this.#calls.size > 0) return found
     await this.#hold()

@@ -10,8 +10,8 @@ process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL')
 })
 
-/** How long a child gets to end by itself, and then after SIGTERM, in milliseconds. */
-const GRACE = 2000
+/** How long a child gets to end by itself, and then after SIGTERM, in milliseconds; hosts wait little longer for us. */
+const GRACE = 1000
 
 /** Environment variables by name. */
 export type Variables = Readonly<Record<string, string | undefined>>
@@ -26,15 +26,15 @@ export class Child {
   readonly #process: ChildProcessWithoutNullStreams
   #hasEnded = false
 
-  private constructor(process: ChildProcessWithoutNullStreams) {
-    this.#process = process
-    this.stdin = process.stdin
-    this.stdout = process.stdout
-    this.stderr = process.stderr
+  private constructor(spawned: ChildProcessWithoutNullStreams) {
+    this.#process = spawned
+    this.stdin = spawned.stdin
+    this.stdout = spawned.stdout
+    this.stderr = spawned.stderr
     // A child that died takes its pipes along; the exit says so.
     this.stdin.on('error', () => undefined)
     this.ended = new Promise((resolve) => {
-      process.once('exit', (code, signal) => {
+      spawned.once('exit', (code, signal) => {
         this.#hasEnded = true
         // What it started may live on in its group, and in the way of the next start.
         this.kill('SIGTERM')
@@ -49,7 +49,7 @@ export class Child {
   static async start(reach: CommandReach, environment: Variables): Promise<Child> {
     const env = inherited(environment)
     for (const [name, value] of Object.entries(reach.env)) env[name] = value.reveal()
-    const process = spawn(reach.command, reach.args, {
+    const spawned = spawn(reach.command, reach.args, {
       env,
       stdio: 'pipe',
       detached: true,
@@ -57,14 +57,18 @@ export class Child {
       ...(reach.cwd !== undefined && { cwd: reach.cwd }),
     })
     try {
-      await once(process, 'spawn')
+      await once(spawned, 'spawn')
     } catch (cause) {
-      throw new GatewayError('SERVER_UNAVAILABLE', `The server's command "${reach.command}" could not be started.`, {
-        cause,
-        suggestion: 'Check that the command exists and may be run.',
-      })
+      throw new GatewayError(
+        'SERVER_UNAVAILABLE',
+        `The server's command "${reach.command}" could not be started.`,
+        {
+          cause,
+          suggestion: 'Check that the command exists and may be run.',
+        },
+      )
     }
-    return new Child(process)
+    return new Child(spawned)
   }
 
   /** Signals the whole group. */

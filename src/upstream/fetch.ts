@@ -55,12 +55,7 @@ type Resolve = (answer: Answer) => void
 type Reject = (error: unknown) => void
 
 /** The same without a promise, for what is made at every call. */
-export function startHttp(
-  client: HttpClient,
-  request: HttpRequest,
-  resolve: Resolve,
-  reject: Reject,
-): void {
+export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
   dispatch(client, request, path, new Exchange(request, resolve, reject, client))
 }
@@ -139,7 +134,12 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (!answer) return
     const moved = answer.status < 300 ? undefined : redirectPath(this.#client, answer)
     if (moved && this.#client) {
-      return dispatch(this.#client, this.#request, moved, new Exchange(this.#request, this.#resolve, this.#reject))
+      return dispatch(
+        this.#client,
+        this.#request,
+        moved,
+        new Exchange(this.#request, this.#resolve, this.#reject),
+      )
     }
     answer.body = bytes.toString('utf8')
     this.#resolve(answer)
@@ -154,7 +154,14 @@ class Exchange implements Dispatcher.DispatchHandler {
 }
 
 function broken(cause: Error, isSent: boolean): GatewayError {
-  const neverSent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT']
+  const neverSent = [
+    'ECONNREFUSED',
+    'ENOTFOUND',
+    'EAI_AGAIN',
+    'EHOSTUNREACH',
+    'ENETUNREACH',
+    'UND_ERR_CONNECT_TIMEOUT',
+  ]
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
   if (!isSent || neverSent.includes(code)) {
     return new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.', { cause })

@@ -74,7 +74,10 @@ export class Hearing {
     if (member) return this.#broadcast(note, ({ filter }) => filter[member] === true)
     if (note.method === 'notifications/resources/updated') {
       const { uri } = note.params?.fields ?? {}
-      return this.#broadcast(note, ({ filter }) => filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true)
+      return this.#broadcast(
+        note,
+        ({ filter }) => filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true,
+      )
     }
     if (call && this.#wants(call, note)) return call.note(note)
     // A listen stream of 2026-07-28 carries only what was subscribed to.
@@ -91,8 +94,11 @@ export class Hearing {
     const level = this.#level
     this.#level = undefined
     if (level !== undefined) await this.setLevel(levelOf(level), discovered)
-    await Promise.all([...this.#uris.keys()].map((uri) => this.#send('resources/subscribe', Payload.of({ uri }))))
-    for (const { working, filter } of this.#listeners.keys()) for (const method of toldChanges(filter)) working.note({ method })
+    await Promise.all(
+      [...this.#uris.keys()].map((uri) => this.#send('resources/subscribe', Payload.of({ uri }))),
+    )
+    for (const { working, filter } of this.#listeners.keys())
+      for (const method of toldChanges(filter)) working.note({ method })
   }
 
   close(): void {
@@ -102,7 +108,8 @@ export class Hearing {
   /** The part of a filter this server can fulfil. */
   async #honour(asked: Filter, discovered: Payload): Promise<Filter> {
     const { tools, prompts, resources } = capabilities(discovered)
-    const can = (capability: unknown, what: string): boolean => isObject(capability) && capability[what] === true
+    const can = (capability: unknown, what: string): boolean =>
+      isObject(capability) && capability[what] === true
     const uris = can(resources, 'subscribe') ? (asked.resourceSubscriptions ?? []) : []
     const taken = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
     const kept = uris.filter((_uri, index) => taken[index])
@@ -166,5 +173,7 @@ function has(discovered: Payload, name: string): boolean {
 /** An update may name a part of what was subscribed to (2025-11-25 server/resources). */
 function covers(subscribed: string, updated: unknown): boolean {
   if (typeof updated !== 'string') return false
-  return updated === subscribed || updated.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`)
+  return (
+    updated === subscribed || updated.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`)
+  )
 }

@@ -4,7 +4,14 @@ import { background, type Log } from '../core/log.ts'
 import { Registry } from '../core/registry.ts'
 import type { Exchange } from '../wire/peer.ts'
 import type { ServerEvent } from '../wire/sse.ts'
-import { type Answer, baseHeaders, exchangeHttp, type HttpClient, type HttpRequest, startHttp } from './fetch.ts'
+import {
+  type Answer,
+  baseHeaders,
+  exchangeHttp,
+  type HttpClient,
+  type HttpRequest,
+  startHttp,
+} from './fetch.ts'
 import type { Connect, Link, Receiver } from './link.ts'
 import { ServerStream } from './stream.ts'
 
@@ -86,7 +93,9 @@ class HttpLink implements Link {
     if (this.#session === undefined) return
     const headers = { ...baseHeaders(this.#options.client, 'DELETE'), ...this.#sessionHeaders() }
     // Servers that know no DELETE answer 404, 405 or 501: the session ends by itself there.
-    await exchangeHttp(this.#options.client, { method: 'DELETE', headers, timeout: 2000 }).catch(() => undefined)
+    await exchangeHttp(this.#options.client, { method: 'DELETE', headers, timeout: 2000 }).catch(
+      () => undefined,
+    )
   }
 
   async #notify(message: string, headers: Record<string, string>): Promise<void> {
@@ -113,7 +122,10 @@ class HttpLink implements Link {
   /** Some servers refuse a session they forgot as they would a bad request: a ping tells which of them it was. */
   async #doubt(post: Post, answer: Answer): Promise<void> {
     const ping: HttpRequest = { method: 'POST', headers: post.headers, body: PING, timeout: 5000 }
-    const status = await exchangeHttp(this.#options.client, ping).then((each) => each.status, () => 0)
+    const status = await exchangeHttp(this.#options.client, ping).then(
+      (each) => each.status,
+      () => 0,
+    )
     if (status === 400 || status === 404) this.#fail(post.id, forgotten())
     else this.#settle(post, answer)
   }
@@ -140,7 +152,9 @@ class HttpLink implements Link {
       const before = post.lastEventId
       const headers = { ...this.#streamHeaders(), 'last-event-id': before ?? '' }
       const delay = resumeDelay(attempt, post.retry)
-      const answer = await exchangeHttp(this.#options.client, post.resumed(headers, delay)).catch(() => undefined)
+      const answer = await exchangeHttp(this.#options.client, post.resumed(headers, delay)).catch(
+        () => undefined,
+      )
       if (answer && !answer.isEventStream) break
       if (post.lastEventId !== before) attempt = -1
     }
@@ -153,14 +167,23 @@ class HttpLink implements Link {
     if (status === 404 && this.#session !== undefined) return forgotten()
     const details = { http_status: status }
     if (status === 401 || status === 403) {
-      return new GatewayError('UPSTREAM_ERROR', `The server refused the gateway's credentials (HTTP ${status}).`, {
-        details,
-        suggestion: 'Check the token or headers of this server in the configuration.',
-      })
+      return new GatewayError(
+        'UPSTREAM_ERROR',
+        `The server refused the gateway's credentials (HTTP ${status}).`,
+        {
+          details,
+          suggestion: 'Check the token or headers of this server in the configuration.',
+        },
+      )
     }
-    if (status >= 500) return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, { details })
-    if (status >= 300) return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, { details })
-    const what = answer.body === '' ? 'accepted the request and answered nothing' : 'answered with something else than an answer'
+    if (status >= 500)
+      return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, { details })
+    if (status >= 300)
+      return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, { details })
+    const what =
+      answer.body === ''
+        ? 'accepted the request and answered nothing'
+        : 'answered with something else than an answer'
     return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, { details })
   }
 
@@ -267,7 +290,8 @@ function lost(): GatewayError {
 function attachId(body: string, id: number): string {
   try {
     const value: unknown = JSON.parse(body)
-    if (!isObject(value) || !isObject(value.error) || (value.id !== null && value.id !== undefined)) return body
+    if (!isObject(value) || !isObject(value.error) || (value.id !== null && value.id !== undefined))
+      return body
     return JSON.stringify({ ...value, jsonrpc: '2.0', id })
   } catch {
     return body

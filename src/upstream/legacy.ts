@@ -3,7 +3,8 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { Working } from '../bridge/park.ts'
-import { metaKeys, self } from '../wire/extensions.ts'
+import { self } from '../core/self.ts'
+import { metaKeys } from '../wire/extensions.ts'
 import type { Request } from '../wire/jsonrpc.ts'
 import { method, rootsChanged } from '../wire/methods.ts'
 import type { Mirror } from '../wire/headers.ts'
@@ -94,7 +95,8 @@ export class LegacyConnection implements Connection {
 
   readonly open = (working: Working): Promise<Outcome> => {
     const { call } = working
-    if (call.method === 'server/discover') return Promise.resolve({ kind: 'result', result: this.#discovered })
+    if (call.method === 'server/discover')
+      return Promise.resolve({ kind: 'result', result: this.#discovered })
     if (call.method === 'subscriptions/listen') return this.#hearing.listen(working, this.#discovered)
     return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
   }
@@ -155,7 +157,8 @@ export class LegacyConnection implements Connection {
 
   #createPeer(): Peer {
     const { log } = this.#options
-    const absent = (): Promise<void> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+    const absent = (): Promise<void> =>
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     return new Peer(
       {
         send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
@@ -184,14 +187,21 @@ export class LegacyConnection implements Connection {
     const { capabilities, clientInfo = self, startTimeout } = this.#options
     const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
     const signal = AbortSignal.timeout(startTimeout)
-    const initialized = await this.#peer.request('initialize', () => Payload.of(asked), { signal }).catch((cause: unknown) => {
-      if (!signal.aborted) throw cause
-      throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', { cause })
-    })
+    const initialized = await this.#peer
+      .request('initialize', () => Payload.of(asked), { signal })
+      .catch((cause: unknown) => {
+        if (!signal.aborted) throw cause
+        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {
+          cause,
+        })
+      })
     const revision = findRevision(initialized.fields.protocolVersion)
     if (revision?.era !== 'legacy') {
       const version = String(initialized.fields.protocolVersion).slice(0, 64)
-      throw new GatewayError('SERVER_UNAVAILABLE', `The server speaks an unknown protocol version: ${version}.`)
+      throw new GatewayError(
+        'SERVER_UNAVAILABLE',
+        `The server speaks an unknown protocol version: ${version}.`,
+      )
     }
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
@@ -217,10 +227,14 @@ export class LegacyConnection implements Connection {
   #closed(error: Error): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    const lost = new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
-      cause: error,
-      suggestion: 'Check whether the call took effect before making it again.',
-    })
+    const lost = new GatewayError(
+      'OUTCOME_UNKNOWN',
+      `${error.message} A call under way may have taken effect.`,
+      {
+        cause: error,
+        suggestion: 'Check whether the call took effect before making it again.',
+      },
+    )
     this.#peer.fail(lost)
     this.#hearing.close()
     for (const controller of this.#asked.values()) controller.abort()
@@ -250,7 +264,11 @@ export class LegacyConnection implements Connection {
   }
 
   /** Asks the caller it is for; where one that was only guessed ends first, the next. Nothing where there is none. */
-  async #ask(question: Question, about: number | undefined, controller: AbortController): Promise<Answer | undefined> {
+  async #ask(
+    question: Question,
+    about: number | undefined,
+    controller: AbortController,
+  ): Promise<Answer | undefined> {
     const found = await this.#attribution.find(question, about, this.#hearing.listeners())
     if (!found) return undefined
     const { active, isGuess } = found
@@ -264,7 +282,11 @@ export class LegacyConnection implements Connection {
   }
 
   #refuse(request: Request): Promise<void> {
-    const error = { code: -32601, message: `Method not found: ${request.method}`, data: { reason: 'no caller to ask' } }
+    const error = {
+      code: -32601,
+      message: `Method not found: ${request.method}`,
+      data: { reason: 'no caller to ask' },
+    }
     return this.#peer.respondError(request.id, Payload.of(error))
   }
 

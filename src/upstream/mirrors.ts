@@ -51,6 +51,7 @@ export class MirrorIndex {
 
 function read({ fields: { tools } }: Payload, into: Map<string, Mirror>): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
-    if (isObject(tool) && typeof tool.name === 'string') into.set(tool.name, readMirror(tool.inputSchema) ?? none)
+    if (isObject(tool) && typeof tool.name === 'string')
+      into.set(tool.name, readMirror(tool.inputSchema) ?? none)
   }
 }

@@ -5,7 +5,8 @@ import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { Registry } from '../core/registry.ts'
-import { metaKeys, self } from '../wire/extensions.ts'
+import { self } from '../core/self.ts'
+import { metaKeys } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { type Mirror, mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
@@ -46,7 +47,8 @@ export class ModernConnection implements Connection {
   private constructor(options: Options) {
     this.#options = options
     this.#mirrors = new MirrorIndex((params) => this.#own('tools/list', params))
-    const absent = (): Promise<void> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+    const absent = (): Promise<void> =>
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     this.#peer = new Peer(
       {
         cancelsByRelease: options.mirrors,
@@ -70,7 +72,7 @@ export class ModernConnection implements Connection {
       connection.#link = await options.connect({
         receive: (text, about) => peer.receive(text, about),
         isWaiting: (id) => peer.isWaiting(id),
-      reject: (id, error) => peer.reject(id, error),
+        reject: (id, error) => peer.reject(id, error),
         closed: (error) => connection.#closed(error),
         sessionLost: () => undefined,
       })
@@ -196,7 +198,9 @@ export class ModernConnection implements Connection {
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
     const meta = note.params?.fields._meta
     const subscription = isObject(meta) ? Number(meta[metaKeys.subscription]) : Number.NaN
-    const working = this.#working.get(Number.isNaN(subscription) ? (about ?? this.#only()) : subscription)?.working
+    const working = this.#working.get(
+      Number.isNaN(subscription) ? (about ?? this.#only()) : subscription,
+    )?.working
     if (!working) return
     const params = note.params?.withMeta({ [metaKeys.subscription]: undefined })
     working.note({ method: note.method, ...(params && { params }) })
@@ -210,7 +214,9 @@ export class ModernConnection implements Connection {
 
   /** On stdio nothing but being alone ties a log message to its request. */
   #only(): number {
-    const [only, ...others] = this.#working.values().filter(({ working }) => working.call.method !== 'subscriptions/listen')
+    const [only, ...others] = this.#working
+      .values()
+      .filter(({ working }) => working.call.method !== 'subscriptions/listen')
     return only && others.length === 0 ? only.id : -1
   }
 

@@ -3,7 +3,8 @@ import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { metaKeys, self } from '../wire/extensions.ts'
+import { self } from '../core/self.ts'
+import { metaKeys } from '../wire/extensions.ts'
 import { Peer } from '../wire/peer.ts'
 import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wire/revisions.ts'
 import { standardHeaders } from '../wire/headers.ts'
@@ -28,11 +29,13 @@ const PROBE = 3000
 export async function negotiateStdio(settings: UpstreamSettings, connect: Connect, log: Log): Promise<Route> {
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
-  const revision = await probe(connect, latestModern.name, AbortSignal.timeout(PROBE), log).catch((error: unknown) => {
-    // A command that can not be started says nothing of eras.
-    if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
-    return undefined
-  })
+  const revision = await probe(connect, latestModern.name, AbortSignal.timeout(PROBE), log).catch(
+    (error: unknown) => {
+      // A command that can not be started says nothing of eras.
+      if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
+      return undefined
+    },
+  )
   const era = revision === undefined ? 'legacy' : 'modern'
   return { era, revision: revision ?? latestLegacy.name, mirrors: false, connect }
 }
@@ -41,7 +44,11 @@ export async function negotiateStdio(settings: UpstreamSettings, connect: Connec
  * Finds out how a URL is spoken to. Refused credentials, a failing server or a silent one are no evidence of an
  * era. @throws SERVER_UNAVAILABLE, UPSTREAM_ERROR
  */
-export async function negotiateHttp(settings: UpstreamSettings, client: HttpClient, log: Log): Promise<Route> {
+export async function negotiateHttp(
+  settings: UpstreamSettings,
+  client: HttpClient,
+  log: Log,
+): Promise<Route> {
   const { startTimeout, transport } = settings
   const pinned = findRevision(settings.revision)
   const modern = (revision: string): Route => ({
@@ -72,7 +79,11 @@ export async function negotiateHttp(settings: UpstreamSettings, client: HttpClie
 function isNoEvidence(error: unknown): boolean {
   const failure = asGatewayError(error)
   const status = failure.extra.details?.http_status
-  return status === 401 || status === 403 || ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OPERATION_TIMEOUT'].includes(failure.code)
+  return (
+    status === 401 ||
+    status === 403 ||
+    ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OPERATION_TIMEOUT'].includes(failure.code)
+  )
 }
 
 async function probeHttp(client: HttpClient, startTimeout: number, log: Log): Promise<string | undefined> {
@@ -86,14 +97,20 @@ async function probeHttp(client: HttpClient, startTimeout: number, log: Log): Pr
 }
 
 /** Asks what the server is as one of `revision`; the revision to use, or nothing where it is of the older era. */
-async function probe(connect: Connect, revision: string, signal: AbortSignal, log: Log): Promise<string | undefined> {
+async function probe(
+  connect: Connect,
+  revision: string,
+  signal: AbortSignal,
+  log: Log,
+): Promise<string | undefined> {
   return withPeer(connect, log, async (peer) => {
     const params = Payload.of({
       _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
     })
     const headers = standardHeaders('server/discover', params)
     try {
-      const { supportedVersions } = (await peer.request('server/discover', () => params, { signal, headers })).fields
+      const { supportedVersions } = (await peer.request('server/discover', () => params, { signal, headers }))
+        .fields
       if (!Array.isArray(supportedVersions)) return undefined
       return modernRevisions.find((each) => supportedVersions.includes(each)) ?? revision
     } catch (error) {
@@ -127,7 +144,9 @@ async function canInitialize(
   return withPeer(httpConnect({ client, log }), log, async (peer, link) => {
     const params = Payload.of({ protocolVersion, capabilities: {}, clientInfo: self })
     try {
-      const { fields } = await peer.request('initialize', () => params, { signal: AbortSignal.timeout(startTimeout) })
+      const { fields } = await peer.request('initialize', () => params, {
+        signal: AbortSignal.timeout(startTimeout),
+      })
       // The session is ended in the words of its revision.
       link.established?.(String(fields.protocolVersion))
       return true
@@ -139,12 +158,16 @@ async function canInitialize(
   })
 }
 
-async function withPeer<Result>(connect: Connect, log: Log, use: (peer: Peer, link: Link) => Promise<Result>): Promise<Result> {
+async function withPeer<Result>(
+  connect: Connect,
+  log: Log,
+  use: (peer: Peer, link: Link) => Promise<Result>,
+): Promise<Result> {
   const ignore = (): void => undefined
   const link = await connect({
     receive: (text, about) => peer.receive(text, about),
     isWaiting: (id) => peer.isWaiting(id),
-      reject: (id, error) => peer.reject(id, error),
+    reject: (id, error) => peer.reject(id, error),
     closed: (error) => peer.fail(new GatewayError('OUTCOME_UNKNOWN', error.message)),
     sessionLost: ignore,
   })

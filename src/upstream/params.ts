@@ -12,7 +12,8 @@ export function legacyParams(call: Call, id: number, revision: Revision): Payloa
   const { inputResponses, requestState, context } = params.fields
   if (inputResponses !== undefined) params = params.with({ inputResponses: undefined })
   if (requestState !== undefined) params = params.with({ requestState: undefined })
-  const isUnknown = call.method === 'completion/complete' && !revision.completionContext && context !== undefined
+  const isUnknown =
+    call.method === 'completion/complete' && !revision.completionContext && context !== undefined
   return isUnknown ? params.with({ context: undefined }) : params
 }
 
@@ -30,12 +31,20 @@ function withLegacyMeta({ params, meta }: Call, id: number): Payload {
 /** The params of a call for a server of 2026-07-28: with the envelope, the answers and the server's own state. */
 export function modernParams(call: Call, id: number, revision: string, requestState: unknown): Payload {
   const { client, meta } = call
-  if (client.era === 'modern' && client.revision === revision && !call.answers && requestState === undefined) {
+  if (
+    client.era === 'modern' &&
+    client.revision === revision &&
+    !call.answers &&
+    requestState === undefined
+  ) {
     // The client's own envelope is what the server wants.
     return meta.progressToken === undefined ? call.params : call.params.withMeta({ progressToken: id })
   }
   return call.params
-    .with({ inputResponses: call.answers && responses(call.answers), requestState: requestState ?? undefined })
+    .with({
+      inputResponses: call.answers && responses(call.answers),
+      requestState: requestState ?? undefined,
+    })
     .withMeta({
       [metaKeys.version]: revision,
       [metaKeys.capabilities]: modernCapabilities(call),

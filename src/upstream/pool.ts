@@ -36,7 +36,9 @@ export class Pool<Key> {
   }
 
   get connections(): Connection[] {
-    return [...this.#entries.values()].flatMap(({ settled }) => (settled && !settled.isClosed ? [settled] : []))
+    return [...this.#entries.values()].flatMap(({ settled }) =>
+      settled && !settled.isClosed ? [settled] : [],
+    )
   }
 
   /** The connection of a name, if it is open: the way of nearly every call. */
@@ -70,7 +72,8 @@ export class Pool<Key> {
   }
 
   #open(name: string, key: Key): Promise<Connection> {
-    if (this.#isClosed) return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.'))
+    if (this.#isClosed)
+      return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.'))
     const pause = this.#pause()
     if (pause > 0) {
       const seconds = Math.ceil(pause / 1000)
@@ -78,7 +81,9 @@ export class Pool<Key> {
       return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds }))
     }
     if (this.#entries.size >= LIMIT && !this.#makeRoom()) {
-      return Promise.reject(new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'))
+      return Promise.reject(
+        new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'),
+      )
     }
     const entry: Entry = { connection: this.#options.open(key), settled: undefined, usedAt: Date.now() }
     this.#entries.set(name, entry)
@@ -120,7 +125,8 @@ export class Pool<Key> {
   #reap(): void {
     const before = Date.now() - this.#options.idle
     for (const [name, entry] of this.#entries) {
-      if (entry.settled?.isClosed || (entry.settled?.isBusy === false && entry.usedAt < before)) this.#drop(name, entry)
+      if (entry.settled?.isClosed || (entry.settled?.isBusy === false && entry.usedAt < before))
+        this.#drop(name, entry)
     }
   }
 

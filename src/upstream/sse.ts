@@ -27,7 +27,9 @@ export function sseConnect(client: HttpClient, startTimeout: number): Connect {
       },
     })
     const ended = (): void => {
-      endpoint.reject(new GatewayError('SERVER_UNAVAILABLE', 'The server ended its stream before it named an endpoint.'))
+      endpoint.reject(
+        new GatewayError('SERVER_UNAVAILABLE', 'The server ended its stream before it named an endpoint.'),
+      )
       receiver.closed(new Error("The server's stream ended."))
     }
     stream.then(ended, (error: unknown) => {
@@ -52,7 +54,12 @@ class SseLink implements Link {
   }
 
   async send(message: string): Promise<void> {
-    const answer = await exchangeHttp(this.#client, { method: 'POST', headers: baseHeaders(this.#client, 'POST'), body: message, path: this.#path })
+    const answer = await exchangeHttp(this.#client, {
+      method: 'POST',
+      headers: baseHeaders(this.#client, 'POST'),
+      body: message,
+      path: this.#path,
+    })
     if (answer.status >= 300) {
       throw new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${answer.status}.`, {
         details: { http_status: answer.status },

@@ -14,8 +14,14 @@ export function stdioConnect(reach: CommandReach, environment: Variables, log: L
   return async (receiver) => {
     const child = await Child.start(reach, environment)
     const tooLong = (bytes: number): void => log.warn('upstream.line_too_long', { bytes })
-    child.stdout.on('data', lines(MAX_MESSAGE, (line) => receiver.receive(line), tooLong))
-    child.stderr.on('data', lines(65_536, (line) => log.info('upstream.stderr', { line }), tooLong))
+    child.stdout.on(
+      'data',
+      lines(MAX_MESSAGE, (line) => receiver.receive(line), tooLong),
+    )
+    child.stderr.on(
+      'data',
+      lines(65_536, (line) => log.info('upstream.stderr', { line }), tooLong),
+    )
     // What was on its way out of the process is read before its end counts.
     const drained = once(child.stdout, 'close').catch(() => undefined)
     void child.ended.then(async (how) => {
@@ -37,7 +43,8 @@ class StdioLink implements Link {
   async send(message: string): Promise<void> {
     const { stdin } = this.#child
     if (!stdin.writable) throw new GatewayError('SERVER_UNAVAILABLE', "The server's process has ended.")
-    if (stdin.writableLength > MAX_UNREAD) throw new GatewayError('OVERLOADED', 'The server does not read its input.')
+    if (stdin.writableLength > MAX_UNREAD)
+      throw new GatewayError('OVERLOADED', 'The server does not read its input.')
     stdin.write(encodeLine(message))
   }
 

@@ -44,7 +44,7 @@ export class ServerStream {
   async #run(onHead: () => void): Promise<void> {
     const { signal } = this.#controller
     let wasOpen = false
-    for (let failures = 0; !signal.aborted; ) {
+    for (let failures = 0; !signal.aborted;) {
       const status = await this.#once(onHead)
       if (signal.aborted) return
       wasOpen ||= status === 200
@@ -59,7 +59,9 @@ export class ServerStream {
       failures = status === 200 ? 0 : failures + 1
       if ((status >= 400 && status < 500 && status !== 409) || failures > 8) return
       if (status === 409 && failures > 3) return this.#options.onLost()
-      await wait(Math.min(this.#retry * 2 ** failures, 30_000), undefined, { signal, ref: false }).catch(() => undefined)
+      await wait(Math.min(this.#retry * 2 ** failures, 30_000), undefined, { signal, ref: false }).catch(
+        () => undefined,
+      )
     }
   }
 

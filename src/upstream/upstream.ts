@@ -133,7 +133,9 @@ function negotiator(settings: UpstreamSettings, variables: Variables, log: Log):
     const connect = stdioConnect(reach, variables, log)
     return () => negotiateStdio(settings, connect, log)
   }
-  const given = Object.entries(reach.headers).map(([name, value]) => [name.toLowerCase(), value.reveal()] as const)
+  const given = Object.entries(reach.headers).map(
+    ([name, value]) => [name.toLowerCase(), value.reveal()] as const,
+  )
   const headers: Record<string, string> = Object.fromEntries(given)
   const client = createHttpClient(new URL(reach.url), headers)
   return () => negotiateHttp(settings, client, log)
@@ -156,16 +158,20 @@ function openConnection({ route, call }: Key, settings: UpstreamSettings, log: L
 
 /** Calls with the same name share a connection: one caller, and for older servers one set of capabilities. */
 function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
-  const { isolation } = settings
+  const { isolation, roots } = settings
   // A session's client is the same object for all its calls.
   const known = new WeakMap<Client, string>()
   const nameFor = (call: Call): string => {
-    const client = isolation === 'per_client' ? (call.client.session ?? '') : ''
+    // A server keeps the roots it was told, so those of one client are not for another.
+    const isOwn =
+      isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
+    const client = isOwn ? (call.client.session ?? '') : ''
     return canonical([call.principal.id, client, declared(call, settings)])
   }
   return (call, { era }) => {
     if (isolation === 'shared') return ''
-    if (era === 'modern') return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
+    if (era === 'modern')
+      return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
     const name = known.get(call.client) ?? nameFor(call)
     known.set(call.client, name)
     return name
@@ -176,9 +182,11 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
 function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
   const { roots: offered, tasks, ...rest } = call.client.capabilities
   const own = isolation === 'shared' ? {} : rest
-  const clientTasks = tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
+  const clientTasks =
+    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
   if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
-  const passed = roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
+  const passed =
+    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
   return { ...own, ...clientTasks, ...passed }
 }
 
@@ -219,7 +227,10 @@ async function listenOn(
       log.debug('upstream.listen_again', { error: String(error) })
     }
     isAcknowledged = true
-    await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, { signal: controller.signal, ref: false }).catch(() => undefined)
+    await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, {
+      signal: controller.signal,
+      ref: false,
+    }).catch(() => undefined)
     if (working.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }
@@ -234,13 +245,17 @@ function beforeCall(thrown: unknown): unknown {
   const { code, message, cause } = asGatewayError(thrown)
   if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
   const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
-  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, { cause: thrown })
+  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
+    cause: thrown,
+  })
 }
 
 /** Sessions with servers are no business of the caller. */
 function asOurs(error: unknown): unknown {
   if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
-  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', { cause: error })
+  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', {
+    cause: error,
+  })
 }
 
 function isPassing(error: unknown): boolean {

@@ -1,9 +1,6 @@
 /** The gateway's own prefix for `_meta` keys and extension names. */
 export const NS = 'dev.gatehouse'
 
-/** The name and version the gateway gives as its own. */
-export const self = { name: 'gatehouse', title: 'Gatehouse', version: '0.1.0' } as const
-
 /** `_meta` keys of 2026-07-28 (basic/index, `_meta`). */
 export const metaKeys = {
   version: 'io.modelcontextprotocol/protocolVersion',

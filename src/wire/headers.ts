@@ -120,7 +120,9 @@ const dataKeywords = new Set(['const', 'enum', 'default', 'examples'])
 function argument(params: Payload, path: readonly string[]): string | number | boolean | undefined {
   let value: unknown = params.fields.arguments
   for (const key of path) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined
-  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : undefined
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    ? value
+    : undefined
 }
 
 function compare(name: string, sent: Headers[string], expected: string | number | boolean): void {
@@ -129,7 +131,8 @@ function compare(name: string, sent: Headers[string], expected: string | number 
   if (value === undefined) throw mismatch(name, 'is not valid base64')
   if (value === String(expected)) return
   // Only numbers may be written in other ways.
-  const isSameNumber = typeof expected === 'number' && /^-?\d{1,15}(?:\.0+)?$/.test(value) && Number(value) === expected
+  const isSameNumber =
+    typeof expected === 'number' && /^-?\d{1,15}(?:\.0+)?$/.test(value) && Number(value) === expected
   if (!isSameNumber) throw mismatch(name, 'is not what the body says')
 }
 

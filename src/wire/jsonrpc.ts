@@ -104,10 +104,13 @@ function readResponse(value: Record<string, unknown>, part: (key: string) => Pay
     const { code, message } = value.error
     const error = part('error')
     const isSound = Number.isInteger(code) && typeof message === 'string'
-    const sound = isSound ? error : error.with({ code: Number.isInteger(code) ? code : -32603, message: String(message) })
+    const sound = isSound
+      ? error
+      : error.with({ code: Number.isInteger(code) ? code : -32603, message: String(message) })
     return { kind: 'response', ...(id !== undefined && { id }), error: sound }
   }
-  if (!isObject(value.result)) throw invalid('a message has a "method", a "result" object or an "error" object')
+  if (!isObject(value.result))
+    throw invalid('a message has a "method", a "result" object or an "error" object')
   return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
 }
 

@@ -1,7 +1,8 @@
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { GatewayError } from '../core/error.ts'
-import { metaKeys, self, tasksExtension } from './extensions.ts'
+import { self } from '../core/self.ts'
+import { metaKeys, tasksExtension } from './extensions.ts'
 import { encodeErrorObject, encodeResult, errorObject, type Id } from './jsonrpc.ts'
 import { lowerResult } from './project.ts'
 import type { Revision } from './revisions.ts'
@@ -43,7 +44,8 @@ export function encodeLegacyError(id: Id, name: string, error: GatewayError): st
   if (code === -32021) return encodeErrorObject(id, object.with({ code: -32602 }))
   if (code === -32020) return encodeErrorObject(id, object.with({ code: -32603 }))
   const data = object.fields.data
-  const isNotFound = name === 'resources/read' && code === -32602 && isObject(data) && typeof data.uri === 'string'
+  const isNotFound =
+    name === 'resources/read' && code === -32602 && isObject(data) && typeof data.uri === 'string'
   return encodeErrorObject(id, isNotFound ? object.with({ code: -32002 }) : object)
 }
 

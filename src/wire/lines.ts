@@ -57,7 +57,10 @@ export function encodeLine(message: string): string {
  */
 export function singleLine(message: string): string {
   if (!breaks.test(message)) return message
-  return message.replaceAll(/[\r\n]/g, ' ').replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')
+  return message
+    .replaceAll(/[\r\n]/g, ' ')
+    .replaceAll('\u2028', '\\u2028')
+    .replaceAll('\u2029', '\\u2029')
 }
 
 const breaks = /[\r\n\u2028\u2029]/

@@ -2,7 +2,8 @@ import type { Call, Client, Outcome, Questions } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { metaKeys, self } from './extensions.ts'
+import { self } from '../core/self.ts'
+import { metaKeys } from './extensions.ts'
 import { checkStandardHeaders, type Headers, mismatch } from './headers.ts'
 import { errorObject, type Request } from './jsonrpc.ts'
 import { method, severity } from './methods.ts'
@@ -96,12 +97,17 @@ function worded(questions: Questions, client: Client): Record<string, unknown> {
 function shape(name: string, result: Payload): Payload {
   if (name === 'server/discover') {
     const capabilities = result.at('capabilities')?.with({ tasks: undefined })
-    return result.with({ supportedVersions: revisionNames.toReversed(), ...(capabilities && { capabilities }) })
+    return result.with({
+      supportedVersions: revisionNames.toReversed(),
+      ...(capabilities && { capabilities }),
+    })
   }
   const { tools } = result.fields
   if (name !== 'tools/list' || !Array.isArray(tools)) return result
   if (!tools.some((tool) => isObject(tool) && Object.hasOwn(tool, 'execution'))) return result
-  return result.with({ tools: tools.map((tool) => (isObject(tool) ? { ...tool, execution: undefined } : tool)) })
+  return result.with({
+    tools: tools.map((tool) => (isObject(tool) ? { ...tool, execution: undefined } : tool)),
+  })
 }
 
 function checkVersionHeader(header: Headers[string], version: string): void {

@@ -129,7 +129,9 @@ export class Peer {
   }
 
   notify(method: string, params?: Payload, exchange: Exchange = {}): Promise<void> {
-    return this.#channel.send(encodeNotification(method, params), { method, ...exchange }) ?? Promise.resolve()
+    return (
+      this.#channel.send(encodeNotification(method, params), { method, ...exchange }) ?? Promise.resolve()
+    )
   }
 
   respond(id: Id, result: Payload): Promise<void> {

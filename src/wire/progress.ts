@@ -17,6 +17,9 @@ export function progressTo(call: Pick<Call, 'params' | 'emit'>): (note: Note) =>
     const progress = note.params?.fields.progress
     if (!token || typeof progress !== 'number' || progress <= last) return
     last = progress
-    call.emit({ method: note.method, ...(note.params && { params: note.params.with({ progressToken: token }) }) })
+    call.emit({
+      method: note.method,
+      ...(note.params && { params: note.params.with({ progressToken: token }) }),
+    })
   }
 }

@@ -22,8 +22,11 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
 
 function stripModern(result: Payload): Payload {
   const { fields } = result
-  const hasFields = fields.resultType !== undefined || fields.ttlMs !== undefined || fields.cacheScope !== undefined
-  const bare = hasFields ? result.with({ resultType: undefined, ttlMs: undefined, cacheScope: undefined }) : result
+  const hasFields =
+    fields.resultType !== undefined || fields.ttlMs !== undefined || fields.cacheScope !== undefined
+  const bare = hasFields
+    ? result.with({ resultType: undefined, ttlMs: undefined, cacheScope: undefined })
+    : result
   const meta = fields._meta
   if (!isObject(meta) || !Object.hasOwn(meta, metaKeys.serverInfo)) return bare
   return bare.withMeta({ [metaKeys.serverInfo]: undefined })
@@ -34,7 +37,9 @@ function lowerTools(result: Payload): Payload {
   const { tools } = result.fields
   if (!Array.isArray(tools) || !tools.some(needsWrap)) return result
   return result.with({
-    tools: tools.map((tool) => (needsWrap(tool) ? { ...tool, outputSchema: wrapSchema(tool.outputSchema) } : tool)),
+    tools: tools.map((tool) =>
+      needsWrap(tool) ? { ...tool, outputSchema: wrapSchema(tool.outputSchema) } : tool,
+    ),
   })
 }
 
@@ -61,7 +66,9 @@ function lowerMessages(result: Payload, revision: Revision): Payload {
     const content = lowerBlock(message.content, revision)
     return content === message.content ? message : { ...message, content }
   })
-  return lowered.every((each, index) => each === messages[index]) ? result : result.with({ messages: lowered })
+  return lowered.every((each, index) => each === messages[index])
+    ? result
+    : result.with({ messages: lowered })
 }
 
 function lowerContent(result: Payload, key: string, revision: Revision): Payload {
@@ -94,6 +101,7 @@ function linkAsText(block: Record<string, unknown>): Record<string, unknown> {
 /** A notification in the words of an older revision. */
 export function lowerNote(note: Note, revision: Revision): Note {
   const fields = note.params?.fields
-  if (note.method !== 'notifications/progress' || revision.progressMessage || fields?.message === undefined) return note
+  if (note.method !== 'notifications/progress' || revision.progressMessage || fields?.message === undefined)
+    return note
   return { ...note, ...(note.params && { params: note.params.with({ message: undefined }) }) }
 }

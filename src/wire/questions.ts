@@ -84,7 +84,8 @@ function plainForm(params: Payload): Payload {
   const schema = params.fields.requestedSchema
   if (!isObject(schema) || !isObject(schema.properties)) return params
   const entries = Object.entries(schema.properties).map(([name, each]) => [name, plainField(each)] as const)
-  if (entries.every(([name, each]) => isObject(schema.properties) && schema.properties[name] === each)) return params
+  if (entries.every(([name, each]) => isObject(schema.properties) && schema.properties[name] === each))
+    return params
   return params.with({ requestedSchema: { ...schema, properties: Object.fromEntries(entries) } })
 }
 
@@ -95,7 +96,9 @@ function plainField(field: unknown): unknown {
   if (field.type !== 'array' || !isObject(items)) return field
   // Several choices do not exist before 2025-11-25: the user types them.
   const { minItems: _min, maxItems: _max, default: _default, ...text } = rest
-  const known = Array.isArray(items.enum) ? items.enum : enumOf(Array.isArray(items.anyOf) ? items.anyOf : []).enum
+  const known = Array.isArray(items.enum)
+    ? items.enum
+    : enumOf(Array.isArray(items.anyOf) ? items.anyOf : []).enum
   const hint = `Choose any of: ${known.join(', ')}`
   const description = typeof rest.description === 'string' ? `${rest.description} ${hint}` : hint
   return { ...text, type: 'string', description }
@@ -103,5 +106,8 @@ function plainField(field: unknown): unknown {
 
 function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unknown[] } {
   const objects = options.filter(isObject)
-  return { enum: objects.map((each) => each.const), enumNames: objects.map((each) => each.title ?? each.const) }
+  return {
+    enum: objects.map((each) => each.const),
+    enumNames: objects.map((each) => each.title ?? each.const),
+  }
 }

@@ -13,7 +13,14 @@ export function wrapSchema(schema: Schema): Schema {
 
 /** Keywords whose values are data, and those whose values are maps of names to schemas. */
 const data = new Set(['const', 'enum', 'default', 'examples'])
-const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas', 'dependencies'])
+const maps = new Set([
+  'properties',
+  'patternProperties',
+  '$defs',
+  'definitions',
+  'dependentSchemas',
+  'dependencies',
+])
 
 function moveRefs(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(moveRefs)

@@ -33,8 +33,14 @@ export const badMessages: readonly BadMessage[] = [
   parseError('a byte order mark', `\ufeff${JSON.stringify(call)}`),
   parseError('zero bytes', Buffer.alloc(64)),
   parseError('bytes that are no UTF-8', Buffer.from('{"jsonrpc":"2.0","id":5,"method":"p\xffng"}', 'latin1')),
-  parseError('an overlong encoding', Buffer.from([...Buffer.from('{"a":"'), 0xc0, 0xaf, ...Buffer.from('"}')])),
-  parseError('half a surrogate in bytes', Buffer.from([...Buffer.from('{"a":"'), 0xed, 0xa0, 0x80, ...Buffer.from('"}')])),
+  parseError(
+    'an overlong encoding',
+    Buffer.from([...Buffer.from('{"a":"'), 0xc0, 0xaf, ...Buffer.from('"}')]),
+  ),
+  parseError(
+    'half a surrogate in bytes',
+    Buffer.from([...Buffer.from('{"a":"'), 0xed, 0xa0, 0x80, ...Buffer.from('"}')]),
+  ),
   parseError('a hundred thousand open brackets', '['.repeat(100_000)),
   invalid('null', 'null'),
   invalid('a number', '42'),

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { Pool } from 'undici'
 import { isObject, type Json } from './server/json.ts'
 
@@ -30,7 +31,11 @@ export class Crowd {
 
   /** A client with a session. */
   async legacy(): Promise<CrowdClient> {
-    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'crowd', version: '1' } }
+    const params = {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 'crowd', version: '1' },
+    }
     const opened = await this.#request('POST', {}, { id: 0, method: 'initialize', params })
     const session = { 'mcp-session-id': String(opened.session), 'mcp-protocol-version': '2025-11-25' }
     await this.#request('POST', session, { method: 'notifications/initialized' })
@@ -40,7 +45,10 @@ export class Crowd {
   /** A client of 2026-07-28. */
   modern(): CrowdClient {
     const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call' }
-    return this.#client(headers, (method, params) => ({ method, params: { ...params, _meta: { ...meta, ...(params['_meta'] as Json) } } }))
+    return this.#client(headers, (method, params) => ({
+      method,
+      params: { ...params, _meta: { ...meta, ...(params['_meta'] as Json) } },
+    }))
   }
 
   close(): Promise<void> {
@@ -53,15 +61,24 @@ export class Crowd {
     }
     return {
       echo: async (id) => {
-        const { text } = await this.#request('POST', call('echo'), { id, ...message('tools/call', { name: 'echo', arguments: { id } }) })
+        const { text } = await this.#request('POST', call('echo'), {
+          id,
+          ...message('tools/call', { name: 'echo', arguments: { id } }),
+        })
         if (!text.includes(`{\\"id\\":${id}}`)) throw new Error(`${id} was answered ${text}`)
       },
       vanish: async (id) => {
         const params = { name: 'slow', arguments: { ms: 400, steps: 4 }, _meta: { progressToken: id } }
         const body = JSON.stringify({ jsonrpc: '2.0', id, ...message('tools/call', params) })
-        const reply = await this.#pool.request({ method: 'POST', path: this.#path, headers: { ...usual, ...call('slow') }, body })
+        const reply = await this.#pool.request({
+          method: 'POST',
+          path: this.#path,
+          headers: { ...usual, ...call('slow') },
+          body,
+        })
         reply.body.on('error', () => undefined)
-        for await (const _chunk of reply.body) break
+        await once(reply.body, 'data')
+        reply.body.destroy()
       },
       leave: async () => {
         if (headers['mcp-session-id'] !== undefined) await this.#request('DELETE', headers)
@@ -71,7 +88,12 @@ export class Crowd {
 
   async #request(method: 'POST' | 'DELETE', headers: Record<string, string>, message?: Json) {
     const body = message === undefined ? null : JSON.stringify({ jsonrpc: '2.0', ...message })
-    const reply = await this.#pool.request({ method, path: this.#path, headers: { ...usual, ...headers }, body })
+    const reply = await this.#pool.request({
+      method,
+      path: this.#path,
+      headers: { ...usual, ...headers },
+      body,
+    })
     const text = await reply.body.text()
     if (reply.statusCode >= 300) throw new Error(`${method} was answered ${reply.statusCode} ${text}`)
     return { text, session: reply.headers['mcp-session-id'] }
@@ -87,6 +109,8 @@ export interface Holdings {
 /** Reads a line of the memory report. */
 export function holdingsIn(line: Json): Holdings {
   const { heapUsed, resources } = line
-  const counts = isObject(resources) ? Object.entries(resources).map(([name, count]) => [name, Number(count)]) : []
+  const counts = isObject(resources)
+    ? Object.entries(resources).map(([name, count]) => [name, Number(count)])
+    : []
   return { heapUsed: Number(heapUsed), resources: Object.fromEntries(counts) }
 }

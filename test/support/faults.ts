@@ -40,7 +40,8 @@ export const httpFaults: Readonly<Record<string, HttpFault>> = {
     response.writeHead(200, stream)
     response.end(`event: message\ndata: ${goodAnswer(id).slice(0, 40)}`)
   },
-  stream_of_junk: (response) => void response.writeHead(200, stream).end('junk\n\n: note\n\ndata\n\ndata: {\n\n'),
+  stream_of_junk: (response) =>
+    void response.writeHead(200, stream).end('junk\n\n: note\n\ndata\n\ndata: {\n\n'),
   empty_stream: (response) => void response.writeHead(200, stream).end(),
   reset: (response) => void response.destroy(),
   reset_in_body: (response, id) => {

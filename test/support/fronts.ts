@@ -33,7 +33,11 @@ export function initialize(protocolVersion = '2025-11-25', id: unknown = 1): Jso
 }
 
 /** A request of 2026-07-28 with all it needs, and the headers that go with it. */
-export function modern(method: string, params: Json = {}, id: unknown = 1): { message: Json; headers: HeaderMap } {
+export function modern(
+  method: string,
+  params: Json = {},
+  id: unknown = 1,
+): { message: Json; headers: HeaderMap } {
   const whole = enveloped(params, '2026-07-28', {})
   const headers = mirrorHeaders(method, whole, new Map())
   return { message: { jsonrpc: '2.0', id, method, params: whole }, headers }
@@ -54,9 +58,15 @@ export function modernFront(url: string): Front {
 }
 
 /** Streamable HTTP with a session of an older revision. */
-export async function sessionFront(url: string, revision = '2025-11-25'): Promise<Front & { session: HeaderMap }> {
+export async function sessionFront(
+  url: string,
+  revision = '2025-11-25',
+): Promise<Front & { session: HeaderMap }> {
   const first = await post(url, JSON.stringify(initialize(revision)))
-  const session = { 'mcp-session-id': first.headers['mcp-session-id'] ?? '', 'mcp-protocol-version': revision }
+  const session = {
+    'mcp-session-id': first.headers['mcp-session-id'] ?? '',
+    'mcp-protocol-version': revision,
+  }
   const send = async (bytes: string | Buffer, headers: HeaderMap = {}): Promise<Answer> =>
     answerOf(await post(url, bytes, { ...session, ...headers }))
   await send('{"jsonrpc":"2.0","method":"notifications/initialized"}')
@@ -108,7 +118,8 @@ export async function stdioFront(command: CommandProcess, revision = '2025-11-25
       if (line !== undefined) taken = command.stdout().length
       return line
     }, 'a line on stdout')
-  const write = (bytes: string | Buffer): void => void command.stdin.write(Buffer.concat([Buffer.from(bytes), LINE_END]))
+  const write = (bytes: string | Buffer): void =>
+    void command.stdin.write(Buffer.concat([Buffer.from(bytes), LINE_END]))
   const front = {
     send: async (bytes: string | Buffer): Promise<Answer> => {
       write(bytes)
@@ -117,7 +128,11 @@ export async function stdioFront(command: CommandProcess, revision = '2025-11-25
       return { message: asObject(text), text }
     },
     call: async () => {
-      write(revision === '2026-07-28' ? JSON.stringify(modern('tools/call', echo, 'good').message) : legacyCall('good'))
+      write(
+        revision === '2026-07-28'
+          ? JSON.stringify(modern('tools/call', echo, 'good').message)
+          : legacyCall('good'),
+      )
       return textOf(asObject(await next((line) => line.includes('"id":"good"'))))
     },
     close: () => command.close(),
@@ -141,7 +156,8 @@ function wantsAnswer(bytes: string | Buffer): boolean {
   const value = parse(bytes.toString())
   if (!isObject(value) || value['jsonrpc'] !== '2.0') return true
   const isNote = typeof value['method'] === 'string' && value['method'] !== '' && !Object.hasOwn(value, 'id')
-  const hasSoundParams = value['params'] === undefined || value['params'] === null || isObject(value['params'])
+  const hasSoundParams =
+    value['params'] === undefined || value['params'] === null || isObject(value['params'])
   const isReply = !Object.hasOwn(value, 'method') && (isObject(value['result']) || isObject(value['error']))
   return !((isNote && hasSoundParams) || isReply)
 }

@@ -104,7 +104,10 @@ interface GatewayOptions {
 }
 
 /** Starts a gateway on a free port with a configuration of its own, and waits until it is ready. */
-export async function startGatewayProcess(config: Json, options: GatewayOptions = {}): Promise<GatewayProcess> {
+export async function startGatewayProcess(
+  config: Json,
+  options: GatewayOptions = {},
+): Promise<GatewayProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
   const configFile = join(folder, 'gateway.config.yaml')
   const configure = (next: Json | string): void => {

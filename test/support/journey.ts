@@ -13,7 +13,10 @@ import type { ServerOptions } from './server/options.ts'
 /** A gateway in front of these servers, until the test is over. */
 export async function gatewayTo(
   upstreams: Json,
-  { config = {}, ...options }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
+  {
+    config = {},
+    ...options
+  }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
 ): Promise<GatewayProcess> {
   const gateway = await startGatewayProcess({ ...config, upstreams }, options)
   onTestFinished(() => gateway.close())
@@ -62,7 +65,8 @@ export function folder(): string {
 /** A file in which a server on stdio keeps what it received, and how often it was told to call a tool. */
 export function serverJournal(): { readonly file: string; calls(tool: string): number } {
   const file = join(folder(), `${randomUUID()}.jsonl`)
-  const lines = (): string[] => (existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [])
+  const lines = (): string[] =>
+    existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []
   return {
     file,
     calls: (tool) =>
@@ -75,7 +79,8 @@ export function serverJournal(): { readonly file: string; calls(tool: string): n
 
 /** How often a server over HTTP was told to call a tool. */
 export function callsOf(server: FakeServer, tool: string): number {
-  return server.received('tools/call').filter(({ message }) => objectAt(message, 'params')['name'] === tool).length
+  return server.received('tools/call').filter(({ message }) => objectAt(message, 'params')['name'] === tool)
+    .length
 }
 
 /** The code of the gateway's own error in a reply. */

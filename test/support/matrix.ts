@@ -119,12 +119,19 @@ async function startMatrix(chosen: readonly Pair[], options: Options): Promise<M
       } else {
         const server = await startFakeServer({ ...own, ...kind })
         opened.push(server)
-        behind.set(name, { seen: () => server.seen, server, values: { url: server.url, ...options.upstream } })
+        behind.set(name, {
+          seen: () => server.seen,
+          server,
+          values: { url: server.url, ...options.upstream },
+        })
       }
     }
     for (const [name, { values }] of behind) await write(directory, name, { [name]: values })
     const all = Object.fromEntries([...behind].map(([name, { values }]) => [name, values]))
-    gateway = await startGateway(['--config', await write(directory, 'all', all)], { command: gatewayProgram(), timeout: 30_000 })
+    gateway = await startGateway(['--config', await write(directory, 'all', all)], {
+      command: gatewayProgram(),
+      timeout: 30_000,
+    })
     return { url: new URL(gateway.url).origin, directory, behind, close }
   } catch (error) {
     await close()
@@ -144,7 +151,12 @@ function placeOf(matrix: Matrix, { client, server }: Pair, options: Options) {
   if (!behind) throw new Error(`There is no ${name}`)
   const path = client.transport === 'sse' ? 'sse' : 'mcp'
   const url = `${matrix.url}/${path}/${name}`
-  return { behind, url, config: join(matrix.directory, `${name}.yaml`), options: options.client?.(client) ?? {} }
+  return {
+    behind,
+    url,
+    config: join(matrix.directory, `${name}.yaml`),
+    options: options.client?.(client) ?? {},
+  }
 }
 
 function nameOf({ revision, transport }: Kind): string {

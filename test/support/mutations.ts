@@ -2,7 +2,22 @@ import fc from 'fast-check'
 import { encode, type Json } from './server/json.ts'
 
 /** Values that are of the wrong type wherever they stand. */
-const oddities = fc.constantFrom<unknown>(null, 0, -1, 1.5, 1e308, '', '\u0000', '\ud800', true, [], {}, [[]], { a: 1 }, '__proto__')
+const oddities = fc.constantFrom<unknown>(
+  null,
+  0,
+  -1,
+  1.5,
+  1e308,
+  '',
+  '\u0000',
+  '\ud800',
+  true,
+  [],
+  {},
+  [[]],
+  { a: 1 },
+  '__proto__',
+)
 
 /** Messages like this one, with a few things wrong: text cut, doubled or changed, members of odd types. */
 export function mutated(message: Json): fc.Arbitrary<string> {
@@ -27,7 +42,18 @@ export function mutated(message: Json): fc.Arbitrary<string> {
 export const anyText = fc.oneof(
   fc.json(),
   fc.string({ unit: 'binary' }),
-  fc.constantFrom('{', '[', '"', '[]', '{}', 'null', '[[[[', '{"jsonrpc":"2.0"}', '\ufeff{}', '{"__proto__":{"method":"ping"}}'),
+  fc.constantFrom(
+    '{',
+    '[',
+    '"',
+    '[]',
+    '{}',
+    'null',
+    '[[[[',
+    '{"jsonrpc":"2.0"}',
+    '\ufeff{}',
+    '{"__proto__":{"method":"ping"}}',
+  ),
 )
 
 function paths(value: unknown, above: readonly string[] = []): string[][] {

@@ -14,7 +14,7 @@ interface Entry {
 export function descendants(pid: number): number[] {
   const entries = all()
   const found: number[] = []
-  for (let level = [pid]; level.length > 0; ) {
+  for (let level = [pid]; level.length > 0;) {
     level = entries.filter(({ parent }) => level.includes(parent)).map((entry) => entry.pid)
     found.push(...level)
   }

@@ -15,7 +15,11 @@ export interface RawSession {
 }
 
 /** Shakes hands by hand. */
-export async function openSession(url: string, revision: string, capabilities: Json = {}): Promise<RawSession> {
+export async function openSession(
+  url: string,
+  revision: string,
+  capabilities: Json = {},
+): Promise<RawSession> {
   const clientInfo = { name: 'raw', version: '1' }
   const params = { protocolVersion: revision, capabilities, clientInfo }
   const opening = await post(url, JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params }))

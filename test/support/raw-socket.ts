@@ -15,7 +15,9 @@ export async function tcp(url: string): Promise<Socket> {
 
 /** The head of a POST to the MCP endpoint. */
 export function postHead(headers: HeaderMap): string {
-  const lines = Object.entries({ Host: 'localhost', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`)
+  const lines = Object.entries({ Host: 'localhost', ...headers }).map(
+    ([name, value]) => `${name}: ${value}\r\n`,
+  )
   return `POST /mcp HTTP/1.1\r\n${lines.join('')}\r\n`
 }
 

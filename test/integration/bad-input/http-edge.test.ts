@@ -31,8 +31,23 @@ async function goesOn(): Promise<void> {
   expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
 }
 
-const evilHosts = ['evil.example', 'evil.example:80', '127.0.0.1.evil.example', 'localhost.evil.example', '[::2]', '10.0.0.1', 'a b']
-const evilOrigins = ['https://evil.example', 'http://127.0.0.1.evil.example', 'null', 'file://', 'https://agents.example.com.evil.example', 'garbage']
+const evilHosts = [
+  'evil.example',
+  'evil.example:80',
+  '127.0.0.1.evil.example',
+  'localhost.evil.example',
+  '[::2]',
+  '10.0.0.1',
+  'a b',
+]
+const evilOrigins = [
+  'https://evil.example',
+  'http://127.0.0.1.evil.example',
+  'null',
+  'file://',
+  'https://agents.example.com.evil.example',
+  'garbage',
+]
 const paths = ['/mcp', '/mcp/fake', '/sse', '/messages?session_id=x']
 
 describe('a request with', () => {
@@ -44,40 +59,63 @@ describe('a request with', () => {
     await goesOn()
   })
 
-  test.each(evilOrigins)('the Origin %j is refused everywhere, and no page may read the answer', async (origin) => {
-    for (const path of paths) {
-      const reply = await ask(path, { origin }, path === '/sse' ? 'GET' : 'POST')
-      expect(reply.status).toBe(403)
-      expect(reply.headers['access-control-allow-origin']).toBeUndefined()
-    }
-    expect((await ask('/mcp', { origin, 'access-control-request-method': 'POST' }, 'OPTIONS')).status).toBe(403)
-  })
+  test.each(evilOrigins)(
+    'the Origin %j is refused everywhere, and no page may read the answer',
+    async (origin) => {
+      for (const path of paths) {
+        const reply = await ask(path, { origin }, path === '/sse' ? 'GET' : 'POST')
+        expect(reply.status).toBe(403)
+        expect(reply.headers['access-control-allow-origin']).toBeUndefined()
+      }
+      expect((await ask('/mcp', { origin, 'access-control-request-method': 'POST' }, 'OPTIONS')).status).toBe(
+        403,
+      )
+    },
+  )
 
-  test.each(['https://agents.example.com', 'http://localhost:3000', 'http://127.0.0.1:6274'])('the Origin %s is let in', async (origin) => {
-    const { message, headers } = modern('tools/list')
-    const reply = await post(gateway.url, JSON.stringify(message), { ...headers, origin })
-    expect(reply.status).toBe(200)
-    expect(reply.headers['access-control-allow-origin']).toBe(origin)
-    expect(reply.headers['access-control-expose-headers']?.toLowerCase()).toContain('mcp-session-id')
-  })
+  test.each(['https://agents.example.com', 'http://localhost:3000', 'http://127.0.0.1:6274'])(
+    'the Origin %s is let in',
+    async (origin) => {
+      const { message, headers } = modern('tools/list')
+      const reply = await post(gateway.url, JSON.stringify(message), { ...headers, origin })
+      expect(reply.status).toBe(200)
+      expect(reply.headers['access-control-allow-origin']).toBe(origin)
+      expect(reply.headers['access-control-expose-headers']?.toLowerCase()).toContain('mcp-session-id')
+    },
+  )
 })
 
 test('a preflight is answered for every header the protocol has and any argument a tool mirrors', async () => {
-  const asked = ['authorization', 'content-type', 'last-event-id', 'mcp-method', 'mcp-name', 'mcp-protocol-version']
+  const asked = [
+    'authorization',
+    'content-type',
+    'last-event-id',
+    'mcp-method',
+    'mcp-name',
+    'mcp-protocol-version',
+  ]
   const mirrored = ['Mcp-Param-Region', 'mcp-param-x_y']
   const reply = await ask(
     '/mcp',
     {
       origin: 'https://agents.example.com',
       'access-control-request-method': 'POST',
-      'access-control-request-headers': [...asked, 'mcp-session-id', ...mirrored, 'x-evil', 'mcp-param-a b'].join(', '),
+      'access-control-request-headers': [
+        ...asked,
+        'mcp-session-id',
+        ...mirrored,
+        'x-evil',
+        'mcp-param-a b',
+      ].join(', '),
     },
     'OPTIONS',
   )
   expect(reply.status).toBe(204)
   expect(reply.text).toBe('')
   const allowed = (reply.headers['access-control-allow-headers'] ?? '').split(', ')
-  expect(allowed).toEqual(expect.arrayContaining([...asked, 'mcp-session-id', 'mcp-param-region', 'mcp-param-x_y']))
+  expect(allowed).toEqual(
+    expect.arrayContaining([...asked, 'mcp-session-id', 'mcp-param-region', 'mcp-param-x_y']),
+  )
   expect(allowed).not.toContain('x-evil')
   expect(allowed.filter((each) => each.includes(' '))).toEqual([])
   expect(reply.headers['access-control-allow-methods']).toBe('GET, POST, DELETE')
@@ -88,7 +126,10 @@ describe('a body over the limit', () => {
 
   test.each(['/mcp', '/mcp/fake'])('is refused at %s by its length', async (path) => {
     const reply = await post(gateway.origin + path, body, { 'mcp-protocol-version': '2026-07-28' })
-    expect([reply.status, parse(reply.text)]).toMatchObject([413, { error: { code: -32005, data: { code: 'PAYLOAD_TOO_LARGE' } } }])
+    expect([reply.status, parse(reply.text)]).toMatchObject([
+      413,
+      { error: { code: -32005, data: { code: 'PAYLOAD_TOO_LARGE' } } },
+    ])
     await goesOn()
   })
 
@@ -140,7 +181,10 @@ describe('HTTP itself', () => {
 
   test.each([
     ['one header', { 'x-long': 'x'.repeat(100_000) }],
-    ['many headers', Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`x-${index}`, 'x'.repeat(20)]))],
+    [
+      'many headers',
+      Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`x-${index}`, 'x'.repeat(20)])),
+    ],
   ])('with %s over the limit is refused', async (_name, headers) => {
     const socket = await connection()
     socket.write(postHead(headers))
@@ -148,14 +192,21 @@ describe('HTTP itself', () => {
     await goesOn()
   })
 
-  test.each(['/mcp/%ff', '/mcp/%', '/mcp/..%2f..', '/mcp/__proto__', '/mcp/constructor', '/mcp/fake/extra', '/MCP', '/%00', `/${'x'.repeat(8000)}`])(
-    'knows no path %s',
-    async (path) => {
-      const reply = await ask(path, {})
-      expect(reply.status).toBe(404)
-      await goesOn()
-    },
-  )
+  test.each([
+    '/mcp/%ff',
+    '/mcp/%',
+    '/mcp/..%2f..',
+    '/mcp/__proto__',
+    '/mcp/constructor',
+    '/mcp/fake/extra',
+    '/MCP',
+    '/%00',
+    `/${'x'.repeat(8000)}`,
+  ])('knows no path %s', async (path) => {
+    const reply = await ask(path, {})
+    expect(reply.status).toBe(404)
+    await goesOn()
+  })
 })
 
 describe('a client that is slow or goes away', () => {

@@ -9,7 +9,12 @@ import {
   stdioFront,
   wellAnswered,
 } from '../../support/fronts.ts'
-import { type CommandProcess, type GatewayProcess, startCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import {
+  type CommandProcess,
+  type GatewayProcess,
+  startCommand,
+  startGatewayProcess,
+} from '../../support/gateway-process.ts'
 import { isObject } from '../../support/server/json.ts'
 import { structured } from '../../support/structured-error.ts'
 

@@ -3,8 +3,20 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { post } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
 import { type FakeServer, fakeServerCommand, startFakeServer } from '../../support/fake-server.ts'
-import { type Front, modern, modernFront, sessionFront, sseFront, wellAnswered } from '../../support/fronts.ts'
-import { type CommandProcess, type GatewayProcess, startCommand, startGatewayProcess } from '../../support/gateway-process.ts'
+import {
+  type Front,
+  modern,
+  modernFront,
+  sessionFront,
+  sseFront,
+  wellAnswered,
+} from '../../support/fronts.ts'
+import {
+  type CommandProcess,
+  type GatewayProcess,
+  startCommand,
+  startGatewayProcess,
+} from '../../support/gateway-process.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 import { isObject, parse } from '../../support/server/json.ts'
 
@@ -30,10 +42,20 @@ const messages = fc.oneof(
   anyText,
   mutated(call),
   mutated(modern('tools/call', echo, 7).message),
-  mutated({ jsonrpc: '2.0', id: 7, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {} } }),
+  mutated({
+    jsonrpc: '2.0',
+    id: 7,
+    method: 'initialize',
+    params: { protocolVersion: '2025-11-25', capabilities: {} },
+  }),
   mutated({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 7 } }),
   mutated({ jsonrpc: '2.0', id: 7, result: { action: 'accept', content: {} } }),
-  mutated({ jsonrpc: '2.0', id: 7, method: 'completion/complete', params: { ref: { type: 'ref/prompt', name: 'p' } } }),
+  mutated({
+    jsonrpc: '2.0',
+    id: 7,
+    method: 'completion/complete',
+    params: { ref: { type: 'ref/prompt', name: 'p' } },
+  }),
 )
 const runs = { numRuns: 150, endOnFailure: true }
 const statuses = [200, 202, 400, 404]
@@ -50,7 +72,8 @@ describe.each(fronts)('over HTTP as %s', (_revision, connect) => {
     const property = fc.asyncProperty(messages, async (text) => {
       const { status, message, text: body } = await front.send(text)
       expect(statuses, body).toContain(status)
-      if (status !== 200 && status !== 202) expect(message).toMatchObject({ jsonrpc: '2.0', error: { code: expect.any(Number) } })
+      if (status !== 200 && status !== 202)
+        expect(message).toMatchObject({ jsonrpc: '2.0', error: { code: expect.any(Number) } })
     })
     await fc.assert(property, runs)
     expect(await front.call()).toBe(wellAnswered)
@@ -72,9 +95,28 @@ describe.each(fronts)('over HTTP as %s', (_revision, connect) => {
 test('any headers get an answer of the protocol, and the next call works', async () => {
   const value = fc.oneof(
     fc.string({ unit: fc.integer({ min: 0x20, max: 0x7e }).map((code) => String.fromCharCode(code)) }),
-    fc.constantFrom('2026-07-28', '2025-11-25', '=?base64?', '=?base64?YQ==?=', 'tools/call', 'echo', '\u00ff', '9'.repeat(400)),
+    fc.constantFrom(
+      '2026-07-28',
+      '2025-11-25',
+      '=?base64?',
+      '=?base64?YQ==?=',
+      'tools/call',
+      'echo',
+      '\u00ff',
+      '9'.repeat(400),
+    ),
   )
-  const names = ['mcp-protocol-version', 'mcp-method', 'mcp-name', 'mcp-session-id', 'mcp-param-x', 'last-event-id', 'accept', 'x-request-id', 'traceparent']
+  const names = [
+    'mcp-protocol-version',
+    'mcp-method',
+    'mcp-name',
+    'mcp-session-id',
+    'mcp-param-x',
+    'last-event-id',
+    'accept',
+    'x-request-id',
+    'traceparent',
+  ]
   const { message, headers } = modern('tools/call', echo)
   const property = fc.asyncProperty(fc.dictionary(fc.constantFrom(...names), value), async (odd) => {
     const { status, text } = await post(gateway.url, JSON.stringify(message), { ...headers, ...odd })
@@ -98,18 +140,25 @@ test('over HTTP+SSE any text is accepted or refused, and the next call works', a
 
 test('over stdio any lines are answered by messages, and the next call works', async () => {
   let round = 0
-  const property = fc.asyncProperty(fc.array(fc.oneof(messages, fc.uint8Array({ maxLength: 100 })), { maxLength: 20 }), async (given) => {
-    const from = stdio.stdout().length
-    const id = `sync-${++round}`
-    const lines = given.map((each) => Buffer.concat([Buffer.from(each), Buffer.from('\n')]))
-    stdio.stdin.write(Buffer.concat([...lines, Buffer.from(`{"jsonrpc":"2.0","id":"${id}","method":"ping"}\n`)]))
-    const output = await until(() => {
-      const text = stdio.stdout().slice(from)
-      return text.includes(`"${id}"`) && text.endsWith('\n') && text
-    }, 'the answer to a ping')
-    for (const line of output.split('\n').slice(0, -1)) expect(isObject(parse(line)), line).toBe(true)
-  })
-  stdio.stdin.write('{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}\n')
+  const property = fc.asyncProperty(
+    fc.array(fc.oneof(messages, fc.uint8Array({ maxLength: 100 })), { maxLength: 20 }),
+    async (given) => {
+      const from = stdio.stdout().length
+      const id = `sync-${++round}`
+      const lines = given.map((each) => Buffer.concat([Buffer.from(each), Buffer.from('\n')]))
+      stdio.stdin.write(
+        Buffer.concat([...lines, Buffer.from(`{"jsonrpc":"2.0","id":"${id}","method":"ping"}\n`)]),
+      )
+      const output = await until(() => {
+        const text = stdio.stdout().slice(from)
+        return text.includes(`"${id}"`) && text.endsWith('\n') && text
+      }, 'the answer to a ping')
+      for (const line of output.split('\n').slice(0, -1)) expect(isObject(parse(line)), line).toBe(true)
+    },
+  )
+  stdio.stdin.write(
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}\n',
+  )
   await until(() => stdio.stdout().includes('"id":1'), 'the handshake')
   await fc.assert(property, { numRuns: 60, endOnFailure: true })
   expect(stdio.stderr()).not.toContain('"level":"error"')

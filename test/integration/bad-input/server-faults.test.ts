@@ -48,7 +48,11 @@ async function answersWell(upstream: string): Promise<void> {
 }
 
 /** What comes of a message that is wrong on any transport; those with a number are relayed as errors. */
-const outcomes: Readonly<Record<string, string | number>> = { both: -32000, empty_error: -32603, odd_error: -32603 }
+const outcomes: Readonly<Record<string, string | number>> = {
+  both: -32000,
+  empty_error: -32603,
+  odd_error: -32603,
+}
 /** Where nothing ties a message to the call, the deadline ends it. */
 const untied = ['no_json', 'cut_off', 'no_object', 'wrong_id', 'nested', 'batch_of_junk']
 const lost = ['half_event', 'stream_of_junk', 'empty_stream', 'reset', 'reset_in_body', 'reset_in_stream']
@@ -65,30 +69,38 @@ describe.each(revisions)('behind a client of %s a server over HTTP that', (revis
   test.concurrent.each(names)('answers with "%s" ends the call with a structured error', async (name) => {
     const { error, ...reply } = await (await client('web', revision)).request('tools/call', { name })
     const expected = outcomes[name] ?? outcomeOverHttp(name)
-    if (typeof expected === 'number') expect(error).toMatchObject({ code: expected, message: expect.any(String) })
+    if (typeof expected === 'number')
+      expect(error).toMatchObject({ code: expected, message: expect.any(String) })
     else expect(codeOf({ ...reply, ...(error && { error }) })).toBe(expected)
   })
 })
 
 describe.each(revisions)('behind a client of %s a server on stdio that', (revision) => {
-  test.concurrent.each(Object.keys(badMessages))('answers with "%s" ends the call with a structured error', async (name) => {
-    const { error, ...reply } = await (await client('child', revision)).request('tools/call', { name })
-    const expected = outcomes[name] ?? (untied.includes(name) ? 'OPERATION_TIMEOUT' : 'UPSTREAM_ERROR')
-    if (typeof expected === 'number') expect(error).toMatchObject({ code: expected, message: expect.any(String) })
-    else expect(codeOf({ ...reply, ...(error && { error }) })).toBe(expected)
-  })
+  test.concurrent.each(Object.keys(badMessages))(
+    'answers with "%s" ends the call with a structured error',
+    async (name) => {
+      const { error, ...reply } = await (await client('child', revision)).request('tools/call', { name })
+      const expected = outcomes[name] ?? (untied.includes(name) ? 'OPERATION_TIMEOUT' : 'UPSTREAM_ERROR')
+      if (typeof expected === 'number')
+        expect(error).toMatchObject({ code: expected, message: expect.any(String) })
+      else expect(codeOf({ ...reply, ...(error && { error }) })).toBe(expected)
+    },
+  )
 
   test('never answers is given up at the deadline', async () => {
     const reply = await (await client('child', revision)).request('tools/call', { name: 'silent' })
     expect(codeOf(reply)).toBe('OPERATION_TIMEOUT')
   })
 
-  test.each(['binary', 'twice', 'chatty', 'asks_nonsense'])('is "%s" around its answer is understood', async (name) => {
-    const connected = await client('child', revision)
-    expect(textOf(await connected.request('tools/call', { name }))).toBe('good')
-    await answersWell('child')
-    expect(connected.violations).toEqual([])
-  })
+  test.each(['binary', 'twice', 'chatty', 'asks_nonsense'])(
+    'is "%s" around its answer is understood',
+    async (name) => {
+      const connected = await client('child', revision)
+      expect(textOf(await connected.request('tools/call', { name }))).toBe('good')
+      await answersWell('child')
+      expect(connected.violations).toEqual([])
+    },
+  )
 
   test('sends a line over the limit loses that answer and nothing else', async () => {
     const connected = await client('child', revision)
@@ -97,12 +109,15 @@ describe.each(revisions)('behind a client of %s a server on stdio that', (revisi
     await answersWell('child')
   })
 
-  test.each(['exits', 'exits_in_line', 'killed'])('"%s" in a call leaves its outcome unknown and is started again', async (name) => {
-    const upstream = name.replaceAll('_', '-')
-    const connected = await client(upstream, revision)
-    expect(codeOf(await connected.request('tools/call', { name }))).toBe('OUTCOME_UNKNOWN')
-    await answersWell(upstream)
-  })
+  test.each(['exits', 'exits_in_line', 'killed'])(
+    '"%s" in a call leaves its outcome unknown and is started again',
+    async (name) => {
+      const upstream = name.replaceAll('_', '-')
+      const connected = await client(upstream, revision)
+      expect(codeOf(await connected.request('tools/call', { name }))).toBe('OUTCOME_UNKNOWN')
+      await answersWell(upstream)
+    },
+  )
 })
 
 test('faults on one connection reach no other call on it', async () => {
@@ -121,7 +136,9 @@ test('faults of one server do not touch another', async () => {
     const name = upstream === 'exits' || upstream === 'killed' ? upstream : 'cut_off'
     return codeOf(await (await client(upstream)).request('tools/call', { name }))
   })
-  const calls = Array.from({ length: 20 }, () => other.request('tools/call', { name: 'big', arguments: { bytes: 5 } }))
+  const calls = Array.from({ length: 20 }, () =>
+    other.request('tools/call', { name: 'big', arguments: { bytes: 5 } }),
+  )
   expect(new Set((await Promise.all(calls)).map(textOf))).toEqual(new Set(['xxxxx']))
   expect(await Promise.all(faults)).not.toContain('')
   expect(other.violations).toEqual([])

@@ -12,18 +12,19 @@ import { codeOf } from '../../support/structured-error.ts'
 const program = fileURLToPath(new URL('../../fixtures/faulty-server/main.ts', import.meta.url))
 
 /** How the opening exchange of a server can fail, and what its callers are told. */
-const faults: Readonly<Record<string, readonly [string, (response: ServerResponse, message: Json) => void]>> = {
-  silent: ['SERVER_UNAVAILABLE', () => undefined],
-  page: ['UPSTREAM_ERROR', (response) => void response.writeHead(200).end('<html>')],
-  nothing: ['UPSTREAM_ERROR', (response) => void response.writeHead(200).end()],
-  future: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, '2031-01-01'))],
-  no_version: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, undefined))],
-  null_version: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, null))],
-  redirect_loop: ['UPSTREAM_ERROR', (response) => void response.writeHead(307, { location: '/mcp' }).end()],
-  unauthorized: ['UPSTREAM_ERROR', (response) => void response.writeHead(401).end()],
-  broken: ['SERVER_UNAVAILABLE', (response) => void response.writeHead(503).end()],
-  reset: ['SERVER_UNAVAILABLE', (response) => void response.destroy()],
-}
+const faults: Readonly<Record<string, readonly [string, (response: ServerResponse, message: Json) => void]>> =
+  {
+    silent: ['SERVER_UNAVAILABLE', () => undefined],
+    page: ['UPSTREAM_ERROR', (response) => void response.writeHead(200).end('<html>')],
+    nothing: ['UPSTREAM_ERROR', (response) => void response.writeHead(200).end()],
+    future: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, '2031-01-01'))],
+    no_version: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, undefined))],
+    null_version: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, null))],
+    redirect_loop: ['UPSTREAM_ERROR', (response) => void response.writeHead(307, { location: '/mcp' }).end()],
+    unauthorized: ['UPSTREAM_ERROR', (response) => void response.writeHead(401).end()],
+    broken: ['SERVER_UNAVAILABLE', (response) => void response.writeHead(503).end()],
+    reset: ['SERVER_UNAVAILABLE', (response) => void response.destroy()],
+  }
 
 const servers = new Map<string, FaultyServer>()
 let gateway: GatewayProcess
@@ -35,7 +36,10 @@ beforeAll(async () => {
   servers.set('good', await startFaultyServer())
   const deaf = await startDeafServer()
   servers.set('deaf', deaf)
-  const reached = [...servers].map(([name, { url }]) => [name.replaceAll('_', '-'), { url, start_timeout: '700ms' }])
+  const reached = [...servers].map(([name, { url }]) => [
+    name.replaceAll('_', '-'),
+    { url, start_timeout: '700ms' },
+  ])
   const child = { command: [process.execPath, program], revision: '2025-11-25', start_timeout: '700ms' }
   gateway = await startGatewayProcess({
     upstreams: {
@@ -63,16 +67,28 @@ const others = [
   ['closed', 'SERVER_UNAVAILABLE'],
 ] as const
 
-test.concurrent.each([...codes, ...others])('a server whose handshake is "%s" is answered for with %s', async (name, code) => {
-  for (const revision of ['2026-07-28', '2025-11-25'] as const) {
-    const client = await connect({ revision, transport: 'http', url: `${gateway.url}/${name}`, handshake: false })
-    const method = revision === '2026-07-28' ? 'tools/list' : 'initialize'
-    const params = { protocolVersion: revision, capabilities: {}, clientInfo: { name: 'test', version: '1' } }
-    const reply = await client.request(method, method === 'initialize' ? params : {})
-    expect(codeOf(reply)).toBe(code)
-    await client.close()
-  }
-})
+test.concurrent.each([...codes, ...others])(
+  'a server whose handshake is "%s" is answered for with %s',
+  async (name, code) => {
+    for (const revision of ['2026-07-28', '2025-11-25'] as const) {
+      const client = await connect({
+        revision,
+        transport: 'http',
+        url: `${gateway.url}/${name}`,
+        handshake: false,
+      })
+      const method = revision === '2026-07-28' ? 'tools/list' : 'initialize'
+      const params = {
+        protocolVersion: revision,
+        capabilities: {},
+        clientInfo: { name: 'test', version: '1' },
+      }
+      const reply = await client.request(method, method === 'initialize' ? params : {})
+      expect(codeOf(reply)).toBe(code)
+      await client.close()
+    }
+  },
+)
 
 test('servers that can not be reached do not hinder the one that can', async () => {
   const client = await connect({ revision: '2026-07-28', transport: 'http', url: `${gateway.url}/good` })

@@ -35,7 +35,11 @@ afterAll(async () => {
 
 /** Says 64 MB, as fast as it may. */
 function flood(response: ServerResponse, id: unknown): void {
-  const note = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'x'.repeat(65_536) } }
+  const note = {
+    jsonrpc: '2.0',
+    method: 'notifications/message',
+    params: { level: 'info', data: 'x'.repeat(65_536) },
+  }
   const event = `data: ${JSON.stringify(note)}\n\n`
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   let left = 1000
@@ -82,7 +86,10 @@ test('a call of an older revision whose client does not read costs no more than 
 })
 
 test('a client of HTTP+SSE that does not read its stream loses it', async () => {
-  const stream = await open(`${gateway.origin}/sse`, { method: 'GET', headers: { accept: 'text/event-stream' } })
+  const stream = await open(`${gateway.origin}/sse`, {
+    method: 'GET',
+    headers: { accept: 'text/event-stream' },
+  })
   streams.push(stream)
   const { value } = await stream.events().next()
   const target = new URL(String(value?.data), gateway.origin).href

@@ -25,10 +25,13 @@ const halves = [
   ['body', `${postHead({ 'content-length': '1000', ...usual })}{"jsonrpc":`],
 ] as const
 
-test.concurrent.each(halves)('a client that stops in the middle of its %s is cut off in the end', async (_name, bytes) => {
-  const socket = await tcp(gateway.origin)
-  sockets.push(socket)
-  socket.write(bytes)
-  expect(await readSocket(socket, undefined, 50_000)).toMatch(/^(HTTP\/1\.1 408 |$)/)
-  expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
-})
+test.concurrent.each(halves)(
+  'a client that stops in the middle of its %s is cut off in the end',
+  async (_name, bytes) => {
+    const socket = await tcp(gateway.origin)
+    sockets.push(socket)
+    socket.write(bytes)
+    expect(await readSocket(socket, undefined, 50_000)).toMatch(/^(HTTP\/1\.1 408 |$)/)
+    expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
+  },
+)

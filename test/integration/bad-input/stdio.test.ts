@@ -23,9 +23,15 @@ const revisions = ['2025-11-25', '2026-07-28'] as const
 describe.each(revisions)('a client of %s on stdio', (revision) => {
   test('that sends a line over the limit is told so, and can go on', async () => {
     const front = await stdioFront(gateway, revision)
-    for (const bytes of ['x'.repeat(5000), JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { x: 'y'.repeat(5000) } })]) {
+    for (const bytes of [
+      'x'.repeat(5000),
+      JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { x: 'y'.repeat(5000) } }),
+    ]) {
       const { message } = await front.send(bytes)
-      expect(message).toMatchObject({ id: null, error: { code: -32005, data: { code: 'PAYLOAD_TOO_LARGE' } } })
+      expect(message).toMatchObject({
+        id: null,
+        error: { code: -32005, data: { code: 'PAYLOAD_TOO_LARGE' } },
+      })
     }
     expect(await front.call()).toBe(wellAnswered)
   })
@@ -33,7 +39,10 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
   test('that uses an id twice at once is told so', async () => {
     const front = await stdioFront(gateway, revision)
     const params = { name: 'hang' }
-    const call = revision === '2026-07-28' ? modern('tools/call', params, 5).message : { jsonrpc: '2.0', id: 5, method: 'tools/call', params }
+    const call =
+      revision === '2026-07-28'
+        ? modern('tools/call', params, 5).message
+        : { jsonrpc: '2.0', id: 5, method: 'tools/call', params }
     const { message } = await front.send(`${JSON.stringify(call)}\n${JSON.stringify(call)}`)
     expect(message).toMatchObject({ id: 5, error: { code: -32600, data: { code: 'INVALID_REQUEST' } } })
     expect(await front.call()).toBe(wellAnswered)
@@ -41,8 +50,12 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
 
   test('that sends lines ended by CRLF, cut anywhere, with empty ones between, is understood', async () => {
     await stdioFront(gateway, revision)
-    const request = revision === '2026-07-28' ? modern('tools/list', {}, 'cut').message : { jsonrpc: '2.0', id: 'cut', method: 'ping' }
-    for (const byte of Buffer.from(`\r\n\n${JSON.stringify(request)}\r\n\r\n`)) gateway.stdin.write(Uint8Array.of(byte))
+    const request =
+      revision === '2026-07-28'
+        ? modern('tools/list', {}, 'cut').message
+        : { jsonrpc: '2.0', id: 'cut', method: 'ping' }
+    for (const byte of Buffer.from(`\r\n\n${JSON.stringify(request)}\r\n\r\n`))
+      gateway.stdin.write(Uint8Array.of(byte))
     await until(() => gateway.stdout().includes('"id":"cut"'), 'the answer')
     expect(gateway.stdout()).not.toContain('"error":{')
   })
@@ -57,7 +70,10 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
   test('that ends with a call under way ends the gateway', async () => {
     await stdioFront(gateway, revision)
     const params = { name: 'hang' }
-    const call = revision === '2026-07-28' ? modern('tools/call', params, 5).message : { jsonrpc: '2.0', id: 5, method: 'tools/call', params }
+    const call =
+      revision === '2026-07-28'
+        ? modern('tools/call', params, 5).message
+        : { jsonrpc: '2.0', id: 5, method: 'tools/call', params }
     gateway.stdin.end(`${JSON.stringify(call)}\n`)
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
@@ -88,7 +104,11 @@ describe('a client on stdio', () => {
     [
       'that asks for a version of the future is told which there are',
       (front) => {
-        const { message } = modern('tools/list', { _meta: { 'io.modelcontextprotocol/protocolVersion': '2031-01-01' } }, 9)
+        const { message } = modern(
+          'tools/list',
+          { _meta: { 'io.modelcontextprotocol/protocolVersion': '2031-01-01' } },
+          9,
+        )
         return front.send(JSON.stringify(message))
       },
       { id: 9, error: { code: -32022, data: { supported: ['2026-07-28'] } } },
@@ -102,7 +122,9 @@ describe('a client on stdio', () => {
 
   test('that shook hands can not do it again', async () => {
     const front = await stdioFront(gateway)
-    expect(await front.send(JSON.stringify(initialize('2025-06-18', 9)))).toMatchObject({ message: { id: 9, error: { code: -32600 } } })
+    expect(await front.send(JSON.stringify(initialize('2025-06-18', 9)))).toMatchObject({
+      message: { id: 9, error: { code: -32600 } },
+    })
     expect(await front.call()).toBe(wellAnswered)
   })
 

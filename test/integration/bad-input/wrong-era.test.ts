@@ -1,7 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { open, post, usual, whole } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
-import { type Front, initialize, modern, modernFront, sessionFront, wellAnswered } from '../../support/fronts.ts'
+import {
+  type Front,
+  initialize,
+  modern,
+  modernFront,
+  sessionFront,
+  wellAnswered,
+} from '../../support/fronts.ts'
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, parse } from '../../support/server/json.ts'
@@ -50,9 +57,24 @@ const changes: readonly Change[] = [
   { name: 'another Mcp-Name', headers: { 'mcp-name': 'delete_all' }, ...mismatch },
   { name: 'Mcp-Name in broken base64', headers: { 'mcp-name': '=?base64?ZWNo*?=' }, ...mismatch },
   { name: 'a mirrored argument without its header', params: regions, ...mismatch },
-  { name: 'a mirrored argument unlike its header', params: regions, headers: { 'mcp-param-region': 'us' }, ...mismatch },
-  { name: 'a header for an absent argument', params: { name: 'headers' }, headers: { 'mcp-param-region': 'us' }, ...mismatch },
-  { name: 'an empty header for an argument', params: regions, headers: { 'mcp-param-region': '' }, ...mismatch },
+  {
+    name: 'a mirrored argument unlike its header',
+    params: regions,
+    headers: { 'mcp-param-region': 'us' },
+    ...mismatch,
+  },
+  {
+    name: 'a header for an absent argument',
+    params: { name: 'headers' },
+    headers: { 'mcp-param-region': 'us' },
+    ...mismatch,
+  },
+  {
+    name: 'an empty header for an argument',
+    params: regions,
+    headers: { 'mcp-param-region': '' },
+    ...mismatch,
+  },
   { name: 'a version that is a number', meta: { [meta('protocolVersion')]: 20260728 }, ...params },
   { name: 'a version that is null', meta: { [meta('protocolVersion')]: null }, ...params },
   {
@@ -77,9 +99,19 @@ const changes: readonly Change[] = [
     headers: { 'mcp-protocol-version': '2025-06-18' },
     ...version,
   },
-  ...['initialize', 'ping', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe', 'tasks/list'].map(
-    (method) => ({ name: `${method}, which is gone`, method, params: { uri: 'fake://static' }, ...unknown }),
-  ),
+  ...[
+    'initialize',
+    'ping',
+    'logging/setLevel',
+    'resources/subscribe',
+    'resources/unsubscribe',
+    'tasks/list',
+  ].map((method) => ({
+    name: `${method}, which is gone`,
+    method,
+    params: { uri: 'fake://static' },
+    ...unknown,
+  })),
   { name: 'a method nobody has', method: 'no/such/method', params: {}, ...unknown },
   { name: 'a state that is a number', params: { name: 'echo', requestState: 7 }, ...state },
   { name: 'a forged state', params: { name: 'echo', requestState: 'AAAA'.repeat(30) }, ...state },
@@ -90,7 +122,9 @@ describe('a request of 2026-07-28 with', () => {
   test.each(changes)('$name is refused', async (change) => {
     const { method = 'tools/call', params: given = { name: 'echo' } } = change
     const { message, headers } = modern(method, { ...given, _meta: change.meta ?? {} })
-    const sent = Object.entries({ ...headers, ...change.headers }).filter((each): each is [string, string] => each[1] !== undefined)
+    const sent = Object.entries({ ...headers, ...change.headers }).filter(
+      (each): each is [string, string] => each[1] !== undefined,
+    )
     const named = method.startsWith('resources/') ? { 'mcp-name': 'fake://static' } : {}
     const reply = await post(gateway.url, JSON.stringify(message), { ...named, ...Object.fromEntries(sent) })
     expectError(reply.status, reply.text, change)
@@ -101,7 +135,9 @@ describe('a request of 2026-07-28 with', () => {
     const { message } = modern('tools/list', { _meta: { [meta('protocolVersion')]: '2031-01-01' } })
     const headers = { 'mcp-protocol-version': '2031-01-01', 'mcp-method': 'tools/list' }
     const { text } = await post(gateway.url, JSON.stringify(message), headers)
-    expect(parse(text)).toMatchObject({ error: { data: { supported: ['2026-07-28'], requested: '2031-01-01' } } })
+    expect(parse(text)).toMatchObject({
+      error: { data: { supported: ['2026-07-28'], requested: '2031-01-01' } },
+    })
   })
 
   test.each(['GET', 'DELETE', 'PUT', 'PATCH'])('the HTTP method %s is refused', async (method) => {
@@ -143,14 +179,20 @@ describe.each(fronts)('over HTTP a client of %s', (revision, connect) => {
     await front.close()
   })
 
-  test.each(['text/html', 'application/xml, image/png'])('that only accepts %s is refused', async (accept) => {
-    const front = await connect()
-    const { message, headers } = modern('tools/list')
-    const body = revision === '2026-07-28' ? message : { jsonrpc: '2.0', id: 1, method: 'tools/list' }
-    const { status, text } = await front.send(JSON.stringify(body), { ...(revision === '2026-07-28' && headers), accept })
-    expectError(status, text, { status: 406, code: -32600, error: 'NOT_ACCEPTABLE' })
-    await front.close()
-  })
+  test.each(['text/html', 'application/xml, image/png'])(
+    'that only accepts %s is refused',
+    async (accept) => {
+      const front = await connect()
+      const { message, headers } = modern('tools/list')
+      const body = revision === '2026-07-28' ? message : { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+      const { status, text } = await front.send(JSON.stringify(body), {
+        ...(revision === '2026-07-28' && headers),
+        accept,
+      })
+      expectError(status, text, { status: 406, code: -32600, error: 'NOT_ACCEPTABLE' })
+      await front.close()
+    },
+  )
 })
 
 describe('a client of an older revision', () => {
@@ -174,13 +216,16 @@ describe('a client of an older revision', () => {
     await close()
   })
 
-  test.each(['1999-01-01', 'latest', '2025-11-25 '.repeat(20)])('with the version header %j is refused', async (header) => {
-    const front = await sessionFront(gateway.url)
-    const { status, text } = await front.send(list, { 'mcp-protocol-version': header })
-    expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
-    expect(await front.call()).toBe(wellAnswered)
-    await front.close()
-  })
+  test.each(['1999-01-01', 'latest', '2025-11-25 '.repeat(20)])(
+    'with the version header %j is refused',
+    async (header) => {
+      const front = await sessionFront(gateway.url)
+      const { status, text } = await front.send(list, { 'mcp-protocol-version': header })
+      expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
+      expect(await front.call()).toBe(wellAnswered)
+      await front.close()
+    },
+  )
 
   test.each<[string, Json]>([
     ['no version', { capabilities: {} }],
@@ -220,6 +265,26 @@ describe('a client of an older revision', () => {
     await front.close()
   })
 
+  test.each(['tools/call', 'initialize', 'server/discover', 'no/such'])(
+    'that makes a notification of %s reaches no server',
+    async (method) => {
+      const front = await sessionFront(gateway.url)
+      const before = server.seen.length
+      const body = {
+        jsonrpc: '2.0',
+        method,
+        params: { name: 'echo', protocolVersion: '2025-11-25', capabilities: {} },
+      }
+      for (const headers of [{}, { 'mcp-protocol-version': '2026-07-28' }]) {
+        expect(await front.send(JSON.stringify(body), headers)).toMatchObject({ status: 202, text: '' })
+      }
+      expect(await front.call()).toBe(wellAnswered)
+      const [only, ...others] = server.seen.slice(before).filter(({ kind }) => kind === 'message')
+      expect([only?.message?.['id'] !== undefined, others.length]).toEqual([true, 0])
+      await front.close()
+    },
+  )
+
   test('with a stream id nobody gave gets the stream of its session', async () => {
     const { session, close } = await sessionFront(gateway.url)
     for (const lastEventId of ['nonsense', '99-99', '0-999999999999999999999', '-']) {
@@ -238,7 +303,10 @@ function expectError(
   expected: { readonly status: number; readonly code: number; readonly error: string },
 ): void {
   const message = parse(text)
-  expect([status, message], text).toMatchObject([expected.status, { jsonrpc: '2.0', error: { code: expected.code } }])
+  expect([status, message], text).toMatchObject([
+    expected.status,
+    { jsonrpc: '2.0', error: { code: expected.code } },
+  ])
   const error = isObject(message) && isObject(message['error']) ? message['error'] : {}
   // A server's own refusal of a method is relayed as it came.
   if (expected.error !== 'UPSTREAM' && isObject(error['data'])) expect(structured(error)).toBe(expected.error)

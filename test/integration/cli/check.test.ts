@@ -41,7 +41,11 @@ upstreams:
     const path = file(text)
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
     expect([code, stdout]).toEqual([1, ''])
-    const places = stderr.replace(/^gatehouse: /, '').trim().split('\n').map((each) => /:(\d+):\d+ (\S+?):/.exec(each)?.slice(1, 3).join(' '))
+    const places = stderr
+      .replace(/^gatehouse: /, '')
+      .trim()
+      .split('\n')
+      .map((each) => /:(\d+):\d+ (\S+?):/.exec(each)?.slice(1, 3).join(' '))
     expect(places).toEqual([
       '3 listen.prot',
       '4 listen.host',
@@ -67,12 +71,23 @@ upstreams:
 
   test('tells of every server that can not be reached, and still of those that can', async () => {
     const server = await httpServer({ refuseStatus: 401 })
-    const path = file({ upstreams: { good: stdioServer(), gone: '/nowhere/at-all', closed: 'http://127.0.0.1:9/mcp', locked: server.url } })
+    const path = file({
+      upstreams: {
+        good: stdioServer(),
+        gone: '/nowhere/at-all',
+        closed: 'http://127.0.0.1:9/mcp',
+        locked: server.url,
+      },
+    })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
     expect(code).toBe(1)
     expect(stdout).toBe('good: ready, speaks 2025-11-25\n')
     const lines = stderr.trim().split('\n')
-    expect(lines.map((line) => String(/upstreams\.(\w+)/.exec(line)?.[1])).toSorted()).toEqual(['closed', 'gone', 'locked'])
+    expect(lines.map((line) => String(/upstreams\.(\w+)/.exec(line)?.[1])).toSorted()).toEqual([
+      'closed',
+      'gone',
+      'locked',
+    ])
     expect(stderr).toContain('credentials')
   })
 
@@ -118,7 +133,9 @@ describe('gatehouse explain', () => {
   })
 
   test('prints no secret', async () => {
-    const path = file({ upstreams: { one: { url: 'http://127.0.0.1:9/mcp', token: 'sesame', headers: { 'x-key': 'pumpkin' } } } })
+    const path = file({
+      upstreams: { one: { url: 'http://127.0.0.1:9/mcp', token: 'sesame', headers: { 'x-key': 'pumpkin' } } },
+    })
     const { stdout, stderr } = await runCommand(['explain', 'one', '--config', path])
     expect(stdout + stderr).not.toMatch(/sesame|pumpkin/)
   })

@@ -25,7 +25,11 @@ describe('gatehouse init', () => {
     const cwd = folder()
     writeFileSync(join(cwd, name), 'mine')
     const refused = await runCommand(['init'], { cwd })
-    expect([refused.code, refused.stdout, refused.stderr]).toEqual([1, '', expect.stringContaining('--force')])
+    expect([refused.code, refused.stdout, refused.stderr]).toEqual([
+      1,
+      '',
+      expect.stringContaining('--force'),
+    ])
     expect(readFileSync(join(cwd, name), 'utf8')).toBe('mine')
     expect((await runCommand(['init', '--force'], { cwd })).code).toBe(0)
     expect(readFileSync(join(cwd, name), 'utf8')).toContain('upstreams:')

@@ -6,7 +6,12 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { type CommandProcess, gatewayProgram, runCommand, startCommand } from '../../support/gateway-process.ts'
+import {
+  type CommandProcess,
+  gatewayProgram,
+  runCommand,
+  startCommand,
+} from '../../support/gateway-process.ts'
 import { clientOf, folder, httpServer, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 
@@ -56,7 +61,10 @@ describe('gatehouse serve', () => {
 
   test('serves a URL, with or without the word serve', async () => {
     const server = await httpServer()
-    for (const words of [['serve', server.url, '--port', '0'], [server.url, '--port', '0']]) {
+    for (const words of [
+      ['serve', server.url, '--port', '0'],
+      [server.url, '--port', '0'],
+    ]) {
       const client = await clientOf({ url: await address(start(words)) })
       expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
     }
@@ -64,14 +72,20 @@ describe('gatehouse serve', () => {
 
   test('takes address and port of the command line before those of the file', async () => {
     const cwd = config({ listen: { port: 1, host: '127.0.0.2' }, upstreams: { one: stdioServer() } })
-    expect(await address(start(['serve', '--host', '127.0.0.1', '-p', '0'], cwd))).toMatch(/^http:\/\/127\.0\.0\.1:/)
+    expect(await address(start(['serve', '--host', '127.0.0.1', '-p', '0'], cwd))).toMatch(
+      /^http:\/\/127\.0\.0\.1:/,
+    )
   })
 
   test('writes logs to stderr only, as JSON lines where that is no terminal, from the level asked for', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
     const loud = start(['serve'], cwd)
-    await until(() => loud.stderr().includes('upstream.unavailable') && loud.stderr().includes('upstream.ready'), 'the log')
-    for (const text of loud.stderr().trim().split('\n')) expect(JSON.parse(text)).toMatchObject({ level: expect.any(String) })
+    await until(
+      () => loud.stderr().includes('upstream.unavailable') && loud.stderr().includes('upstream.ready'),
+      'the log',
+    )
+    for (const text of loud.stderr().trim().split('\n'))
+      expect(JSON.parse(text)).toMatchObject({ level: expect.any(String) })
     expect(loud.stdout()).not.toContain('"level"')
     const quiet = start(['serve', '--log-level', 'warn'], cwd)
     await until(() => quiet.stderr().includes('upstream.unavailable'), 'the log')
@@ -83,17 +97,30 @@ describe('gatehouse serve', () => {
     const port = await taken()
     const { code, stdout, stderr } = await runCommand(['serve', '--port', `${port}`, '--', ...line])
     expect([code, stdout]).toEqual([1, ''])
-    expect(stderr).toBe(`gatehouse: 127.0.0.1:${port} is in use by another program. Choose another with --port.\n`)
+    expect(stderr).toBe(
+      `gatehouse: 127.0.0.1:${port} is in use by another program. Choose another with --port.\n`,
+    )
   })
 
   test('says that an address is not of this machine, and ends with 1', async () => {
     const cwd = config({ auth: 'none', listen: { port: 0, host: '192.0.2.1' }, upstreams: { one: 'echo' } })
     const { code, stderr } = await runCommand(['serve'], { cwd })
-    expect([code, stderr]).toEqual([1, expect.stringContaining('192.0.2.1 is not an address of this machine')])
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining('192.0.2.1 is not an address of this machine'),
+    ])
   })
 
   test('refuses an address that others can reach without a word on who may call', async () => {
-    const { code, stdout, stderr } = await runCommand(['serve', '--host', '0.0.0.0', '--port', '0', '--', ...line])
+    const { code, stdout, stderr } = await runCommand([
+      'serve',
+      '--host',
+      '0.0.0.0',
+      '--port',
+      '0',
+      '--',
+      ...line,
+    ])
     expect([code, stdout]).toEqual([1, ''])
     expect(stderr).toContain('everyone who can reach this address')
   })
@@ -112,13 +139,19 @@ describe('gatehouse serve', () => {
 })
 
 describe('gatehouse stdio', () => {
-  test.each(['2025-11-25', '2026-07-28'] as const)('is a server on stdio in front of the others, at %s', async (revision) => {
-    const cwd = config({ upstreams: { one: stdioServer(), two: stdioServer() } })
-    const [program = '', ...first] = gatewayProgram()
-    const client = await clientOf({ url: '' }, { transport: 'stdio', revision, command: program, args: [...first, 'stdio'], cwd })
-    expect(textOf(await client.request('tools/call', { name: 'two_echo' }))).toBe('{}')
-    expect(client.violations).toEqual([])
-  })
+  test.each(['2025-11-25', '2026-07-28'] as const)(
+    'is a server on stdio in front of the others, at %s',
+    async (revision) => {
+      const cwd = config({ upstreams: { one: stdioServer(), two: stdioServer() } })
+      const [program = '', ...first] = gatewayProgram()
+      const client = await clientOf(
+        { url: '' },
+        { transport: 'stdio', revision, command: program, args: [...first, 'stdio'], cwd },
+      )
+      expect(textOf(await client.request('tools/call', { name: 'two_echo' }))).toBe('{}')
+      expect(client.violations).toEqual([])
+    },
+  )
 
   test('takes a command', async () => {
     const [program = '', ...first] = gatewayProgram()

@@ -9,15 +9,22 @@ const packageFile = JSON.parse(readFileSync(new URL('../../../package.json', imp
 }
 
 describe('every command', () => {
-  test.each([['--help'], ['-h'], ['help'], ['serve', '--help'], ['stdio', '-h'], ['check', '--help'], ['explain', '--help'], ['init', '--help'], ['help', 'init']])(
-    'explains itself: %s %s',
-    async (...words) => {
-      const { code, stdout, stderr } = await runCommand(words.filter(Boolean))
-      expect([code, stderr]).toEqual([0, ''])
-      expect(stdout).toMatch(/usage/i)
-      expect(stdout).toContain('gatehouse')
-    },
-  )
+  test.each([
+    ['--help'],
+    ['-h'],
+    ['help'],
+    ['serve', '--help'],
+    ['stdio', '-h'],
+    ['check', '--help'],
+    ['explain', '--help'],
+    ['init', '--help'],
+    ['help', 'init'],
+  ])('explains itself: %s %s', async (...words) => {
+    const { code, stdout, stderr } = await runCommand(words.filter(Boolean))
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toMatch(/usage/i)
+    expect(stdout).toContain('gatehouse')
+  })
 
   test.each(['--version', '-v'])('tells its version: %s', async (word) => {
     const { code, stdout, stderr } = await runCommand([word])
@@ -52,19 +59,24 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
 })
 
 describe('without a configuration', () => {
-  test.each([[[]], [['serve']], [['check']], [['stdio']]])('%j says how to get one, and ends with 1', async (words) => {
-    const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
-    expect([code, stdout]).toEqual([1, ''])
-    expect(stderr).toContain('gateway.config.yaml')
-    expect(stderr).toContain('gatehouse init')
-  })
+  test.each([[[]], [['serve']], [['check']], [['stdio']]])(
+    '%j says how to get one, and ends with 1',
+    async (words) => {
+      const { code, stdout, stderr } = await runCommand(words, { cwd: folder() })
+      expect([code, stdout]).toEqual([1, ''])
+      expect(stderr).toContain('gateway.config.yaml')
+      expect(stderr).toContain('gatehouse init')
+    },
+  )
 })
 
 const older = olderNode()
 
 describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
   test('it says which is needed instead of failing somewhere', async () => {
-    const { code, stdout, stderr } = await runCommand(['--version'], { program: [older ?? '', gatewayProgram().at(-1) ?? ''] })
+    const { code, stdout, stderr } = await runCommand(['--version'], {
+      program: [older ?? '', gatewayProgram().at(-1) ?? ''],
+    })
     expect([code, stdout]).toEqual([2, ''])
     expect(stderr).toMatch(/^gatehouse needs Node\.js 22\.19 or newer; this is 20\.[\d.]+\.\n$/)
   })
@@ -74,7 +86,10 @@ describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
 function olderNode(): string | undefined {
   return ['/usr/local/bin/node', '/usr/bin/node', '/bin/node'].find((path) => {
     try {
-      return execFileSync(path, ['--version'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).startsWith('v20.')
+      return execFileSync(path, ['--version'], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+      }).startsWith('v20.')
     } catch {
       return false
     }

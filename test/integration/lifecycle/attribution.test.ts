@@ -6,7 +6,10 @@ import type { Json } from '../../support/server/json.ts'
 
 // Each answer repeats its question, so an answer that went to the wrong call shows in the result.
 const answers = {
-  'elicitation/create': (params: Json) => ({ action: 'accept', content: { name: `re: ${String(params['message'])}` } }),
+  'elicitation/create': (params: Json) => ({
+    action: 'accept',
+    content: { name: `re: ${String(params['message'])}` },
+  }),
 }
 const CALLS = 50
 const patient = { askTimeoutMs: 50_000 }
@@ -14,7 +17,9 @@ const patient = { askTimeoutMs: 50_000 }
 describe('fifty calls that ask at once get the answers to their own questions', () => {
   test('of fifty clients of 2026-07-28, of an older server on stdio', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
-    const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+    const clients = await Promise.all(
+      numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })),
+    )
     await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
   })
 
@@ -33,7 +38,9 @@ describe('fifty calls that ask at once get the answers to their own questions', 
   test('of several clients with sessions, of an older server on stdio', async () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
-    await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
+    await expectOwnAnswers(
+      clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])),
+    )
   })
 
   test('of clients of both eras, of an older server on stdio', async () => {
@@ -46,31 +53,43 @@ describe('fifty calls that ask at once get the answers to their own questions', 
   describe('of a server over HTTP that asks on the stream of the call', () => {
     test('and clients of 2026-07-28', async () => {
       const gateway = await gatewayTo({ one: { url: (await httpServer(patient)).url } })
-      const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+      const clients = await Promise.all(
+        numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })),
+      )
       await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
     })
 
     test('and clients with sessions', async () => {
       const gateway = await gatewayTo({ one: { url: (await httpServer(patient)).url } })
       const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
-      await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
+      await expectOwnAnswers(
+        clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])),
+      )
     })
   })
 
   // Nothing tells whose such a question is, so calls take turns once a server has asked like this.
   describe('of a server over HTTP that has asked on the stream of the session before', () => {
     test('and clients of 2026-07-28', async () => {
-      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions: 'get' })).url } })
-      const clients = await Promise.all(numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+      const gateway = await gatewayTo({
+        one: { url: (await httpServer({ ...patient, questions: 'get' })).url },
+      })
+      const clients = await Promise.all(
+        numbers(CALLS).map(() => clientOf(gateway, { revision: '2026-07-28', answers })),
+      )
       await expectOwnAnswers([[await clientOf(gateway, { revision: '2026-07-28', answers }), 'the first']])
       await expectOwnAnswers(clients.map((client, index) => [client, `call ${index}`]))
     })
 
     test('and clients with sessions', async () => {
-      const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions: 'get' })).url } })
+      const gateway = await gatewayTo({
+        one: { url: (await httpServer({ ...patient, questions: 'get' })).url },
+      })
       const clients = await Promise.all(numbers(5).map(() => clientOf(gateway, { answers })))
       await expectOwnAnswers([[await clientOf(gateway, { answers }), 'the first']])
-      await expectOwnAnswers(clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])))
+      await expectOwnAnswers(
+        clients.flatMap((client, of) => numbers(10).map((index) => [client, `${of} call ${index}`])),
+      )
     })
   })
 
@@ -86,18 +105,26 @@ describe('a question that could be of several calls', () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { answers })
     const asked = expectOwnAnswers(numbers(10).map((index) => [client, `call ${index}`]))
-    const others = numbers(40).map((index) => client.request('tools/call', { name: 'slow', arguments: { ms: index % 10, steps: 1 } }))
+    const others = numbers(40).map((index) =>
+      client.request('tools/call', { name: 'slow', arguments: { ms: index % 10, steps: 1 } }),
+    )
     await asked
     for (const { error } of await Promise.all(others)) expect(error).toBeUndefined()
   })
 
   test('is refused rather than put to the wrong client', async () => {
-    const gateway = await gatewayTo({ one: { url: (await httpServer({ ...patient, questions: 'get' })).url } })
-    const clients = await Promise.all(numbers(10).map(() => clientOf(gateway, { revision: '2026-07-28', answers })))
+    const gateway = await gatewayTo({
+      one: { url: (await httpServer({ ...patient, questions: 'get' })).url },
+    })
+    const clients = await Promise.all(
+      numbers(10).map(() => clientOf(gateway, { revision: '2026-07-28', answers })),
+    )
     const asked = clients.map(async (client, index) => {
       const message = `call ${index}`
       const text = textOf(await client.request('tools/call', { name: 'ask_form', arguments: { message } }))
-      expect(text === JSON.stringify({ answer: accepted(`re: ${message}`) }) || text.includes('-32601')).toBe(true)
+      expect(text === JSON.stringify({ answer: accepted(`re: ${message}`) }) || text.includes('-32601')).toBe(
+        true,
+      )
       expect(client.asked.every(({ params }) => params['message'] === message)).toBe(true)
     })
     await Promise.all(asked)
@@ -109,7 +136,11 @@ describe('calls that ask several times', () => {
     const gateway = await gatewayTo({ one: stdioServer(patient) })
     const client = await clientOf(gateway, { revision: '2026-07-28', answers })
     const calls = numbers(10).map(async () => {
-      const reply = await client.request('tools/call', { name: 'ask_rounds', arguments: { n: 3 } }, { timeoutMs: 50_000 })
+      const reply = await client.request(
+        'tools/call',
+        { name: 'ask_rounds', arguments: { n: 3 } },
+        { timeoutMs: 50_000 },
+      )
       const told = [1, 2, 3].map((round) => [`round_${round}`, accepted(`re: Round ${round}?`)] as const)
       expect(JSON.parse(textOf(reply))).toEqual(Object.fromEntries(told))
     })
@@ -123,16 +154,25 @@ describe('calls that ask several times', () => {
     const client = await clientOf(gateway, { revision: '2026-07-28', answers })
     const reply = await client.request('tools/call', { name: 'ask_two' })
     expect(reply.rounds).toBe(2)
-    expect(JSON.parse(textOf(reply))).toEqual({ first: accepted('re: First?'), second: accepted('re: Second?') })
+    expect(JSON.parse(textOf(reply))).toEqual({
+      first: accepted('re: First?'),
+      second: accepted('re: Second?'),
+    })
   })
 })
 
 async function expectOwnAnswers(calls: readonly (readonly [FakeClient, string])[]): Promise<void> {
   const replies = calls.map(async ([client, message]) => {
-    const reply = await client.request('tools/call', { name: 'ask_form', arguments: { message } }, { timeoutMs: 50_000 })
+    const reply = await client.request(
+      'tools/call',
+      { name: 'ask_form', arguments: { message } },
+      { timeoutMs: 50_000 },
+    )
     return textOf(reply) === '' ? reply.text : JSON.parse(textOf(reply))
   })
-  expect(await Promise.all(replies)).toEqual(calls.map(([, message]) => ({ answer: accepted(`re: ${message}`) })))
+  expect(await Promise.all(replies)).toEqual(
+    calls.map(([, message]) => ({ answer: accepted(`re: ${message}`) })),
+  )
   const clients = [...new Set(calls.map(([client]) => client))]
   for (const client of clients) {
     const own = calls.flatMap(([of, message]) => (of === client ? [message] : []))

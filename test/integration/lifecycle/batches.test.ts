@@ -10,11 +10,18 @@ const initialized: Json = { jsonrpc: '2.0', method: 'notifications/initialized' 
 describe('a batch from a client of 2025-03-26', () => {
   test('is answered by an array of the answers to its requests', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
-    const batch = [ping(1), initialized, toolCall('two', 'echo', { n: 2 }), { jsonrpc: '2.0', id: 3, method: 'nothing/known' }]
+    const batch = [
+      ping(1),
+      initialized,
+      toolCall('two', 'echo', { n: 2 }),
+      { jsonrpc: '2.0', id: 3, method: 'nothing/known' },
+    ]
     const reply = await session.post(batch)
     expect(reply.status).toBe(200)
     expect(reply.headers['content-type']).toBe('application/json')
-    const answers = (JSON.parse(reply.text) as Json[]).toSorted((one, other) => String(one['id']).localeCompare(String(other['id'])))
+    const answers = (JSON.parse(reply.text) as Json[]).toSorted((one, other) =>
+      String(one['id']).localeCompare(String(other['id'])),
+    )
     expect(answers).toMatchObject([
       { id: 1, result: {} },
       { id: 3, error: { code: -32601 } },
@@ -25,7 +32,9 @@ describe('a batch from a client of 2025-03-26', () => {
   test('is done at once, not one after the other', async () => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26')
     const start = performance.now()
-    await session.post(Array.from({ length: 10 }, (_each, index) => toolCall(index + 1, 'slow', { ms: 300, steps: 1 })))
+    await session.post(
+      Array.from({ length: 10 }, (_each, index) => toolCall(index + 1, 'slow', { ms: 300, steps: 1 })),
+    )
     expect(performance.now() - start).toBeLessThan(2000)
   })
 
@@ -34,8 +43,15 @@ describe('a batch from a client of 2025-03-26', () => {
     const reply = await session.post([ping(1), toolCall(2, 'slow', { ms: 60, steps: 2 }, 'p')])
     expect(reply.headers['content-type']).toContain('text/event-stream')
     const messages = reply.events.map(messageOf)
-    expect(messages.map(({ method, id }) => String(method ?? id)).toSorted()).toEqual(['1', '2', 'notifications/progress', 'notifications/progress'])
-    expect(messages.findLastIndex(({ method }) => method !== undefined)).toBeLessThan(messages.findIndex(({ id }) => id === 2))
+    expect(messages.map(({ method, id }) => String(method ?? id)).toSorted()).toEqual([
+      '1',
+      '2',
+      'notifications/progress',
+      'notifications/progress',
+    ])
+    expect(messages.findLastIndex(({ method }) => method !== undefined)).toBeLessThan(
+      messages.findIndex(({ id }) => id === 2),
+    )
   })
 
   test('of notifications and answers only is accepted without a body', async () => {
@@ -45,7 +61,9 @@ describe('a batch from a client of 2025-03-26', () => {
   })
 
   test('may hold answers to what the server asked', async () => {
-    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26', { sampling: {} })
+    const session = await openSession((await gatewayTo({ one: stdioServer() })).url, '2025-03-26', {
+      sampling: {},
+    })
     const open = await session.send(toolCall(1, 'ask_sampling'))
     const events = open.events()
     let asked: Json = {}
@@ -77,7 +95,9 @@ describe('a batch from a client of 2025-03-26', () => {
     const { text } = await session.post([toolCall(1, 'echo'), toolCall(1, 'echo')])
     const answers = JSON.parse(text) as Json[]
     expect(answers).toHaveLength(2)
-    expect(answers.filter(({ error }) => error !== undefined)).toMatchObject([{ id: 1, error: { code: -32600 } }])
+    expect(answers.filter(({ error }) => error !== undefined)).toMatchObject([
+      { id: 1, error: { code: -32600 } },
+    ])
   })
 
   test('can be left by the client without an end to its calls', async () => {
@@ -103,7 +123,10 @@ describe('a batch from any other client', () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     await clientOf(gateway, { revision: '2026-07-28' })
     const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'ping' }
-    for (const reply of [await post(gateway.url, JSON.stringify([ping(1)]), headers), await post(gateway.url, JSON.stringify([ping(1)]))]) {
+    for (const reply of [
+      await post(gateway.url, JSON.stringify([ping(1)]), headers),
+      await post(gateway.url, JSON.stringify([ping(1)])),
+    ]) {
       expect(reply.status).toBe(400)
       expect(JSON.parse(reply.text)).toMatchObject({ error: { code: -32600 } })
     }

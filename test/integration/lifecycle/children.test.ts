@@ -4,25 +4,29 @@ import { textOf } from '../../support/client/options.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { clientOf, codeOf, gatewayTo, shellServer, stdioServer } from '../../support/journey.ts'
+import { objectAt } from '../../support/server/json.ts'
 import { childrenRunning, descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
 
 const changed = 'notifications/tools/list_changed'
 
 describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
-  test.each(['2025-11-25', '2026-07-28'] as const)('fails the calls under way at once, at %s', async (revision) => {
-    const gateway = await gatewayTo({ one: stdioServer({ revision }) })
-    const client = await clientOf(gateway, { revision })
-    const calls = Array.from({ length: 10 }, () => client.request('tools/call', { name: 'hang' }))
-    await client.request('tools/call', { name: 'echo' })
-    const start = performance.now()
-    process.kill(only(gateway), 'SIGKILL')
-    for (const reply of await Promise.all(calls)) {
-      expect(codeOf(reply)).toBe('OUTCOME_UNKNOWN')
-      expect(reply.error).toMatchObject({ data: { suggestion: expect.any(String), category: 'permanent' } })
-    }
-    expect(performance.now() - start).toBeLessThan(2000)
-    expect(client.violations).toEqual([])
-  })
+  test.each(['2025-11-25', '2026-07-28'] as const)(
+    'fails the calls under way at once, at %s',
+    async (revision) => {
+      const gateway = await gatewayTo({ one: stdioServer({ revision }) })
+      const client = await clientOf(gateway, { revision })
+      const calls = Array.from({ length: 10 }, () => client.request('tools/call', { name: 'hang' }))
+      await client.request('tools/call', { name: 'echo' })
+      const start = performance.now()
+      process.kill(only(gateway), 'SIGKILL')
+      for (const reply of await Promise.all(calls)) {
+        expect(codeOf(reply)).toBe('OUTCOME_UNKNOWN')
+        expect(reply.error).toMatchObject({ data: { suggestion: expect.any(String), category: 'permanent' } })
+      }
+      expect(performance.now() - start).toBeLessThan(2000)
+      expect(client.violations).toEqual([])
+    },
+  )
 
   test('is started anew by the next call', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
@@ -66,13 +70,17 @@ describe('a child process that ends again and again', () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const client = await clientOf(gateway, { revision: '2026-07-28' })
     const codes: unknown[] = []
-    for (let call = 0; call < 8; call++) codes.push(codeOf(await client.request('tools/call', { name: 'crash' })))
+    for (let call = 0; call < 8; call++)
+      codes.push(codeOf(await client.request('tools/call', { name: 'crash' })))
     const crashed = codes.filter((code) => code === 'OUTCOME_UNKNOWN')
     expect(crashed).toHaveLength(5)
     const refused = await client.request('tools/call', { name: 'echo' })
     expect(codeOf(refused)).toBe('SERVER_UNAVAILABLE')
-    expect(refused.error?.['data']).toMatchObject({ category: 'transient', retry_after_seconds: expect.any(Number) })
-    expect(Number((refused.error?.['data'] as { retryAfter: number }).retryAfter)).toBeGreaterThan(1)
+    expect(refused.error?.['data']).toMatchObject({
+      category: 'transient',
+      retry_after_seconds: expect.any(Number),
+    })
+    expect(objectAt(refused.error, 'data')['retryAfter']).toBeGreaterThan(1)
   })
 
   test('leaves other servers alone', async () => {
@@ -89,7 +97,10 @@ describe('a command that does not serve', () => {
     ['does not exist', { command: '/nowhere/at-all' }],
     ['ends at once', { command: ['sh', '-c', 'exit 3'] }],
     ['says nothing', { command: ['sleep', '600'], start_timeout: '1s' }],
-    ['says what is no message', { command: ['sh', '-c', 'while echo words; do sleep 0.01; done'], start_timeout: '1s' }],
+    [
+      'says what is no message',
+      { command: ['sh', '-c', 'while echo words; do sleep 0.01; done'], start_timeout: '1s' },
+    ],
   ])('because it %s is told as such, in time', async (_why, settings) => {
     const gateway = await gatewayTo({ broken: { revision: '2025-11-25', ...settings } }, { warm: false })
     const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
@@ -102,7 +113,9 @@ describe('a command that does not serve', () => {
 describe.skipIf(!hasProcessTree)('a child process', () => {
   test('has what it writes to stderr logged, line by line', async () => {
     const gateway = await gatewayTo({ one: shellServer('printf "first\\nsecond\\033[31m\\n" >&2') })
-    await gateway.logged(({ event, line, upstream }) => event === 'upstream.stderr' && line === 'first' && upstream === 'one')
+    await gateway.logged(
+      ({ event, line, upstream }) => event === 'upstream.stderr' && line === 'first' && upstream === 'one',
+    )
     await gateway.logged(({ line }) => typeof line === 'string' && line.startsWith('second'))
   })
 

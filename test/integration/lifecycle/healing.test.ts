@@ -2,7 +2,15 @@ import { describe, expect, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
 import type { FakeServer } from '../../support/fake-server.ts'
-import { callsOf, clientOf, codeOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import {
+  callsOf,
+  clientOf,
+  codeOf,
+  gatewayTo,
+  httpServer,
+  serverJournal,
+  stdioServer,
+} from '../../support/journey.ts'
 
 const pinned = (server: FakeServer) => ({ url: server.url, revision: '2025-11-25', transport: 'streamable' })
 const watched = { uri: 'fake://watched' }
@@ -22,7 +30,9 @@ describe.each([404, 400] as const)('a server that forgot the session and answers
     const server = await httpServer({ expiredStatus })
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     server.expireSessions()
-    const calls = Array.from({ length: 20 }, (_each, n) => client.request('tools/call', { name: 'echo', arguments: { n } }))
+    const calls = Array.from({ length: 20 }, (_each, n) =>
+      client.request('tools/call', { name: 'echo', arguments: { n } }),
+    )
     expect((await Promise.all(calls)).map(textOf)).toEqual(calls.map((_each, n) => `{"n":${n}}`))
     expect(server.received('initialize')).toHaveLength(2)
     expect(server.violations).toEqual([])
@@ -40,7 +50,10 @@ describe.each([404, 400] as const)('a server that forgot the session and answers
     await client.request('tools/call', { name: 'echo' })
     await until(() => server.received('resources/subscribe').length === 2, 'the subscription to be renewed')
     expect(server.received('logging/setLevel').at(-1)?.message).toMatchObject({ params: { level: 'error' } })
-    await until(() => server.seen.filter(({ kind }) => kind === 'get').length >= 2, 'the stream to be opened again')
+    await until(
+      () => server.seen.filter(({ kind }) => kind === 'get').length >= 2,
+      'the stream to be opened again',
+    )
     server.change('watched')
     await client.until(({ method }) => method === 'notifications/resources/updated')
     await listening?.until(({ method }) => method === 'notifications/resources/updated')
@@ -53,7 +66,9 @@ describe('a server that forgets every session after a few requests', () => {
     const server = await httpServer({ expireAfter: 3 })
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
     for (let n = 0; n < 10; n++) {
-      expect(textOf(await client.request('tools/call', { name: 'echo', arguments: { n } }))).toBe(`{"n":${n}}`)
+      expect(textOf(await client.request('tools/call', { name: 'echo', arguments: { n } }))).toBe(
+        `{"n":${n}}`,
+      )
     }
     expect(server.received('initialize').length).toBeGreaterThan(3)
     expect(server.violations).toEqual([])
@@ -64,7 +79,10 @@ describe('a server that refuses a call for another reason', () => {
   test('is not met anew over an error of its own', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))
-    const { error } = await client.request('tools/call', { name: 'error', arguments: { code: -32001, message: 'gone' } })
+    const { error } = await client.request('tools/call', {
+      name: 'error',
+      arguments: { code: -32001, message: 'gone' },
+    })
     expect(error).toMatchObject({ code: -32001, message: 'gone' })
     expect(server.received('initialize')).toHaveLength(1)
     expect(callsOf(server, 'error')).toBe(1)
@@ -72,29 +90,37 @@ describe('a server that refuses a call for another reason', () => {
 })
 
 describe('a call that may have been done', () => {
-  test.each(['2025-11-25', '2026-07-28'] as const)('is never made again over HTTP at %s', async (revision) => {
-    const server = await httpServer({ revision })
-    const gateway = await gatewayTo({ one: { url: server.url, revision } })
-    const client = await clientOf(gateway, { revision })
-    const replies = await Promise.all([
-      client.request('tools/call', { name: 'crash' }),
-      client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }),
-    ])
-    expect(replies.map(codeOf)).toEqual(['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'])
-    // Whatever would make them again has had its chance when a later call is over.
-    await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
-    expect(callsOf(server, 'crash')).toBe(2)
-  })
+  test.each(['2025-11-25', '2026-07-28'] as const)(
+    'is never made again over HTTP at %s',
+    async (revision) => {
+      const server = await httpServer({ revision })
+      const gateway = await gatewayTo({ one: { url: server.url, revision } })
+      const client = await clientOf(gateway, { revision })
+      const replies = await Promise.all([
+        client.request('tools/call', { name: 'crash' }),
+        client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }),
+      ])
+      expect(replies.map(codeOf)).toEqual(['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'])
+      // Whatever would make them again has had its chance when a later call is over.
+      await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
+      expect(callsOf(server, 'crash')).toBe(2)
+    },
+  )
 
-  test.each(['2025-11-25', '2026-07-28'] as const)('is never made again over stdio at %s', async (revision) => {
-    const journal = serverJournal()
-    const gateway = await gatewayTo({ one: stdioServer({ revision, seenFile: journal.file }) })
-    const client = await clientOf(gateway, { revision })
-    expect(codeOf(await client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }))).toBe('OUTCOME_UNKNOWN')
-    await client.request('tools/call', { name: 'slow', arguments: { ms: 1000, steps: 1 } })
-    expect(journal.calls('crash')).toBe(1)
-    expect(journal.calls('slow')).toBe(1)
-  })
+  test.each(['2025-11-25', '2026-07-28'] as const)(
+    'is never made again over stdio at %s',
+    async (revision) => {
+      const journal = serverJournal()
+      const gateway = await gatewayTo({ one: stdioServer({ revision, seenFile: journal.file }) })
+      const client = await clientOf(gateway, { revision })
+      expect(codeOf(await client.request('tools/call', { name: 'crash', arguments: { ms: 50 } }))).toBe(
+        'OUTCOME_UNKNOWN',
+      )
+      await client.request('tools/call', { name: 'slow', arguments: { ms: 1000, steps: 1 } })
+      expect(journal.calls('crash')).toBe(1)
+      expect(journal.calls('slow')).toBe(1)
+    },
+  )
 
   test('is made once when the session ends while it runs', async () => {
     const server = await httpServer()
@@ -115,6 +141,8 @@ describe('a server that can not be reached', () => {
     await server.close()
     const reply = await client.request('tools/call', { name: 'echo' })
     expect(codeOf(reply)).toBe('SERVER_UNAVAILABLE')
-    expect(reply.error).toMatchObject({ data: { category: 'transient', retry_after_seconds: expect.any(Number) } })
+    expect(reply.error).toMatchObject({
+      data: { category: 'transient', retry_after_seconds: expect.any(Number) },
+    })
   })
 })

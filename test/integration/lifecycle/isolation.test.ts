@@ -7,7 +7,9 @@ import { HttpLink } from '../../support/client/http-link.ts'
 import { open, post, whole } from '../../support/client/raw.ts'
 import type { Json } from '../../support/server/json.ts'
 
-const answers = { 'elicitation/create': (params: Json) => ({ action: 'accept', content: { name: params['message'] } }) }
+const answers = {
+  'elicitation/create': (params: Json) => ({ action: 'accept', content: { name: params['message'] } }),
+}
 
 function servers(): readonly [string, () => Promise<Json>][] {
   return [
@@ -25,7 +27,8 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
       first.request('tools/call', call, { progressToken: 'same' }),
       second.request('tools/call', call, { progressToken: 'same' }),
     ])
-    for (const { notes } of replies) expect(notes.map(({ params }) => params['progress'])).toEqual([1, 2, 3, 4])
+    for (const { notes } of replies)
+      expect(notes.map(({ params }) => params['progress'])).toEqual([1, 2, 3, 4])
     expectClean(first, second)
   })
 
@@ -46,7 +49,10 @@ describe.each(servers())('two clients of one server %s', (_name, server) => {
     const [first, second] = [await clientOf(gateway, { answers }), await clientOf(gateway, { answers })]
     const ask = (client: FakeClient, message: string) =>
       client.request('tools/call', { name: 'ask_form', arguments: { message } })
-    const rounds = Array.from({ length: 5 }, (_each, index) => [ask(first, `first ${index}`), ask(second, `second ${index}`)])
+    const rounds = Array.from({ length: 5 }, (_each, index) => [
+      ask(first, `first ${index}`),
+      ask(second, `second ${index}`),
+    ])
     await Promise.all(rounds.flat())
     expect(first.asked.map(({ params }) => String(params['message'])).toSorted()).toEqual(numbered('first'))
     expect(second.asked.map(({ params }) => String(params['message'])).toSorted()).toEqual(numbered('second'))
@@ -82,7 +88,11 @@ describe('the session of a client', () => {
     const call = { name: 'slow', arguments: { ms: 60, steps: 2 } }
     const { notes } = await first.request('tools/call', call, { progressToken: 'of the first' })
     expect(notes).toHaveLength(2)
-    const headers = { accept: 'text/event-stream', 'mcp-session-id': sessionOf(second), 'last-event-id': '1-0' }
+    const headers = {
+      accept: 'text/event-stream',
+      'mcp-session-id': sessionOf(second),
+      'last-event-id': '1-0',
+    }
     const reply = await open(gateway.url, { method: 'GET', headers })
     await second.close()
     expect((await whole(reply)).text).not.toContain('of the first')
@@ -105,7 +115,11 @@ describe.skipIf(!hasProcessTree)('a server started as a child process', () => {
 
   test('is one for all where it is shared', async () => {
     const gateway = await gatewayTo({ one: stdioServer({}, { isolation: 'shared' }) })
-    const clients = [await clientOf(gateway), await clientOf(gateway, asker), await clientOf(gateway, { revision: '2026-07-28' })]
+    const clients = [
+      await clientOf(gateway),
+      await clientOf(gateway, asker),
+      await clientOf(gateway, { revision: '2026-07-28' }),
+    ]
     for (const client of clients) await client.request('tools/list')
     expect(count(gateway)).toBe(1)
   })

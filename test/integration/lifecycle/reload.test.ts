@@ -28,7 +28,8 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
     const { result } = await third.request('tools/list')
     expect(result).toMatchObject({ nextCursor: expect.any(String) })
     expect(pids(gateway)).toHaveLength(3)
-    for (const { replies } of calls) expect((await replies).map(textOf)).toEqual((await replies).map(() => 'took 5 steps'))
+    for (const { replies } of calls)
+      expect((await replies).map(textOf)).toEqual((await replies).map(() => 'took 5 steps'))
     await until(() => pids(gateway).length === 2, 'the replaced server to end')
     expect(pids(gateway).filter((pid) => before.includes(pid))).toHaveLength(1)
     expect(textOf(await first.request('tools/call', { name: 'echo' }))).toBe('{}')
@@ -48,7 +49,8 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
       const { status, error } = await client.request('tools/list')
       expect([status, error?.['code']]).toEqual([404, -32601])
     }
-    for (const { replies } of calls) expect((await replies).map(textOf)).toEqual(Array(5).fill('took 5 steps'))
+    for (const { replies } of calls)
+      expect((await replies).map(textOf)).toEqual(Array(5).fill('took 5 steps'))
     await until(() => pids(gateway).length === 1, 'the removed server to end')
   })
 
@@ -62,7 +64,12 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
     const { requestState, inputRequests } = asked.result ?? {}
     const [key = ''] = Object.keys(inputRequests ?? {})
     const inputResponses = { [key]: answers['elicitation/create']() }
-    const reply = await client.request('tools/call', { name: 'ask_form', arguments: {}, inputResponses, requestState })
+    const reply = await client.request('tools/call', {
+      name: 'ask_form',
+      arguments: {},
+      inputResponses,
+      requestState,
+    })
     expect(textOf(reply)).toContain('Ada')
   })
 })
@@ -110,7 +117,9 @@ describe('a file with mistakes', () => {
     expect(textOf(await client.request('tools/call', { name: 'echo' }))).toBe('{}')
     gateway.configure({ upstreams: { one, two } })
     await gateway.logged(({ event }) => event === 'config.reloaded')
-    expect(textOf(await (await clientOf({ url: `${gateway.url}/two` })).request('tools/call', { name: 'echo' }))).toBe('{}')
+    expect(
+      textOf(await (await clientOf({ url: `${gateway.url}/two` })).request('tools/call', { name: 'echo' })),
+    ).toBe('{}')
   })
 })
 
@@ -151,7 +160,11 @@ function begin(client: FakeClient, count: number) {
   const replies = Array.from({ length: count }, () => {
     const { promise, resolve } = Promise.withResolvers<void>()
     begun.push(promise)
-    return client.request('tools/call', { name: 'slow', arguments: { ms: 2000, steps: 5 } }, { onProgress: () => resolve() })
+    return client.request(
+      'tools/call',
+      { name: 'slow', arguments: { ms: 2000, steps: 5 } },
+      { onProgress: () => resolve() },
+    )
   })
   return { begun: Promise.all(begun), replies: Promise.all(replies) }
 }
@@ -168,7 +181,11 @@ async function served(file: string): Promise<{ readonly origin: string }> {
 }
 
 async function statusOf(url: string): Promise<number> {
-  const response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' })
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{}',
+  })
   await response.body?.cancel()
   return response.status
 }

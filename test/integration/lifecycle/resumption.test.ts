@@ -17,12 +17,17 @@ describe('a client that lost the stream of its call', () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const reply = await session.send(toolCall(1, 'slow', slow, 'p'))
-    const seen = await eventsUntil(reply.events(), (event) => messageOf(event)['method'] === 'notifications/progress')
+    const seen = await eventsUntil(
+      reply.events(),
+      (event) => messageOf(event)['method'] === 'notifications/progress',
+    )
     reply.destroy()
     const resumed = await session.get(seen.at(-1)?.id)
     const rest = await eventsUntil(resumed.events(), (event) => messageOf(event)['id'] === 1)
     const all = [...seen, ...rest].map(messageOf).filter(({ method }) => method === 'notifications/progress')
-    expect(all.map(({ params }) => params)).toEqual([1, 2, 3, 4, 5, 6].map((step) => expect.objectContaining({ progress: step })))
+    expect(all.map(({ params }) => params)).toEqual(
+      [1, 2, 3, 4, 5, 6].map((step) => expect.objectContaining({ progress: step })),
+    )
     const ids = [...seen, ...rest].map(({ id }) => id)
     expect(new Set(ids).size).toBe(ids.length)
     expect(ids).not.toContain(undefined)
@@ -53,7 +58,11 @@ describe('a client that lost the stream of its call', () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
     const begun = Promise.withResolvers<void>()
-    const { reply } = client.start('tools/call', { name: 'slow', arguments: slow }, { onProgress: () => begun.resolve() })
+    const { reply } = client.start(
+      'tools/call',
+      { name: 'slow', arguments: slow },
+      { onProgress: () => begun.resolve() },
+    )
     await begun.promise
     await client.resume(client.dropStream() ?? '')
     expect(textOf(await reply)).toBe('took 6 steps')
@@ -95,7 +104,12 @@ describe('the stream of a session', () => {
   test('begins with what was said while nobody listened', async () => {
     const server = await httpServer()
     const session = await openSession((await gatewayTo({ one: { url: server.url } })).url, '2025-11-25')
-    await session.post({ jsonrpc: '2.0', id: 1, method: 'resources/subscribe', params: { uri: 'fake://watched' } })
+    await session.post({
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'resources/subscribe',
+      params: { uri: 'fake://watched' },
+    })
     server.change('watched')
     server.change('tools')
     // The server has said both before it answers this.
@@ -126,7 +140,8 @@ describe('the stream of a session', () => {
     const session = await openSession(gateway.url, '2025-11-25')
     const { events } = await session.post(toolCall(1, 'slow', { ms: 20, steps: 1 }, 'p'))
     // More than is kept of one session.
-    for (let id = 10; id < 20; id++) await session.post(toolCall(id, 'slow', { ms: 1, steps: 1 }, `${id}`.repeat(250_000)))
+    for (let id = 10; id < 20; id++)
+      await session.post(toolCall(id, 'slow', { ms: 1, steps: 1 }, `${id}`.repeat(250_000)))
     const kept = await session.post(toolCall(50, 'slow', { ms: 20, steps: 1 }, 'p'))
     const again = await whole(await session.get(kept.events[0]?.id))
     expect(messageOf(again.events.at(-1))).toMatchObject({ id: 50 })
@@ -143,11 +158,17 @@ describe('a stream of the server that breaks', () => {
   test('is taken up where it stopped; the call is not made again', async () => {
     const server = await httpServer({ resumable: true })
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
-    const reply = await client.request('tools/call', { name: 'drop', arguments: { ms: 200 } }, { progressToken: 'p' })
+    const reply = await client.request(
+      'tools/call',
+      { name: 'drop', arguments: { ms: 200 } },
+      { progressToken: 'p' },
+    )
     expect(textOf(reply)).toBe('resumed')
     expect(reply.notes.map(({ params }) => params['progress'])).toEqual([1, 2])
     expect(callsOf(server, 'drop')).toBe(1)
-    const resumed = server.seen.filter(({ kind, headers }) => kind === 'get' && headers['last-event-id'] !== undefined)
+    const resumed = server.seen.filter(
+      ({ kind, headers }) => kind === 'get' && headers['last-event-id'] !== undefined,
+    )
     expect(resumed.length).toBeGreaterThan(0)
     expect([...client.violations, ...server.violations]).toEqual([])
   })

@@ -31,7 +31,10 @@ describe('a gateway that served twenty thousand calls over two hundred clients',
 })
 
 /** Half of the clients have sessions; every fifth goes away in the middle of its last call. */
-async function serve(gateway: GatewayProcess, { clients, calls }: { clients: number; calls: number }): Promise<void> {
+async function serve(
+  gateway: GatewayProcess,
+  { clients, calls }: { clients: number; calls: number },
+): Promise<void> {
   const crowds = ['stdio', 'http'].map((name) => new Crowd(`${gateway.url}/${name}`, 16))
   const waiting = Array.from({ length: clients }, (_each, index) => index)
   const work = async (): Promise<void> => {

@@ -65,15 +65,21 @@ describePairs({}, (meeting) => {
   })
 
   it('gives prompts with their arguments filled in', async () => {
-    const reply = await meeting.request('prompts/get', { name: 'greet', arguments: { name: 'Ada', style: 'warmly' } })
+    const reply = await meeting.request('prompts/get', {
+      name: 'greet',
+      arguments: { name: 'Ada', style: 'warmly' },
+    })
     expect(reply.result?.['messages']).toEqual([
       { role: 'user', content: { type: 'text', text: 'Hello Ada, warmly' } },
     ])
   })
 
   it('reads resources of text and of bytes, and those of a template', async () => {
-    const read = async (uri: string) => (await meeting.request('resources/read', { uri })).result?.['contents']
-    expect(await read('fake://static')).toEqual([{ uri: 'fake://static', mimeType: 'text/plain', text: 'static' }])
+    const read = async (uri: string) =>
+      (await meeting.request('resources/read', { uri })).result?.['contents']
+    expect(await read('fake://static')).toEqual([
+      { uri: 'fake://static', mimeType: 'text/plain', text: 'static' },
+    ])
     expect(await read('fake://pixel')).toMatchObject([{ mimeType: 'image/png', blob: expect.any(String) }])
     expect(await read('fake://item/seven')).toMatchObject([{ uri: 'fake://item/seven', text: 'item seven' }])
   })

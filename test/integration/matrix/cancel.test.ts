@@ -49,7 +49,12 @@ describePairs({}, (meeting) => {
       await other.resume(String(last))
       expect(textOf(await reply)).toBe('took 4 steps')
       expect(heard).toEqual([1, 2, 3, 4])
-      expect(meeting.seen().slice(from).map(({ kind }) => kind)).not.toContain('cancelled')
+      expect(
+        meeting
+          .seen()
+          .slice(from)
+          .map(({ kind }) => kind),
+      ).not.toContain('cancelled')
     })
   }
 
@@ -65,10 +70,13 @@ describePairs({}, (meeting) => {
   /** Waits until the server was told in the way of its revision and transport. */
   async function cancelledAt({ serverId, from }: Hanging): Promise<void> {
     await meeting.until(({ kind, text }) => kind === 'cancelled' && text === JSON.stringify(serverId), from)
-    const told = meeting.seen().slice(from).filter(({ message }) => {
-      const isCancel = message?.['method'] === 'notifications/cancelled'
-      return isCancel && objectAt(message, 'params')['requestId'] === serverId
-    })
+    const told = meeting
+      .seen()
+      .slice(from)
+      .filter(({ message }) => {
+        const isCancel = message?.['method'] === 'notifications/cancelled'
+        return isCancel && objectAt(message, 'params')['requestId'] === serverId
+      })
     // Over HTTP, closing the stream is how a 2026-07-28 request is cancelled.
     expect(told).toHaveLength(server.modern && kinds.server.transport === 'http' ? 0 : 1)
   }

@@ -7,7 +7,13 @@ import { objectAt } from '../../support/server/json.ts'
 const isRemote = ({ client }: Pair): boolean => client.transport !== 'stdio'
 
 describe('a server that can not be watched and does not log', () => {
-  const without = ['resources.subscribe', 'tools.listChanged', 'prompts.listChanged', 'logging', 'completions']
+  const without = [
+    'resources.subscribe',
+    'tools.listChanged',
+    'prompts.listChanged',
+    'logging',
+    'completions',
+  ]
   describePairs({ server: () => ({ without }), only: isRemote }, (meeting) => {
     const { client } = meeting
 
@@ -22,7 +28,11 @@ describe('a server that can not be watched and does not log', () => {
 
     it('is asked for nothing it did not declare', async () => {
       if (client.modern) {
-        const wanted = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: ['fake://static'] }
+        const wanted = {
+          toolsListChanged: true,
+          resourcesListChanged: true,
+          resourceSubscriptions: ['fake://static'],
+        }
         const listening = meeting.connected.listen(wanted)
         expect(await listening.acknowledged).toEqual({ resourcesListChanged: true })
         await listening.close()
@@ -31,7 +41,9 @@ describe('a server that can not be watched and does not log', () => {
       }
       const subscribed = await meeting.request('resources/subscribe', { uri: 'fake://static' })
       expect(subscribed.error).toMatchObject({ code: -32601 })
-      expect((await meeting.request('logging/setLevel', { level: 'info' })).error).toMatchObject({ code: -32601 })
+      expect((await meeting.request('logging/setLevel', { level: 'info' })).error).toMatchObject({
+        code: -32601,
+      })
     })
   })
 })
@@ -55,7 +67,10 @@ describe('a client whose roots change', () => {
           await meeting.connected.notify(changed)
           await meeting.connected.notify('notifications/vendor', { word })
           await meeting.until(({ text }) => text.includes(word), from)
-          const told = meeting.seen().slice(from).filter(({ message }) => message?.['method'] === changed)
+          const told = meeting
+            .seen()
+            .slice(from)
+            .filter(({ message }) => message?.['method'] === changed)
           expect(told).toHaveLength(isTold ? 1 : 0)
         })
       })

@@ -73,7 +73,10 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
   const elicitations = [{ mode: 'url', url, message: 'Sign in', elicitationId: 'one' }]
   if (!client.modern) {
     it('passes the demand for a visit to a URL on', async () => {
-      expect((await fail(-32042, { elicitations })).error).toMatchObject({ code: -32042, data: { elicitations } })
+      expect((await fail(-32042, { elicitations })).error).toMatchObject({
+        code: -32042,
+        data: { elicitations },
+      })
     })
     return
   }
@@ -85,7 +88,10 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     const first = await other.request('tools/call', params)
     expect(first.result).toMatchObject({ resultType: 'input_required' })
     const [[key, question] = []] = Object.entries(objectAt(first.result, 'inputRequests'))
-    expect(question).toEqual({ method: 'elicitation/create', params: { mode: 'url', url, message: 'Sign in' } })
+    expect(question).toEqual({
+      method: 'elicitation/create',
+      params: { mode: 'url', url, message: 'Sign in' },
+    })
     const inputResponses: Json = { [String(key)]: { action: 'accept' } }
     const requestState = first.result?.['requestState']
     await other.request('tools/call', { ...params, inputResponses, requestState })
@@ -96,7 +102,10 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
     const other = await meeting.connect({ capabilities: { elicitation: { form: {} } } })
     const params = { name: 'error', arguments: { code: -32042, data: { elicitations } } }
     const reply = await other.request('tools/call', params)
-    expect(reply.error).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: { url: {} } } } })
+    expect(reply.error).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { elicitation: { url: {} } } },
+    })
     if (meeting.isHttp) expect(reply.status).toBe(400)
   })
 })

@@ -15,7 +15,10 @@ describePairs({}, (meeting) => {
   const { client, server } = meeting
   const audio = client.audio
     ? { type: 'audio', data: expect.any(String), mimeType: 'audio/wav' }
-    : { type: 'resource', resource: { uri: expect.any(String), mimeType: 'audio/wav', blob: expect.any(String) } }
+    : {
+        type: 'resource',
+        resource: { uri: expect.any(String), mimeType: 'audio/wav', blob: expect.any(String) },
+      }
   const linked = client.resourceLink
     ? link
     : { type: 'text', text: expect.stringMatching(/static.*fake:\/\/static/) }
@@ -39,7 +42,9 @@ describePairs({}, (meeting) => {
   it('keeps the titles, icons, annotations and fields of vendors of a tool', async () => {
     const { result } = await meeting.request('tools/list')
     const tools = result?.['tools']
-    const tool = Array.isArray(tools) ? tools.find((each) => isObject(each) && each['name'] === 'vendor') : undefined
+    const tool = Array.isArray(tools)
+      ? tools.find((each) => isObject(each) && each['name'] === 'vendor')
+      : undefined
     expect(tool).toEqual({
       name: 'vendor',
       ...(server.titles && { title: 'The vendor tool' }),
@@ -68,7 +73,9 @@ describePairs({}, (meeting) => {
     const list = { type: 'array', items: { type: 'integer' } }
     const wrapped = { type: 'object', properties: { result: list }, required: ['result'] }
     const outputSchema = client.modern ? list : wrapped
-    expect(result?.['tools']).toContainEqual(expect.objectContaining({ name: 'structured_list', outputSchema }))
+    expect(result?.['tools']).toContainEqual(
+      expect.objectContaining({ name: 'structured_list', outputSchema }),
+    )
   })
 })
 

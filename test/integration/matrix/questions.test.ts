@@ -91,7 +91,12 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   })
 
   it('asks for several calls at once', async () => {
-    const all = await Promise.all([ask('ask_form'), ask('ask_rounds', { n: 2 }), ask('ask_two'), ask('ask_form')])
+    const all = await Promise.all([
+      ask('ask_form'),
+      ask('ask_rounds', { n: 2 }),
+      ask('ask_two'),
+      ask('ask_form'),
+    ])
     expect(all).toEqual([
       { answer: form },
       { round_1: form, round_2: form },
@@ -101,21 +106,27 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   })
 
   it('passes a refusal of the user on', async () => {
-    const shy = await meeting.connect({ answers: { ...answersOf('Eve'), 'elicitation/create': () => ({ action: 'decline' }) } })
+    const shy = await meeting.connect({
+      answers: { ...answersOf('Eve'), 'elicitation/create': () => ({ action: 'decline' }) },
+    })
     const reply = await shy.request('tools/call', { name: 'ask_form', arguments: {} })
     expect(parse(textOf(reply))).toEqual({ answer: { action: 'decline' } })
   })
 
   if (server.urlElicitation) {
-    it(client.urlElicitation ? 'asks for a visit to a URL' : 'says that no URL can be asked for', async () => {
-      const answered = await ask('ask_url')
-      if (!client.urlElicitation) return expect(answered).toEqual({ refused: expect.stringContaining('elicitation') })
-      expect(answered).toEqual({ answer: { action: 'accept' } })
-      expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
-        mode: 'url',
-        url: 'https://example.com/authorize?state=1',
-      })
-    })
+    it(
+      client.urlElicitation ? 'asks for a visit to a URL' : 'says that no URL can be asked for',
+      async () => {
+        const answered = await ask('ask_url')
+        if (!client.urlElicitation)
+          return expect(answered).toEqual({ refused: expect.stringContaining('elicitation') })
+        expect(answered).toEqual({ answer: { action: 'accept' } })
+        expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
+          mode: 'url',
+          url: 'https://example.com/authorize?state=1',
+        })
+      },
+    )
   }
 
   if (kinds.client.transport === 'stdio') return

@@ -21,7 +21,10 @@ describe('a client that offers nothing', () => {
       const requiredCapabilities = server.elicitation ? { elicitation: { form: {} } } : { roots: {} }
       for (const [method, params] of askingRequests) {
         const { error, status } = await meeting.request(method, params)
-        expect(error).toMatchObject({ code: codeOf(meeting), message: expect.stringMatching(/elicitation|roots/) })
+        expect(error).toMatchObject({
+          code: codeOf(meeting),
+          message: expect.stringMatching(/elicitation|roots/),
+        })
         if (server.modern) expect(error).toMatchObject({ data: { requiredCapabilities } })
         if (meeting.isHttp) expect(status).toBe(server.modern && meeting.client.modern ? 400 : 200)
       }

@@ -1,7 +1,8 @@
 import type { ServerResponse } from 'node:http'
-import { describe, expect, onTestFinished, test } from 'vitest'
-import { textOf } from '../../support/client/options.ts'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type Reply, textOf } from '../../support/client/options.ts'
 import { type FaultyServer, send, startFaultyServer } from '../../support/faulty-server.ts'
+import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import { clientOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
@@ -30,53 +31,90 @@ describe('a probe of the era', () => {
   })
 
   const legacy: readonly (readonly [string, (response: ServerResponse, id: unknown) => void])[] = [
-    ['200 and -32601', (response, id) => send(response, { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } })],
-    ['400 and -32000 without an id', (response) => refuse(response, 400, { code: -32000, message: 'Server not initialized' })],
+    [
+      '200 and -32601',
+      (response, id) => send(response, { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } }),
+    ],
+    [
+      '400 and -32000 without an id',
+      (response) => refuse(response, 400, { code: -32000, message: 'Server not initialized' }),
+    ],
     ['400 and -32700', (response) => refuse(response, 400, { code: -32700, message: 'Parse error' })],
     ['400 and -32600', (response) => refuse(response, 400, { code: -32600, message: 'Invalid request' })],
     ['404 and text', (response) => void response.writeHead(404).end('Invalid session ID')],
     ['400 and other JSON', (response) => void response.writeHead(400).end('{"detail":"Missing session ID"}')],
     ['405', (response) => void response.writeHead(405).end()],
   ]
-  test.each(legacy)('answered by %s finds a server with a handshake', async (_name, answer) => {
-    const server = await probed(answer)
-    const gateway = await gatewayTo({ web: server.url })
-    const client = await clientOf(gateway, { revision: '2026-07-28' })
-    expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
-  })
+  const statuses = [401, 403, 500, 503]
+  const broken = new Set(statuses)
+  let gateway: GatewayProcess
+  const servers: FaultyServer[] = []
 
-  test.each([401, 403, 500, 503])('answered by %d finds nothing out, and is made again', async (status) => {
-    let isBroken = true
-    const server = await probed((response, id) => {
-      if (isBroken) return void response.writeHead(status).end()
-      send(response, { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } })
+  beforeAll(async () => {
+    for (const [, answer] of legacy) servers.push(await probed(answer))
+    for (const status of statuses)
+      servers.push(await probed((response, id) => refuseWhileBroken(status, response, id)))
+    gateway = await startGatewayProcess({
+      upstreams: Object.fromEntries(servers.map(({ url }, index) => [`web-${index}`, url])),
     })
-    const gateway = await gatewayTo({ web: server.url }, { warm: false })
-    const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
-    const refused = await client.request('tools/call', { name: 'good' })
-    expect(codeOf(refused)).toBe(status < 500 ? 'UPSTREAM_ERROR' : 'SERVER_UNAVAILABLE')
-    isBroken = false
-    expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
+  })
+  afterAll(async () => {
+    await gateway.close()
+    for (const server of servers) await server.close()
+  })
+
+  function refuseWhileBroken(status: number, response: ServerResponse, id: unknown): void {
+    if (broken.has(status)) response.writeHead(status).end()
+    else send(response, { jsonrpc: '2.0', id, error: { code: -32601, message: 'no' } })
+  }
+
+  async function callOf(index: number): Promise<Reply> {
+    const url = `${gateway.url}/web-${index}`
+    const client = await clientOf({ url }, { revision: '2026-07-28', handshake: false })
+    return client.request('tools/call', { name: 'good' })
+  }
+
+  test.each(legacy.map(([name], index) => [name, index] as const))(
+    'answered by %s finds a server with a handshake',
+    async (_name, index) => {
+      expect(textOf(await callOf(index))).toBe('good')
+    },
+  )
+
+  test.each(statuses)('answered by %d finds nothing out, and is made again', async (status) => {
+    const index = legacy.length + statuses.indexOf(status)
+    expect(codeOf(await callOf(index))).toBe(status < 500 ? 'UPSTREAM_ERROR' : 'SERVER_UNAVAILABLE')
+    broken.delete(status)
+    expect(textOf(await callOf(index))).toBe('good')
   })
 })
 
-describe.each(['2025-11-25', '2026-07-28'] as const)('for a client of %s that never listed the tools', (revision) => {
-  test('mirrored arguments are in headers, with the name the server knows', async () => {
-    const server = await httpServer({ revision: '2026-07-28' })
-    const other = await httpServer()
-    const gateway = await gatewayTo({ fake: server.url, other: other.url })
-    const args = { region: 'eü', count: 3, urgent: true, place: { city: 'Rome' } }
-    const alone = await clientOf({ url: `${gateway.url}/fake` }, { revision: '2025-11-25' })
-    expect(JSON.parse(textOf(await alone.request('tools/call', { name: 'headers', arguments: args })))).toEqual(args)
-    const together = await clientOf(gateway, { revision })
-    if (revision === '2026-07-28') await together.request('tools/list')
-    const reply = await together.request('tools/call', { name: 'fake_headers', arguments: args })
-    expect(JSON.parse(textOf(reply))).toEqual(args)
-    const [last] = server.received('tools/call').slice(-1)
-    expect(last?.headers).toMatchObject({ 'mcp-name': 'headers', 'mcp-param-count': '3', 'mcp-param-city': 'Rome' })
-    expect(server.violations).toEqual([])
-  })
-})
+describe.each(['2025-11-25', '2026-07-28'] as const)(
+  'for a client of %s that never listed the tools',
+  (revision) => {
+    test('mirrored arguments are in headers, with the name the server knows', async () => {
+      const server = await httpServer({ revision: '2026-07-28' })
+      const other = await httpServer()
+      const gateway = await gatewayTo({ fake: server.url, other: other.url })
+      const args = { region: 'eü', count: 3, urgent: true, place: { city: 'Rome' } }
+      const alone = await clientOf({ url: `${gateway.url}/fake` }, { revision: '2025-11-25' })
+      expect(
+        JSON.parse(textOf(await alone.request('tools/call', { name: 'headers', arguments: args }))),
+      ).toEqual(args)
+      const together = await clientOf(gateway, { revision })
+      if (revision === '2026-07-28') await together.request('tools/list')
+      const reply = await together.request('tools/call', { name: 'fake_headers', arguments: args })
+      expect(JSON.parse(textOf(reply))).toEqual(args)
+      const [last] = server.received('tools/call').slice(-1)
+      expect(last?.headers).toMatchObject({
+        'mcp-name': 'headers',
+        'mcp-param-count': '3',
+        'mcp-param-city': 'Rome',
+      })
+      expect(server.violations).toEqual([])
+    })
+  },
+)
 
 test('a server of both eras that names only the newest is spoken to in the older one where the configuration says so', async () => {
   const server = await httpServer()
@@ -89,16 +127,16 @@ test('a server of both eras that names only the newest is spoken to in the older
 })
 
 /** A server with a handshake that answers a probe in this way. */
-async function probed(answer: (response: ServerResponse, id: unknown) => void): Promise<FaultyServer> {
-  const server = await startFaultyServer({}, (response, { id, method }) => {
+function probed(answer: (response: ServerResponse, id: unknown) => void): Promise<FaultyServer> {
+  return startFaultyServer({}, (response, { id, method }) => {
     if (method !== 'server/discover') return false
     answer(response, id)
     return true
   })
-  onTestFinished(() => server.close())
-  return server
 }
 
 function refuse(response: ServerResponse, status: number, error: Json): void {
-  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ jsonrpc: '2.0', id: null, error }))
+  response
+    .writeHead(status, { 'content-type': 'application/json' })
+    .end(JSON.stringify({ jsonrpc: '2.0', id: null, error }))
 }

@@ -30,29 +30,40 @@ afterAll(() => all.close())
 const revisions = ['2025-11-25', '2026-07-28'] as const
 
 describe.each(revisions)('for a client of %s', (revision) => {
-  test.each(Object.keys(servers))('notifications, sessions and streams of the server "%s" are taken as they are', async (name) => {
-    const client = await all.client(name, { revision })
-    for (const bytes of [1, 2, 3, 4, 5, 6]) {
-      expect(textOf(await client.request('tools/call', { name: 'big', arguments: { bytes } }))).toHaveLength(bytes)
-    }
-    expect(client.violations).toEqual([])
-  })
+  test.each(Object.keys(servers))(
+    'notifications, sessions and streams of the server "%s" are taken as they are',
+    async (name) => {
+      const client = await all.client(name, { revision })
+      for (const bytes of [1, 2, 3, 4, 5, 6]) {
+        expect(
+          textOf(await client.request('tools/call', { name: 'big', arguments: { bytes } })),
+        ).toHaveLength(bytes)
+      }
+      expect(client.violations).toEqual([])
+    },
+  )
 })
 
-test.each(['delete-405', 'delete-501'])('DELETE refused by the server "%s" ends the session nevertheless', async (name) => {
-  const server = await httpServer(servers[name] ?? {})
-  const gateway = await gatewayTo({ fake: { url: server.url, isolation: 'per_client' } })
-  const client = await clientOf(gateway)
-  await client.request('tools/call', { name: 'big' })
-  gateway.signal('SIGTERM')
-  expect(await gateway.ended).toMatchObject({ code: 0 })
-  expect(server.seen.filter(({ kind }) => kind === 'delete').length).toBeGreaterThan(0)
-  expect(server.violations).toEqual([])
-})
+test.each(['delete-405', 'delete-501'])(
+  'DELETE refused by the server "%s" ends the session nevertheless',
+  async (name) => {
+    const server = await httpServer(servers[name] ?? {})
+    const gateway = await gatewayTo({ fake: { url: server.url, isolation: 'per_client' } })
+    const client = await clientOf(gateway)
+    await client.request('tools/call', { name: 'big' })
+    gateway.signal('SIGTERM')
+    expect(await gateway.ended).toMatchObject({ code: 0 })
+    expect(server.seen.filter(({ kind }) => kind === 'delete').length).toBeGreaterThan(0)
+    expect(server.violations).toEqual([])
+  },
+)
 
 test('Accept names both types towards servers, literally', async () => {
   await (await all.client('plain')).request('tools/list')
-  const posted = all.server('plain').received('tools/list').map(({ headers }) => headers['accept'])
+  const posted = all
+    .server('plain')
+    .received('tools/list')
+    .map(({ headers }) => headers['accept'])
   expect(new Set(posted)).toEqual(new Set(['application/json, text/event-stream']))
 })
 
@@ -63,14 +74,19 @@ test.each(['*/*', 'application/json', 'text/event-stream', 'text/event-stream;q=
     const reply = await post(`${all.gateway.url}/plain`, JSON.stringify(message), { ...headers, accept })
     expect([reply.status, reply.text.includes('"tools"')]).toEqual([200, true])
     const front = await sessionFront(`${all.gateway.url}/plain`)
-    expect(await front.send('{"jsonrpc":"2.0","id":5,"method":"tools/list"}', { accept })).toMatchObject({ status: 200 })
+    expect(await front.send('{"jsonrpc":"2.0","id":5,"method":"tools/list"}', { accept })).toMatchObject({
+      status: 200,
+    })
     await front.close()
   },
 )
 
 test('a notification is answered 202 without a body and without a type', async () => {
   const front = await sessionFront(`${all.gateway.url}/plain`)
-  for (const text of ['{"jsonrpc":"2.0","method":"notifications/vendor"}', '{"jsonrpc":"2.0","id":"none","result":{}}']) {
+  for (const text of [
+    '{"jsonrpc":"2.0","method":"notifications/vendor"}',
+    '{"jsonrpc":"2.0","id":"none","result":{}}',
+  ]) {
     const { status, headers, text: body } = await front.send(text)
     expect([status, body, headers?.['content-type']]).toEqual([202, '', undefined])
   }
@@ -99,7 +115,10 @@ test('GET and DELETE without a session are answered 405', async () => {
 test('MCP-Protocol-Version is not sent with initialize, and is the negotiated one afterwards', async () => {
   await (await all.client('plain')).request('tools/list')
   const version = (method: string): unknown[] =>
-    all.server('plain').received(method).map(({ headers }) => headers['mcp-protocol-version'])
+    all
+      .server('plain')
+      .received(method)
+      .map(({ headers }) => headers['mcp-protocol-version'])
   expect(new Set(version('initialize'))).toEqual(new Set([undefined]))
   expect(new Set(version('tools/list'))).toEqual(new Set(['2025-11-25']))
   await (await all.client('older')).request('tools/list')
@@ -128,8 +147,15 @@ test.each([['2024-11-05'], ['2025-03-26'], ['2025-06-18'], ['2025-11-25']])(
 )
 
 test('event streams are not compressed or held back', async () => {
-  const { message, headers } = modern('tools/call', { name: 'slow', arguments: { ms: 1, steps: 2 }, _meta: { progressToken: 1 } })
-  const reply = await post(`${all.gateway.url}/plain`, JSON.stringify(message), { ...headers, 'accept-encoding': 'gzip, br' })
+  const { message, headers } = modern('tools/call', {
+    name: 'slow',
+    arguments: { ms: 1, steps: 2 },
+    _meta: { progressToken: 1 },
+  })
+  const reply = await post(`${all.gateway.url}/plain`, JSON.stringify(message), {
+    ...headers,
+    'accept-encoding': 'gzip, br',
+  })
   expect(reply.headers).toMatchObject({ 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
   expect(reply.headers['cache-control']).toContain('no-transform')
   expect(reply.headers['content-encoding']).toBeUndefined()
@@ -142,7 +168,8 @@ describe('a server in front of which something stands', () => {
   beforeAll(async () => {
     moved = await startFaultyServer({
       moved: (response, { id }, request) => {
-        if (request.url === '/mcp/') return send(response, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'here' }] } })
+        if (request.url === '/mcp/')
+          return send(response, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'here' }] } })
         redirects++
         response.writeHead(307, { location: '/mcp/' }).end()
       },
@@ -163,7 +190,10 @@ test('Mcp-Session-Id on a request of 2026-07-28 is ignored and never sent back',
   const { message, headers } = modern('tools/list')
   const { session, close } = await sessionFront(`${all.gateway.url}/plain`)
   for (const id of [session['mcp-session-id'] ?? '', 'no-such-session']) {
-    const reply = await post(`${all.gateway.url}/plain`, JSON.stringify(message), { ...headers, 'mcp-session-id': id })
+    const reply = await post(`${all.gateway.url}/plain`, JSON.stringify(message), {
+      ...headers,
+      'mcp-session-id': id,
+    })
     expect([reply.status, reply.headers['mcp-session-id']]).toEqual([200, undefined])
   }
   expect(await modernFront(`${all.gateway.url}/plain`).call()).toBe(wellAnswered)

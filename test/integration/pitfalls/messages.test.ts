@@ -20,27 +20,43 @@ beforeAll(async () => {
 afterAll(() => all.close())
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revision) => {
-  test.each(['coerces', 'coerces-stdio'])('ids that the server "%s" makes text of still find their call', async (name) => {
-    for (const ids of ['number', 'string'] as const) {
-      const client = await all.client(name, { revision, ids })
-      const replies = await Promise.all([1, 2, 3].map((bytes) => client.request('tools/call', { name: 'big', arguments: { bytes } })))
-      expect(replies.map(textOf)).toEqual(['x', 'xx', 'xxx'])
-      expect(client.violations).toEqual([])
-    }
-  })
+  test.each(['coerces', 'coerces-stdio'])(
+    'ids that the server "%s" makes text of still find their call',
+    async (name) => {
+      for (const ids of ['number', 'string'] as const) {
+        const client = await all.client(name, { revision, ids })
+        const replies = await Promise.all(
+          [1, 2, 3].map((bytes) => client.request('tools/call', { name: 'big', arguments: { bytes } })),
+        )
+        expect(replies.map(textOf)).toEqual(['x', 'xx', 'xxx'])
+        expect(client.violations).toEqual([])
+      }
+    },
+  )
 
-  test.each(['out-of-order', 'out-of-order-sse'])('answers out of order from "%s" find their calls', async (name) => {
-    const client = await all.client(name, { revision })
-    const sizes = [5, 4, 3, 2]
-    const replies = await Promise.all(sizes.map((bytes) => client.request('tools/call', { name: 'big', arguments: { bytes } })))
-    expect(replies.map((reply) => textOf(reply).length)).toEqual(sizes)
-  })
+  test.each(['out-of-order', 'out-of-order-sse'])(
+    'answers out of order from "%s" find their calls',
+    async (name) => {
+      const client = await all.client(name, { revision })
+      const sizes = [5, 4, 3, 2]
+      const replies = await Promise.all(
+        sizes.map((bytes) => client.request('tools/call', { name: 'big', arguments: { bytes } })),
+      )
+      expect(replies.map((reply) => textOf(reply).length)).toEqual(sizes)
+    },
+  )
 
   test('unknown fields of tools, results and content are kept', async () => {
     const client = await all.client('plain', { revision })
     const { result } = await client.request('tools/list')
     const tools = result?.['tools']
-    expect(tools).toContainEqual(expect.objectContaining({ name: 'vendor', 'x-tool': { kept: true }, _meta: { 'com.example/tool': [1, 2] } }))
+    expect(tools).toContainEqual(
+      expect.objectContaining({
+        name: 'vendor',
+        'x-tool': { kept: true },
+        _meta: { 'com.example/tool': [1, 2] },
+      }),
+    )
     const reply = await client.request('tools/call', { name: 'vendor' })
     expect(reply.result).toMatchObject({
       content: [{ 'x-block': 1, annotations: { 'x-annotation': 2 } }],
@@ -53,27 +69,35 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
     const client = await all.client('plain', { revision: '2025-11-25' })
     const link = client.link
     const before = all.server('plain').received('tools/list').length
-    await link.send({ jsonrpc: '2.0', id: 'null-params', method: 'tools/list', params: null }).catch(() => undefined)
+    await link
+      .send({ jsonrpc: '2.0', id: 'null-params', method: 'tools/list', params: null })
+      .catch(() => undefined)
     await all.server('plain').until(() => all.server('plain').received('tools/list').length > before)
     expect(all.server('plain').violations).toEqual([])
   })
 
-  test.each(['empty-cursor', 'empty-cursor-stdio'])('an empty cursor of "%s" is the end of the list', async (name) => {
-    const client = await all.client(name, { revision })
-    let cursor: unknown
-    let pages = 0
-    do {
-      const { result } = await client.request('tools/list', cursor === undefined ? {} : { cursor })
-      cursor = result?.['nextCursor']
-    } while (cursor !== undefined && ++pages < 20)
-    expect(pages).toBeLessThan(20)
-    expect(cursor).toBeUndefined()
-  })
+  test.each(['empty-cursor', 'empty-cursor-stdio'])(
+    'an empty cursor of "%s" is the end of the list',
+    async (name) => {
+      const client = await all.client(name, { revision })
+      let cursor: unknown
+      let pages = 0
+      do {
+        const { result } = await client.request('tools/list', cursor === undefined ? {} : { cursor })
+        cursor = result?.['nextCursor']
+      } while (cursor !== undefined && ++pages < 20)
+      expect(pages).toBeLessThan(20)
+      expect(cursor).toBeUndefined()
+    },
+  )
 
   test('structured content is passed on whether or not it fits its schema, and never asked for', async () => {
     const client = await all.client('plain', { revision })
     const reply = await client.request('tools/call', { name: 'structured' })
-    expect(reply.result).toMatchObject({ structuredContent: { city: 'Paris', degrees: 21.5 }, content: [{ type: 'text' }] })
+    expect(reply.result).toMatchObject({
+      structuredContent: { city: 'Paris', degrees: 21.5 },
+      content: [{ type: 'text' }],
+    })
     const failed = await client.request('tools/call', { name: 'fail' })
     expect(failed.result).toMatchObject({ isError: true })
     expect(failed.result).not.toHaveProperty('structuredContent')

@@ -41,14 +41,21 @@ describe('a child process', () => {
 
 test('sessions and parked calls of another process are refused in a way that lets clients begin again', async () => {
   const answers = { 'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada' } }) }
-  const [one, other] = await Promise.all([gatewayTo({ fake: stdioServer() }), gatewayTo({ fake: stdioServer() })])
+  const [one, other] = await Promise.all([
+    gatewayTo({ fake: stdioServer() }),
+    gatewayTo({ fake: stdioServer() }),
+  ])
   const first = await post(one.url, JSON.stringify(initialize()))
   const session = { 'mcp-session-id': first.headers['mcp-session-id'] ?? '' }
   expect((await post(other.url, '{"jsonrpc":"2.0","id":2,"method":"tools/list"}', session)).status).toBe(404)
   const asking = await clientOf(one, { revision: '2026-07-28', answers, auto: false })
   const { result } = await asking.request('tools/call', { name: 'ask_form' })
   const elsewhere = await clientOf(other, { revision: '2026-07-28', answers, auto: false })
-  const retry = await elsewhere.request('tools/call', { name: 'ask_form', inputResponses: {}, requestState: result?.['requestState'] })
+  const retry = await elsewhere.request('tools/call', {
+    name: 'ask_form',
+    inputResponses: {},
+    requestState: result?.['requestState'],
+  })
   expect([codeOf(retry), retry.status]).toEqual(['STATE_INVALID', 400])
 })
 

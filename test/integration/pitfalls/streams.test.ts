@@ -46,7 +46,10 @@ describe.each(revisions)('for a client of %s', (revision) => {
     const gateway = await gatewayTo({ fake: stdioServer() })
     const client = await clientOf(gateway, { revision })
     const values: unknown[] = []
-    const options = { progressToken: 'mine', onProgress: (note: Record<string, unknown>) => void values.push(note['progress']) }
+    const options = {
+      progressToken: 'mine',
+      onProgress: (note: Record<string, unknown>) => void values.push(note['progress']),
+    }
     await client.request('tools/call', { name: 'slow', arguments: { ms: 5, steps: 5 } }, options)
     expect(values).toHaveLength(5)
     expect(values).toEqual(values.toSorted((one, other) => Number(one) - Number(other)))
@@ -71,19 +74,28 @@ describe('HTTP+SSE', () => {
     },
   )
 
-  test.each([
-    ['/messages?x=1', 'good'],
-    ['messages?x=1', 'good'],
-    ['http://192.0.2.1/messages', 'UPSTREAM_ERROR'],
-    ['//192.0.2.1/messages', 'UPSTREAM_ERROR'],
-    ['http://[', 'UPSTREAM_ERROR'],
-    ['file:///etc/passwd', 'UPSTREAM_ERROR'],
-  ])('the endpoint %s of a server is posted to only on its own origin', async (endpoint, expected) => {
-    const url = await sseServer(endpoint)
-    const gateway = await gatewayTo({ web: { url, transport: 'sse' } }, { warm: false })
-    const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
-    const reply = await client.request('tools/call', { name: 'good' })
-    expect(reply.error ? codeOf(reply) : textOf(reply)).toBe(expected)
+  test('the endpoint a server names is posted to only on its own origin', async () => {
+    const endpoints = [
+      ['/messages?x=1', 'good'],
+      ['messages?x=1', 'good'],
+      ['http://192.0.2.1/messages', 'UPSTREAM_ERROR'],
+      ['//192.0.2.1/messages', 'UPSTREAM_ERROR'],
+      ['http://[', 'UPSTREAM_ERROR'],
+      ['file:///etc/passwd', 'UPSTREAM_ERROR'],
+    ] as const
+    const urls = await Promise.all(endpoints.map(([endpoint]) => sseServer(endpoint)))
+    const gateway = await gatewayTo(
+      Object.fromEntries(urls.map((url, index) => [`web-${index}`, { url, transport: 'sse' }])),
+    )
+    const ends = await Promise.all(
+      urls.map(async (_url, index) => {
+        const way = { url: `${gateway.url}/web-${index}` }
+        const client = await clientOf(way, { revision: '2026-07-28', handshake: false })
+        const reply = await client.request('tools/call', { name: 'good' })
+        return reply.error ? codeOf(reply) : textOf(reply)
+      }),
+    )
+    expect(ends).toEqual(endpoints.map(([, end]) => end))
   })
 })
 
@@ -91,7 +103,8 @@ test('409 for the GET stream does not keep calls from being made', async () => {
   const url = await streamableServer((response) => response.writeHead(409).end())
   const gateway = await gatewayTo({ web: { url, revision: '2025-11-25' } })
   const client = await clientOf(gateway)
-  for (let call = 0; call < 3; call++) expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
+  for (let call = 0; call < 3; call++)
+    expect(textOf(await client.request('tools/call', { name: 'good' }))).toBe('good')
 })
 
 /** An HTTP+SSE server that names this endpoint. */

@@ -53,7 +53,9 @@ describe('parked calls', () => {
     const asked = await first(handle(call()))
     if (asked.kind !== 'ask') throw new Error('it did not ask')
     const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
-    expect(await first(handle(call({ state: asked.state, answers })))).toMatchObject({ result: { value: { heard: 'accept' } } })
+    expect(await first(handle(call({ state: asked.state, answers })))).toMatchObject({
+      result: { value: { heard: 'accept' } },
+    })
     expect((await first(handle(call()))).kind).toBe('ask')
   })
 
@@ -82,7 +84,12 @@ describe('parked calls', () => {
     await expect(handle(call({ state, answers }))).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
   })
 
-  test.each([7, null, {}, 'no-such-ticket', '__proto__'])('are not found by the ticket %j', async (ticket) => {
-    await expect(park(asking)(call({ state: { park: ticket } }))).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
-  })
+  test.each([7, null, {}, 'no-such-ticket', '__proto__'])(
+    'are not found by the ticket %j',
+    async (ticket) => {
+      await expect(park(asking)(call({ state: { park: ticket } }))).rejects.toMatchObject({
+        code: 'STATE_EXPIRED',
+      })
+    },
+  )
 })

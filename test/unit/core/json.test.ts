@@ -3,7 +3,10 @@ import { describe, expect, test } from 'vitest'
 import { canonical, editMembers, elements, members } from '../../../src/core/json.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
-const object = fc.dictionary(fc.oneof(fc.string(), fc.constantFrom('a', '__proto__', '"\\', 'é\u2028')), fc.jsonValue())
+const object = fc.dictionary(
+  fc.oneof(fc.string(), fc.constantFrom('a', '__proto__', '"\\', 'é\u2028')),
+  fc.jsonValue(),
+)
 const indent = fc.constantFrom(0, 1, '\t')
 
 describe('the text of JSON', () => {
@@ -14,7 +17,8 @@ describe('the text of JSON', () => {
         const parsed: Record<string, unknown> = JSON.parse(text)
         const found = members(text)
         expect(found.map(({ key }) => key).toSorted()).toEqual(Object.keys(parsed).toSorted())
-        for (const { key, valueStart, end } of found) expect(JSON.parse(text.slice(valueStart, end))).toEqual(parsed[key])
+        for (const { key, valueStart, end } of found)
+          expect(JSON.parse(text.slice(valueStart, end))).toEqual(parsed[key])
       }),
     )
   })
@@ -30,16 +34,27 @@ describe('the text of JSON', () => {
 
   test('is edited as its value would be, and keeps all other characters', () => {
     fc.assert(
-      fc.property(object, fc.string(), fc.option(fc.jsonValue(), { nil: undefined }), indent, (value, key, edit, space) => {
-        const text = JSON.stringify(value, null, space)
-        const edited = editMembers(text, new Map([[key, edit === undefined ? undefined : JSON.stringify(edit)]]))
-        const entries = Object.entries(JSON.parse(text)).filter(([name]) => name !== key)
-        const expected = Object.fromEntries(edit === undefined ? entries : [...entries, [key, JSON.parse(JSON.stringify(edit))]])
-        expect(JSON.parse(edited)).toEqual(expected)
-        for (const member of members(text)) {
-          if (member.key !== key) expect(edited).toContain(text.slice(member.start, member.end))
-        }
-      }),
+      fc.property(
+        object,
+        fc.string(),
+        fc.option(fc.jsonValue(), { nil: undefined }),
+        indent,
+        (value, key, edit, space) => {
+          const text = JSON.stringify(value, null, space)
+          const edited = editMembers(
+            text,
+            new Map([[key, edit === undefined ? undefined : JSON.stringify(edit)]]),
+          )
+          const entries = Object.entries(JSON.parse(text)).filter(([name]) => name !== key)
+          const expected = Object.fromEntries(
+            edit === undefined ? entries : [...entries, [key, JSON.parse(JSON.stringify(edit))]],
+          )
+          expect(JSON.parse(edited)).toEqual(expected)
+          for (const member of members(text)) {
+            if (member.key !== key) expect(edited).toContain(text.slice(member.start, member.end))
+          }
+        },
+      ),
     )
   })
 

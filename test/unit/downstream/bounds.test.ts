@@ -48,7 +48,9 @@ describe('the sessions of HTTP clients', () => {
 
 describe('what is kept of streams to take up again', () => {
   test('is never over its limit, whatever is said on how many streams', () => {
-    const words = fc.array(fc.tuple(fc.nat(300), fc.integer({ min: 0, max: 200_000 }), fc.boolean()), { maxLength: 300 })
+    const words = fc.array(fc.tuple(fc.nat(300), fc.integer({ min: 0, max: 200_000 }), fc.boolean()), {
+      maxLength: 300,
+    })
     fc.assert(
       fc.property(words, (said) => {
         const replay = new Replay()
@@ -58,7 +60,9 @@ describe('what is kept of streams to take up again', () => {
           if (!streams.includes(stream)) streams.push(stream)
           stream.add('x'.repeat(size))
           if (isLast && stream !== replay.general) stream.finish()
-          expect(streams.reduce((sum, each) => sum + (replay.find(each.lastId) ? each.size : 0), 0)).toBeLessThanOrEqual(4 * 1024 * 1024)
+          expect(
+            streams.reduce((sum, each) => sum + (replay.find(each.lastId) ? each.size : 0), 0),
+          ).toBeLessThanOrEqual(4 * 1024 * 1024)
         }
       }),
       { numRuns: 20 },
@@ -76,10 +80,13 @@ describe('what is kept of streams to take up again', () => {
     expect(replay.find(streams.at(-1)?.lastId ?? '')).toBeDefined()
   })
 
-  test.each(['', 'x', '0', '0-', '-1', '0-1-2', '9-9', '0-99999999999999999999999', '0-1\n'])('is not found by the event id %j of nobody', (id) => {
-    const replay = new Replay()
-    const found = replay.find(id)
-    found?.stream.resume(reader, found.after)
-    expect(found === undefined || found.stream === replay.general).toBe(true)
-  })
+  test.each(['', 'x', '0', '0-', '-1', '0-1-2', '9-9', '0-99999999999999999999999', '0-1\n'])(
+    'is not found by the event id %j of nobody',
+    (id) => {
+      const replay = new Replay()
+      const found = replay.find(id)
+      found?.stream.resume(reader, found.after)
+      expect(found === undefined || found.stream === replay.general).toBe(true)
+    },
+  )
 })

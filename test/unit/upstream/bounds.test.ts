@@ -72,7 +72,8 @@ describe('the connections to a server', () => {
       tries++
       return Promise.reject(new Error('it ended'))
     })
-    for (let attempt = 0; attempt < 5; attempt++) await failing.get('client', undefined).catch(() => undefined)
+    for (let attempt = 0; attempt < 5; attempt++)
+      await failing.get('client', undefined).catch(() => undefined)
     await expect(failing.get('client', undefined)).rejects.toMatchObject({
       code: 'SERVER_UNAVAILABLE',
       extra: { retryAfterSeconds: 30 },
@@ -102,7 +103,8 @@ describe('turns', () => {
 })
 
 describe('a walk through the lists of a server', () => {
-  const page = (nextCursor: unknown): Payload => Payload.of({ tools: [{ name: 'a', inputSchema: {} }], nextCursor })
+  const page = (nextCursor: unknown): Payload =>
+    Payload.of({ tools: [{ name: 'a', inputSchema: {} }], nextCursor })
 
   test.each<[string, unknown]>([
     ['an empty cursor', ''],

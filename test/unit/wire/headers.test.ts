@@ -35,14 +35,20 @@ describe('a header value', () => {
     )
   })
 
-  test.each([' padded ', 'a\nb', 'é', '=?base64?YQ==?=', '\u0000', 'a\r\nx-evil: 1'])('of %j is written in base64', (text) => {
-    expect(encodeHeader(text)).toMatch(/^=\?base64\?[A-Za-z0-9+/]+=*\?=$/)
-    expect(decodeHeader(encodeHeader(text))).toBe(text)
-  })
+  test.each([' padded ', 'a\nb', 'é', '=?base64?YQ==?=', '\u0000', 'a\r\nx-evil: 1'])(
+    'of %j is written in base64',
+    (text) => {
+      expect(encodeHeader(text)).toMatch(/^=\?base64\?[A-Za-z0-9+/]+=*\?=$/)
+      expect(decodeHeader(encodeHeader(text))).toBe(text)
+    },
+  )
 
-  test.each(['=?base64?YQ=?=', '=?base64?Y?=', '=?base64?YQ*=?=', '=?base64?YR==?=x=?=', '=?base64?/w==?='])('%s is malformed', (value) => {
-    expect(decodeHeader(value)).toBeUndefined()
-  })
+  test.each(['=?base64?YQ=?=', '=?base64?Y?=', '=?base64?YQ*=?=', '=?base64?YR==?=x=?=', '=?base64?/w==?='])(
+    '%s is malformed',
+    (value) => {
+      expect(decodeHeader(value)).toBeUndefined()
+    },
+  )
 
   test.each(['=?base64?YQ==', 'YQ==?=', '=?BASE64?YQ==?=', '=?base64?'])('%s is a literal', (value) => {
     expect(decodeHeader(value)).toBe(value)
@@ -88,7 +94,11 @@ describe('mirrored arguments', () => {
   const headers = mirrorHeaders(mirror, params)
 
   test('are those a schema names, however deep', () => {
-    expect(headers).toEqual({ 'mcp-param-region': 'eu', 'mcp-param-count': '7', 'mcp-param-city': '=?base64?w4VyZQ==?=' })
+    expect(headers).toEqual({
+      'mcp-param-region': 'eu',
+      'mcp-param-count': '7',
+      'mcp-param-city': '=?base64?w4VyZQ==?=',
+    })
     expect(refusal(() => checkMirror(mirror, headers, params))).toBe('accepted')
   })
 
@@ -97,26 +107,41 @@ describe('mirrored arguments', () => {
     expect(mirrorHeaders(mirror, Payload.of({ arguments: 'text' }))).toEqual({})
   })
 
-  test.each([{ 'mcp-param-region': undefined }, { 'mcp-param-region': 'us' }, { 'mcp-param-count': '7.5' }, { 'mcp-param-city': 'Are' }])(
-    'unlike their headers %o are refused',
-    (change) => {
-      expect(refusal(() => checkMirror(mirror, { ...headers, ...change }, params))).toBe('HEADER_MISMATCH')
-    },
-  )
+  test.each([
+    { 'mcp-param-region': undefined },
+    { 'mcp-param-region': 'us' },
+    { 'mcp-param-count': '7.5' },
+    { 'mcp-param-city': 'Are' },
+  ])('unlike their headers %o are refused', (change) => {
+    expect(refusal(() => checkMirror(mirror, { ...headers, ...change }, params))).toBe('HEADER_MISMATCH')
+  })
 
   test('that are absent may have no header', () => {
     expect(refusal(() => checkMirror(mirror, headers, Payload.of({ arguments: {} })))).toBe('HEADER_MISMATCH')
   })
 
   test('may be numbers in other words, but no other text', () => {
-    expect(refusal(() => checkMirror(mirror, { ...headers, 'mcp-param-count': '007' }, params))).toBe('accepted')
+    expect(refusal(() => checkMirror(mirror, { ...headers, 'mcp-param-count': '007' }, params))).toBe(
+      'accepted',
+    )
     const text = Payload.of({ arguments: { region: '7' } })
     expect(refusal(() => checkMirror(mirror, { 'mcp-param-region': '007' }, text))).toBe('HEADER_MISMATCH')
-    expect(refusal(() => checkStandardHeaders({ 'mcp-method': 'tools/call', 'mcp-name': '07' }, 'tools/call', Payload.of({ name: '7' })))).toBe('HEADER_MISMATCH')
+    expect(
+      refusal(() =>
+        checkStandardHeaders(
+          { 'mcp-method': 'tools/call', 'mcp-name': '07' },
+          'tools/call',
+          Payload.of({ name: '7' }),
+        ),
+      ),
+    ).toBe('HEADER_MISMATCH')
   })
 
   test.each([
-    ['two of one name', { a: { type: 'string', 'x-mcp-header': 'X' }, b: { type: 'string', 'x-mcp-header': 'x' } }],
+    [
+      'two of one name',
+      { a: { type: 'string', 'x-mcp-header': 'X' }, b: { type: 'string', 'x-mcp-header': 'x' } },
+    ],
     ['no token for a name', { a: { type: 'string', 'x-mcp-header': 'a b' } }],
     ['an empty name', { a: { type: 'string', 'x-mcp-header': '' } }],
     ['a name that is no text', { a: { type: 'string', 'x-mcp-header': 7 } }],

@@ -32,9 +32,12 @@ const call = {
 const kinds = ['request', 'notification', 'response', 'PARSE_ERROR', 'INVALID_REQUEST']
 
 describe('a message', () => {
-  test.each(badMessages.filter(({ bytes }) => typeof bytes === 'string'))('that is $name is refused', ({ bytes, error }) => {
-    expect(verdict(bytes.toString())).toBe(error)
-  })
+  test.each(badMessages.filter(({ bytes }) => typeof bytes === 'string'))(
+    'that is $name is refused',
+    ({ bytes, error }) => {
+      expect(verdict(bytes.toString())).toBe(error)
+    },
+  )
 
   test('of any text is read or refused, and never does more harm', () => {
     fc.assert(
@@ -62,13 +65,18 @@ describe('a message', () => {
     const message = parseMessage(`{"method":"x", "params" : ${params} ,"jsonrpc":"2.0","id":"7"}`)
     expect(message).toMatchObject({ kind: 'request', id: '"7"' })
     expect(message.kind === 'request' && message.params.text).toBe(params)
-    expect(message.kind === 'request' && message.params.with({ e: 1 }).text).toContain('"b":12345678901234567890,"a":1.0')
+    expect(message.kind === 'request' && message.params.with({ e: 1 }).text).toContain(
+      '"b":12345678901234567890,"a":1.0',
+    )
   })
 
-  test.each(['7', '"7"', '-1', '9007199254740993', '""', '"a\\u0000b"', '1.0', '1e3'])('may have the id %s', (id) => {
-    expect(parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toMatchObject({ kind: 'request', id })
-    expect(idOf(`{"jsonrpc":"2.0","id":${id}}`)).toBe(id)
-  })
+  test.each(['7', '"7"', '-1', '9007199254740993', '""', '"a\\u0000b"', '1.0', '1e3'])(
+    'may have the id %s',
+    (id) => {
+      expect(parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toMatchObject({ kind: 'request', id })
+      expect(idOf(`{"jsonrpc":"2.0","id":${id}}`)).toBe(id)
+    },
+  )
 
   test.each(['null', '1.5', '{}', '[]', 'true'])('may not have the id %s', (id) => {
     expect(verdict(`{"jsonrpc":"2.0","id":${id},"method":"m"}`)).toBe('INVALID_REQUEST')
@@ -76,20 +84,26 @@ describe('a message', () => {
   })
 
   test('with params that are null has none', () => {
-    expect(parseMessage('{"jsonrpc":"2.0","id":1,"method":"m","params":null}')).toMatchObject({ params: { text: '{}' } })
+    expect(parseMessage('{"jsonrpc":"2.0","id":1,"method":"m","params":null}')).toMatchObject({
+      params: { text: '{}' },
+    })
   })
 
   test('with members named like those of objects is read as it is', () => {
     const text = '{"jsonrpc":"2.0","id":1,"method":"m","params":{"__proto__":{"x":1},"constructor":2}}'
     const message = parseMessage(text)
-    expect(message.kind === 'request' && message.params.with({ y: 1 }).text).toBe('{"__proto__":{"x":1},"constructor":2,"y":1}')
+    expect(message.kind === 'request' && message.params.with({ y: 1 }).text).toBe(
+      '{"__proto__":{"x":1},"constructor":2,"y":1}',
+    )
     expect(Object.hasOwn(Object.prototype, 'x')).toBe(false)
   })
 
   test('of an answer with an odd error has a code and a message', () => {
     const odd = '{"jsonrpc":"2.0","id":1,"error":{"code":"E","message":7,"data":{"n":1.0}}}'
     const message = parseMessage(odd)
-    expect(message.kind === 'response' && message.error?.text).toBe('{"code":-32603,"message":"7","data":{"n":1.0}}')
+    expect(message.kind === 'response' && message.error?.text).toBe(
+      '{"code":-32603,"message":"7","data":{"n":1.0}}',
+    )
   })
 
   test('of an answer may come without an id that can be read', () => {

@@ -25,7 +25,9 @@ function read(chunks: readonly Uint8Array[], limit = 1000): Read {
 
 /** Bytes cut at any places. */
 function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
-  const ends = [...new Set(places.map((place) => place % (bytes.length + 1)))].toSorted((one, other) => one - other)
+  const ends = [...new Set(places.map((place) => place % (bytes.length + 1)))].toSorted(
+    (one, other) => one - other,
+  )
   return [...ends, bytes.length].map((end, index) => bytes.subarray(index === 0 ? 0 : ends[index - 1], end))
 }
 
@@ -36,7 +38,9 @@ describe('lines', () => {
   test('a character cut by chunks survives, whatever the chunks', () => {
     const bytes = Buffer.from('é € 😀 \u2028 \u0085\n'.repeat(3))
     for (let size = 1; size < bytes.length; size++) {
-      const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) => bytes.subarray(at * size, (at + 1) * size))
+      const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+        bytes.subarray(at * size, (at + 1) * size),
+      )
       expect(read(chunks).lines).toEqual(Array.from({ length: 3 }, () => 'é € 😀 \u2028 \u0085'))
     }
   })
@@ -52,18 +56,25 @@ describe('lines', () => {
 
   test('any bytes are split alike, however they are cut, and never over the limit', () => {
     fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 300 }), places, fc.integer({ min: 1, max: 40 }), (bytes, at, limit) => {
-        const whole = read([bytes], limit)
-        expect(read(cut(bytes, at), limit)).toEqual(whole)
-        expect(whole.skipped.every((size) => size > limit)).toBe(true)
-        const parts = Buffer.from(bytes).toString('latin1').split('\n').slice(0, -1)
-        expect(whole.skipped).toEqual(parts.map((part) => part.length).filter((size) => size > limit))
-      }),
+      fc.property(
+        fc.uint8Array({ maxLength: 300 }),
+        places,
+        fc.integer({ min: 1, max: 40 }),
+        (bytes, at, limit) => {
+          const whole = read([bytes], limit)
+          expect(read(cut(bytes, at), limit)).toEqual(whole)
+          expect(whole.skipped.every((size) => size > limit)).toBe(true)
+          const parts = Buffer.from(bytes).toString('latin1').split('\n').slice(0, -1)
+          expect(whole.skipped).toEqual(parts.map((part) => part.length).filter((size) => size > limit))
+        },
+      ),
     )
   })
 
   test('only 0x0A ends a line', () => {
-    expect(read([Buffer.from('a\u2028b\u2029c\u0085d\re\u000bf\u000cg\n')]).lines).toEqual(['a\u2028b\u2029c\u0085d\re\u000bf\u000cg'])
+    expect(read([Buffer.from('a\u2028b\u2029c\u0085d\re\u000bf\u000cg\n')]).lines).toEqual([
+      'a\u2028b\u2029c\u0085d\re\u000bf\u000cg',
+    ])
   })
 
   test('a line over the limit is skipped and told of, and the next one is read', () => {
@@ -102,14 +113,18 @@ describe('a message as one line', () => {
 describe('chunks', () => {
   test('any pieces come out joined, once', () => {
     fc.assert(
-      fc.property(fc.array(fc.uint8Array({ maxLength: 5 }), { maxLength: 50 }), fc.integer({ min: 1, max: 100 }), (pieces, times) => {
-        const chunks = new Chunks()
-        const all = Array.from({ length: times }, () => pieces).flat()
-        for (const piece of all) chunks.add(Buffer.from(piece))
-        expect(chunks.size).toBe(all.reduce((sum, piece) => sum + piece.length, 0))
-        expect(chunks.take()).toEqual(Buffer.concat(all))
-        expect([chunks.size, chunks.take().length]).toEqual([0, 0])
-      }),
+      fc.property(
+        fc.array(fc.uint8Array({ maxLength: 5 }), { maxLength: 50 }),
+        fc.integer({ min: 1, max: 100 }),
+        (pieces, times) => {
+          const chunks = new Chunks()
+          const all = Array.from({ length: times }, () => pieces).flat()
+          for (const piece of all) chunks.add(Buffer.from(piece))
+          expect(chunks.size).toBe(all.reduce((sum, piece) => sum + piece.length, 0))
+          expect(chunks.take()).toEqual(Buffer.concat(all))
+          expect([chunks.size, chunks.take().length]).toEqual([0, 0])
+        },
+      ),
       { numRuns: 50 },
     )
   })

@@ -23,10 +23,12 @@ function peer(): { peer: Peer; sent: string[]; noise: string[]; notes: Note[]; r
 }
 
 const ask = (to: Peer, options = {}): Promise<string> =>
-  to.request('m', () => Payload.of({}), options).then(
-    (result) => result.text,
-    (error: unknown) => (error instanceof GatewayError ? error.code : String(error)),
-  )
+  to
+    .request('m', () => Payload.of({}), options)
+    .then(
+      (result) => result.text,
+      (error: unknown) => (error instanceof GatewayError ? error.code : String(error)),
+    )
 const answer = (id: unknown, text: string): string => JSON.stringify({ jsonrpc: '2.0', id, result: { text } })
 
 describe('a peer', () => {
@@ -36,7 +38,11 @@ describe('a peer', () => {
     to.receive(answer(3, 'three'))
     to.receive(answer('1', 'one'))
     to.receive(`[${answer(2, 'two')}]`)
-    expect(await Promise.all([one, two, three])).toEqual(['{"text":"one"}', '{"text":"two"}', '{"text":"three"}'])
+    expect(await Promise.all([one, two, three])).toEqual([
+      '{"text":"one"}',
+      '{"text":"two"}',
+      '{"text":"three"}',
+    ])
     expect(to.waiting).toBe(0)
   })
 
@@ -97,7 +103,11 @@ describe('a peer', () => {
     const heard: unknown[] = []
     const asked = ask(to, { onProgress: (note: Note) => heard.push(note.params?.fields.progress) })
     const progress = (token: unknown): string =>
-      JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: token, progress: 1 } })
+      JSON.stringify({
+        jsonrpc: '2.0',
+        method: 'notifications/progress',
+        params: { progressToken: token, progress: 1 },
+      })
     for (const token of [1, 99, 'x', null, undefined]) to.receive(progress(token))
     to.receive(answer(1, 'done'))
     to.receive(progress(1))
@@ -114,14 +124,18 @@ describe('a peer', () => {
     controller.abort()
     expect(await asked).toBe('CANCELLED')
     await expect(shaking).rejects.toMatchObject({ code: 'CANCELLED' })
-    expect(sent.filter((each) => each.includes('cancelled'))).toEqual([expect.stringContaining('"requestId":1')])
+    expect(sent.filter((each) => each.includes('cancelled'))).toEqual([
+      expect.stringContaining('"requestId":1'),
+    ])
     to.receive(answer(1, 'late'))
     expect(to.waiting).toBe(0)
   })
 
   test('tells a request that ran out of time from one that was cancelled', async () => {
     const { peer: to } = peer()
-    expect(await ask(to, { signal: AbortSignal.abort(new DOMException('late', 'TimeoutError')) })).toBe('OPERATION_TIMEOUT')
+    expect(await ask(to, { signal: AbortSignal.abort(new DOMException('late', 'TimeoutError')) })).toBe(
+      'OPERATION_TIMEOUT',
+    )
   })
 
   test('never throws, and no text settles a request it is not the answer to', () => {

@@ -29,7 +29,8 @@ const lineEnds = ['\n', '\r\n', '\r'] as const
 
 describe('an event stream', () => {
   test.each(lineEnds)('with lines ended by %j is read at once and byte by byte', (end) => {
-    const text = ['event: message', 'id: 7', 'data: {"a":"é😀"}', '', 'data: two', '', ': note', ''].join(end) + end
+    const text =
+      ['event: message', 'id: 7', 'data: {"a":"é😀"}', '', 'data: two', '', ': note', ''].join(end) + end
     for (const chunks of [[Buffer.from(text)], bytewise(text)]) {
       expect(data(read(chunks))).toEqual(['{"a":"é😀"}', 'two'])
     }
@@ -51,14 +52,18 @@ describe('an event stream', () => {
   })
 
   test('does not end lines at separators of other kinds', () => {
-    expect(data(read([Buffer.from('data: a\u2028b\u2029c\u0085d\u000be\n\n')]))).toEqual(['a\u2028b\u2029c\u0085d\u000be'])
+    expect(data(read([Buffer.from('data: a\u2028b\u2029c\u0085d\u000be\n\n')]))).toEqual([
+      'a\u2028b\u2029c\u0085d\u000be',
+    ])
   })
 
   test('of any messages is read as it was written, however it is cut', () => {
     fc.assert(
       fc.property(fc.array(fc.jsonValue()), fc.integer({ min: 1, max: 30 }), (values, size) => {
         const texts = values.map((value) => JSON.stringify(value))
-        const bytes = Buffer.from(texts.map((text, index) => keepAlive + encodeEvent(text, `${index}`)).join(''))
+        const bytes = Buffer.from(
+          texts.map((text, index) => keepAlive + encodeEvent(text, `${index}`)).join(''),
+        )
         const count = Math.ceil(bytes.length / size)
         const chunks = Array.from({ length: count }, (_, at) => bytes.subarray(at * size, (at + 1) * size))
         const { events } = read(chunks)
@@ -69,15 +74,23 @@ describe('an event stream', () => {
   })
 
   test('of any bytes never throws and gives the same events, however it is cut', () => {
-    const text = fc.string({ unit: fc.constantFrom('data', ':', ' ', '\n', '\r', '\r\n', 'id', 'retry', '5', 'é', '\0', '{') })
+    const text = fc.string({
+      unit: fc.constantFrom('data', ':', ' ', '\n', '\r', '\r\n', 'id', 'retry', '5', 'é', '\0', '{'),
+    })
     fc.assert(
-      fc.property(fc.oneof(text.map((each) => Buffer.from(each)), fc.uint8Array()), (bytes) => {
-        const whole = read([bytes])
-        const single = read([...bytes].map((byte) => Uint8Array.of(byte)))
-        // A trailing CR may still become CRLF, so the last event may wait.
-        expect(whole.events.slice(0, single.events.length)).toEqual(single.events)
-        expect(whole.events.length - single.events.length).toBeLessThanOrEqual(1)
-      }),
+      fc.property(
+        fc.oneof(
+          text.map((each) => Buffer.from(each)),
+          fc.uint8Array(),
+        ),
+        (bytes) => {
+          const whole = read([bytes])
+          const single = read([...bytes].map((byte) => Uint8Array.of(byte)))
+          // A trailing CR may still become CRLF, so the last event may wait.
+          expect(whole.events.slice(0, single.events.length)).toEqual(single.events)
+          expect(whole.events.length - single.events.length).toBeLessThanOrEqual(1)
+        },
+      ),
     )
   })
 

@@ -1,0 +1,97 @@
+import { describe, expect, test } from 'vitest'
+import { createSeal } from '../../../src/bridge/seal.ts'
+import { park, type Working } from '../../../src/bridge/park.ts'
+import type { Answer, Call, Outcome } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+
+const question = { method: 'elicitation/create', params: Payload.of({ message: '?', requestedSchema: {} }) }
+const sampling = { method: 'sampling/createMessage', params: Payload.of({ messages: [] }) }
+const done: Outcome = { kind: 'result', result: Payload.of({}) }
+
+describe('a call whose answers never come', () => {
+  test('is given up: the server is told that nobody answered, and then that the call is cancelled', async () => {
+    const told: (Answer | undefined)[] = []
+    const cancelled = Promise.withResolvers<unknown>()
+    const handle = park(
+      async (working) => {
+        working.signal.addEventListener('abort', () => cancelled.resolve(working.signal.reason))
+        told.push(...(await Promise.all([working.ask(question), working.ask(sampling)])))
+        return done
+      },
+      { collect: 1, patience: 20 },
+    )
+    const outcome = await handle(callOf())
+    expect(outcome.kind).toBe('ask')
+    expect(await cancelled.promise).toBeInstanceOf(GatewayError)
+    const [form, model] = told
+    expect(form && 'result' in form && form.result.value).toEqual({ action: 'cancel' })
+    expect(model && 'error' in model && model.error.fields['code']).toBe(-32603)
+    expect(await codeOf(handle(callOf({ state: stateOf(outcome), answers: {} })))).toBe('STATE_EXPIRED')
+  })
+
+  test('makes room: no more than so many wait, and those past it go unanswered at once', async () => {
+    const handle = park(asking, { collect: 1, patience: 60_000, limit: 2 })
+    const outcomes = await Promise.all([1, 2, 3].map(() => handle(callOf())))
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
+    const retried = await handle(
+      callOf({ state: stateOf(outcomes[0]), answers: { q1: { result: Payload.of({}) } } }),
+    )
+    expect(retried.kind).toBe('result')
+    expect((await handle(callOf())).kind).toBe('ask')
+  })
+
+  test('is not taken up for another principal', async () => {
+    const handle = park(asking, { collect: 1 })
+    const outcome = await handle(callOf())
+    const other = callOf({ state: stateOf(outcome), answers: {}, principal: { id: 'another' } })
+    expect(await codeOf(handle(other))).toBe('STATE_EXPIRED')
+    const own = callOf({ state: stateOf(outcome), answers: { q1: { result: Payload.of({}) } } })
+    expect((await handle(own)).kind).toBe('result')
+  })
+})
+
+describe('a sealed state', () => {
+  test('is good for a while and then refused as expired', () => {
+    let now = 0
+    const seal = createSeal(() => now, 1000)
+    const [early, late] = [seal.close({ slot: 1 }, 'call'), seal.close({ slot: 2 }, 'call')]
+    now = 999
+    expect(seal.open(early, 'call')).toEqual({ slot: 1 })
+    now = 1001
+    expect(() => seal.open(late, 'call')).toThrow(expect.objectContaining({ code: 'STATE_EXPIRED' }))
+  })
+})
+
+async function asking(working: Working): Promise<Outcome> {
+  await working.ask(question)
+  return done
+}
+
+function stateOf(outcome: Outcome | undefined): Call['state'] {
+  return outcome?.kind === 'ask' ? outcome.state : {}
+}
+
+async function codeOf(outcome: Promise<Outcome>): Promise<unknown> {
+  const error: unknown = await outcome.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  return error instanceof GatewayError ? error.code : undefined
+}
+
+function callOf(more: Partial<Call> = {}): Call {
+  return {
+    method: 'tools/call',
+    params: Payload.of({ name: 'ask' }),
+    target: { method: 'tools/call', upstream: 'one', name: 'ask' },
+    principal: { id: 'somebody' },
+    client: { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {}, sampling: {} } },
+    meta: {},
+    state: {},
+    signal: new AbortController().signal,
+    facts: new Map(),
+    emit: () => undefined,
+    ...more,
+  }
+}
