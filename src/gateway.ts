@@ -20,7 +20,7 @@ import { createLog, type Level, withFields } from './observe/log.ts'
 import { observe } from './observe/observe.ts'
 import type { Variables } from './upstream/child.ts'
 import { createUpstream, type Status, type Upstream } from './upstream/upstream.ts'
-import { self } from '../core/self.ts'
+import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
 import { latestLegacy } from './wire/revisions.ts'
 

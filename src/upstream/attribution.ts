@@ -27,6 +27,8 @@ export class Attribution {
   }
 
   begin(id: number, active: Active): void {
+    // The request before this one of the same call is over.
+    this.#calls.delete(active.id)
     active.id = id
     this.#calls.set(id, active)
     if (this.#held.size > 0 && isAskable(active)) for (const go of this.#held) go()

@@ -1,6 +1,6 @@
 import type { OpenCall } from '../bridge/park.ts'
 import type { Payload } from '../core/payload.ts'
-import type { Mirror } from '../wire/headers.ts'
+import type { Tool } from './tools.ts'
 
 /** One conversation with a server, of either era. */
 export interface Connection {
@@ -12,7 +12,7 @@ export interface Connection {
   readonly isBusy: boolean
   /** Does a call. */
   readonly open: OpenCall
-  /** Which arguments of a tool are repeated in headers. */
-  mirror(tool: string): Mirror | Promise<Mirror>
+  /** What the server's list says of a tool. */
+  tool(name: string): Tool | Promise<Tool>
   close(): Promise<void>
 }

@@ -7,7 +7,6 @@ import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import type { Request } from '../wire/jsonrpc.ts'
 import { method, rootsChanged } from '../wire/methods.ts'
-import type { Mirror } from '../wire/headers.ts'
 import { Peer } from '../wire/peer.ts'
 import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
@@ -16,8 +15,10 @@ import { Attribution } from './attribution.ts'
 import type { Connection } from './connection.ts'
 import { Hearing } from './hearing.ts'
 import type { Connect, Link } from './link.ts'
+import { asDiscovered, done } from './legacy-words.ts'
 import { legacyParams } from './params.ts'
-import { MirrorIndex } from './mirrors.ts'
+import { runAsTask, takesTasks } from './required-task.ts'
+import { type Tool, ToolIndex } from './tools.ts'
 import { type Release, Turns } from './turns.ts'
 import { urlQuestions } from './url-questions.ts'
 
@@ -42,7 +43,7 @@ export class LegacyConnection implements Connection {
   readonly #turns = new Turns()
   readonly #attribution = new Attribution()
   readonly #hearing: Hearing
-  readonly #mirrors: MirrorIndex
+  readonly #tools: ToolIndex
   readonly #asked = new Map<string, AbortController>()
   readonly #peer: Peer
   #link: Link | undefined
@@ -50,6 +51,7 @@ export class LegacyConnection implements Connection {
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
   #handshakes = 0
+  #takesTasks = false
   #isClosed = false
 
   private constructor(options: Options) {
@@ -57,7 +59,7 @@ export class LegacyConnection implements Connection {
     this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
     this.#hearing = new Hearing((name, params) => this.#send(name, params), options.log)
-    this.#mirrors = new MirrorIndex((params) => this.#send('tools/list', params))
+    this.#tools = new ToolIndex((params) => this.#send('tools/list', params))
   }
 
   /** Connects and shakes hands. @throws SERVER_UNAVAILABLE, or what the server answered */
@@ -89,8 +91,8 @@ export class LegacyConnection implements Connection {
     return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#asked.size > 0
   }
 
-  mirror(tool: string): Mirror | Promise<Mirror> {
-    return this.#mirrors.of(tool)
+  tool(name: string): Tool | Promise<Tool> {
+    return this.#tools.of(name)
   }
 
   readonly open = (working: Working): Promise<Outcome> => {
@@ -120,28 +122,42 @@ export class LegacyConnection implements Connection {
     const handshakes = this.#handshakes
     const active = new Active(working, release, () => this.#takeTurn(working, true))
     try {
-      return done(await this.#request(active), call)
+      return done(await this.#perform(active), call)
     } catch (error) {
       const questions = urlQuestions(error, call)
       if (questions) return { kind: 'ask', questions, state: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
       // The server refused the request without looking at it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
-      return done(await this.#request(active), call)
+      return done(await this.#perform(active), call)
     } finally {
       this.#attribution.end(active)
       active.end()
     }
   }
 
-  #request(active: Active): Promise<Payload> {
-    const { working } = active
-    const { call, signal } = working
+  #perform(active: Active): Promise<Payload> {
+    const { call } = active.working
+    const make = (id: number): Payload => legacyParams(call, id, this.#revision)
+    if (!this.#takesTasks || call.method !== 'tools/call' || call.params.fields.task !== undefined) {
+      return this.#request(active, call.method, make)
+    }
+    return runAsTask({
+      tool: this.#tools.of(String(call.params.fields.name)),
+      signal: active.working.signal,
+      call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
+      request: (name, params) => this.#request(active, name, () => params),
+      cancel: (params) => background(this.#send('tasks/cancel', params), this.#options.log),
+    })
+  }
+
+  #request(active: Active, name: string, make: (id: number) => Payload): Promise<Payload> {
+    const { signal, progress } = active.working
     const params = (id: number): Payload => {
       this.#attribution.begin(id, active)
-      return legacyParams(call, id, this.#revision)
+      return make(id)
     }
-    return this.#peer.request(call.method, params, { signal, onProgress: working.progress })
+    return this.#peer.request(name, params, { signal, onProgress: progress })
   }
 
   /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
@@ -205,6 +221,7 @@ export class LegacyConnection implements Connection {
     }
     this.#revision = revision
     this.#discovered = asDiscovered(initialized)
+    this.#takesTasks = takesTasks(this.#discovered)
     this.#link?.established?.(revision.name)
     // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
     await this.#peer.notify('notifications/initialized')
@@ -296,25 +313,10 @@ export class LegacyConnection implements Connection {
       if (id !== undefined) this.#asked.get(id)?.abort()
       return
     }
-    if (note.method === 'notifications/tools/list_changed') this.#mirrors.forget()
+    if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     const call = this.#attribution.owner(about)
     this.#hearing.hear(note, call?.working, (client) => this.#attribution.mayHear(client))
   }
 }
 
 const free: Release = () => undefined
-
-/** An answer to `initialize` as one to `server/discover`. */
-function asDiscovered(initialized: Payload): Payload {
-  return initialized
-    .with({ protocolVersion: undefined, serverInfo: undefined })
-    .withMeta({ [metaKeys.serverInfo]: initialized.fields.serverInfo })
-}
-
-/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow for ever. */
-function done(result: Payload, call: Call): Outcome {
-  const { nextCursor } = result.fields
-  const isEnd = nextCursor === '' || nextCursor === null
-  const isOver = isEnd && method(call.method).list !== undefined
-  return { kind: 'result', result: isOver ? result.with({ nextCursor: undefined }) : result }
-}

@@ -8,13 +8,13 @@ import { Registry } from '../core/registry.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
-import { type Mirror, mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
+import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import type { Connection } from './connection.ts'
 import type { Connect, Link } from './link.ts'
 import { modernParams } from './params.ts'
-import { MirrorIndex } from './mirrors.ts'
+import { type Tool, ToolIndex } from './tools.ts'
 
 interface Options {
   readonly connect: Connect
@@ -38,7 +38,7 @@ const SLOT = 'server'
 export class ModernConnection implements Connection {
   readonly #options: Options
   readonly #peer: Peer
-  readonly #mirrors: MirrorIndex
+  readonly #tools: ToolIndex
   readonly #working = new Registry<number, Under>()
   #link: Link | undefined
   #discovered = Payload.of({})
@@ -46,7 +46,7 @@ export class ModernConnection implements Connection {
 
   private constructor(options: Options) {
     this.#options = options
-    this.#mirrors = new MirrorIndex((params) => this.#own('tools/list', params))
+    this.#tools = new ToolIndex((params) => this.#own('tools/list', params))
     const absent = (): Promise<void> =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     this.#peer = new Peer(
@@ -100,8 +100,8 @@ export class ModernConnection implements Connection {
     return this.#peer.waiting > 0
   }
 
-  mirror(tool: string): Mirror | Promise<Mirror> {
-    return this.#mirrors.of(tool)
+  tool(name: string): Tool | Promise<Tool> {
+    return this.#tools.of(name)
   }
 
   readonly open = async (working: Working): Promise<Outcome> => {
@@ -113,7 +113,7 @@ export class ModernConnection implements Connection {
     } catch (error) {
       if (asGatewayError(error).rpc !== -32020) throw error
       // The headers were made from a schema that is not the server's any more.
-      this.#mirrors.forget()
+      this.#tools.forget()
       return this.#outcome(working, await this.#request(working))
     }
   }
@@ -151,7 +151,7 @@ export class ModernConnection implements Connection {
   /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
   #offered(result: Payload): Payload {
     const { tools } = result.fields
-    this.#mirrors.learn(result)
+    this.#tools.learn(result)
     if (!this.#options.mirrors || !Array.isArray(tools)) return result
     const offered = tools.filter((tool) => !isObject(tool) || readMirror(tool.inputSchema) !== undefined)
     return offered.length === tools.length ? result : result.with({ tools: offered })
@@ -161,9 +161,9 @@ export class ModernConnection implements Connection {
     const headers = standardHeaders(call.method, call.params)
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
-    const mirror = this.#mirrors.of(name)
-    const known = mirror instanceof Promise ? await mirror.catch(() => []) : mirror
-    return known.length === 0 ? headers : { ...headers, ...mirrorHeaders(known, call.params) }
+    const found = this.#tools.of(name)
+    const tool = found instanceof Promise ? await found.catch(() => undefined) : found
+    return tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
   }
 
   async #listen(working: Working): Promise<Outcome> {
@@ -194,7 +194,7 @@ export class ModernConnection implements Connection {
   }
 
   #heard(note: Note, about: number | undefined): void {
-    if (note.method === 'notifications/tools/list_changed') this.#mirrors.forget()
+    if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
     const meta = note.params?.fields._meta
     const subscription = isObject(meta) ? Number(meta[metaKeys.subscription]) : Number.NaN

@@ -102,9 +102,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     settings,
     handle: park(open),
     mirror: (call) => {
-      const tool = String(call.params.fields.name)
+      const name = String(call.params.fields.name)
       const connection = known && pool.ready(nameOf(call, known))
-      return connection ? connection.mirror(tool) : connect(call).then((opened) => opened.mirror(tool))
+      const found = connection ? connection.tool(name) : connect(call).then((opened) => opened.tool(name))
+      return found instanceof Promise ? found.then(({ mirror }) => mirror) : found.mirror
     },
     warm: async (call) => void (await connect(call)),
     get status() {

@@ -1,6 +1,6 @@
 import type { Client, Question } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
-import { Payload } from '../core/payload.ts'
+import type { Payload } from '../core/payload.ts'
 import { findRevision } from './revisions.ts'
 
 /** The client capability a question needs, as a `ClientCapabilities` object. */

@@ -4,6 +4,7 @@ import { park, type Working } from '../../../src/bridge/park.ts'
 import type { Answer, Call, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import { anonymous } from '../../../src/core/principal.ts'
 
 const question = { method: 'elicitation/create', params: Payload.of({ message: '?', requestedSchema: {} }) }
 const sampling = { method: 'sampling/createMessage', params: Payload.of({ messages: [] }) }
@@ -11,12 +12,12 @@ const done: Outcome = { kind: 'result', result: Payload.of({}) }
 
 describe('a call whose answers never come', () => {
   test('is given up: the server is told that nobody answered, and then that the call is cancelled', async () => {
-    const told: (Answer | undefined)[] = []
+    const told = Promise.withResolvers<readonly (Answer | undefined)[]>()
     const cancelled = Promise.withResolvers<unknown>()
     const handle = park(
       async (working) => {
         working.signal.addEventListener('abort', () => cancelled.resolve(working.signal.reason))
-        told.push(...(await Promise.all([working.ask(question), working.ask(sampling)])))
+        told.resolve(await Promise.all([working.ask(question), working.ask(sampling)]))
         return done
       },
       { collect: 1, patience: 20 },
@@ -24,7 +25,7 @@ describe('a call whose answers never come', () => {
     const outcome = await handle(callOf())
     expect(outcome.kind).toBe('ask')
     expect(await cancelled.promise).toBeInstanceOf(GatewayError)
-    const [form, model] = told
+    const [form, model] = await told.promise
     expect(form && 'result' in form && form.result.value).toEqual({ action: 'cancel' })
     expect(model && 'error' in model && model.error.fields['code']).toBe(-32603)
     expect(await codeOf(handle(callOf({ state: stateOf(outcome), answers: {} })))).toBe('STATE_EXPIRED')
@@ -44,7 +45,7 @@ describe('a call whose answers never come', () => {
   test('is not taken up for another principal', async () => {
     const handle = park(asking, { collect: 1 })
     const outcome = await handle(callOf())
-    const other = callOf({ state: stateOf(outcome), answers: {}, principal: { id: 'another' } })
+    const other = callOf({ state: stateOf(outcome), answers: {}, principal: { ...anonymous, id: 'another' } })
     expect(await codeOf(handle(other))).toBe('STATE_EXPIRED')
     const own = callOf({ state: stateOf(outcome), answers: { q1: { result: Payload.of({}) } } })
     expect((await handle(own)).kind).toBe('result')
@@ -85,7 +86,7 @@ function callOf(more: Partial<Call> = {}): Call {
     method: 'tools/call',
     params: Payload.of({ name: 'ask' }),
     target: { method: 'tools/call', upstream: 'one', name: 'ask' },
-    principal: { id: 'somebody' },
+    principal: anonymous,
     client: { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {}, sampling: {} } },
     meta: {},
     state: {},

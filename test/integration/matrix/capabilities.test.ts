@@ -61,7 +61,7 @@ describe('a client whose roots change', () => {
       describePairs({ upstream: { roots }, client, only }, (meeting) => {
         const isTold = roots === 'client' && !meeting.server.modern
 
-        it(isTold ? 'tells the server' : 'does not tell a server that knows of no roots', async () => {
+        it(`${isTold ? 'tells the server' : 'does not tell a server that knows of no roots'}`, async () => {
           const from = meeting.seen().length
           const word = mark()
           await meeting.connected.notify(changed)

@@ -39,7 +39,11 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
   it('says that a tool or a prompt is not there', async () => {
     for (const method of ['tools/call', 'prompts/get']) {
       const reply = await meeting.request(method, { name: 'nothing' })
-      expect(reply.error, method).toMatchObject({ code: -32602, message: expect.stringContaining('nothing') })
+      expect({ method, ...reply.error }).toMatchObject({
+        method,
+        code: -32602,
+        message: expect.stringContaining('nothing'),
+      })
       expect(reply.status).toBe(meeting.isHttp ? 200 : 0)
     }
   })

@@ -13,7 +13,7 @@ const client = () => ({ capabilities: { experimental: { [mark()]: {} } } })
 describePairs({ client }, (meeting) => {
   const { client, server } = meeting
 
-  it(title(client.modern, server.modern), async () => {
+  it(`${title(client.modern, server.modern)}`, async () => {
     const heard = await logged(meeting.connected, 'log', { levels })
     if (client.modern || server.modern) return expect(heard).toEqual([])
     expect(heard).toEqual(levels)

@@ -36,8 +36,8 @@ describePairs({ server: ({ revision }) => ({ pingClient: revision !== '2026-07-2
       : ['server/discover', 'subscriptions/listen']
     for (const method of foreign) {
       const reply = await meeting.request(method, { level: 'info', uri: 'fake://static' })
-      expect(reply.error, method).toMatchObject({ code: -32601 })
-      expect(reply.status, method).toBe(meeting.isHttp ? (client.modern ? 404 : 200) : 0)
+      expect({ method, ...reply.error }).toMatchObject({ method, code: -32601 })
+      expect(reply.status).toBe(meeting.isHttp ? (client.modern ? 404 : 200) : 0)
     }
   })
 

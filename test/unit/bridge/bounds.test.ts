@@ -31,7 +31,8 @@ async function asking(working: Working): Promise<Outcome> {
   return { kind: 'result', result: Payload.of({ heard: said(answer) }) }
 }
 
-function said(answer: Answer): unknown {
+function said(answer: Answer | undefined): unknown {
+  if (!answer) return undefined
   return 'result' in answer ? answer.result.fields.action : answer.error.fields.code
 }
 

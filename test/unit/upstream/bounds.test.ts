@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Connection } from '../../../src/upstream/connection.ts'
 import { Pool } from '../../../src/upstream/pool.ts'
+import { ToolIndex } from '../../../src/upstream/tools.ts'
 import { Turns } from '../../../src/upstream/turns.ts'
-import { SchemaIndex } from '../../../src/upstream/schemas.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -21,8 +21,7 @@ function fake(isBusy: boolean): Fake {
     isBusy,
     isClosed: false,
     open: () => Promise.resolve({ kind: 'result', result: Payload.of({}) }),
-    schemas: () => Promise.resolve(new Map()),
-    forgetSchemas: () => undefined,
+    tool: () => ({ mirror: [], isTask: false }),
     close: () => {
       connection.isClosed = true
       return Promise.resolve()
@@ -102,9 +101,11 @@ describe('turns', () => {
   })
 })
 
+const schema = { type: 'object', properties: { x: { type: 'string', 'x-mcp-header': 'X' } } }
+
 describe('a walk through the lists of a server', () => {
   const page = (nextCursor: unknown): Payload =>
-    Payload.of({ tools: [{ name: 'a', inputSchema: {} }], nextCursor })
+    Payload.of({ tools: [{ name: 'a', inputSchema: schema }], nextCursor })
 
   test.each<[string, unknown]>([
     ['an empty cursor', ''],
@@ -112,22 +113,22 @@ describe('a walk through the lists of a server', () => {
     ['a cursor that is a number', 7],
   ])('ends at %s', async (_name, cursor) => {
     let pages = 0
-    const index = new SchemaIndex(() => Promise.resolve((pages++, page(cursor))))
-    expect([...(await index.get()).keys()]).toEqual(['a'])
+    const index = new ToolIndex(() => Promise.resolve((pages++, page(cursor))))
+    expect((await index.of('a')).mirror).toMatchObject([{ header: 'mcp-param-x' }])
     expect(pages).toBe(1)
   })
 
   test('ends when a cursor comes again', async () => {
     let pages = 0
-    const index = new SchemaIndex(() => Promise.resolve((pages++, page(`cursor ${pages % 3}`))))
-    await index.get()
+    const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages % 3}`))))
+    await index.of('a')
     expect(pages).toBe(4)
   })
 
   test('ends after a thousand pages in any case', async () => {
     let pages = 0
-    const index = new SchemaIndex(() => Promise.resolve((pages++, page(`cursor ${pages}`))))
-    await index.get()
+    const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages}`))))
+    await index.of('a')
     expect(pages).toBe(1000)
   })
 })

@@ -3,25 +3,33 @@ import { Payload } from '../core/payload.ts'
 import { type Mirror, readMirror } from '../wire/headers.ts'
 
 const MAX_PAGES = 1000
-const none: Mirror = []
+const unknown: Tool = { mirror: [], isTask: false }
 
-/** Which arguments of a server's tools are repeated in headers, from its list of tools. */
-export class MirrorIndex {
+/** What must be known of a tool before it is called. */
+export interface Tool {
+  /** Which arguments are repeated in headers. */
+  readonly mirror: Mirror
+  /** It runs only as a task of 2025-11-25. */
+  readonly isTask: boolean
+}
+
+/** The tools of a server, from its own list. */
+export class ToolIndex {
   readonly #list: (params: Payload) => Promise<Payload>
-  #known: Map<string, Mirror> | undefined
+  #known: Map<string, Tool> | undefined
   #walking: Promise<void> | undefined
 
   constructor(list: (params: Payload) => Promise<Payload>) {
     this.#list = list
   }
 
-  /** The mirror of a tool; at once, once the tools were listed. @throws what listing them throws */
-  of(tool: string): Mirror | Promise<Mirror> {
-    if (this.#known) return this.#known.get(tool) ?? none
+  /** A tool; at once, once the tools were listed. @throws what listing them throws */
+  of(tool: string): Tool | Promise<Tool> {
+    if (this.#known) return this.#known.get(tool) ?? unknown
     this.#walking ??= this.#walk().finally(() => {
       this.#walking = undefined
     })
-    return this.#walking.then(() => this.#known?.get(tool) ?? none)
+    return this.#walking.then(() => this.#known?.get(tool) ?? unknown)
   }
 
   /** Takes note of tools that were listed for somebody. */
@@ -34,7 +42,7 @@ export class MirrorIndex {
   }
 
   async #walk(): Promise<void> {
-    const found = new Map<string, Mirror>()
+    const found = new Map<string, Tool>()
     const seen = new Set<unknown>()
     let cursor: unknown
     // A server that repeats a cursor would be walked for ever.
@@ -49,9 +57,10 @@ export class MirrorIndex {
   }
 }
 
-function read({ fields: { tools } }: Payload, into: Map<string, Mirror>): void {
+function read({ fields: { tools } }: Payload, into: Map<string, Tool>): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
-    if (isObject(tool) && typeof tool.name === 'string')
-      into.set(tool.name, readMirror(tool.inputSchema) ?? none)
+    if (!isObject(tool) || typeof tool.name !== 'string') continue
+    const isTask = isObject(tool.execution) && tool.execution.taskSupport === 'required'
+    into.set(tool.name, { mirror: readMirror(tool.inputSchema) ?? [], isTask })
   }
 }

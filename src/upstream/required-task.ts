@@ -1,0 +1,40 @@
+import { isObject } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+import type { Tool } from './tools.ts'
+
+interface Options {
+  readonly tool: Tool | Promise<Tool>
+  readonly signal: AbortSignal
+  /** Makes the call with changed params. */
+  call(edit: (params: Payload) => Payload): Promise<Payload>
+  /** Makes another request for the same caller, who is asked what the server asks meanwhile. */
+  request(method: string, params: Payload): Promise<Payload>
+  cancel(params: Payload): void
+}
+
+/** Whether a server of 2025-11-25 runs tools as tasks. */
+export function takesTasks({ fields: { capabilities } }: Payload): boolean {
+  const tasks = isObject(capabilities) ? capabilities.tasks : undefined
+  const requests = isObject(tasks) ? tasks.requests : undefined
+  return isObject(requests) && isObject(requests.tools) && isObject(requests.tools.call)
+}
+
+/**
+ * Calls a tool; one that only runs as a task is run as one, and its result waited for, since the caller did not
+ * ask for a task (2025-11-25 basic/utilities/tasks).
+ */
+export async function runAsTask({ tool, signal, call, request, cancel }: Options): Promise<Payload> {
+  const { isTask } = await tool
+  if (!isTask) return call((params) => params)
+  const created = await call((params) => params.with({ task: {} }))
+  const taskId = created.at('task')?.fields.taskId
+  if (typeof taskId !== 'string') return created
+  const params = Payload.of({ taskId })
+  const stop = (): void => cancel(params)
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    return await request('tasks/result', params)
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}
