@@ -253,6 +253,7 @@ function ownCall(): Call {
     meta: {},
     state: {},
     signal: new AbortController().signal,
+    abort: () => undefined,
     facts: new Map(),
     emit: () => undefined,
   }

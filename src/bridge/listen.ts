@@ -7,7 +7,7 @@ import { ACKNOWLEDGED, type Filter, readFilter, toldChanges } from '../wire/filt
 interface Options {
   readonly handle: Handler
   /** Makes the listening call; its emitted notes go to `emit`. */
-  call(params: Payload, signal: AbortSignal, emit: (note: Note) => void): Call
+  call(params: Payload, controller: AbortController, emit: (note: Note) => void): Call
   onNote(note: Note): void
   readonly log: Log
 }
@@ -41,7 +41,7 @@ export class Listening {
   async #replace(filter: Filter): Promise<Filter> {
     const controller = new AbortController()
     const acknowledged = Promise.withResolvers<Filter>()
-    const call = this.#options.call(Payload.of({ notifications: filter }), controller.signal, (note) => {
+    const call = this.#options.call(Payload.of({ notifications: filter }), controller, (note) => {
       if (note.method === ACKNOWLEDGED) acknowledged.resolve(readFilter(note.params))
       else this.#options.onNote(note)
     })

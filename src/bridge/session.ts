@@ -1,5 +1,5 @@
 import type { Answer, Answers, Call, Client, Handler, Note, Outcome, Questions } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -86,7 +86,7 @@ export class ClientSession {
       handle: askInline(options.handle, (questions, call, withdrawn) =>
         this.#put(questions, call, withdrawn),
       ),
-      call: (params, signal, emit) => this.#listenCall(params, signal, emit),
+      call: (params, controller, emit) => this.#listenCall(params, controller, emit),
       onNote: (note) => this.#send(note),
       log: options.log,
     })
@@ -112,11 +112,11 @@ export class ClientSession {
     }
     this.#running.set(request.id, { controller, reply })
     try {
-      const answer = await this.#answer(request, reply, controller.signal)
-      reply.end(controller.signal.aborted ? undefined : answer)
+      const answer = await this.#answer(request, reply, controller)
+      reply.end(isCancelled(controller.signal) ? undefined : answer)
     } catch (error) {
       // A cancelled request gets no answer (2025-11-25 basic/utilities/cancellation).
-      if (controller.signal.aborted) reply.end()
+      if (isCancelled(controller.signal)) reply.end()
       else reply.end(encodeLegacyError(request.id, request.method, asGatewayError(error)))
     } finally {
       this.#running.delete(request.id)
@@ -132,8 +132,7 @@ export class ClientSession {
       background(this.#listening.open(this.#filter()), this.#options.log)
     }
     if (!isForServers(note.method) || !this.#revision) return
-    const signal = new AbortController().signal
-    background(this.#options.handle(this.#lift(note, signal, () => undefined)), this.#options.log)
+    background(this.#options.handle(this.#lift(note, new AbortController(), () => undefined)), this.#options.log)
   }
 
   /** Takes the client's answer to a question. */
@@ -148,17 +147,17 @@ export class ClientSession {
     this.#peer.fail(gone)
   }
 
-  async #answer(request: Request, reply: Reply, signal: AbortSignal): Promise<string> {
+  async #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     const revision = this.#revision
     if (request.method === 'ping') return encodeResult(request.id, Payload.text('{}'))
-    if (request.method === 'initialize') return this.#initialize(request, signal)
+    if (request.method === 'initialize') return this.#initialize(request, controller)
     if (!revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
     const { only } = method(request.method)
     if (only === 'modern')
       throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
     const local = only === 'legacy' ? await this.#local(request) : undefined
     if (local) return encodeResult(request.id, local)
-    const call = this.#lift(request, signal, (note) => reply.emit(encode(lowerNote(note, revision))))
+    const call = this.#lift(request, controller, (note) => reply.emit(encode(lowerNote(note, revision))))
     const { handle } = this.#options
     const outcome = await handle(call)
     if (outcome.kind === 'result')
@@ -167,7 +166,7 @@ export class ClientSession {
     return encodeLegacyResult(request.id, request.method, await rounds(outcome, call, handle, put), revision)
   }
 
-  async #initialize(request: Request, signal: AbortSignal): Promise<string> {
+  async #initialize(request: Request, controller: AbortController): Promise<string> {
     if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
     const { protocolVersion, capabilities, clientInfo } = request.params.fields
     if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
@@ -190,7 +189,7 @@ export class ClientSession {
       method: 'server/discover',
       params: Payload.of({}),
     }
-    const outcome = await this.#options.handle(this.#lift(discover, signal, () => undefined))
+    const outcome = await this.#options.handle(this.#lift(discover, controller, () => undefined))
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
     this.#capabilities = result.at('capabilities')?.fields ?? {}
@@ -282,16 +281,16 @@ export class ClientSession {
     }
   }
 
-  #lift(message: Request | Notification, signal: AbortSignal, emit: (note: Note) => void): Call {
+  #lift(message: Request | Notification, controller: AbortController, emit: (note: Note) => void): Call {
     const { principal, upstream } = this.#options
-    const call = lift(message, { upstream, client: this.#client, principal, signal, emit })
+    const call = lift(message, { upstream, client: this.#client, principal, controller, emit })
     return this.#level === undefined
       ? call
       : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }
   }
 
-  #listenCall(params: Payload, signal: AbortSignal, emit: (note: Note) => void): Call {
-    return this.#lift({ kind: 'notification', method: 'subscriptions/listen', params }, signal, emit)
+  #listenCall(params: Payload, controller: AbortController, emit: (note: Note) => void): Call {
+    return this.#lift({ kind: 'notification', method: 'subscriptions/listen', params }, controller, emit)
   }
 
   #send(note: Note): void {

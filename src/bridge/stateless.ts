@@ -1,5 +1,5 @@
 import type { Call, Handler, Note, Outcome } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -19,14 +19,14 @@ interface Options {
   /** The request's HTTP headers, which must agree with it; absent where it did not come over HTTP. */
   readonly headers?: Headers
   /** Aborted when the client gives the request up. */
-  readonly signal: AbortSignal
+  readonly controller: AbortController
   /** A check of the call before it is made. */
   check?(call: Call): Promise<void> | undefined
 }
 
 /** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
 export async function serveStateless(request: Request, reply: Reply, options: Options): Promise<void> {
-  const { handle, seal, upstream, principal, headers, signal } = options
+  const { handle, seal, upstream, principal, headers, controller } = options
   const client = readClient(request, headers)
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
@@ -36,7 +36,7 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
       : note.params
     reply.emit(encodeNotification(note.method, params))
   }
-  const lifted = lift(request, { upstream, client, principal, signal, emit })
+  const lifted = lift(request, { upstream, client, principal, controller, emit })
   const checked = options.check?.(lifted)
   if (checked) await checked
   const call = withState(lifted, seal)
@@ -44,7 +44,7 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
     const outcome = await handle(call)
     reply.end(encodeResult(request.id, resultOf(call, outcome, isListening ? id : undefined, seal)))
   } catch (error) {
-    if (signal.aborted) reply.end()
+    if (isCancelled(controller.signal)) reply.end()
     else {
       const object = modernError(asGatewayError(error))
       reply.end(encodeErrorObject(request.id, object), object.fields.code)

@@ -1,3 +1,4 @@
+import type { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
 import type { Target } from './target.ts'
@@ -65,6 +66,8 @@ export interface Call {
   readonly state: State
   /** Aborted when nobody wants the outcome any more. */
   readonly signal: AbortSignal
+  /** Ends the call: it fails with this reason, and what is under way for it is cancelled. */
+  abort(reason: GatewayError): void
   /** What the log line of this call should say; the one thing on a call that is written to. */
   readonly facts: Map<string, unknown>
   /** Sends a notification about this call back to the client, before the outcome. Never throws, never waits. */

@@ -100,6 +100,12 @@ export class GatewayError extends Error {
   }
 }
 
+/** Whether nobody waits for an answer: the caller took the request back, not just its time ran out. */
+export function isCancelled(signal: AbortSignal): boolean {
+  if (!signal.aborted) return false
+  return !(signal.reason instanceof GatewayError) || signal.reason.code === 'CANCELLED'
+}
+
 /** Any thrown thing as a `GatewayError`; what was not foreseen becomes `SERVER_ERROR` without its text. */
 export function asGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown

@@ -124,12 +124,11 @@ export class HttpFront {
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
     const reply = new HttpReply(outgoing, { requestId, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
-    const { signal } = controller
     const { headers } = incoming
     const isListening = request.method === 'subscriptions/listen'
     if (!isListening) this.#running++
     try {
-      await serveStateless(request, reply, { handle, seal, upstream, principal, headers, signal, check })
+      await serveStateless(request, reply, { handle, seal, upstream, principal, headers, controller, check })
     } finally {
       if (!isListening) this.#running--
     }
@@ -150,8 +149,8 @@ export class HttpFront {
     accept(exchange)
     if (message.kind !== 'notification' || !isForServers(message.method)) return
     const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
-    const signal = new AbortController().signal
-    const call = lift(message, { upstream, client, principal, signal, emit: () => undefined })
+    const controller = new AbortController()
+    const call = lift(message, { upstream, client, principal, controller, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
   }
 }

@@ -96,8 +96,8 @@ class StdioFront {
       }
       if (!isForServers(message.method)) return
       const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
-      const { signal } = new AbortController()
-      const call = lift(message, { upstream, client, principal: anonymous, signal, emit: () => undefined })
+      const controller = new AbortController()
+      const call = lift(message, { upstream, client, principal: anonymous, controller, emit: () => undefined })
       return background(handle(call), log)
     }
     if (message.method === 'initialize') throw pinned(message.params.fields.protocolVersion)
@@ -105,13 +105,12 @@ class StdioFront {
       throw new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
     const controller = new AbortController()
     this.#running.set(message.id, controller)
-    const { signal } = controller
     const served = serveStateless(message, this.#reply(), {
       handle,
       seal,
       upstream,
       principal: anonymous,
-      signal,
+      controller,
     })
     const answered = served.catch((error: unknown) => {
       this.#write(encodeErrorObject(message.id, modernError(asGatewayError(error))))

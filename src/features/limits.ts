@@ -47,15 +47,10 @@ export const limits: Feature<Settings> = {
           const key = ++last
           const deadline = new Deadline(call, silence, total)
           running.set(key, deadline)
-          let isOver = true
           try {
-            const outcome = await next(deadline.call)
-            // A call that waits for answers can still be cancelled.
-            isOver = outcome.kind === 'result'
-            return outcome
+            return await next(deadline.call)
           } finally {
             running.delete(key)
-            if (isOver) deadline.end()
           }
         }
       },
@@ -70,25 +65,19 @@ const TICK = 100
 /** One call with a time to end by. */
 class Deadline {
   readonly call: Call
-  readonly #outer: AbortSignal
-  readonly #controller = new AbortController()
   readonly #start = Date.now()
   readonly #silence: number
   readonly #total: number
   #heardAt = this.#start
-  readonly #abort = (): void => this.#controller.abort(this.#outer.reason)
 
   constructor(call: Call, silence: number, total: number) {
-    this.#outer = call.signal
     this.#silence = silence
     this.#total = total
-    if (call.signal.aborted) this.#abort()
-    else call.signal.addEventListener('abort', this.#abort)
     const emit = (note: Note): void => {
       this.#heardAt = Date.now()
       call.emit(note)
     }
-    this.call = { ...call, signal: this.#controller.signal, emit }
+    this.call = { ...call, emit }
   }
 
   /** Ends the call if its time is over. */
@@ -96,14 +85,10 @@ class Deadline {
     const isSilent = now - this.#heardAt >= this.#silence
     if (!isSilent && now - this.#start < this.#total) return
     const seconds = (isSilent ? this.#silence : this.#total) / 1000
-    this.#controller.abort(
+    this.call.abort(
       new GatewayError('OPERATION_TIMEOUT', `The server did not answer within ${seconds} s.`, {
         suggestion: 'Try again, or raise limits.timeout for this server.',
       }),
     )
-  }
-
-  end(): void {
-    this.#outer.removeEventListener('abort', this.#abort)
   }
 }

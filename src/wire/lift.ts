@@ -11,7 +11,7 @@ interface Circumstances {
   readonly upstream?: string | undefined
   readonly client: Client
   readonly principal: Principal
-  readonly signal: AbortSignal
+  readonly controller: AbortController
   emit(note: Note): void
 }
 
@@ -27,7 +27,8 @@ export function lift(message: Request | Notification, around: Circumstances): Ca
     client: around.client,
     meta: isObject(meta) ? meta : {},
     state: {},
-    signal: around.signal,
+    signal: around.controller.signal,
+    abort: (reason) => around.controller.abort(reason),
     facts: new Map(),
     emit: around.emit,
   }

@@ -7,7 +7,7 @@ import type { HeaderMap } from './server/journal.ts'
 import { isObject, type Json, parse } from './server/json.ts'
 
 /** What came back for some bytes: the HTTP status where there is one, and the first message. */
-export interface Answer {
+interface Answer {
   readonly status?: number
   readonly headers?: HeaderMap
   readonly message: Json | undefined

@@ -74,7 +74,7 @@ export function describePairs(options: Options, define: (meeting: Meeting) => vo
   }
 
   for (const pair of chosen) {
-    describe(titleOf(pair), () => {
+    describe(`${titleOf(pair)}`, () => {
       const meeting = new Meeting(pair, () => placeOf(started(), pair, options))
       beforeAll(() => meeting.open())
       afterAll(() => meeting.close())

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import type { Reply } from './client/options.ts'
-import { type Json, isObject } from './server/json.ts'
+import { isObject, type Json, parse } from './server/json.ts'
 
 const categories = ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited']
 
@@ -21,4 +21,18 @@ export function structured(error: Json): string {
   expect(data['user_actionable']).toBeTypeOf('boolean')
   if (data['category'] === 'transient') expect(data['retry_after_seconds']).toBeGreaterThanOrEqual(0)
   return String(data['code'])
+}
+
+/** Checks that an HTTP answer refuses with this status and this error. */
+export function expectError(
+  status: number | undefined,
+  text: string,
+  expected: { readonly status: number; readonly code: number; readonly error: string },
+): void {
+  const message = parse(text)
+  const error = isObject(message) && isObject(message['error']) ? message['error'] : {}
+  expect({ status, message }).toMatchObject({ status: expected.status, message: { jsonrpc: '2.0' } })
+  expect(error['code']).toBe(expected.code)
+  // A server's own refusal of a method is relayed as it came.
+  if (isObject(error['data'])) expect(structured(error)).toBe(expected.error)
 }

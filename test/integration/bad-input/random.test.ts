@@ -18,7 +18,7 @@ import {
   startGatewayProcess,
 } from '../../support/gateway-process.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
-import { isObject, parse } from '../../support/server/json.ts'
+import { isObject, type Json, parse } from '../../support/server/json.ts'
 
 let server: FakeServer
 let gateway: GatewayProcess
@@ -60,6 +60,11 @@ const messages = fc.oneof(
 const runs = { numRuns: 150, endOnFailure: true }
 const statuses = [200, 202, 400, 404]
 
+function codeIn(message: Json | undefined): unknown {
+  const error = message?.['error']
+  return isObject(error) ? error['code'] : undefined
+}
+
 const fronts: readonly (readonly [string, () => Promise<Front>])[] = [
   ['2026-07-28', () => Promise.resolve(modernFront(gateway.url))],
   ['2025-11-25', () => sessionFront(gateway.url)],
@@ -70,10 +75,10 @@ describe.each(fronts)('over HTTP as %s', (_revision, connect) => {
   test('any text gets an answer of the protocol, and the next call works', async () => {
     const front = await connect()
     const property = fc.asyncProperty(messages, async (text) => {
-      const { status, message, text: body } = await front.send(text)
-      expect(statuses, body).toContain(status)
-      if (status !== 200 && status !== 202)
-        expect(message).toMatchObject({ jsonrpc: '2.0', error: { code: expect.any(Number) } })
+      const { status, message } = await front.send(text)
+      const isRefused = status !== 200 && status !== 202
+      expect(statuses).toContain(status)
+      expect(isRefused ? codeIn(message) : 0).toEqual(expect.any(Number))
     })
     await fc.assert(property, runs)
     expect(await front.call()).toBe(wellAnswered)
@@ -119,8 +124,8 @@ test('any headers get an answer of the protocol, and the next call works', async
   ]
   const { message, headers } = modern('tools/call', echo)
   const property = fc.asyncProperty(fc.dictionary(fc.constantFrom(...names), value), async (odd) => {
-    const { status, text } = await post(gateway.url, JSON.stringify(message), { ...headers, ...odd })
-    expect([200, 400, 404, 406], text).toContain(status)
+    const { status } = await post(gateway.url, JSON.stringify(message), { ...headers, ...odd })
+    expect([200, 400, 404, 406]).toContain(status)
   })
   await fc.assert(property, runs)
   expect(await modernFront(gateway.url).call()).toBe(wellAnswered)
@@ -153,7 +158,12 @@ test('over stdio any lines are answered by messages, and the next call works', a
         const text = stdio.stdout().slice(from)
         return text.includes(`"${id}"`) && text.endsWith('\n') && text
       }, 'the answer to a ping')
-      for (const line of output.split('\n').slice(0, -1)) expect(isObject(parse(line)), line).toBe(true)
+      expect(
+        output
+          .split('\n')
+          .slice(0, -1)
+          .filter((line) => !isObject(parse(line))),
+      ).toEqual([])
     },
   )
   stdio.stdin.write(

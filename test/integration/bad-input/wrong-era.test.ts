@@ -1,18 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { open, post, usual, whole } from '../../support/client/raw.ts'
+import { open, post, whole } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
-import {
-  type Front,
-  initialize,
-  modern,
-  modernFront,
-  sessionFront,
-  wellAnswered,
-} from '../../support/fronts.ts'
+import { type Front, modern, modernFront, sessionFront, wellAnswered } from '../../support/fronts.ts'
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
-import type { HeaderMap } from '../../support/server/journal.ts'
-import { isObject, type Json, parse } from '../../support/server/json.ts'
-import { structured } from '../../support/structured-error.ts'
+import { type Json, parse } from '../../support/server/json.ts'
+import { expectError } from '../../support/structured-error.ts'
 
 let server: FakeServer
 let gateway: GatewayProcess
@@ -194,122 +186,3 @@ describe.each(fronts)('over HTTP a client of %s', (revision, connect) => {
     },
   )
 })
-
-describe('a client of an older revision', () => {
-  const list = '{"jsonrpc":"2.0","id":3,"method":"tools/list"}'
-
-  test.each<[string, HeaderMap, number, string]>([
-    ['no session', {}, 400, 'SESSION_REQUIRED'],
-    ['a session nobody has', { 'mcp-session-id': 'none' }, 404, 'SESSION_NOT_FOUND'],
-    ['an empty session', { 'mcp-session-id': '' }, 404, 'SESSION_NOT_FOUND'],
-    ['a session with odd bytes', { 'mcp-session-id': '\u00ff\u00fe' }, 404, 'SESSION_NOT_FOUND'],
-    ['an enormous session', { 'mcp-session-id': 'x'.repeat(8000) }, 404, 'SESSION_NOT_FOUND'],
-  ])('with %s is refused', async (_name, headers, status, error) => {
-    const reply = await post(gateway.url, list, headers)
-    expectError(reply.status, reply.text, { status, code: -32600, error })
-  })
-
-  test('does not reach a session through the URL of another server', async () => {
-    const { session, close } = await sessionFront(gateway.url)
-    const reply = await post(`${gateway.url}/fake`, list, session)
-    expectError(reply.status, reply.text, { status: 404, code: -32600, error: 'SESSION_NOT_FOUND' })
-    await close()
-  })
-
-  test.each(['1999-01-01', 'latest', '2025-11-25 '.repeat(20)])(
-    'with the version header %j is refused',
-    async (header) => {
-      const front = await sessionFront(gateway.url)
-      const { status, text } = await front.send(list, { 'mcp-protocol-version': header })
-      expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
-      expect(await front.call()).toBe(wellAnswered)
-      await front.close()
-    },
-  )
-
-  test.each<[string, Json]>([
-    ['no version', { capabilities: {} }],
-    ['a version that is a number', { protocolVersion: 1, capabilities: {} }],
-    ['no capabilities', { protocolVersion: '2025-11-25' }],
-    ['capabilities that are null', { protocolVersion: '2025-11-25', capabilities: null }],
-  ])('whose initialize has %s gets no session', async (_name, given) => {
-    const reply = await post(gateway.url, JSON.stringify({ ...initialize(), params: given }))
-    expect(reply.headers['mcp-session-id']).toBeUndefined()
-    expectError(reply.status, reply.text, { status: 200, code: -32602, error: 'INVALID_INPUT' })
-  })
-
-  test.each(['server/discover', 'subscriptions/listen'])('does not know %s', async (method) => {
-    const front = await sessionFront(gateway.url)
-    const { status, text } = await front.send(JSON.stringify({ jsonrpc: '2.0', id: 3, method }))
-    expectError(status, text, { status: 200, code: -32601, error: 'UNSUPPORTED_OPERATION' })
-    await front.close()
-  })
-
-  test.each<[string, string]>([
-    ['an empty batch', '[]'],
-    ['a batch of too many', `[${Array.from({ length: 101 }, () => list).join(',')}]`],
-    ['a batch with initialize', `[${list},${JSON.stringify(initialize('2025-03-26', 4))}]`],
-    ['a batch of junk', '[1,{"jsonrpc":"2.0"}]'],
-  ])('of 2025-03-26 that sends %s is refused', async (_name, batch) => {
-    const front = await sessionFront(gateway.url, '2025-03-26')
-    const { status, text } = await front.send(batch)
-    expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
-    expect(await front.call()).toBe(wellAnswered)
-    await front.close()
-  })
-
-  test.each(['2025-06-18', '2025-11-25'])('of %s may send no batch', async (revision) => {
-    const front = await sessionFront(gateway.url, revision)
-    const { status, text } = await front.send(`[${list}]`)
-    expectError(status, text, { status: 400, code: -32600, error: 'INVALID_REQUEST' })
-    await front.close()
-  })
-
-  test.each(['tools/call', 'initialize', 'server/discover', 'no/such'])(
-    'that makes a notification of %s reaches no server',
-    async (method) => {
-      const front = await sessionFront(gateway.url)
-      const before = server.seen.length
-      const body = {
-        jsonrpc: '2.0',
-        method,
-        params: { name: 'echo', protocolVersion: '2025-11-25', capabilities: {} },
-      }
-      for (const headers of [{}, { 'mcp-protocol-version': '2026-07-28' }]) {
-        expect(await front.send(JSON.stringify(body), headers)).toMatchObject({ status: 202, text: '' })
-      }
-      expect(await front.call()).toBe(wellAnswered)
-      const passed = server.seen.slice(before).flatMap(({ message }) => (message ? [message] : []))
-      expect(passed.filter((each) => each['id'] === undefined)).toEqual([])
-      const isCall = method === 'tools/call'
-      expect(passed.filter((each) => each['method'] === method)).toHaveLength(isCall ? 1 : 0)
-      await front.close()
-    },
-  )
-
-  test('with a stream id nobody gave gets the stream of its session', async () => {
-    const { session, close } = await sessionFront(gateway.url)
-    for (const lastEventId of ['nonsense', '99-99', '0-999999999999999999999', '-']) {
-      const headers = { ...usual, ...session, 'last-event-id': lastEventId }
-      const stream = await open(gateway.url, { method: 'GET', headers })
-      expect(stream.status).toBe(200)
-      stream.destroy()
-    }
-    await close()
-  })
-})
-
-function expectError(
-  status: number | undefined,
-  text: string,
-  expected: { readonly status: number; readonly code: number; readonly error: string },
-): void {
-  const message = parse(text)
-  expect([status, message], text).toMatchObject([
-    expected.status,
-    { jsonrpc: '2.0', error: { code: expected.code } },
-  ])
-  const error = isObject(message) && isObject(message['error']) ? message['error'] : {}
-  // A server's own refusal of a method is relayed as it came.
-  if (expected.error !== 'UPSTREAM' && isObject(error['data'])) expect(structured(error)).toBe(expected.error)
-}

@@ -91,6 +91,7 @@ function callOf(more: Partial<Call> = {}): Call {
     meta: {},
     state: {},
     signal: new AbortController().signal,
+    abort: () => undefined,
     facts: new Map(),
     emit: () => undefined,
     ...more,

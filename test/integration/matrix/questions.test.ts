@@ -114,19 +114,16 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
   })
 
   if (server.urlElicitation) {
-    it(
-      client.urlElicitation ? 'asks for a visit to a URL' : 'says that no URL can be asked for',
-      async () => {
-        const answered = await ask('ask_url')
-        if (!client.urlElicitation)
-          return expect(answered).toEqual({ refused: expect.stringContaining('elicitation') })
-        expect(answered).toEqual({ answer: { action: 'accept' } })
-        expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
-          mode: 'url',
-          url: 'https://example.com/authorize?state=1',
-        })
-      },
-    )
+    it(`${client.urlElicitation ? 'asks for a visit to a URL' : 'says that no URL can be asked for'}`, async () => {
+      const answered = await ask('ask_url')
+      if (!client.urlElicitation)
+        return expect(answered).toEqual({ refused: expect.stringContaining('elicitation') })
+      expect(answered).toEqual({ answer: { action: 'accept' } })
+      expect(meeting.connected.asked.at(-1)?.params).toMatchObject({
+        mode: 'url',
+        url: 'https://example.com/authorize?state=1',
+      })
+    })
   }
 
   if (kinds.client.transport === 'stdio') return

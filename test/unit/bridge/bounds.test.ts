@@ -17,6 +17,7 @@ function call(fields: Partial<Call> = {}): Call {
     meta: {},
     state: {},
     signal: new AbortController().signal,
+    abort: () => undefined,
     facts: new Map(),
     emit: () => undefined,
     ...fields,
