@@ -1,6 +1,7 @@
 import { basename, dirname, resolve } from 'node:path'
 import { Document, isMap, isPair, isScalar } from 'yaml'
 import { isObject } from '../core/json.ts'
+import { ConfigError } from './problem.ts'
 import { readClientFile } from './client-files.ts'
 import type { ClientServer } from './client-files.ts'
 import { convertArguments, convertEnv, convertHeader, convertUrl } from './client-secrets.ts'
@@ -44,6 +45,17 @@ export function importClients(text: string, { file, schema = defaultSchema }: Im
     const origin = originOf(server, name)
     if (origin !== undefined) origins.set(name, origin)
   }
+  if (upstreams.size === 0) {
+    throw new ConfigError([
+      {
+        file,
+        line: 0,
+        column: 0,
+        path: '',
+        message: ['it names no server to put behind the gateway', ...notes].join('; '),
+      },
+    ])
+  }
   const list = found.list()
   return {
     yaml: render(upstreams, { origins, schema, from: basename(file), list }),
@@ -58,6 +70,7 @@ function convertServer({ entry, project }: ClientServer, context: SecretContext)
   if (entry.disabled === true || entry.enabled === false)
     return context.note('is switched off there and was left out')
   noteLosses(entry, context)
+  if (typeof url === 'string' && isOwnUrl(url)) return context.note('is this gateway itself and was left out')
   if (typeof url === 'string') return convertRemote(url, entry, context)
   if (typeof command !== 'string') return context.note('has neither a command nor a URL and was left out')
   const args = (Array.isArray(entry.args) ? entry.args : []).map(String)
@@ -68,6 +81,11 @@ function convertServer({ entry, project }: ClientServer, context: SecretContext)
   const line = joinCommand(words)
   if (env === undefined && cwd === undefined) return line
   return { command: line, ...(env && { env }), ...(cwd !== undefined && { cwd }) }
+}
+
+/** The address the gateway has unless told otherwise. */
+function isOwnUrl(url: string): boolean {
+  return /^http:\/\/(?:127\.0\.0\.1|localhost|\[::1\]):8900\/(?:mcp|sse)(?:[/?#]|$)/i.test(url)
 }
 
 function convertRemote(
@@ -129,7 +147,7 @@ function originOf({ name, project }: ClientServer, chosen: string): string | und
 }
 
 function isGateway(word: string): boolean {
-  return /(^|[\\/])gatehouse(@[\w.-]+)?$/.test(word)
+  return /(^|[\\/])gatehouse(@[\w.-]+)?$|[\\/]gatehouse[\\/]dist[\\/]main\.js$/.test(word)
 }
 
 function isRelative(word: string): boolean {

@@ -20,7 +20,7 @@ export function legacyParams(call: Call, id: number, revision: Revision): Payloa
 function withLegacyMeta({ params, meta }: Call, id: number): Payload {
   if (params.fields._meta === undefined) return params
   const keys = Object.keys(meta)
-  const foreign = keys.filter((key) => !key.startsWith(STANDARD) || relatedTask(key))
+  const foreign = keys.filter((key) => !key.startsWith(STANDARD) || key === metaKeys.relatedTask)
   if (foreign.length === 0) return params.with({ _meta: undefined })
   const edits: Record<string, unknown> = {}
   for (const key of keys) if (!foreign.includes(key)) edits[key] = undefined
@@ -71,9 +71,4 @@ function modernCapabilities({ client }: Call): Record<string, unknown> {
   if (client.era === 'modern') return client.capabilities
   const { tasks: _tasks, roots, ...rest } = client.capabilities
   return { ...rest, ...(roots !== undefined && { roots: {} }) }
-}
-
-/** 2025-11-25 ties messages to a task by this key. */
-function relatedTask(key: string): boolean {
-  return key === `${STANDARD}related-task`
 }

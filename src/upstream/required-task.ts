@@ -1,5 +1,6 @@
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
+import { metaKeys } from '../wire/extensions.ts'
 import type { Tool } from './tools.ts'
 
 interface Options {
@@ -33,7 +34,9 @@ export async function runAsTask({ tool, signal, call, request, cancel }: Options
   const stop = (): void => cancel(params)
   signal.addEventListener('abort', stop, { once: true })
   try {
-    return await request('tasks/result', params)
+    const result = await request('tasks/result', params)
+    // The caller knows of no task that this could be related to.
+    return result.withMeta({ [metaKeys.relatedTask]: undefined })
   } finally {
     signal.removeEventListener('abort', stop)
   }

@@ -1,7 +1,7 @@
 /** The gateway's own prefix for `_meta` keys and extension names. */
 export const NS = 'dev.gatehouse'
 
-/** `_meta` keys of 2026-07-28 (basic/index, `_meta`). */
+/** `_meta` keys of 2026-07-28 (basic/index, `_meta`), and what 2025-11-25 ties messages to a task with. */
 export const metaKeys = {
   version: 'io.modelcontextprotocol/protocolVersion',
   capabilities: 'io.modelcontextprotocol/clientCapabilities',
@@ -9,6 +9,7 @@ export const metaKeys = {
   logLevel: 'io.modelcontextprotocol/logLevel',
   serverInfo: 'io.modelcontextprotocol/serverInfo',
   subscription: 'io.modelcontextprotocol/subscriptionId',
+  relatedTask: 'io.modelcontextprotocol/related-task',
 } as const
 
 /** The tasks extension of 2026-07-28. */

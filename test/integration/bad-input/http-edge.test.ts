@@ -216,6 +216,9 @@ describe('a client that is slow or goes away', () => {
     await goesOn()
     for (const socket of slow) socket.resetAndDestroy()
     await goesOn()
+    const { message, headers } = modern('com.example/last')
+    await post(gateway.url, JSON.stringify(message), headers)
+    await gateway.logged(({ method }) => method === 'com.example/last')
     expect(gateway.log().filter(({ level }) => level === 'error')).toEqual([])
   })
 

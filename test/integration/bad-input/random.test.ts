@@ -174,6 +174,9 @@ test('over stdio any lines are answered by messages, and the next call works', a
   expect(stdio.stderr()).not.toContain('"level":"error"')
 })
 
-test('through all of it the gateway had nothing to call an error', () => {
+test('through all of it the gateway had nothing to call an error', async () => {
+  const { message, headers } = modern('com.example/last')
+  await post(gateway.url, JSON.stringify(message), headers)
+  await gateway.logged(({ method }) => method === 'com.example/last')
   expect(gateway.log().filter(({ level }) => level === 'error')).toEqual([])
 })

@@ -2,6 +2,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connect } from '../../support/fake-client.ts'
 import { textOf } from '../../support/peers/client.ts'
 import { type House, openHouse } from '../../support/peers/house.ts'
 
@@ -30,6 +31,30 @@ describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %
     expect(text).toContain('Research Report: gates')
     const { tasks } = await client.experimental.tasks.listTasks()
     expect(tasks).toMatchObject([{ status: 'completed' }])
+    await client.close()
+  })
+})
+
+describe.concurrent.each([
+  ['2026-07-28', 'everything'],
+  ['2026-07-28', 'everything-http'],
+  ['2025-06-18', 'everything'],
+] as const)('a client of %s, which knows no such tasks, with %s', (revision, server) => {
+  it('gets the result of a tool that only runs as a task, and answers what it asks', async () => {
+    const way = house.way('http', server)
+    if (way.transport === 'stdio') throw new TypeError('this client comes over HTTP')
+    const accept = { action: 'accept', content: { interpretation: 'snakes' } }
+    const client = await connect({
+      revision,
+      transport: 'http',
+      url: way.url,
+      capabilities: { elicitation: {} },
+      answers: { 'elicitation/create': () => accept },
+    })
+    const args = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: true } }
+    const reply = await client.request('tools/call', args, { timeoutMs: 30_000 })
+    expect(reply.text).toContain('Research Report: python (snakes)')
+    expect(client.violations).toEqual([])
     await client.close()
   })
 })

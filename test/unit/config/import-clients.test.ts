@@ -235,6 +235,16 @@ test.each([
   ['text that is no JSON', '{ "mcpServers": { "a": ghp_secret', 'is not valid JSON'],
   ['a list', '[]', 'is not the configuration of a client'],
   ['no servers', '{"a":1}', 'names no MCP servers'],
+  [
+    'only this gateway by its address',
+    '{"mcpServers":{"g":{"url":"http://127.0.0.1:8900/mcp"}}}',
+    'is this gateway itself',
+  ],
+  [
+    'only this gateway by its program',
+    '{"mcpServers":{"g":{"command":"node","args":["/opt/gatehouse/dist/main.js","stdio"]}}}',
+    'is this gateway itself',
+  ],
 ])('%s is refused without showing it', (_what, text, expected) => {
   expect(() => imported(text)).toThrow(expected)
   expect(() => imported(text)).toThrow(ConfigError)

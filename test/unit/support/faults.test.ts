@@ -263,7 +263,7 @@ describe('the opening exchange', () => {
     const ask = async (discover: 'answer' | 'silent' | 'exit') => {
       const client = await connect({ ...bare, ...fakeServerCommand({ revision: '2025-11-25', discover }) })
       opened.push(() => client.close())
-      return client.request('server/discover', {}, { timeoutMs: 500 })
+      return client.request('server/discover', {}, { timeoutMs: discover === 'silent' ? 500 : 10_000 })
     }
     expect((await ask('answer')).error?.['code']).toBe(-32601)
     await expect(ask('silent')).rejects.toThrow('no reply')
