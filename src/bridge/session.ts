@@ -132,7 +132,10 @@ export class ClientSession {
       background(this.#listening.open(this.#filter()), this.#options.log)
     }
     if (!isForServers(note.method) || !this.#revision) return
-    background(this.#options.handle(this.#lift(note, new AbortController(), () => undefined)), this.#options.log)
+    background(
+      this.#options.handle(this.#lift(note, new AbortController(), () => undefined)),
+      this.#options.log,
+    )
   }
 
   /** Takes the client's answer to a question. */

@@ -97,7 +97,13 @@ class StdioFront {
       if (!isForServers(message.method)) return
       const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
       const controller = new AbortController()
-      const call = lift(message, { upstream, client, principal: anonymous, controller, emit: () => undefined })
+      const call = lift(message, {
+        upstream,
+        client,
+        principal: anonymous,
+        controller,
+        emit: () => undefined,
+      })
       return background(handle(call), log)
     }
     if (message.method === 'initialize') throw pinned(message.params.fields.protocolVersion)

@@ -119,9 +119,12 @@ export class LegacyConnection implements Connection {
     const level = call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
     const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
-    const handshakes = this.#handshakes
     const active = new Active(working, release, () => this.#takeTurn(working, true))
+    let handshakes = this.#handshakes
     try {
+      // Nothing is sent to a server that is being met anew before it knows that it was.
+      if (this.#renewing) await this.#renewing
+      handshakes = this.#handshakes
       return done(await this.#perform(active), call)
     } catch (error) {
       const questions = urlQuestions(error, call)

@@ -163,7 +163,9 @@ export class ModernConnection implements Connection {
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
     const found = this.#tools.of(name)
     const tool = found instanceof Promise ? await found.catch(() => undefined) : found
-    return tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
+    return tool && tool.mirror.length > 0
+      ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) }
+      : headers
   }
 
   async #listen(working: Working): Promise<Outcome> {
