@@ -1,4 +1,4 @@
-import type { Answer, Answers, Call, Client, Handler, Note, Outcome, Questions } from '../core/call.ts'
+import type { Answers, Call, Client, Handler, Note, Outcome, Questions } from '../core/call.ts'
 import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { isObject } from '../core/json.ts'
@@ -21,10 +21,10 @@ import { lift } from '../wire/lift.ts'
 import { isForServers, method, severity } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { lowerNote } from '../wire/project.ts'
-import { wordQuestion } from '../wire/questions.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
 import { askInline, type Put, rounds } from './ask.ts'
 import { Listening } from './listen.ts'
+import { putQuestions } from './put.ts'
 
 /** Where the messages about one request of the client go. */
 export interface Reply {
@@ -49,9 +49,6 @@ interface Running {
   readonly controller: AbortController
   readonly reply: Reply
 }
-
-/** How long one question waits for the client, in milliseconds. */
-const QUESTION_TIMEOUT = 600_000
 
 /** One client of a revision with a handshake, whatever transport it came by. */
 export class ClientSession {
@@ -252,36 +249,8 @@ export class ClientSession {
     }
   }
 
-  /** Puts questions to the client, all at once, on the stream of the request they belong to. */
-  async #put(
-    questions: Questions,
-    call: Call,
-    withdrawn: AbortSignal | undefined,
-    about?: Id,
-  ): Promise<Answers> {
-    const controller = new AbortController()
-    const stop = (): void => controller.abort()
-    const timer = setTimeout(stop, QUESTION_TIMEOUT).unref()
-    withdrawn?.addEventListener('abort', stop)
-    call.signal.addEventListener('abort', stop)
-    if (withdrawn?.aborted || call.signal.aborted) stop()
-    try {
-      const answers = Object.entries(questions).map(async ([key, question]) => {
-        const { method: name, params } = wordQuestion(question, this.#client, `${this.id}-${key}`)
-        const options = { signal: controller.signal, ...(about !== undefined && { about }) }
-        return [
-          key,
-          await answerOf(this.#peer.request(name, () => params ?? Payload.of({}), options)),
-        ] as const
-      })
-      const settled = await Promise.all(answers)
-      if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The request was cancelled.')
-      return Object.fromEntries(settled.filter((entry): entry is [string, Answer] => entry[1] !== undefined))
-    } finally {
-      clearTimeout(timer)
-      withdrawn?.removeEventListener('abort', stop)
-      call.signal.removeEventListener('abort', stop)
-    }
+  #put(questions: Questions, call: Call, withdrawn: AbortSignal | undefined, about?: Id): Promise<Answers> {
+    return putQuestions(questions, { peer: this.#peer, client: this.#client, call, withdrawn, about })
   }
 
   #lift(message: Request | Notification, controller: AbortController, emit: (note: Note) => void): Call {
@@ -298,17 +267,6 @@ export class ClientSession {
 
   #send(note: Note): void {
     this.#options.send(encode(lowerNote(note, this.#revision ?? latestLegacy)))
-  }
-}
-
-async function answerOf(request: Promise<Payload>): Promise<Answer | undefined> {
-  try {
-    const result = await request
-    // Some clients say `reject` for `decline`.
-    return { result: result.fields.action === 'reject' ? result.with({ action: 'decline' }) : result }
-  } catch (error) {
-    const { relayed } = asGatewayError(error).extra
-    return relayed && { error: relayed }
   }
 }
 

@@ -9,7 +9,7 @@ export interface Variables {
 }
 
 /** The name a variable should have, the server it is for, and where its value stands now. */
-export interface Wanted {
+interface Wanted {
   readonly name: string
   readonly server: string
   readonly meaning: string

@@ -82,7 +82,7 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
 }
 
 /** Whether a host name or address is of this machine alone. */
-export function isLoopback(name: string): boolean {
+function isLoopback(name: string): boolean {
   return (
     name === 'localhost' ||
     name.endsWith('.localhost') ||

@@ -1,17 +1,13 @@
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/error.ts'
-import { elements } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
+import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import type { Reply } from '../bridge/session.ts'
 import { isUnknownVersion } from '../wire/codec.ts'
-import { type Message, parseMessage } from '../wire/jsonrpc.ts'
+import type { Message } from '../wire/jsonrpc.ts'
 import type { Exchange } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
-import { joinReplies } from './batch.ts'
 import { HttpReply } from './reply.ts'
-
-/** How many messages a batch may hold. */
-const MAX_BATCH = 100
 
 /** Streamable HTTP with sessions: 2025-03-26 to 2025-11-25. */
 export class LegacyHttp {
@@ -37,21 +33,9 @@ export class LegacyHttp {
   /** Takes a posted array of messages, where the session's revision has batches. */
   async postBatch(exchange: Exchange, text: string): Promise<void> {
     const found = this.#session(exchange)
-    const parts = elements(text)
-    if (found.session.revision?.batches !== true)
-      throw invalid('batches are not part of this protocol version')
-    if (parts.length === 0 || parts.length > MAX_BATCH)
-      throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
-    const messages = parts.map((part) => [parseMessage(part), part] as const)
-    const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
-    if (requests.some((each) => each.method === 'initialize')) throw invalid('initialize stands alone')
-    for (const [message, part] of messages) {
-      if (message.kind === 'notification') found.session.notification(message)
-      else if (message.kind === 'response') found.session.response(message, part)
-    }
+    const requests = takeBatch(found.session, text)
     if (requests.length === 0) return accept(exchange)
-    const reply = joinReplies(this.#reply(exchange, found), requests.length)
-    await Promise.all(requests.map((request) => found.session.request(request, reply)))
+    await serveBatch(found.session, requests, this.#reply(exchange, found))
   }
 
   /** Opens the session's own stream, or takes up a lost one. */
@@ -125,7 +109,7 @@ export class LegacyHttp {
 }
 
 /** Whether a client takes a media type; one that does not say takes any. */
-export function accepts({ headers }: IncomingMessage, type: string): boolean {
+function accepts({ headers }: IncomingMessage, type: string): boolean {
   const { accept } = headers
   if (accept === undefined || accept.trim() === '') return true
   const [main] = type.split('/')

@@ -3,8 +3,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
+import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
-import { idOf, parseMessage } from '../wire/jsonrpc.ts'
+import { idOf, parseJson, readMessage } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
 import type { Exchange } from './exchange.ts'
 import { refuse } from './http.ts'
@@ -73,15 +74,19 @@ export class LegacySse {
       })
     }
     const { session } = found
-    const message = parseMessage(text)
+    const value = parseJson(text)
+    const batch = Array.isArray(value) ? takeBatch(session, text) : undefined
+    const message = batch ? undefined : readMessage(text, value)
     outgoing.writeHead(202, { 'content-type': 'text/plain' }).end('Accepted')
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
-    if (message.kind === 'notification') session.notification(message)
+    const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
+    const reply = { emit: send, end, isStream: false }
+    if (batch) {
+      if (batch.length > 0) background(serveBatch(session, batch, reply), this.#options.log)
+    } else if (!message) return
+    else if (message.kind === 'notification') session.notification(message)
     else if (message.kind === 'response') session.response(message, text)
-    else {
-      const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
-      background(session.request(message, { emit: send, end }), this.#options.log)
-    }
+    else background(session.request(message, reply), this.#options.log)
   }
 
   close(): void {

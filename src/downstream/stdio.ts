@@ -4,10 +4,19 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { anonymous } from '../core/principal.ts'
 import type { Seal } from '../bridge/seal.ts'
+import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession, type Reply } from '../bridge/session.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
-import { encodeError, encodeErrorObject, idOf, type Id, type Message, parseMessage } from '../wire/jsonrpc.ts'
+import {
+  encodeError,
+  encodeErrorObject,
+  idOf,
+  type Id,
+  type Message,
+  parseJson,
+  parseMessage,
+} from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { encodeLine, lines } from '../wire/lines.ts'
 import { isForServers } from '../wire/methods.ts'
@@ -63,6 +72,7 @@ class StdioFront {
 
   receive(line: string): void {
     try {
+      if (this.#era === 'legacy' && line.trimStart().startsWith('[')) return this.#batch(line)
       const message = parseMessage(line)
       this.#era ??= message.kind === 'response' ? undefined : classify(message, undefined)
       if (this.#era === 'modern') this.#stateless(message)
@@ -85,6 +95,14 @@ class StdioFront {
     if (message.kind === 'notification') this.#session.notification(message)
     else if (message.kind === 'response') this.#session.response(message, line)
     else background(this.#session.request(message, this.#reply()), this.#options.log)
+  }
+
+  #batch(line: string): void {
+    parseJson(line)
+    const requests = takeBatch(this.#session, line)
+    if (requests.length === 0) return
+    const reply = { ...this.#reply(), isStream: false }
+    background(serveBatch(this.#session, requests, reply), this.#options.log)
   }
 
   #stateless(message: Message): void {

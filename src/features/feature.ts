@@ -27,6 +27,6 @@ export interface Contribution {
 }
 
 /** What features may use. */
-export interface Deps {
+interface Deps {
   readonly log: Log
 }

@@ -1,11 +1,10 @@
-import type { Answer, Call, Note, Outcome, Question } from '../core/call.ts'
+import type { Call, Note, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { Working } from '../bridge/park.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import type { Request } from '../wire/jsonrpc.ts'
 import { method, rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
@@ -17,6 +16,7 @@ import { Hearing } from './hearing.ts'
 import type { Connect, Link } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
 import { legacyParams } from './params.ts'
+import { Questioning } from './questioning.ts'
 import { runAsTask, takesTasks } from './required-task.ts'
 import { type Tool, ToolIndex } from './tools.ts'
 import { type Release, Turns } from './turns.ts'
@@ -44,7 +44,7 @@ export class LegacyConnection implements Connection {
   readonly #attribution = new Attribution()
   readonly #hearing: Hearing
   readonly #tools: ToolIndex
-  readonly #asked = new Map<string, AbortController>()
+  readonly #questioning: Questioning
   readonly #peer: Peer
   #link: Link | undefined
   #revision: Revision = latestLegacy
@@ -59,6 +59,12 @@ export class LegacyConnection implements Connection {
     this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
     this.#hearing = new Hearing((name, params) => this.#send(name, params), options.log)
+    this.#questioning = new Questioning({
+      peer: this.#peer,
+      attribution: this.#attribution,
+      listeners: () => this.#hearing.listeners(),
+      roots: options.roots,
+    })
     this.#tools = new ToolIndex((params) => this.#send('tools/list', params))
   }
 
@@ -88,7 +94,7 @@ export class LegacyConnection implements Connection {
   }
 
   get isBusy(): boolean {
-    return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#asked.size > 0
+    return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
   }
 
   tool(name: string): Tool | Promise<Tool> {
@@ -184,7 +190,7 @@ export class LegacyConnection implements Connection {
         release: (id) => this.#link?.release?.(id),
       },
       {
-        request: (request, about) => background(this.#asks(request, about), log),
+        request: (request, about) => background(this.#questioning.take(request, about), log),
         notification: (note, about) => this.#heard(note, about),
         noise: (text) => log.debug('upstream.noise', { text: text.slice(0, 200) }),
       },
@@ -257,63 +263,17 @@ export class LegacyConnection implements Connection {
     )
     this.#peer.fail(lost)
     this.#hearing.close()
-    for (const controller of this.#asked.values()) controller.abort()
+    this.#questioning.close()
   }
 
   #send(name: string, params: Payload): Promise<Payload> {
     return this.#peer.request(name, () => params, { signal: AbortSignal.timeout(this.#options.startTimeout) })
   }
 
-  async #asks(request: Request, about: number | undefined): Promise<void> {
-    const { roots } = this.#options
-    if (request.method === 'roots/list' && roots) {
-      return this.#peer.respond(request.id, Payload.of({ roots: roots.map((uri) => ({ uri })) }))
-    }
-    const question: Question = { method: request.method, params: request.params }
-    const controller = new AbortController()
-    this.#asked.set(request.id, controller)
-    try {
-      const answer = await this.#ask(question, about, controller)
-      if (controller.signal.aborted) return
-      if (!answer) return await this.#refuse(request)
-      if ('result' in answer) await this.#peer.respond(request.id, answer.result)
-      else await this.#peer.respondError(request.id, answer.error)
-    } finally {
-      this.#asked.delete(request.id)
-    }
-  }
-
-  /** Asks the caller it is for; where one that was only guessed ends first, the next. Nothing where there is none. */
-  async #ask(
-    question: Question,
-    about: number | undefined,
-    controller: AbortController,
-  ): Promise<Answer | undefined> {
-    const found = await this.#attribution.find(question, about, this.#hearing.listeners())
-    if (!found) return undefined
-    const { active, isGuess } = found
-    // While its caller thinks, another call may be at work.
-    active.pause()
-    const answer = await active.working.ask(question, { withdrawn: controller.signal, isGuess })
-    await active.resume()
-    // The call it was for has ended, so the server does not wait for an answer.
-    if (!answer && !isGuess) controller.abort()
-    return answer || controller.signal.aborted ? answer : this.#ask(question, about, controller)
-  }
-
-  #refuse(request: Request): Promise<void> {
-    const error = {
-      code: -32601,
-      message: `Method not found: ${request.method}`,
-      data: { reason: 'no caller to ask' },
-    }
-    return this.#peer.respondError(request.id, Payload.of(error))
-  }
-
   #heard(note: Note, about: number | undefined): void {
     if (note.method === 'notifications/cancelled') {
       const id = note.params?.at('requestId')?.text
-      if (id !== undefined) this.#asked.get(id)?.abort()
+      if (id !== undefined) this.#questioning.withdraw(id)
       return
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()

@@ -1,6 +1,3 @@
-/** The gateway's own prefix for `_meta` keys and extension names. */
-export const NS = 'dev.gatehouse'
-
 /** `_meta` keys of 2026-07-28 (basic/index, `_meta`), and what 2025-11-25 ties messages to a task with. */
 export const metaKeys = {
   version: 'io.modelcontextprotocol/protocolVersion',

@@ -95,7 +95,7 @@ export function encodeError(id: Id, error: GatewayError): string {
 }
 
 /** The empty params object. */
-export const noParams = Payload.text('{}')
+const noParams = Payload.text('{}')
 
 function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): Response {
   if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')

@@ -62,13 +62,6 @@ export function isForServers(notification: string): boolean {
 /** What a client tells a server that may know its roots; 2026-07-28 has it no more. */
 export const rootsChanged = 'notifications/roots/list_changed'
 
-/** The requests a server may make of a client. */
-export const questionMethods: ReadonlySet<string> = new Set([
-  'elicitation/create',
-  'sampling/createMessage',
-  'roots/list',
-])
-
 /** The syslog levels of log messages, least severe first (RFC 5424). */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 

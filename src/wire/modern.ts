@@ -81,7 +81,7 @@ export function modernStatus(code: unknown): number {
 }
 
 /** The error for a method the gateway or the server does not have. */
-export function unknownMethod(name: string): GatewayError {
+function unknownMethod(name: string): GatewayError {
   return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
 }
 

@@ -47,9 +47,9 @@ export interface Incoming {
 }
 
 interface Options {
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   readonly headers?: Readonly<Record<string, string>>
-  readonly about?: Id
+  readonly about?: Id | undefined
   onProgress?(note: Note): void
 }
 
@@ -225,7 +225,7 @@ export class Peer {
 }
 
 /** A server's JSON-RPC error as a failure that relays it. */
-export function upstreamError(error: Payload): GatewayError {
+function upstreamError(error: Payload): GatewayError {
   const { message } = error.fields
   const text = typeof message === 'string' ? message : 'The server answered with an error.'
   return new GatewayError('UPSTREAM_ERROR', text, { relayed: error })

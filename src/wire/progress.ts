@@ -2,7 +2,7 @@ import type { Call, Note } from '../core/call.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** The progress token of a request, as the text it came in. */
-export function progressToken(params: Payload): Payload | undefined {
+function progressToken(params: Payload): Payload | undefined {
   return params.at('_meta')?.at('progressToken')
 }
 

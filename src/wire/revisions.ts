@@ -80,17 +80,8 @@ export const modernRevisions: readonly string[] = rows
   .map((row) => row.name)
   .toReversed()
 
-/** The revisions with a handshake, newest first. */
-export const legacyRevisions: readonly string[] = rows
-  .filter((row) => row.era === 'legacy')
-  .map((row) => row.name)
-  .toReversed()
-
 export const latestModern = v2026_07_28
 export const latestLegacy = v2025_11_25
-
-/** What a client without a version header speaks (2025-03-26 basic/transports). */
-export const unversioned = v2025_03_26
 
 /** The row of a revision, or nothing for a name that is not known. */
 export function findRevision(name: unknown): Revision | undefined {

@@ -1,0 +1,85 @@
+import type { Working } from '../bridge/park.ts'
+import type { Answer, Question } from '../core/call.ts'
+import { Payload } from '../core/payload.ts'
+import type { Request } from '../wire/jsonrpc.ts'
+import type { Peer } from '../wire/peer.ts'
+import type { Attribution } from './attribution.ts'
+
+interface Options {
+  readonly peer: Peer
+  readonly attribution: Attribution
+  /** Who listens outside any call. */
+  listeners(): readonly Working[]
+  /** Roots the configuration lists. */
+  readonly roots: readonly string[] | undefined
+}
+
+/** Brings the questions of a server with a handshake to its callers, and their answers back. */
+export class Questioning {
+  readonly #options: Options
+  readonly #open = new Map<string, AbortController>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Whether a question waits for its answer. */
+  get isOpen(): boolean {
+    return this.#open.size > 0
+  }
+
+  /** Takes a request of the server; `about` is the call whose stream carried it. */
+  async take(request: Request, about: number | undefined): Promise<void> {
+    const { peer, roots } = this.#options
+    if (request.method === 'roots/list' && roots) {
+      return peer.respond(request.id, Payload.of({ roots: roots.map((uri) => ({ uri })) }))
+    }
+    const controller = new AbortController()
+    this.#open.set(request.id, controller)
+    try {
+      const question = { method: request.method, params: request.params }
+      const answer = await this.#ask(question, about, controller)
+      if (controller.signal.aborted) return
+      if (!answer) await peer.respondError(request.id, nobody(request))
+      else if ('result' in answer) await peer.respond(request.id, answer.result)
+      else await peer.respondError(request.id, answer.error)
+    } finally {
+      this.#open.delete(request.id)
+    }
+  }
+
+  /** The server takes a question back. */
+  withdraw(id: string): void {
+    this.#open.get(id)?.abort()
+  }
+
+  close(): void {
+    for (const controller of this.#open.values()) controller.abort()
+  }
+
+  /** Asks the caller it is for; where one that was only guessed ends first, the next. Nothing where there is none. */
+  async #ask(
+    question: Question,
+    about: number | undefined,
+    controller: AbortController,
+  ): Promise<Answer | undefined> {
+    const found = await this.#options.attribution.find(question, about, this.#options.listeners())
+    if (!found) return undefined
+    const { active, isGuess } = found
+    // While its caller thinks, another call may be at work.
+    active.pause()
+    const answer = await active.working.ask(question, { withdrawn: controller.signal, isGuess })
+    await active.resume()
+    // The call it was for has ended, so the server does not wait for an answer.
+    if (!answer && !isGuess) controller.abort()
+    return answer || controller.signal.aborted ? answer : this.#ask(question, about, controller)
+  }
+}
+
+function nobody({ method }: Request): Payload {
+  return Payload.of({
+    code: -32601,
+    message: `Method not found: ${method}`,
+    data: { reason: 'no caller to ask' },
+  })
+}
