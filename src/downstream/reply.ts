@@ -98,13 +98,14 @@ export class HttpReply implements Reply, Outlet {
       this.#outgoing.end()
       return
     }
+    const size = Buffer.byteLength(message)
     this.#outgoing.writeHead(this.#options.statusOf?.(errorCode) ?? 200, {
       'content-type': 'application/json',
-      'content-length': Buffer.byteLength(message),
+      'content-length': size,
       'x-request-id': this.#options.requestId,
     })
-    // As one string with the head, it is written at once.
-    this.#outgoing.end(message)
+    // As one string with the head it is written at once, and plain ASCII without being encoded.
+    this.#outgoing.end(message, size === message.length ? 'latin1' : 'utf8')
   }
 
   /** Writes stream bytes as they are. */
