@@ -1,0 +1,61 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { isObject } from '../../../src/core/json.ts'
+import { Payload } from '../../../src/core/payload.ts'
+
+const objects = fc.dictionary(fc.string(), fc.jsonValue())
+
+describe('a payload', () => {
+  it('gives back the very text it was made from, looked at or not', () => {
+    const property = fc.property(fc.jsonValue(), fc.boolean(), (value, isLookedAt) => {
+      const text = JSON.stringify(value)
+      const payload = Payload.text(text)
+      if (isLookedAt) expect(payload.value).toEqual(JSON.parse(text))
+      expect(payload.text).toBe(text)
+    })
+    fc.assert(property)
+  })
+
+  it('has the same value whether it is read from the text or from the edits', () => {
+    const property = fc.property(objects, objects, fc.array(fc.string()), (base, set, removed) => {
+      const edits = { ...set, ...Object.fromEntries(removed.map((key) => [key, undefined])) }
+      const payload = Payload.text(JSON.stringify(base)).with(edits)
+      expect(JSON.parse(payload.text)).toEqual(JSON.parse(JSON.stringify(payload.value)))
+      expect(JSON.parse(payload.text)).toEqual(JSON.parse(JSON.stringify({ ...base, ...edits })))
+    })
+    fc.assert(property)
+  })
+
+  it('keeps the characters of what is not edited', () => {
+    const text = '{"big":12345678901234567890, "one":1.0,"s":"\\u0041"}'
+    expect(Payload.text(text).with({ more: true }).text).toBe(
+      '{"big":12345678901234567890, "one":1.0,"s":"\\u0041","more":true}',
+    )
+    expect(Payload.text(text).with({ one: undefined }).text).toBe(
+      '{"big":12345678901234567890,"s":"\\u0041"}',
+    )
+  })
+
+  it('is the text it came in again once an edit is taken back', () => {
+    const text = '{ "a": 1 }'
+    expect(Payload.text(text).with({ b: 2 }).with({ b: undefined }).text).toBe(text)
+  })
+
+  it('loses a `_meta` that is emptied and gains one that is filled', () => {
+    const payload = Payload.text('{"_meta":{"a":1},"b":2}')
+    expect(payload.withMeta({ a: undefined }).value).toEqual({ b: 2 })
+    expect(Payload.text('{}').withMeta({ a: 1 }).text).toBe('{"_meta":{"a":1}}')
+  })
+
+  it('gives its members and elements with their own text', () => {
+    const payload = Payload.text('{"list":[1.0, {"a":1e3}],"n":10000000000000000001}')
+    expect(payload.at('n')?.text).toBe('10000000000000000001')
+    expect(payload.at('list')?.items.map((each) => each.text)).toEqual(['1.0', '{"a":1e3}'])
+    expect(payload.at('absent')).toBeUndefined()
+  })
+
+  it('of something that is no object has no fields and can still be given some', () => {
+    expect(Payload.of(7).fields).toEqual({})
+    expect(isObject(Payload.text('[1]').with({ a: 1 }).value)).toBe(true)
+  })
+})

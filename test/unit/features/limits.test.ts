@@ -1,0 +1,79 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Call, Handler } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { anonymous } from '../../../src/core/principal.ts'
+import { limits } from '../../../src/features/limits.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+const target = { method: 'tools/call', upstream: 'one', name: 't' }
+
+function callWith(controller: AbortController): Call {
+  return {
+    method: 'tools/call',
+    params: Payload.of({}),
+    target,
+    principal: anonymous,
+    client: { era: 'modern', revision: '2026-07-28', capabilities: {} },
+    meta: {},
+    state: {},
+    signal: controller.signal,
+    abort: (reason) => controller.abort(reason),
+    facts: new Map(),
+    emit: () => undefined,
+  }
+}
+
+/** A server that never answers, but ends when the call is ended. */
+const hanging: Handler = ({ signal }) =>
+  new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+
+function limited(next: Handler): Handler {
+  const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), { log: silentLog })
+  return policy?.(target)?.(next) ?? next
+}
+
+describe('the deadline of a call', () => {
+  it('ends a silent call, and the server is told', async () => {
+    const controller = new AbortController()
+    const ended = expect(limited(hanging)(callWith(controller))).rejects.toMatchObject({
+      code: 'OPERATION_TIMEOUT',
+    })
+    await vi.advanceTimersByTimeAsync(1200)
+    await ended
+    expect(controller.signal.reason).toBeInstanceOf(GatewayError)
+  })
+
+  it('starts anew with each note, up to the longest a call may take', async () => {
+    let isOver = false
+    const noisy: Handler = (call) => {
+      const timer = setInterval(() => call.emit({ method: 'notifications/progress' }), 500)
+      call.signal.addEventListener('abort', () => clearInterval(timer))
+      return hanging(call)
+    }
+    const ended = limited(noisy)(callWith(new AbortController())).catch((error: unknown) => {
+      isOver = true
+      return error
+    })
+    await vi.advanceTimersByTimeAsync(2800)
+    expect(isOver).toBe(false)
+    await vi.advanceTimersByTimeAsync(400)
+    expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
+  })
+
+  it('is over with the call', async () => {
+    const controller = new AbortController()
+    const done: Handler = async () => ({ kind: 'result', result: Payload.of({}) })
+    await limited(done)(callWith(controller))
+    await vi.advanceTimersByTimeAsync(5000)
+    expect(controller.signal.aborted).toBe(false)
+  })
+
+  it('is not set for what lasts by nature', () => {
+    const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), { log: silentLog })
+    expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
+  })
+})
