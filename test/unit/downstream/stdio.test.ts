@@ -1,0 +1,78 @@
+import { PassThrough } from 'node:stream'
+import { describe, expect, it } from 'vitest'
+import { createSeal } from '../../../src/bridge/seal.ts'
+import type { Handler } from '../../../src/core/call.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { serveStdio } from '../../../src/downstream/stdio.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+/** A server that names itself and echoes. */
+const handle: Handler = async ({ method, params }) => {
+  if (method === 'server/discover')
+    return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) }
+  return { kind: 'result', result: Payload.of({ content: [], echo: params.value }) }
+}
+
+/** What a client of a revision gets that writes these lines and goes. */
+async function answersTo(revision: string, lines: readonly string[]): Promise<unknown[]> {
+  const input = new PassThrough()
+  const output = new PassThrough()
+  const served = serveStdio(input, output, {
+    handle,
+    seal: createSeal(Date.now),
+    limit: 10_000,
+    log: silentLog,
+  })
+  const initialize = { protocolVersion: revision, capabilities: {}, clientInfo: { name: 'c', version: '1' } }
+  input.write(`${JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params: initialize })}\n`)
+  const answers: unknown[] = []
+  const next = async (): Promise<unknown> => {
+    for await (const [chunk] of on(output)) return JSON.parse(String(chunk))
+  }
+  answers.push(await next())
+  for (const line of lines) {
+    input.write(`${line}\n`)
+    answers.push(await next())
+  }
+  input.end()
+  await served
+  return answers.slice(1)
+}
+
+async function* on(output: PassThrough): AsyncGenerator<[unknown]> {
+  for (;;) {
+    const chunk: unknown = output.read()
+    if (chunk === null) await new Promise((resolve) => output.once('readable', resolve))
+    else yield [chunk]
+  }
+}
+
+const batch =
+  '[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"n":1.0}}]'
+
+describe('a batch on stdio', () => {
+  it('of a client of 2025-03-26 is answered by an array', async () => {
+    expect(await answersTo('2025-03-26', [batch])).toEqual([
+      [
+        { jsonrpc: '2.0', id: 1, result: {} },
+        { jsonrpc: '2.0', id: 2, result: { content: [], echo: { n: 1 } } },
+      ],
+    ])
+  })
+
+  it.each(['2024-11-05', '2025-06-18', '2025-11-25'])('of a client of %s is refused', async (revision) => {
+    expect(await answersTo(revision, [batch])).toMatchObject([{ id: null, error: { code: -32600 } }])
+  })
+
+  it.each([
+    ['that is empty', '[]', -32600],
+    ['that is cut off', '[{"jsonrpc":"2.0","id":1', -32700],
+    ['that shakes hands', '[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]', -32600],
+  ])('%s is refused, and the next message served', async (_what, line, code) => {
+    const ping = '{"jsonrpc":"2.0","id":9,"method":"ping"}'
+    expect(await answersTo('2025-03-26', [line, ping])).toMatchObject([
+      { error: { code } },
+      { id: 9, result: {} },
+    ])
+  })
+})
