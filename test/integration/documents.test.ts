@@ -148,12 +148,18 @@ describe('snippets for clients', () => {
     rmSync(directory, { recursive: true, force: true })
   })
 
-  test.each(readdirSync(folder))('gatehouse init --from reads %s', async (name) => {
-    const target = join(directory, 'gateway.config.yaml')
-    const { code, stdout } = await runCommand(['init', '--from', join(folder, name), '--config', target])
-    expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining(`Wrote ${target}`) })
-    expect(stdout).toContain('is this gateway itself')
-  })
+  test.each(readdirSync(folder))(
+    'gatehouse init --from finds only the gateway itself in %s',
+    async (name) => {
+      const target = join(directory, 'gateway.config.yaml')
+      const { code, stderr } = await runCommand(['init', '--from', join(folder, name), '--config', target])
+      expect(code).toBe(1)
+      for (const server of ['gatehouse-by-url', 'gatehouse-by-stdio']) {
+        expect(stderr).toContain(`"${server}": is this gateway itself and was left out`)
+      }
+      expect(existsSync(target)).toBe(false)
+    },
+  )
 
   test.each(readdirSync(folder))('%s has the gateway by URL and by stdio', (name) => {
     const value = JSON.parse(readFileSync(join(folder, name), 'utf8'))

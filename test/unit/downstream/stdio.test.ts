@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { createSeal } from '../../../src/bridge/seal.ts'
@@ -25,25 +26,22 @@ async function answersTo(revision: string, lines: readonly string[]): Promise<un
   })
   const initialize = { protocolVersion: revision, capabilities: {}, clientInfo: { name: 'c', version: '1' } }
   input.write(`${JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params: initialize })}\n`)
+  await lineOf(output)
   const answers: unknown[] = []
-  const next = async (): Promise<unknown> => {
-    for await (const [chunk] of on(output)) return JSON.parse(String(chunk))
-  }
-  answers.push(await next())
   for (const line of lines) {
     input.write(`${line}\n`)
-    answers.push(await next())
+    answers.push(await lineOf(output))
   }
   input.end()
   await served
-  return answers.slice(1)
+  return answers
 }
 
-async function* on(output: PassThrough): AsyncGenerator<[unknown]> {
+async function lineOf(output: PassThrough): Promise<unknown> {
   for (;;) {
     const chunk: unknown = output.read()
-    if (chunk === null) await new Promise((resolve) => output.once('readable', resolve))
-    else yield [chunk]
+    if (chunk !== null) return JSON.parse(String(chunk))
+    await once(output, 'readable')
   }
 }
 
