@@ -146,6 +146,7 @@ function connections(server: Server): Promise<number> {
 
 /** The MCP endpoint a URL is of: that of one server, or of all. */
 function endpointOf(url = ''): { readonly upstream?: string } | undefined {
+  if (url === '/mcp') return everything
   const path = url.split('?', 1)[0] ?? ''
   // Some clients lose their body over a redirect, so a slash at the end is taken as it is.
   const [, name] = /^\/mcp(?:\/([^/]*))?\/?$/.exec(path) ?? [undefined, null]
