@@ -39,6 +39,7 @@ function joinReplies(reply: Reply & { readonly isStream: boolean }, count: numbe
   const answers: string[] = []
   let left = count
   return {
+    requestId: reply.requestId,
     emit: (message) => reply.emit(message),
     end: (message) => {
       if (message !== undefined) answers.push(message)

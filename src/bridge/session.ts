@@ -28,6 +28,8 @@ import { putQuestions } from './put.ts'
 
 /** Where the messages about one request of the client go. */
 export interface Reply {
+  /** Names the request in logs, where its transport names requests. */
+  readonly requestId?: string | undefined
   /** A notification or a question, before the answer. */
   emit(message: string): void
   /** The answer, or nothing where none is wanted any more; with its code where it is an error. */
@@ -158,6 +160,7 @@ export class ClientSession {
     const local = only === 'legacy' ? await this.#local(request) : undefined
     if (local) return encodeResult(request.id, local)
     const call = this.#lift(request, controller, (note) => reply.emit(encode(lowerNote(note, revision))))
+    if (reply.requestId !== undefined) call.facts.set('request_id', reply.requestId)
     const { handle } = this.#options
     const outcome = await handle(call)
     if (outcome.kind === 'result')

@@ -37,6 +37,7 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
     reply.emit(encodeNotification(note.method, params))
   }
   const lifted = lift(request, { upstream, client, principal, controller, emit })
+  if (reply.requestId !== undefined) lifted.facts.set('request_id', reply.requestId)
   const checked = options.check?.(lifted)
   if (checked) await checked
   const call = withState(lifted, seal)

@@ -53,6 +53,10 @@ export class HttpReply implements Reply, Outlet {
     unfinished.set(this.#key, this)
   }
 
+  get requestId(): string {
+    return this.#options.requestId
+  }
+
   get isStream(): boolean {
     return this.#isStream
   }

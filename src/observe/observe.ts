@@ -22,7 +22,7 @@ export function observe(log: Log): Policy {
 
 function line(call: Call, start: number, outcome?: Outcome): Record<string, unknown> {
   const { target, principal, client, facts } = call
-  return {
+  const fields: Record<string, unknown> = {
     method: call.method,
     upstream: target.upstream,
     name: target.name,
@@ -30,8 +30,9 @@ function line(call: Call, start: number, outcome?: Outcome): Record<string, unkn
     revision: client.revision,
     outcome: outcome && outcomeOf(outcome),
     ms: Math.round((performance.now() - start) * 100) / 100,
-    ...(facts.size > 0 && Object.fromEntries(facts)),
   }
+  for (const [name, value] of facts) fields[name] = value
+  return fields
 }
 
 function outcomeOf(outcome: Outcome): string {

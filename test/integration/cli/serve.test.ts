@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
+import { post } from '../../support/client/raw.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
 import {
   type CommandProcess,
@@ -13,6 +14,7 @@ import {
   startCommand,
 } from '../../support/gateway-process.ts'
 import { clientOf, folder, httpServer, stdioServer } from '../../support/journey.ts'
+import { openSession, toolCall } from '../../support/raw-session.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
@@ -91,6 +93,32 @@ describe('gatehouse serve', () => {
     await until(() => quiet.stderr().includes('upstream.unavailable'), 'the log')
     quiet.signal('SIGTERM')
     expect((await quiet.ended).stderr).not.toContain('"level":"info"')
+  })
+
+  test('names each request in the answer and in the log line of its call', async () => {
+    const process = start(['serve'], config({ listen: { port: 0 }, upstreams: { one: stdioServer() } }))
+    const url = await address(process)
+    const session = await openSession(url, '2025-11-25')
+    const call = toolCall(1, 'echo', { n: 1 })
+    const made = await session.post(call)
+    const given = await post(url, JSON.stringify(call), { ...session.headers, 'x-request-id': 'mine-7' })
+    expect(given.headers['x-request-id']).toBe('mine-7')
+    for (const id of ['mine-7', made.headers['x-request-id']]) {
+      const logged = await until(
+        () =>
+          process
+            .stderr()
+            .split('\n')
+            .find((each) => each.includes(`"request_id":"${id}"`)),
+        'the line of the call',
+      )
+      expect(JSON.parse(logged)).toMatchObject({
+        event: 'call',
+        method: 'tools/call',
+        name: 'echo',
+        outcome: 'ok',
+      })
+    }
   })
 
   test('says that a port is in use, and ends with 1', async () => {
