@@ -92,7 +92,13 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       for (const [name, upstream] of before.upstreams) {
         if (current.upstreams.get(name) !== upstream) background(upstream.retire(), log)
       }
-      background(warmUp(current, log), log)
+      background(Promise.all(before.active.map(async ({ contribution }) => contribution.close?.())), log)
+      background(
+        warmUp(current, log).then((found) =>
+          found.forEach((each) => log.error('config.collision', { names: each })),
+        ),
+        log,
+      )
     },
     listen: () => listen(gateway, log),
     stdio: (input, output) => {

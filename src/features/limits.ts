@@ -34,8 +34,10 @@ export const limits: Feature<Settings> = {
     const sweep = setInterval(() => {
       const now = Date.now()
       for (const deadline of running.values()) deadline.check(now)
+      if (isClosed && running.size === 0) clearInterval(sweep)
     }, TICK).unref()
     let last = 0
+    let isClosed = false
 
     return {
       policy: ({ upstream, method }) => {
@@ -54,7 +56,10 @@ export const limits: Feature<Settings> = {
           }
         }
       },
-      close: async () => clearInterval(sweep),
+      // Calls under way keep their deadlines to their end.
+      close: async () => {
+        isClosed = true
+      },
     }
   },
 }

@@ -216,23 +216,46 @@ async function listenOn(
       else working.note(note)
     },
   }
+  try {
+    return await keepListening(quiet, connect, { gone: working.signal, retired, log }, () => {
+      isAcknowledged = true
+    })
+  } finally {
+    for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
+  }
+}
+
+interface Ends {
+  /** Nobody listens any more. */
+  readonly gone: AbortSignal
+  /** The server is to be closed. */
+  readonly retired: AbortSignal
+  readonly log: Log
+}
+
+async function keepListening(
+  working: Working,
+  connect: (call: Call) => Promise<Connection>,
+  { gone, retired, log }: Ends,
+  onLost: () => void,
+): Promise<Outcome> {
   for (let attempt = 0; ; attempt++) {
     try {
       if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
       const connection = await connect(working.call)
-      const outcome = await connection.open(quiet)
+      const outcome = await connection.open(working)
       if (!connection.isClosed) return outcome
     } catch (error) {
-      if (retired.aborted && !working.signal.aborted) return { kind: 'result', result: Payload.of({}) }
-      if (working.signal.aborted || !isPassing(error)) throw error
+      if (retired.aborted && !gone.aborted) return { kind: 'result', result: Payload.of({}) }
+      if (gone.aborted || !isPassing(error)) throw error
       log.debug('upstream.listen_again', { error: String(error) })
     }
-    isAcknowledged = true
+    onLost()
     await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, {
-      signal: controller.signal,
+      signal: working.signal,
       ref: false,
     }).catch(() => undefined)
-    if (working.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
+    if (gone.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
   }
 }
 
