@@ -3,7 +3,9 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { createSeal } from './bridge/seal.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
+import { createEntries } from './catalog/entries.ts'
 import type { Call, Handler } from './core/call.ts'
+import type { Entry } from './core/entry.ts'
 import { asGatewayError } from './core/error.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
@@ -14,11 +16,14 @@ import type { Target } from './core/target.ts'
 import { type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
 import { serveStdio } from './downstream/stdio.ts'
-import type { Contribution, SettingsOf } from './features/feature.ts'
+import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
 import { createLog, type Level, withFields } from './observe/log.ts'
 import { observe } from './observe/observe.ts'
+import { MemoryStore } from './store/memory.ts'
+import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
+import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Status, type Upstream } from './upstream/upstream.ts'
 import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
@@ -55,17 +60,20 @@ export interface Gateway {
 
 /** Puts all parts together. */
 export function createGateway(initial: Settings, { variables, log }: Options): Gateway {
-  let current = build(initial, new Map(), variables, log)
+  const kept: Kept = { variables, log, store: new MemoryStore() }
+  let current = build(initial, new Map(), kept)
   let warmed: Promise<readonly string[]> | undefined
   let isWarm = false
 
   const gateway: Gateway = {
     handle: (call) => current.catalog.handle(call),
     mirror: (call) => {
-      const { catalog, upstreams } = current
-      const mirrorOf = (found: Call | undefined): Mirror | Promise<Mirror> =>
-        (found?.target.upstream !== undefined && upstreams.get(found.target.upstream)?.mirror(found)) || []
+      const { catalog } = current
       const found = catalog.resolve(call)
+      const mirrorOf = (each: Call | undefined): Mirror | Promise<Mirror> => {
+        const tool = each && toolOf(current, each)
+        return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
+      }
       return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
     },
     has: (upstream) => current.upstreams.has(upstream),
@@ -86,7 +94,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     },
     reload: (settings) => {
       const before = current
-      current = build(settings, before.upstreams, variables, log)
+      current = build(settings, before.upstreams, kept)
       before.ended.abort()
       before.catalog.close()
       for (const [name, upstream] of before.upstreams) {
@@ -180,12 +188,14 @@ interface Built {
   readonly ended: AbortController
 }
 
-function build(
-  settings: Settings,
-  before: ReadonlyMap<string, Upstream>,
-  variables: Variables,
-  log: Log,
-): Built {
+interface Kept {
+  readonly variables: Variables
+  readonly log: Log
+  readonly store: Store
+}
+
+function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
+  const { variables, log, store } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const kept = before.get(each.name)
@@ -193,13 +203,30 @@ function build(
       return [each.name, createUpstream(each, { variables, log: withFields(log, { upstream: each.name }) })]
     }),
   )
+  const entryOf = createEntries()
+  const asEntry = (tool: Tool | undefined, upstream: Upstream): Entry | undefined =>
+    tool && entryOf(tool.definition, upstream.settings)
+  const deps: Deps = {
+    log,
+    store,
+    call: (call) => catalog.handle(call),
+    server: (name) => upstreams.get(name)?.settings,
+    entry: (call) => {
+      const upstream = upstreamOf({ upstreams }, call)
+      if (!upstream) return undefined
+      const tool = upstream.tool(call)
+      return tool instanceof Promise
+        ? tool.then((listed) => asEntry(listed, upstream))
+        : asEntry(tool, upstream)
+    },
+  }
   const active = features.flatMap((feature) => {
     const own = settings.features[feature.name]
     if (!own) return []
     const settingsOf = (upstream?: string): unknown =>
       upstream !== undefined && Object.hasOwn(own.upstreams, upstream) ? own.upstreams[upstream] : own.common
     // Checked against the feature's own schema when the configuration was read.
-    const contribution = feature.create(settingsOf as SettingsOf<never>, { log })
+    const contribution = feature.create(settingsOf as SettingsOf<never>, deps)
     return [{ name: feature.name, contribution, settingsOf }]
   })
   const catalog = createCatalog({
@@ -212,6 +239,14 @@ function build(
     isAggregate: settings.listen.aggregate,
   })
   return { settings, upstreams, catalog, active, ended: new AbortController() }
+}
+
+function upstreamOf({ upstreams }: Pick<Built, 'upstreams'>, { target }: Call): Upstream | undefined {
+  return target.upstream === undefined ? undefined : upstreams.get(target.upstream)
+}
+
+function toolOf(built: Built, call: Call): Tool | undefined | Promise<Tool | undefined> {
+  return upstreamOf(built, call)?.tool(call)
 }
 
 /** Reaches each server once; those that can not be reached are tried again until they can. */

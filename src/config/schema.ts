@@ -32,6 +32,12 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         errorMessage: 'must be 1, the only version this release reads',
         description: 'The version of this format.',
       },
+      profile: {
+        enum: ['open', 'corporate'],
+        default: 'open',
+        errorMessage: 'must be open or corporate',
+        description: '`corporate` asks for authentication and takes the strict side of every choice.',
+      },
       listen: listenSchema,
       auth: {
         const: 'none',

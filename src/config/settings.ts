@@ -2,7 +2,15 @@ import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import type { JsonSchema } from '../core/schema.ts'
 import { Secret } from '../core/secret.ts'
-import type { CommandReach, ListenSettings, Settings, UpstreamSettings, UrlReach } from '../core/settings.ts'
+import type {
+  CommandReach,
+  ErrorRule,
+  ListenSettings,
+  Settings,
+  ToolSettings,
+  UpstreamSettings,
+  UrlReach,
+} from '../core/settings.ts'
 import { complete } from './complete.ts'
 import { featureSettings } from './feature-settings.ts'
 import type { FeatureSchema } from './schema.ts'
@@ -22,6 +30,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
   const file = complete(values, inline(origin.schema)) as FileValues
   return {
     ...(origin.file !== undefined && { file: origin.file }),
+    profile: file.profile,
     listen: listenSettings(file),
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
       upstreamSettings(name, upstream, origin),
@@ -43,6 +52,7 @@ export function withListen(value: unknown, listen: ListenOverride = {}): unknown
 }
 
 interface FileValues {
+  readonly profile: Settings['profile']
   readonly listen: {
     readonly host: string
     readonly port: number
@@ -70,7 +80,15 @@ interface UpstreamValues {
   readonly roots: 'off' | 'client' | readonly string[]
   readonly start_timeout: number
   readonly idle: number
+  readonly tools: Readonly<Record<string, ToolValues>>
+  readonly scopes: Readonly<Record<string, string | readonly string[]>>
+  readonly allow: Readonly<Record<string, ArgumentValues>>
+  readonly deny: Readonly<Record<string, ArgumentValues>>
+  readonly errors: readonly (Omit<ErrorRule, 'retryAfter'> & { readonly retry_after?: number })[]
 }
+
+type ArgumentValues = Readonly<Record<string, string>> | boolean
+type ToolValues = Omit<ToolSettings, 'scopes'> & { readonly scopes?: string | readonly string[] }
 
 // The settings of features are completed on their own, since an upstream's stand on the common ones.
 function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
@@ -102,7 +120,31 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     roots,
     startTimeout,
     idle,
+    tools: mapped(upstream.tools, toolSettings),
+    scopes: mapped(upstream.scopes, (names) => [names].flat()),
+    allow: mapped(upstream.allow, argumentRule),
+    deny: mapped(upstream.deny, argumentRule),
+    errors: upstream.errors.map(({ retry_after: retryAfter, ...rule }) => ({
+      ...rule,
+      ...(retryAfter !== undefined && { retryAfter }),
+    })),
   }
+}
+
+function toolSettings({ scopes, ...rest }: ToolValues): ToolSettings {
+  return { ...rest, ...(scopes !== undefined && { scopes: [scopes].flat() }) }
+}
+
+/** A tool named without arguments is named whatever its arguments are. */
+function argumentRule(rule: ArgumentValues): Readonly<Record<string, string>> | true {
+  return typeof rule === 'boolean' ? true : rule
+}
+
+function mapped<In, Out>(
+  values: Readonly<Record<string, In>>,
+  map: (value: In) => Out,
+): Readonly<Record<string, Out>> {
+  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, map(value)]))
 }
 
 function commandReach(

@@ -1,8 +1,52 @@
+import { errorCodes } from '../core/error.ts'
 import type { JsonSchema } from '../core/schema.ts'
 import { durationSchema } from '../core/units.ts'
 
 const words = { type: 'string', errorMessage: 'must be text: put it in quotes' }
 const oneLine = { type: 'string', pattern: '^[^\\r\\n\\0]*$', errorMessage: 'must be text on one line' }
+
+const list = {
+  type: ['array', 'string'],
+  items: { type: 'string', minLength: 1, errorMessage: 'must be text' },
+  errorMessage: 'must be a list of names or globs',
+}
+const argumentRules = {
+  type: 'object',
+  default: {},
+  errorMessage: 'must be a mapping of tools to arguments, as in { read_*: { path: "/private/**" } }',
+  additionalProperties: {
+    type: ['object', 'boolean'],
+    additionalProperties: { type: 'string', errorMessage: 'must be a glob of the value, in quotes' },
+    errorMessage: 'must be on, or a mapping of arguments to globs of their values',
+  },
+}
+const rate = '^[1-9]\\d*/(\\d*)(s|second|m|minute|h|hour|d|day)$'
+const toolSchema = {
+  type: 'object',
+  additionalProperties: false,
+  errorMessage: 'must be a mapping of settings',
+  properties: {
+    op: { enum: ['read', 'write', 'delete', 'admin'], description: 'What kind of action it is.' },
+    risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
+    idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
+    scopes: { ...list, description: 'The scopes a caller needs, instead of those derived.' },
+    rate: {
+      type: ['string', 'array'],
+      pattern: rate,
+      items: { type: 'string', pattern: rate, errorMessage: 'must be a rate such as 10/minute' },
+      errorMessage: 'must be a rate such as 10/minute, or a list of rates',
+      description: 'How often each caller may call it.',
+    },
+    timeout: { ...durationSchema, description: 'How long a call may be silent.' },
+    retry: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 5,
+      errorMessage: 'must be a number from 0 to 5',
+      description: 'How often a call that was not sent is tried again.',
+    },
+  },
+}
 
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
@@ -96,6 +140,47 @@ export const upstreamProperties: JsonSchema = {
     default: 'off',
     description:
       'The roots that servers older than 2026-07-28 may ask for: none, those of the client, or these.',
+  },
+  tools: {
+    type: 'object',
+    errorMessage: 'must be a mapping of tool names or globs to settings',
+    default: {},
+    additionalProperties: toolSchema,
+    description: 'What is special about some tools, by name or glob; the most specific glob wins.',
+    examples: [{ 'delete_*': { risk: 'destructive', rate: '10/minute' } }],
+  },
+  scopes: {
+    type: 'object',
+    default: {},
+    errorMessage: 'must be a mapping of scopes to lists of names',
+    additionalProperties: list,
+    description: 'Named scopes: the tools, prompts and resource URIs each one opens, by name or glob.',
+    examples: [{ 'read:repo': ['get_*', 'list_*'] }],
+  },
+  allow: { ...argumentRules, description: 'Only these calls of the tools named here are let through.' },
+  deny: {
+    ...argumentRules,
+    description: 'Calls that are never let through, by tool, then by argument a glob of its value.',
+    examples: [{ 'read_*': { path: '/srv/docs/private/**' } }],
+  },
+  errors: {
+    type: 'array',
+    default: [],
+    errorMessage: 'must be a list of rules such as { match: quota exceeded, code: QUOTA_EXHAUSTED }',
+    items: {
+      type: 'object',
+      required: ['match', 'code'],
+      additionalProperties: false,
+      errorMessage: 'must be a rule such as { match: quota exceeded, code: QUOTA_EXHAUSTED }',
+      properties: {
+        match: { type: 'string', minLength: 1, description: 'A regular expression the error text contains.' },
+        code: { enum: errorCodes, description: 'The code callers see.' },
+        category: { enum: ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] },
+        retry_after: durationSchema,
+        suggestion: { type: 'string', description: 'What the caller can do about it.' },
+      },
+    },
+    description: 'What errors of this server mean.',
   },
   start_timeout: {
     ...durationSchema,

@@ -44,6 +44,9 @@ const table = {
 
 export type ErrorCode = keyof typeof table
 
+/** Every code there is. */
+export const errorCodes = Object.keys(table)
+
 interface Extra {
   readonly cause?: unknown
   /** What the caller can do about it, one sentence. */

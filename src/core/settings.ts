@@ -1,9 +1,13 @@
+import type { Op, Risk } from './entry.ts'
+import type { ErrorCode } from './error.ts'
 import type { Secret } from './secret.ts'
 
 /** The whole configuration, checked, with every default filled in. Durations are milliseconds, sizes are bytes. */
 export interface Settings {
   /** The absolute path it was read from; absent when everything came from the command line. */
   readonly file?: string
+  /** `corporate` asks for authentication and takes the strict side of every choice. */
+  readonly profile: 'open' | 'corporate'
   readonly listen: ListenSettings
   readonly upstreams: readonly UpstreamSettings[]
   /** The settings of each feature by its name; a feature that is off everywhere is absent. */
@@ -42,6 +46,42 @@ export interface UpstreamSettings {
   readonly startTimeout: number
   /** How long an unused connection or child process is kept. */
   readonly idle: number
+  /** What is special about some of its tools, by glob. */
+  readonly tools: Readonly<Record<string, ToolSettings>>
+  /** Named scopes: the tools, prompts and resources each one opens, by glob. */
+  readonly scopes: Readonly<Record<string, readonly string[]>>
+  /** Calls that are let through alone, or never: by glob of the tool, then by argument a glob of its value. */
+  readonly allow: ArgumentRules
+  readonly deny: ArgumentRules
+  /** What errors of this server mean, by what their text contains. */
+  readonly errors: readonly ErrorRule[]
+}
+
+export type ArgumentRules = Readonly<Record<string, Readonly<Record<string, string>> | true>>
+
+/** What the configuration says of a tool. */
+export interface ToolSettings {
+  readonly op?: Op
+  readonly risk?: Risk
+  readonly idempotent?: boolean
+  /** Scopes a caller needs, instead of those derived. */
+  readonly scopes?: readonly string[]
+  /** Such as `10/minute`; several windows may be given. */
+  readonly rate?: string | readonly string[]
+  /** In milliseconds. */
+  readonly timeout?: number
+  /** How often a call that was not sent is tried again. */
+  readonly retry?: number
+}
+
+export interface ErrorRule {
+  /** A regular expression. */
+  readonly match: string
+  readonly code: ErrorCode
+  readonly category?: string
+  /** In milliseconds. */
+  readonly retryAfter?: number
+  readonly suggestion?: string
 }
 
 /** A server started as a child process that speaks over stdin and stdout. */

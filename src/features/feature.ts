@@ -1,6 +1,9 @@
-import type { Handler, Policy } from '../core/call.ts'
+import type { Call, Handler, Policy } from '../core/call.ts'
+import type { Entry } from '../core/entry.ts'
 import type { Log } from '../core/log.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
+import type { Store } from '../store/store.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
 
@@ -21,12 +24,31 @@ export type SettingsOf<Settings> = (upstream?: string) => Settings
 export interface Contribution {
   /** Wraps the calls of a target; nothing where there is nothing to do, which then costs nothing. */
   policy?(target: Target): Policy | undefined
-  /** Requests the gateway answers itself. */
+  /** Requests the gateway answers itself, by method. */
   readonly methods?: Readonly<Record<string, Handler>>
+  /** Tools the gateway answers itself. */
+  readonly tools?: readonly OwnTool[]
   close?(): Promise<void>
 }
 
+/** A tool of the gateway's own. */
+export interface OwnTool {
+  /** The entry of `tools/list`. */
+  readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
+  readonly handle: Handler
+}
+
 /** What features may use. */
-interface Deps {
+export interface Deps {
   readonly log: Log
+  readonly store: Store
+  /** Makes a call of the gateway's own, through the whole chain. */
+  readonly call: Handler
+  /** How a server is configured. */
+  server(upstream: string): UpstreamSettings | undefined
+  /**
+   * What the server's own list says of the tool a call names; nothing where it has no such tool. At once when the
+   * list is known. @throws what listing throws
+   */
+  entry(call: Call): Entry | undefined | Promise<Entry | undefined>
 }

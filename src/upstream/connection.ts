@@ -13,6 +13,6 @@ export interface Connection {
   /** Does a call. */
   readonly open: OpenCall
   /** What the server's list says of a tool. */
-  tool(name: string): Tool | Promise<Tool>
+  tool(name: string): Tool | undefined | Promise<Tool | undefined>
   close(): Promise<void>
 }

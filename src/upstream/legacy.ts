@@ -97,7 +97,7 @@ export class LegacyConnection implements Connection {
     return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
   }
 
-  tool(name: string): Tool | Promise<Tool> {
+  tool(name: string): Tool | undefined | Promise<Tool | undefined> {
     return this.#tools.of(name)
   }
 

@@ -100,7 +100,7 @@ export class ModernConnection implements Connection {
     return this.#peer.waiting > 0
   }
 
-  tool(name: string): Tool | Promise<Tool> {
+  tool(name: string): Tool | undefined | Promise<Tool | undefined> {
     return this.#tools.of(name)
   }
 

@@ -4,7 +4,7 @@ import { metaKeys } from '../wire/extensions.ts'
 import type { Tool } from './tools.ts'
 
 interface Options {
-  readonly tool: Tool | Promise<Tool>
+  readonly tool: Tool | undefined | Promise<Tool | undefined>
   readonly signal: AbortSignal
   /** Makes the call with changed params. */
   call(edit: (params: Payload) => Payload): Promise<Payload>
@@ -25,8 +25,8 @@ export function takesTasks({ fields: { capabilities } }: Payload): boolean {
  * ask for a task (2025-11-25 basic/utilities/tasks).
  */
 export async function runAsTask({ tool, signal, call, request, cancel }: Options): Promise<Payload> {
-  const { isTask } = await tool
-  if (!isTask) return call((params) => params)
+  const found = await tool
+  if (found?.isTask !== true) return call((params) => params)
   const created = await call((params) => params.with({ task: {} }))
   const taskId = created.at('task')?.fields.taskId
   if (typeof taskId !== 'string') return created

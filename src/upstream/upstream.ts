@@ -7,7 +7,6 @@ import { Payload } from '../core/payload.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
-import type { Mirror } from '../wire/headers.ts'
 import type { Variables } from './child.ts'
 import type { Connection } from './connection.ts'
 import { createHttpClient } from './fetch.ts'
@@ -16,6 +15,7 @@ import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
 import { Pool } from './pool.ts'
 import { stdioConnect } from './stdio.ts'
+import type { Tool } from './tools.ts'
 
 /** A server behind the gateway. */
 export interface Upstream {
@@ -23,8 +23,8 @@ export interface Upstream {
   readonly settings: UpstreamSettings
   /** Does any call the server should do. */
   readonly handle: Handler
-  /** Which arguments of the tool called are repeated in headers. */
-  mirror(call: Call): Mirror | Promise<Mirror>
+  /** What the server's list says of the tool a call names. @throws what hinders listing */
+  tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Connects once, so that the first call need not wait. @throws what hinders it */
   warm(call: Call): Promise<void>
   readonly status: Status
@@ -101,11 +101,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     name: settings.name,
     settings,
     handle: park(open),
-    mirror: (call) => {
+    tool: (call) => {
       const name = String(call.params.fields.name)
       const connection = known && pool.ready(nameOf(call, known))
-      const found = connection ? connection.tool(name) : connect(call).then((opened) => opened.tool(name))
-      return found instanceof Promise ? found.then(({ mirror }) => mirror) : found.mirror
+      return connection ? connection.tool(name) : connect(call).then((opened) => opened.tool(name))
     },
     warm: async (call) => void (await connect(call)),
     get status() {

@@ -11,3 +11,6 @@ export const metaKeys = {
 
 /** The tasks extension of 2026-07-28. */
 export const tasksExtension = 'io.modelcontextprotocol/tasks'
+
+/** The prefix of every key, method and extension the gateway invents. */
+export const NS = 'dev.gatehouse'

@@ -4,7 +4,7 @@ import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 import { limits } from '../../../src/features/limits.ts'
-import { silentLog } from '../../support/silent-log.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
@@ -32,7 +32,7 @@ const hanging: Handler = ({ signal }) =>
   new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 
 function limited(next: Handler): Handler {
-  const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), { log: silentLog })
+  const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), featureDeps())
   return policy?.(target)?.(next) ?? next
 }
 
@@ -71,7 +71,7 @@ describe('the deadline of a call', () => {
   })
 
   it('is not set for what lasts by nature', () => {
-    const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), { log: silentLog })
+    const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), featureDeps())
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })
 })

@@ -1,0 +1,23 @@
+/** What the gateway knows of a tool, prompt or resource of a server: its own list, and what follows from it. */
+export interface Entry {
+  readonly upstream: string
+  readonly kind: 'tool' | 'prompt' | 'resource'
+  /** Tool or prompt name, or resource URI, as the server knows it. */
+  readonly name: string
+  /** The entry of the server's list, as the server wrote it. */
+  readonly definition: Readonly<Record<string, unknown>>
+  readonly nature: Nature
+}
+
+/** What kind of action something is, and how that was found out. */
+export interface Nature {
+  readonly op: Op
+  readonly risk: Risk
+  /** Doing it twice is the same as doing it once. */
+  readonly idempotent: boolean
+  /** Why, in the order it was considered; for people. */
+  readonly evidence: readonly string[]
+}
+
+export type Op = 'read' | 'write' | 'delete' | 'admin'
+export type Risk = 'safe' | 'reversible' | 'destructive'
