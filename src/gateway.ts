@@ -1,17 +1,13 @@
 import type { Readable, Writable } from 'node:stream'
-import { setTimeout as wait } from 'node:timers/promises'
-import { isDeepStrictEqual } from 'node:util'
 import { createSeal } from './bridge/seal.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
-import { asGatewayError } from './core/error.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import { anonymous } from './core/principal.ts'
-import type { Secret } from './core/secret.ts'
-import type { Settings, UpstreamSettings } from './core/settings.ts'
+import type { Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
 import { type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
@@ -23,8 +19,10 @@ import { observe } from './observe/observe.ts'
 import { MemoryStore } from './store/memory.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
+import { isSame } from './upstream/same.ts'
 import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Status, type Upstream } from './upstream/upstream.ts'
+import { warmServers } from './upstream/warm.ts'
 import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
 import { latestLegacy } from './wire/revisions.ts'
@@ -249,39 +247,12 @@ function toolOf(built: Built, call: Call): Tool | undefined | Promise<Tool | und
   return upstreamOf(built, call)?.tool(call)
 }
 
-/** Reaches each server once; those that can not be reached are tried again until they can. */
-async function warmUp(built: Built, log: Log): Promise<readonly string[]> {
-  const { upstreams, catalog, settings } = built
+/** Reaches each server once. Resolves with the names of tools that would collide. */
+async function warmUp({ upstreams, catalog, settings, ended }: Built, log: Log): Promise<readonly string[]> {
   const call = ownCall()
-  const missed = await Promise.all(
-    [...upstreams.values()].map(async (each) => ((await reach(each, call, log)) ? [] : [each])),
-  )
-  for (const upstream of missed.flat()) background(keepTrying(upstream, call, built.ended.signal, log), log)
+  await warmServers(upstreams.values(), call, ended.signal, log)
   return settings.listen.aggregate ? catalog.collisions(call) : []
 }
-
-async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
-  try {
-    await upstream.warm(call)
-    log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
-    return true
-  } catch (error) {
-    log.warn('upstream.unavailable', { upstream: upstream.name, reason: asGatewayError(error).message })
-    return false
-  }
-}
-
-async function keepTrying(upstream: Upstream, call: Call, ended: AbortSignal, log: Log): Promise<void> {
-  for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
-    await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
-    // A call may have reached it meanwhile.
-    if (ended.aborted || upstream.status.problem === undefined || (await reach(upstream, call, log))) return
-  }
-}
-
-/** How long to wait before a server is tried again, at first and at most, in milliseconds. */
-const FIRST_RETRY = 1000
-const LAST_RETRY = 30_000
 
 /** A call of the gateway itself. */
 function ownCall(): Call {
@@ -298,19 +269,4 @@ function ownCall(): Call {
     facts: new Map(),
     emit: () => undefined,
   }
-}
-
-/** Whether two servers are configured alike, secrets included. */
-function isSame(one: UpstreamSettings, other: UpstreamSettings): boolean {
-  return isDeepStrictEqual(revealed(one), revealed(other))
-}
-
-function revealed(settings: UpstreamSettings): unknown {
-  const { reach } = settings
-  const secrets = reach.kind === 'command' ? reach.env : reach.headers
-  return { ...settings, reach: { ...reach, env: undefined, headers: undefined }, secrets: values(secrets) }
-}
-
-function values(secrets: Readonly<Record<string, Secret>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, secret.reveal()]))
 }

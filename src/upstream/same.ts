@@ -1,0 +1,18 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Secret } from '../core/secret.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+
+/** Whether two servers are configured alike, secrets included. */
+export function isSame(one: UpstreamSettings, other: UpstreamSettings): boolean {
+  return isDeepStrictEqual(revealed(one), revealed(other))
+}
+
+function revealed(settings: UpstreamSettings): unknown {
+  const { reach } = settings
+  const secrets = reach.kind === 'command' ? reach.env : reach.headers
+  return { ...settings, reach: { ...reach, env: undefined, headers: undefined }, secrets: values(secrets) }
+}
+
+function values(secrets: Readonly<Record<string, Secret>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, secret.reveal()]))
+}

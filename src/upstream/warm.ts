@@ -1,0 +1,41 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import type { Call } from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
+import { background, type Log } from '../core/log.ts'
+import type { Upstream } from './upstream.ts'
+
+/** Reaches each server once; those that can not be reached are tried again until they can, or until `ended`. */
+export async function warmServers(
+  upstreams: Iterable<Upstream>,
+  call: Call,
+  ended: AbortSignal,
+  log: Log,
+): Promise<void> {
+  const missed = await Promise.all(
+    [...upstreams].map(async (each) => ((await reach(each, call, log)) ? [] : [each])),
+  )
+  for (const upstream of missed.flat()) background(keepTrying(upstream, call, ended, log), log)
+}
+
+async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
+  try {
+    await upstream.warm(call)
+    log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
+    return true
+  } catch (error) {
+    log.warn('upstream.unavailable', { upstream: upstream.name, reason: asGatewayError(error).message })
+    return false
+  }
+}
+
+async function keepTrying(upstream: Upstream, call: Call, ended: AbortSignal, log: Log): Promise<void> {
+  for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
+    await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
+    // A call may have reached it meanwhile.
+    if (ended.aborted || upstream.status.problem === undefined || (await reach(upstream, call, log))) return
+  }
+}
+
+/** How long to wait before a server is tried again, at first and at most, in milliseconds. */
+const FIRST_RETRY = 1000
+const LAST_RETRY = 30_000
