@@ -3,15 +3,22 @@ interface Cell<Value> {
   value: Value | undefined
 }
 
+/** How many keys that count up have a place of their own at once. */
+const PLACES = 256
+
 /**
- * What is under way, by a key. A `Map` whose entries come and go keeps its outgrown tables linked until the next
- * full garbage collection, with whatever they held then; so here a removed value is also let go of by its cell.
+ * What is under way, by a key. Keys that count up, as numbers or as their digits, each have a place in a ring,
+ * which costs next to nothing; all others are in a map. A `Map` whose entries come and go keeps its outgrown tables
+ * linked until the next full garbage collection, with whatever they held then; so there a cell lets go of its value.
  */
 export class Registry<Key extends string | number, Value> {
-  readonly #cells = new Map<Key, Cell<Value>>()
+  readonly #keys: (Key | undefined)[] = []
+  readonly #values: (Value | undefined)[] = []
+  readonly #others = new Map<Key, Cell<Value>>()
+  #inRing = 0
 
   get size(): number {
-    return this.#cells.size
+    return this.#inRing + this.#others.size
   }
 
   /** The value, where there is just one. */
@@ -20,28 +27,69 @@ export class Registry<Key extends string | number, Value> {
   }
 
   get(key: Key): Value | undefined {
-    return this.#cells.get(key)?.value
+    const place = placeOf(key)
+    if (this.#keys[place] === key) return this.#values[place]
+    return this.#others.size === 0 ? undefined : this.#others.get(key)?.value
   }
 
   has(key: Key): boolean {
-    return this.#cells.has(key)
+    return this.#keys[placeOf(key)] === key || this.#others.has(key)
   }
 
   set(key: Key, value: Value): void {
-    this.#cells.set(key, { value })
+    const place = placeOf(key)
+    const there = this.#keys[place]
+    if (there === key) this.#values[place] = value
+    else if (place < 0 || there !== undefined || this.#others.has(key)) this.#others.set(key, { value })
+    else this.#occupy(place, key, value)
   }
 
   /** Tells whether there was one. */
   delete(key: Key): boolean {
-    const cell = this.#cells.get(key)
-    if (!cell) return false
-    cell.value = undefined
-    return this.#cells.delete(key)
+    const place = placeOf(key)
+    if (this.#keys[place] === key) {
+      this.#keys[place] = this.#values[place] = undefined
+      this.#inRing--
+      return true
+    }
+    const cell = this.#others.get(key)
+    if (cell) cell.value = undefined
+    return this.#others.delete(key)
   }
 
+  /** Every value; where the keys are numbers, in their order. */
   values(): Value[] {
-    const values: Value[] = []
-    for (const { value } of this.#cells.values()) if (value !== undefined) values.push(value)
-    return values
+    const found: [Key, Value][] = []
+    for (const [key, { value }] of this.#others) if (value !== undefined) found.push([key, value])
+    if (this.#inRing > 0) {
+      for (const [place, key] of this.#keys.entries()) {
+        const value = this.#values[place]
+        if (key !== undefined && value !== undefined) found.push([key, value])
+      }
+    }
+    return found.toSorted(([one], [other]) => Number(one) - Number(other)).map(([, value]) => value)
   }
+
+  #occupy(place: number, key: Key, value: Value): void {
+    while (this.#keys.length < place) {
+      this.#keys.push(undefined)
+      this.#values.push(undefined)
+    }
+    this.#keys[place] = key
+    this.#values[place] = value
+    this.#inRing++
+  }
+}
+
+/** The place of a key in the ring; -1 where it has none. */
+function placeOf(key: string | number): number {
+  if (typeof key === 'number') return key & (PLACES - 1)
+  if (key.length > 9) return -1
+  let number = 0
+  for (let at = 0; at < key.length; at++) {
+    const digit = key.charCodeAt(at) - 48
+    if (digit < 0 || digit > 9) return -1
+    number = number * 10 + digit
+  }
+  return number & (PLACES - 1)
 }

@@ -46,6 +46,8 @@ export function parseMessage(text: string): Message {
 export function readMessage(text: string, value: unknown): Message {
   if (!isObject(value)) throw invalid('a message is a JSON object')
   if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
+  const usual = readUsual(text, value)
+  if (usual) return usual
   const part = slicer(text, value)
   if (typeof value.method !== 'string') return readResponse(value, part)
   if (value.method === '') throw invalid('"method" must not be empty')
@@ -96,6 +98,46 @@ export function encodeError(id: Id, error: GatewayError): string {
 
 /** The empty params object. */
 const noParams = Payload.text('{}')
+
+/**
+ * Reads a message that says what nearly all say, in the order nearly all say it, without looking for its members:
+ * they stand where they must once the rest is what it should be, unless a key stands twice.
+ */
+function readUsual(text: string, value: Record<string, unknown>): Message | undefined {
+  const { id, method, params, result } = value
+  if (!Number.isSafeInteger(id)) return undefined
+  const envelope = `"jsonrpc":"2.0","id":${String(id)}`
+  if (typeof method === 'string' && method !== '' && isObject(params) && count(value) === 4) {
+    const body = between(text, envelope, `"method":"${method}","params":`)
+    return body === undefined
+      ? undefined
+      : { kind: 'request', id: String(id), method, params: Payload.text(body, params) }
+  }
+  if (!isObject(result) || count(value) !== 3) return undefined
+  const body = between(text, envelope, '"result":')
+  return body === undefined
+    ? undefined
+    : { kind: 'response', id: String(id), result: Payload.text(body, result) }
+}
+
+/** The text after `lead`, where the envelope stands first or last. */
+function between(text: string, envelope: string, lead: string): string | undefined {
+  const isFirst = text.startsWith('{"jsonrpc"')
+  const head = isFirst ? `{${envelope},${lead}` : `{${lead}`
+  const tail = isFirst ? '}' : `,${envelope}}`
+  if (!text.startsWith(head) || !text.endsWith(tail)) return undefined
+  const body = text.slice(head.length, text.length - tail.length)
+  return anotherKey.test(body) ? undefined : body
+}
+
+/** A key of a message, or an escape that could spell one. */
+const anotherKey = /"(?:jsonrpc|id|method|params|result)"|\\u/
+
+function count(value: Record<string, unknown>): number {
+  let keys = 0
+  for (const _key in value) keys++
+  return keys
+}
 
 function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): Response {
   if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')

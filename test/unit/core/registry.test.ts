@@ -25,4 +25,38 @@ describe('a registry', () => {
     })
     fc.assert(property)
   })
+
+  it.each([
+    ['numbers that count up, far apart', fc.integer({ min: 0, max: 4 }).map((at) => at * 256 + (at % 2))],
+    [
+      'digits and other text',
+      fc.constantFrom('0', '00', '256', '7', '"7"', '', 'a', '999999999', '1000000000'),
+    ],
+  ])('holds what a map would hold with keys that are %s', (_name, keys) => {
+    const step = fc.record({ key: keys as fc.Arbitrary<string | number>, value: fc.option(fc.integer()) })
+    const property = fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const registry = new Registry<string | number, number>()
+      const map = new Map<string | number, number>()
+      for (const { key, value } of steps) {
+        if (value === null) expect(registry.delete(key)).toBe(map.delete(key))
+        else {
+          registry.set(key, value)
+          map.set(key, value)
+        }
+        expect(registry.size).toBe(map.size)
+      }
+      for (const { key } of steps) {
+        expect(registry.get(key)).toBe(map.get(key))
+        expect(registry.has(key)).toBe(map.has(key))
+      }
+      expect(registry.values().toSorted()).toEqual([...map.values()].toSorted())
+    })
+    fc.assert(property)
+  })
+
+  it('gives the values of numbers in their order', () => {
+    const registry = new Registry<number, string>()
+    for (const key of [300, 44, 2, 556]) registry.set(key, `${key}`)
+    expect(registry.values()).toEqual(['2', '44', '300', '556'])
+  })
 })

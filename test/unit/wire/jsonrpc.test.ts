@@ -120,3 +120,48 @@ test('what is encoded never has params or an id that are null, except in an erro
   expect(encodeResult('"1"', Payload.text('{}'))).toBe('{"jsonrpc":"2.0","id":"1","result":{}}')
   expect(encodeError('null', new GatewayError('PARSE_ERROR', 'no'))).toContain('"id":null')
 })
+
+describe('a message whose members stand in any order', () => {
+  const value = fc.oneof(fc.jsonValue(), fc.constant({ id: 1, result: 2 }), fc.constant('"id":9,"result":{}'))
+  const body = fc.dictionary(fc.constantFrom('a', 'id', 'result', 'params', 'jsonrpc', 'd'), value)
+  const id = fc.oneof(fc.integer(), fc.string(), fc.constant(9007199254740993))
+
+  test('is read the same whatever the order and the spaces', () => {
+    const property = fc.property(
+      id,
+      body,
+      fc.boolean(),
+      fc.constantFrom(undefined, 1),
+      (own, inner, isLast, space) => {
+        const envelope = { jsonrpc: '2.0', id: own }
+        for (const rest of [{ result: inner }, { method: 'tools/call', params: inner }]) {
+          const message = isLast ? { ...rest, ...envelope } : { ...envelope, ...rest }
+          const read = parseMessage(JSON.stringify(message, undefined, space))
+          expect(read).toMatchObject({ id: JSON.stringify(own) })
+          const payload = read.kind === 'response' ? read.result : read.params
+          expect(JSON.parse(payload?.text ?? '')).toEqual(JSON.parse(JSON.stringify(inner)))
+          expect(payload?.value).toEqual(JSON.parse(JSON.stringify(inner)))
+        }
+      },
+    )
+    fc.assert(property)
+  })
+
+  test.each([
+    ['a second result', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"result":{"b":2}}'],
+    ['a second id', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"id":7}'],
+    ['a second id, spelt with an escape', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"\\u0069d":7}'],
+    ['a second result before the envelope', '{"result":{"a":1},"result":{"b":2},"jsonrpc":"2.0","id":7}'],
+    ['second params', '{"jsonrpc":"2.0","id":7,"method":"m","params":{},"params":{"x":1}}'],
+    ['a second method', '{"method":"m","params":{},"method":"m","jsonrpc":"2.0","id":7}'],
+    ['a second id after a space', '{"jsonrpc":"2.0","id":7,"result":{"a":1},"id" :7}'],
+  ])('is refused with %s', (_name, text) => {
+    expect(verdict(text)).toBe('INVALID_REQUEST')
+  })
+
+  test('keeps an id that is no plain integer as it was written', () => {
+    for (const written of ['7.0', '7e0', '-0', '9007199254740993', '"7"']) {
+      expect(parseMessage(`{"jsonrpc":"2.0","id":${written},"result":{}}`)).toMatchObject({ id: written })
+    }
+  })
+})
