@@ -4,21 +4,31 @@ import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
+import { isProtected } from './core/auth-settings.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import { anonymous } from './core/principal.ts'
+import { newRequestId } from './core/request-id.ts'
 import type { Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
 import { type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
+import { isMapped } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
 import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
-import { createLog, type Level, withFields } from './observe/log.ts'
-import { observe } from './observe/observe.ts'
-import { MemoryStore } from './store/memory.ts'
+import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
+import { readiness } from './observe/health.ts'
+import { createLog, type Level, type OpenLog, withFields } from './observe/log.ts'
+import { observe, observeServer, observeTarget } from './observe/observe.ts'
+import type { Observing } from './observe/observing.ts'
+export { verifyAudit } from './observe/audit-verify.ts'
+import { createObserving, timed, wayTo } from './observed.ts'
+import { isSameStore, openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
+import type { OAuthSite } from './upstream/credentials.ts'
+import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
 import { isSame } from './upstream/same.ts'
 import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Status, type Upstream } from './upstream/upstream.ts'
@@ -33,6 +43,12 @@ interface Options {
   readonly log: Log
 }
 
+/** A tool, what is known of it, and the scopes a caller needs. */
+interface Inspected {
+  readonly entry: Entry
+  readonly scopes: Requirement
+}
+
 /** Everything between the clients and the servers. */
 export interface Gateway {
   readonly handle: Handler
@@ -41,24 +57,43 @@ export interface Gateway {
   has(upstream: string): boolean
   readonly settings: Settings
   readonly statuses: ReadonlyMap<string, Status>
+  /** Why the store can not be used just then; absent while it can. */
+  readonly storeProblem: string | undefined
   /** Every server was tried once. */
   readonly isWarm: boolean
   /** Connects to each server once. Resolves with the names of tools that would collide. */
   warm(): Promise<readonly string[]>
   /** Goes on with other settings. Calls under way end as they began; servers that did not change are kept. */
   reload(settings: Settings): void
+  /** Where users come back to from signing in to servers. */
+  readonly signIns: SignInDesk
   /** Serves clients over HTTP. */
   listen(): Promise<Listener>
   /** Serves one client over a pair of streams, until it closes its side. */
   stdio(input: Readable, output: Writable): Promise<void>
   /** The features that wrap the calls of a target, outermost first, with their settings. */
   chain(target: Target): readonly { readonly feature: string; readonly settings: unknown }[]
+  /** What is known of a tool, and the scopes it takes: of each group one. @throws what listing throws */
+  inspect(upstream: string, tool: string): Promise<Inspected | undefined>
   close(): Promise<void>
 }
 
 /** Puts all parts together. */
 export function createGateway(initial: Settings, { variables, log }: Options): Gateway {
-  const kept: Kept = { variables, log, store: new MemoryStore() }
+  const signIns = createSignInDesk({
+    store: () => kept.store,
+    listen: () => current.settings.listen,
+    finisher: (name) => current.upstreams.get(name)?.finishSignIn,
+  })
+  const observing = createObserving(log, {
+    upstreams: () => current.upstreams,
+    features: () => current.active,
+    sessions: () => listener?.sessions ?? 0,
+  })
+  observing.apply(initial)
+  const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
+  let kept: Kept = { variables, log, observing, store: open(initial), oauth: signIns }
+  let listener: Listener | undefined
   let current = build(initial, new Map(), kept)
   let warmed: Promise<readonly string[]> | undefined
   let isWarm = false
@@ -81,20 +116,30 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     get statuses() {
       return new Map([...current.upstreams].map(([name, upstream]) => [name, upstream.status]))
     },
+    get storeProblem() {
+      return kept.store.problem
+    },
     get isWarm() {
       return isWarm
     },
     warm: () => {
-      warmed ??= warmUp(current, log).finally(() => {
-        isWarm = true
-      })
+      warmed ??= Promise.all([warmUp(current, log), kept.store.opened?.(), observing.opened])
+        .then(([collisions]) => collisions)
+        .finally(() => {
+          isWarm = true
+        })
       return warmed
     },
     reload: (settings) => {
+      observing.apply(settings)
       const before = current
+      const { store } = kept
+      const isSameAsBefore = isSameStore(settings.store, before.settings.store)
+      if (!isSameAsBefore) kept = { ...kept, store: open(settings) }
       current = build(settings, before.upstreams, kept)
       before.ended.abort()
       before.catalog.close()
+      if (!isSameAsBefore) background(store.close(), log)
       for (const [name, upstream] of before.upstreams) {
         if (current.upstreams.get(name) !== upstream) background(upstream.retire(), log)
       }
@@ -106,13 +151,21 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
         log,
       )
     },
-    listen: () => listen(gateway, log),
+    signIns,
+    listen: async () => {
+      observing.serve({ transport: 'tcp' })
+      listener = await listen(gateway, observing)
+      return listener
+    },
     stdio: (input, output) => {
+      observing.serve({ transport: 'pipe' })
       const { handle } = gateway
       return serveStdio(input, output, {
         handle,
         seal: createSeal(Date.now),
+        principal: current.settings.auth.principal,
         limit: current.settings.listen.body,
+        isStrict: () => current.settings.listen.isStrict,
         log,
       })
     },
@@ -121,30 +174,50 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
         const settings = settingsOf(target.upstream)
         return settings !== false && contribution.policy?.(target) ? [{ feature: name, settings }] : []
       }),
+    inspect: async (upstream, tool) => {
+      const target = { upstream, method: 'tools/call', name: tool }
+      const params = Payload.of({ name: tool })
+      const entry = await current.entry({ ...ownCall(), method: target.method, params, target })
+      const settings = current.upstreams.get(upstream)?.settings
+      return entry && settings && { entry, scopes: entry.isOwn ? [] : requirementOf(entry, settings) }
+    },
     close: async () => {
       current.ended.abort()
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await Promise.allSettled(current.active.map(async ({ contribution }) => contribution.close?.()))
+      await kept.store.close()
+      await observing.close()
     },
   }
   return gateway
 }
 
 /** A log as the terminal or a collector wants it. */
-export function openLog(level: Level, isPretty: boolean): Log {
+export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
-function listen(gateway: Gateway, log: Log): Promise<Listener> {
+function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
   let url = ''
   const opened = listenHttp({
     handle: gateway.handle,
     mirror: (call) => gateway.mirror(call),
     has: (upstream) => gateway.has(upstream),
     listen: () => gateway.settings.listen,
+    auth: () => gateway.settings.auth,
+    isMapped: () => isMapped(gateway.settings),
+    signIns: gateway.signIns,
     seal: createSeal(Date.now),
-    ready: () => ({ isReady: isReady(gateway), checks: Object.fromEntries(gateway.statuses) }),
+    ready: (needed) =>
+      readiness({
+        isWarm: gateway.isWarm,
+        upstreams: gateway.statuses,
+        // A gateway without its store still serves: limits then hold for it alone.
+        probes: { ...needed, store: { isNeeded: false, works: () => gateway.storeProblem === undefined } },
+      }),
+    metrics: () => observing.page(),
+    onRefused: observing.refused,
     page: () =>
       renderPage({
         url: gateway.settings.listen.publicUrl ?? url,
@@ -152,17 +225,13 @@ function listen(gateway: Gateway, log: Log): Promise<Listener> {
         isAggregate: gateway.settings.listen.aggregate,
         rows: [...gateway.statuses].map(([name, status]) => ({ name, state: stateOf(status) })),
       }),
-    log,
+    log: observing.log,
   })
   return opened.then((listener) => {
     url = listener.url
+    gateway.signIns.opened(url)
     return listener
   })
-}
-
-/** Each server was tried, and one at least can be reached. */
-function isReady({ isWarm, statuses }: Gateway): boolean {
-  return isWarm && [...statuses.values()].some(({ problem }) => problem === undefined)
 }
 
 function stateOf({ problem, revision }: Status): string {
@@ -182,6 +251,7 @@ interface Built {
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly catalog: Catalog
   readonly active: readonly Active[]
+  readonly entry: Deps['entry']
   /** Aborted when other settings take over. */
   readonly ended: AbortController
 }
@@ -189,34 +259,37 @@ interface Built {
 interface Kept {
   readonly variables: Variables
   readonly log: Log
+  readonly observing: Observing
+  readonly oauth: OAuthSite
   readonly store: Store
 }
 
 function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
-  const { variables, log, store } = kept
+  const { variables, oauth, log, store, observing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const kept = before.get(each.name)
       if (kept && isSame(kept.settings, each)) return [each.name, kept]
-      return [each.name, createUpstream(each, { variables, log: withFields(log, { upstream: each.name }) })]
+      const own = withFields(log, { upstream: each.name })
+      return [each.name, createUpstream(each, { variables, oauth, log: own })]
     }),
   )
-  const entryOf = createEntries()
-  const asEntry = (tool: Tool | undefined, upstream: Upstream): Entry | undefined =>
-    tool && entryOf(tool.definition, upstream.settings)
+  const { of: entry, listed } = createEntries({
+    server: (name) => upstreams.get(name)?.settings,
+    tool: (call) => upstreamOf({ upstreams }, call)?.tool(call),
+    own: (call) => catalog.ownTool(call),
+    resolve: (call) => catalog.resolve(call),
+  })
   const deps: Deps = {
     log,
     store,
+    isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
     call: (call) => catalog.handle(call),
+    servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
-    entry: (call) => {
-      const upstream = upstreamOf({ upstreams }, call)
-      if (!upstream) return undefined
-      const tool = upstream.tool(call)
-      return tool instanceof Promise
-        ? tool.then((listed) => asEntry(listed, upstream))
-        : asEntry(tool, upstream)
-    },
+    auth: settings.auth,
+    entry,
+    listed,
   }
   const active = features.flatMap((feature) => {
     const own = settings.features[feature.name]
@@ -229,14 +302,28 @@ function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: 
   })
   const catalog = createCatalog({
     upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
-    policies: (target) =>
-      active.map(({ contribution, settingsOf }) =>
+    policies: (target) => [
+      observeTarget(observing.metrics, target),
+      // Features look at the lists of a server, which may be for users who signed in alone.
+      target.isOwn ? undefined : upstreams.get(target.upstream ?? '')?.guard,
+      ...active.map(({ contribution, settingsOf }) =>
         settingsOf(target.upstream) === false ? undefined : contribution.policy?.(target),
       ),
-    observe: observe(log),
+      target.isOwn
+        ? undefined
+        : observeServer(observing, target, () => wayTo(upstreams.get(target.upstream ?? ''))),
+    ],
+    observe: observe(observing),
     isAggregate: settings.listen.aggregate,
+    isStrict: settings.listen.isStrict,
+    own: active.map(({ contribution, settingsOf }) => ({
+      ...contribution,
+      isOn: (upstream?: string) => settingsOf(upstream) !== false,
+    })),
+    metaTools: settings.metaTools,
+    tool: (call) => upstreamOf({ upstreams }, call)?.tool(call),
   })
-  return { settings, upstreams, catalog, active, ended: new AbortController() }
+  return { settings, upstreams, catalog, active, entry, ended: new AbortController() }
 }
 
 function upstreamOf({ upstreams }: Pick<Built, 'upstreams'>, { target }: Call): Upstream | undefined {
@@ -248,15 +335,16 @@ function toolOf(built: Built, call: Call): Tool | undefined | Promise<Tool | und
 }
 
 /** Reaches each server once. Resolves with the names of tools that would collide. */
-async function warmUp({ upstreams, catalog, settings, ended }: Built, log: Log): Promise<readonly string[]> {
+async function warmUp({ upstreams, catalog, ended }: Built, log: Log): Promise<readonly string[]> {
   const call = ownCall()
   await warmServers(upstreams.values(), call, ended.signal, log)
-  return settings.listen.aggregate ? catalog.collisions(call) : []
+  return catalog.collisions(call)
 }
 
 /** A call of the gateway itself. */
 function ownCall(): Call {
   return {
+    requestId: newRequestId(),
     method: 'server/discover',
     params: Payload.of({}),
     target: { method: 'server/discover' },

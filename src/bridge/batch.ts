@@ -1,7 +1,8 @@
 import { GatewayError } from '../core/error.ts'
 import { elements } from '../core/json.ts'
 import { parseMessage, type Request } from '../wire/jsonrpc.ts'
-import type { ClientSession, Reply } from './session.ts'
+import type { Reply } from './reply.ts'
+import type { ClientSession } from './session.ts'
 
 /** How many messages a batch may hold. */
 const MAX_BATCH = 100
@@ -11,7 +12,7 @@ const MAX_BATCH = 100
  * served with `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then nothing of it was taken
  */
 export function takeBatch(session: ClientSession, text: string): Request[] {
-  if (session.revision?.batches !== true) throw invalid('batches are not part of this protocol version')
+  if (!session.takesBatches) throw invalid('batches are not part of this protocol version')
   const parts = elements(text)
   if (parts.length === 0 || parts.length > MAX_BATCH)
     throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
@@ -40,6 +41,9 @@ function joinReplies(reply: Reply & { readonly isStream: boolean }, count: numbe
   let left = count
   return {
     requestId: reply.requestId,
+    principal: reply.principal,
+    trace: reply.trace,
+    sessionToken: reply.sessionToken,
     emit: (message) => reply.emit(message),
     end: (message) => {
       if (message !== undefined) answers.push(message)

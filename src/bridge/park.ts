@@ -35,6 +35,8 @@ interface Options {
   readonly patience?: number
   /** How many calls may wait. */
   readonly limit?: number
+  /** Hears how many calls wait, whenever that changes. */
+  onCount?(parked: number): void
 }
 
 /** The slot of a call's state that names its ticket. */
@@ -60,6 +62,7 @@ export function park(open: OpenCall, options: Options = {}): Handler {
     const held = typeof ticket === 'string' ? parked.get(ticket) : undefined
     if (!held || held.call.principal.id !== call.principal.id) return Promise.reject(expired())
     parked.delete(held.ticket)
+    options.onCount?.(parked.size)
     clearTimeout(held.timer)
     return held.resume(call)
   }
@@ -68,12 +71,28 @@ export function park(open: OpenCall, options: Options = {}): Handler {
     if (parked.size >= limit) return false
     held.ticket = randomUUID()
     parked.set(held.ticket, held)
+    options.onCount?.(parked.size)
     held.timer = setTimeout(() => {
       parked.delete(held.ticket)
+      options.onCount?.(parked.size)
       held.giveUp()
     }, patience)
     held.timer.unref()
     return true
+  }
+}
+
+/** Parks open calls, and tells how many wait. */
+export function parking(open: OpenCall): { readonly handle: Handler; readonly count: number } {
+  let count = 0
+  const onCount = (parked: number): void => {
+    count = parked
+  }
+  return {
+    handle: park(open, { onCount }),
+    get count() {
+      return count
+    },
   }
 }
 

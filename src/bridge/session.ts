@@ -5,8 +5,9 @@ import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
+import { newRequestId } from '../core/request-id.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import type { Filter } from '../wire/filter.ts'
+import { type Filter, filterFor } from '../wire/filter.ts'
 import {
   encodeError,
   encodeNotification,
@@ -16,7 +17,7 @@ import {
   type Request,
   type Response,
 } from '../wire/jsonrpc.ts'
-import { encodeLegacyError, encodeLegacyResult, initializeResult } from '../wire/legacy.ts'
+import { encodeLegacyError, encodeLegacyResult, initializeResult, legacyErrorCode } from '../wire/legacy.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers, method, severity } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
@@ -25,16 +26,9 @@ import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
 import { askInline, type Put, rounds } from './ask.ts'
 import { Listening } from './listen.ts'
 import { putQuestions } from './put.ts'
-
-/** Where the messages about one request of the client go. */
-export interface Reply {
-  /** Names the request in logs, where its transport names requests. */
-  readonly requestId?: string | undefined
-  /** A notification or a question, before the answer. */
-  emit(message: string): void
-  /** The answer, or nothing where none is wanted any more; with its code where it is an error. */
-  end(message?: string, errorCode?: unknown): void
-}
+import { Pace } from './pace.ts'
+import type { Reply } from './reply.ts'
+import { cancelRunning, type Running } from './running.ts'
 
 interface Options {
   readonly id: string
@@ -43,14 +37,17 @@ interface Options {
   readonly handle: Handler
   /** Sends a message that belongs to no request. */
   send(message: string): void
+  /** Whether messages come one at a time, whatever the revision has. */
+  isStrict?(): boolean
   readonly log: Log
 }
 
-/** A request of the client that is not answered yet. */
-interface Running {
-  readonly controller: AbortController
-  readonly reply: Reply
-}
+/** What belongs to one message of the client. */
+type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'sessionToken'> &
+  Pick<Call, 'emit' | 'envelope'>
+
+/** Nothing is said about the message before its answer. */
+const mute = { emit: (): void => undefined }
 
 /** One client of a revision with a handshake, whatever transport it came by. */
 export class ClientSession {
@@ -96,6 +93,11 @@ export class ClientSession {
     return this.#revision
   }
 
+  /** Whether the client may send several messages as an array. */
+  get takesBatches(): boolean {
+    return this.#revision?.batches === true && this.#options.isStrict?.() !== true
+  }
+
   get isBusy(): boolean {
     return this.#running.size > 0
   }
@@ -104,37 +106,33 @@ export class ClientSession {
   async request(request: Request, reply: Reply): Promise<void> {
     const controller = new AbortController()
     if (this.#running.has(request.id)) {
-      reply.end(
-        encodeError(request.id, new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')),
-      )
+      const error = new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
+      reply.end(encodeError(request.id, error, reply.requestId))
       return
     }
-    this.#running.set(request.id, { controller, reply })
+    this.#running.set(request.id, { controller, reply, isOpening: request.method === 'initialize' })
     try {
       const answer = await this.#answer(request, reply, controller)
       reply.end(isCancelled(controller.signal) ? undefined : answer)
     } catch (error) {
       // A cancelled request gets no answer (2025-11-25 basic/utilities/cancellation).
-      if (isCancelled(controller.signal)) reply.end()
-      else reply.end(encodeLegacyError(request.id, request.method, asGatewayError(error)))
+      if (isCancelled(controller.signal)) return reply.end()
+      const failure = asGatewayError(error)
+      reply.refuse?.(failure)
+      reply.end(encodeLegacyError(request, failure, reply.requestId), legacyErrorCode(request, failure))
     } finally {
       this.#running.delete(request.id)
     }
   }
 
   notification(note: Notification): void {
-    if (note.method === 'notifications/cancelled') {
-      const id = note.params.at('requestId')?.text
-      if (id !== undefined) this.#running.get(id)?.controller.abort(cancelledBy(note))
-    }
+    if (note.method === 'notifications/cancelled') cancelRunning(this.#running, note)
     if (note.method === 'notifications/initialized' && this.#revision) {
       background(this.#listening.open(this.#filter()), this.#options.log)
     }
     if (!isForServers(note.method) || !this.#revision) return
-    background(
-      this.#options.handle(this.#lift(note, new AbortController(), () => undefined)),
-      this.#options.log,
-    )
+    const call = this.#lift(note, { ...mute, requestId: newRequestId() }, new AbortController())
+    background(this.#options.handle(call), this.#options.log)
   }
 
   /** Takes the client's answer to a question. */
@@ -152,24 +150,31 @@ export class ClientSession {
   async #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     const revision = this.#revision
     if (request.method === 'ping') return encodeResult(request.id, Payload.text('{}'))
-    if (request.method === 'initialize') return this.#initialize(request, controller)
+    if (request.method === 'initialize') return this.#initialize(request, reply, controller)
     if (!revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
     const { only } = method(request.method)
     if (only === 'modern')
       throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
     const local = only === 'legacy' ? await this.#local(request) : undefined
     if (local) return encodeResult(request.id, local)
-    const call = this.#lift(request, controller, (note) => reply.emit(encode(lowerNote(note, revision))))
-    if (reply.requestId !== undefined) call.facts.set('request_id', reply.requestId)
+    const pace = new Pace((note) => reply.emit(encode(lowerNote(note, revision))))
+    const { emit } = pace
+    const { requestId, principal, trace, sessionToken } = reply
+    const around = { requestId, principal, trace, sessionToken, envelope: reply, emit }
+    const call = this.#lift(request, around, controller)
     const { handle } = this.#options
-    const outcome = await handle(call)
-    if (outcome.kind === 'result')
-      return encodeLegacyResult(request.id, request.method, outcome.result, revision)
     const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
-    return encodeLegacyResult(request.id, request.method, await rounds(outcome, call, handle, put), revision)
+    try {
+      const outcome = await handle(call)
+      const result = outcome.kind === 'result' ? outcome.result : await rounds(outcome, call, handle, put)
+      pace.end()
+      return encodeLegacyResult(request.id, request.method, result, revision)
+    } finally {
+      pace.stop()
+    }
   }
 
-  async #initialize(request: Request, controller: AbortController): Promise<string> {
+  async #initialize(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
     const { protocolVersion, capabilities, clientInfo } = request.params.fields
     if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
@@ -192,7 +197,9 @@ export class ClientSession {
       method: 'server/discover',
       params: Payload.of({}),
     }
-    const outcome = await this.#options.handle(this.#lift(discover, controller, () => undefined))
+    const { requestId, trace } = reply
+    const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
+    const outcome = await this.#options.handle(call)
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
     this.#capabilities = result.at('capabilities')?.fields ?? {}
@@ -243,29 +250,25 @@ export class ClientSession {
   }
 
   #filter(): Filter {
-    const { tools, prompts, resources } = this.#capabilities
-    return {
-      ...(isListed(tools) && { toolsListChanged: true }),
-      ...(isListed(prompts) && { promptsListChanged: true }),
-      ...(isListed(resources) && { resourcesListChanged: true }),
-      ...(this.#uris.size > 0 && { resourceSubscriptions: [...this.#uris] }),
-    }
+    return filterFor(this.#capabilities, this.#uris)
   }
 
   #put(questions: Questions, call: Call, withdrawn: AbortSignal | undefined, about?: Id): Promise<Answers> {
     return putQuestions(questions, { peer: this.#peer, client: this.#client, call, withdrawn, about })
   }
 
-  #lift(message: Request | Notification, controller: AbortController, emit: (note: Note) => void): Call {
-    const { principal, upstream } = this.#options
-    const call = lift(message, { upstream, client: this.#client, principal, controller, emit })
+  #lift(message: Request | Notification, around: Around, controller: AbortController): Call {
+    const { principal = this.principal } = around
+    const { upstream } = this.#options
+    const call = lift(message, { ...around, upstream, client: this.#client, principal, controller })
     return this.#level === undefined
       ? call
       : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }
   }
 
   #listenCall(params: Payload, controller: AbortController, emit: (note: Note) => void): Call {
-    return this.#lift({ kind: 'notification', method: 'subscriptions/listen', params }, controller, emit)
+    const message = { kind: 'notification', method: 'subscriptions/listen', params } as const
+    return this.#lift(message, { requestId: newRequestId(), emit }, controller)
   }
 
   #send(note: Note): void {
@@ -280,16 +283,4 @@ function resultOf(outcome: Outcome): Payload {
 
 function encode(note: Note): string {
   return encodeNotification(note.method, note.params)
-}
-
-function isListed(capability: unknown): boolean {
-  return isObject(capability) && capability.listChanged === true
-}
-
-function cancelledBy(note: Notification): GatewayError {
-  const { reason } = note.params.fields
-  return new GatewayError(
-    'CANCELLED',
-    typeof reason === 'string' ? reason : 'The client cancelled the request.',
-  )
 }

@@ -1,4 +1,4 @@
-import type { Call, Handler, Note, Outcome } from '../core/call.ts'
+import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
@@ -9,7 +9,8 @@ import { lift, readAnswers } from '../wire/lift.ts'
 import { modernError, modernResult, readClient } from '../wire/modern.ts'
 import type { Seal } from './seal.ts'
 import { bindingOf } from './seal.ts'
-import type { Reply } from './session.ts'
+import { Pace } from './pace.ts'
+import type { Reply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
@@ -30,26 +31,42 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
   const client = readClient(request, headers)
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
-  const emit = (note: Note): void => {
+  const pace = new Pace((note) => {
     const params = isListening
       ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id })
       : note.params
     reply.emit(encodeNotification(note.method, params))
-  }
-  const lifted = lift(request, { upstream, client, principal, controller, emit })
-  if (reply.requestId !== undefined) lifted.facts.set('request_id', reply.requestId)
+  })
+  const { emit } = pace
+  const { requestId, trace, sessionToken } = reply
+  const lifted = lift(request, {
+    requestId,
+    trace,
+    sessionToken,
+    upstream,
+    client,
+    principal,
+    controller,
+    envelope: reply,
+    emit,
+  })
   const checked = options.check?.(lifted)
   if (checked) await checked
   const call = withState(lifted, seal)
   try {
     const outcome = await handle(call)
+    pace.end()
     reply.end(encodeResult(request.id, resultOf(call, outcome, isListening ? id : undefined, seal)))
   } catch (error) {
     if (isCancelled(controller.signal)) reply.end()
     else {
-      const object = modernError(asGatewayError(error))
+      const failure = asGatewayError(error)
+      reply.refuse?.(failure)
+      const object = modernError(failure, requestId)
       reply.end(encodeErrorObject(request.id, object), object.fields.code)
     }
+  } finally {
+    pace.stop()
   }
 }
 

@@ -1,16 +1,20 @@
 import type { Call, Handler, Note, Outcome } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { aliasOf, isShortened } from '../core/alias.ts'
+import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { self } from '../core/self.ts'
+import { withUri } from '../wire/filter.ts'
 import { method } from '../wire/methods.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
-import { canCollide, type Candidate, exposedName, exposedUri, namesOf, uriOf } from './names.ts'
+import { canCollide, type Candidate, exposedName, type Naming, namesOf } from './names.ts'
+import { resultOf, walk } from './walk.ts'
 
 interface Options {
   readonly names: readonly string[]
   /** Does a call that names its server. */
   readonly handle: Handler
+  readonly naming: Naming
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
 }
@@ -23,33 +27,35 @@ export interface Aggregate {
   collisions(call: Call): Promise<string[]>
 }
 
-const MAX_PAGES = 1000
-
 /** Offers servers together: lists are joined, names get the server's name in front, URIs too. */
-export function aggregate({ names, handle, ended }: Options): Aggregate {
+export function aggregate({ names, handle, naming, ended }: Options): Aggregate {
   const toServer = (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> =>
     handle({
       ...call,
       params,
       target: { method: call.method, upstream, name },
-      emit: namedEmit(call, upstream),
+      emit: namedEmit(call, upstream, naming),
     })
 
   const forServer = (call: Call, upstream: string): Call => ({
     ...call,
     target: { ...call.target, upstream },
-    emit: namedEmit(call, upstream),
+    emit: namedEmit(call, upstream, naming),
   })
 
   /** The one server a name is of. Where two might be meant, their lists decide. */
   const find = async (call: Call, list: string, name: string): Promise<Candidate> => {
     const candidates = namesOf(name, names)
     const [first, ...others] = candidates
-    if (first && others.length === 0) return first
-    for (const candidate of candidates) {
-      const entries = await walk(handle, forServer(call, candidate.upstream), list)
-      if (entries.some(({ fields }) => fields.name === candidate.name)) return candidate
+    if (first && others.length === 0 && !isShortened(name)) return first
+    for (const { upstream, name: rest } of candidates) {
+      const entries = await walk(handle, forServer(call, upstream), list)
+      const listed = entries.map(({ fields }) => String(fields.name))
+      const found =
+        listed.find((each) => each === rest) ?? listed.find((each) => stands(name, upstream, each))
+      if (found !== undefined) return { upstream, name: found }
     }
+    if (first && others.length === 0) return first
     throw unknown(call.method, name)
   }
 
@@ -58,7 +64,7 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
     if (call.method === 'completion/complete') return locateReference(call)
     if (subject === undefined) return undefined
     if (call.method === 'resources/read') {
-      const found = uriOf(subject, names)
+      const found = naming.serverOf(subject, names)
       if (!found) throw unknown(call.method, subject)
       return [found, call.params.with({ uri: found.name })]
     }
@@ -71,7 +77,7 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
     const reference = call.params.at('ref')
     const { name, uri } = reference?.fields ?? {}
     if (reference && typeof uri === 'string') {
-      const found = uriOf(uri, names)
+      const found = naming.serverOf(uri, names)
       if (found) return [found, call.params.with({ ref: reference.with({ uri: found.name }) })]
     }
     if (!reference || typeof name !== 'string') throw unknown(call.method, String(uri))
@@ -88,7 +94,7 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
     }
     const lists = await fromAll(names, async (upstream) => {
       const entries = await walk(handle, forServer(call, upstream), call.method)
-      return nameEntries(upstream, entries)
+      return nameEntries(upstream, entries, naming)
     })
     return done(
       Payload.of({}).with({
@@ -110,7 +116,7 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
         )
         return done(mergeDiscovered(found, self))
       }
-      if (call.method === 'subscriptions/listen') return listenToAll(call, names, handle, ended)
+      if (call.method === 'subscriptions/listen') return listenToAll(call, { names, handle, naming, ended })
       if (call.method.startsWith('notifications/')) {
         await fromAll(names, (upstream) => handle(forServer(call, upstream)))
         return done(Payload.of({}))
@@ -121,7 +127,9 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
       if (!found)
         throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
       const outcome = await toServer(call, ...found)
-      return outcome.kind === 'ask' ? outcome : done(nameUris(found[0].upstream, outcome.result))
+      return outcome.kind === 'ask'
+        ? outcome
+        : done(nameUris(outcome.result, (uri) => naming.uri(found[0].upstream, uri)))
     },
 
     resolve: async (call) => {
@@ -134,7 +142,7 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
       const owners = new Map<string, string>()
       const found: string[] = []
       const note = (list: string, upstream: string, name: unknown): void => {
-        const exposed = exposedName(upstream, String(name))
+        const exposed = naming.name(upstream, String(name))
         const owner = owners.get(`${list} ${exposed}`)
         if (owner !== undefined) found.push(`${exposed} is both of ${owner} and of ${upstream}`)
         owners.set(`${list} ${exposed}`, upstream)
@@ -150,35 +158,6 @@ export function aggregate({ names, handle, ended }: Options): Aggregate {
   }
 }
 
-/** All entries of a list, page by page. */
-async function walk(handle: Handler, call: Call, list: string): Promise<Payload[]> {
-  const key = method(list).list ?? ''
-  const entries: Payload[] = []
-  const seen = new Set<unknown>()
-  let cursor: unknown
-  for (let page = 0; page < MAX_PAGES && !seen.has(cursor); page++) {
-    seen.add(cursor)
-    const params = Payload.of({ ...(cursor !== undefined && { cursor }) }).withMeta(call.meta)
-    const target = { ...call.target, method: list }
-    const result = resultOf(await handle({ ...call, method: list, params, target }).catch(absentList))
-    entries.push(...listed(result, key))
-    cursor = result.fields.nextCursor
-    if (typeof cursor !== 'string' || cursor === '') break
-  }
-  return entries
-}
-
-/** A server without the capability has an empty list. */
-function absentList(error: unknown): Outcome {
-  if (asGatewayError(error).rpc === -32601) return done(Payload.of({}))
-  throw error
-}
-
-function listed(result: Payload, key: string): Payload[] {
-  const list = result.at(key)
-  return list && Array.isArray(list.value) ? list.items : []
-}
-
 /** Asks every server; those that fail are left out, unless all do. */
 async function fromAll<Value>(
   names: readonly string[],
@@ -192,21 +171,13 @@ async function fromAll<Value>(
 }
 
 /** Notes of one server with its URIs named as the client knows them. */
-function namedEmit(call: Call, upstream: string): (note: Note) => void {
-  return (note) => {
-    const uri = note.params?.fields.uri
-    const isUpdate = note.method === 'notifications/resources/updated' && typeof uri === 'string'
-    if (!isUpdate) return call.emit(note)
-    call.emit({
-      ...note,
-      ...(note.params && { params: note.params.with({ uri: exposedUri(upstream, uri) }) }),
-    })
-  }
+function namedEmit(call: Call, upstream: string, naming: Naming): (note: Note) => void {
+  return (note) => call.emit(withUri(note, (uri) => naming.uri(upstream, uri)))
 }
 
-function resultOf(outcome: Outcome): Payload {
-  if (outcome.kind === 'result') return outcome.result
-  throw new GatewayError('SERVER_ERROR', 'A list was answered with a question.')
+/** Whether a name is the alias a tool or prompt of a server has among those of others. */
+function stands(alias: string, upstream: string, name: string): boolean {
+  return alias === aliasOf(exposedName(upstream, aliasOf(name)))
 }
 
 function done(result: Payload): Outcome {

@@ -3,6 +3,12 @@ import { type Call, compose, type Handler, type Policy } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
 import { type Aggregate, aggregate } from './aggregate.ts'
+import { aliasCollisions, withAliases } from './aliases.ts'
+import { onlyDeclared } from './declared.ts'
+import { prefixed, strict } from './names.ts'
+import { inOwnTerms } from './own-terms.ts'
+import { withPages } from './pages.ts'
+import { type Answering, createOwn, type Own } from './own.ts'
 
 interface Options {
   /** The handler of each server, by its name, in the order of the configuration. */
@@ -13,6 +19,14 @@ interface Options {
   readonly observe: Policy
   /** Whether all servers are offered together where a call names none. */
   readonly isAggregate: boolean
+  /** Whether names are shown in snake case, and resources in the scheme of their server. */
+  readonly isStrict: boolean
+  /** What the gateway answers itself. */
+  readonly own: readonly Answering[]
+  /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
+  readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** What a server's list says of the tool a call names, where the call names its server. */
+  tool(call: Call): unknown
 }
 
 /** Finds what does a call: the compiled chain of its target. */
@@ -20,17 +34,24 @@ export interface Catalog {
   readonly handle: Handler
   /** The call as its one server gets it, or nothing where it is for several. */
   resolve(call: Call): Call | Promise<Call | undefined>
-  /** Names that would be the same once servers are offered together. */
+  /** The gateway's own tool a call names. */
+  readonly ownTool: Own['tool']
+  /** Different tools or prompts that would have the same name, and whose they are. */
   readonly collisions: Aggregate['collisions']
   /** Ends what lasts as long as this catalog. */
   close(): void
 }
 
+/** How many entries a page of a list has at most; many hosts read the first page alone. */
+const PAGE = 1000
+const SHORT_PAGE = 100
+
 /** How many targets keep their compiled chain. */
 const CHAINS = 10_000
 
 /** Compiles the chains of all servers, each when it is first needed. */
-export function createCatalog({ upstreams, policies, observe, isAggregate }: Options): Catalog {
+export function createCatalog(options: Options): Catalog {
+  const { upstreams, policies, observe, isAggregate } = options
   const chains = new LRUCache<string, Handler>({ max: CHAINS })
   const ended = new AbortController()
 
@@ -50,29 +71,67 @@ export function createCatalog({ upstreams, policies, observe, isAggregate }: Opt
   const names = [...upstreams.keys()]
   const [only, ...others] = names
   const single = only !== undefined && others.length === 0 ? only : undefined
-  const all = aggregate({ names, handle: one, ended: ended.signal })
+  const aliased = withAliases(one, options)
+  const shown = options.isStrict ? inOwnTerms(onlyDeclared(aliased, upstreams)) : aliased
+  const naming = options.isStrict ? strict : prefixed
+  const all = aggregate({ names, handle: shown, naming, ended: ended.signal })
 
   /** A call that names no server is for the only one, or for all. */
   const addressed = (call: Call): Call => {
     if (call.target.upstream !== undefined || single === undefined) return call
     return { ...call, target: { ...call.target, upstream: single } }
   }
-  const handle: Handler = observe((call) => {
+  const resolve: Catalog['resolve'] = (call) => {
     const found = addressed(call)
-    if (found.target.upstream !== undefined) return one(found)
-    if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
-    return all.handle(found)
+    return found.target.upstream === undefined ? all.resolve(found) : found
+  }
+  const own = createOwn({
+    parts: options.own,
+    metaTools: options.metaTools,
+    isTaken: (call) => {
+      const found = resolve(call)
+      if (found instanceof Promise) return found.then((each) => each && options.tool(each)).then(isThere, no)
+      const tool = options.tool(found)
+      return tool instanceof Promise ? tool.then(isThere, no) : isThere(tool)
+    },
+    run: (call, end) => {
+      const { upstream = '', method, name = '' } = call.target
+      const key = `own ${upstream} ${method} ${name}`
+      let chain = chains.get(key)
+      if (!chain) {
+        chain = compose(policies(call.target), end)
+        chains.set(key, chain)
+      }
+      return chain(call)
+    },
   })
+  const answer = own.answer((call) => {
+    if (call.target.upstream !== undefined) return shown(call)
+    if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
+    return all.handle(call)
+  })
+  const paged = withPages(answer, options.isStrict ? SHORT_PAGE : PAGE)
+  const handle: Handler = observe((call) => paged(addressed(call)))
 
   return {
     handle,
-    resolve: (call) => {
-      const found = addressed(call)
-      return found.target.upstream === undefined ? all.resolve(found) : found
-    },
-    collisions: all.collisions,
+    resolve,
+    ownTool: own.tool,
+    collisions: async (call) => [
+      ...(options.isStrict ? await aliasCollisions(call, upstreams) : []),
+      ...(isAggregate ? await all.collisions(call) : []),
+    ],
     close: () => ended.abort(),
   }
+}
+
+function isThere(tool: unknown): boolean {
+  return tool !== undefined
+}
+
+/** A server that can not be asked has nothing. */
+function no(): boolean {
+  return false
 }
 
 function unknownUpstream(name: string | undefined): GatewayError {

@@ -1,16 +1,19 @@
 import type { Call, Handler, Note, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { ACKNOWLEDGED, type Filter, readFilter } from '../wire/filter.ts'
-import { exposedUri, uriOf } from './names.ts'
+import { ACKNOWLEDGED, type Filter, readFilter, withUri, withUris } from '../wire/filter.ts'
+import type { Candidate, Naming } from './names.ts'
+
+interface Options {
+  readonly names: readonly string[]
+  /** Does a call that names its server. */
+  readonly handle: Handler
+  readonly naming: Naming
+  readonly ended: AbortSignal
+}
 
 /** One listening call that hears several servers; it ends when the set of servers changes. */
-export async function listenToAll(
-  call: Call,
-  names: readonly string[],
-  handle: Handler,
-  ended: AbortSignal,
-): Promise<Outcome> {
+export async function listenToAll(call: Call, { names, handle, naming, ended }: Options): Promise<Outcome> {
   const filter = readFilter(call.params)
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)
@@ -22,11 +25,12 @@ export async function listenToAll(
   ended.addEventListener('abort', stop)
   try {
     const streams = names.map((upstream) => {
-      const part = filterFor(filter, upstream, names)
+      const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
+      const exposed = (uri: string): string => naming.uri(upstream, uri)
       const heard = Promise.withResolvers<void>()
       const emit = (note: Note): void => {
-        if (note.method !== ACKNOWLEDGED) return call.emit(named(note, upstream))
-        honoured.push(namedFilter(readFilter(note.params), upstream))
+        if (note.method !== ACKNOWLEDGED) return call.emit(withUri(note, exposed))
+        honoured.push(withUris(readFilter(note.params), exposed))
         heard.resolve()
       }
       const params = Payload.of({ notifications: part })
@@ -51,27 +55,20 @@ export async function listenToAll(
   }
 }
 
-function filterFor(filter: Filter, upstream: string, names: readonly string[]): Filter {
+function filterFor(
+  filter: Filter,
+  upstream: string,
+  serverOf: (uri: string) => Candidate | undefined,
+): Filter {
   const uris = (filter.resourceSubscriptions ?? []).flatMap((uri) => {
-    const found = uriOf(uri, names)
+    const found = serverOf(uri)
     return found?.upstream === upstream ? [found.name] : []
   })
   const { resourceSubscriptions: _all, ...rest } = filter
   return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
-function namedFilter(filter: Filter, upstream: string): Filter {
-  const uris = filter.resourceSubscriptions?.map((uri) => exposedUri(upstream, uri))
-  return { ...filter, ...(uris && { resourceSubscriptions: uris }) }
-}
-
 function joined(filters: readonly Filter[]): Filter {
   const uris = filters.flatMap((each) => each.resourceSubscriptions ?? [])
   return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
-}
-
-function named(note: Note, upstream: string): Note {
-  const uri = note.params?.fields.uri
-  if (note.method !== 'notifications/resources/updated' || typeof uri !== 'string') return note
-  return { ...note, ...(note.params && { params: note.params.with({ uri: exposedUri(upstream, uri) }) }) }
 }

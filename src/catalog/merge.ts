@@ -1,7 +1,7 @@
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import { exposedName, exposedUri } from './names.ts'
+import type { Naming } from './names.ts'
 
 /** What several servers say of themselves, as one: what any can do, and the instructions of each. */
 export function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<string, unknown>>): Payload {
@@ -18,17 +18,17 @@ export function mergeDiscovered(found: readonly Payload[], own: Readonly<Record<
 }
 
 /** The entries of a server's list under the names they have beside those of other servers. */
-export function nameEntries(upstream: string, entries: readonly Payload[]): Payload[] {
+export function nameEntries(upstream: string, entries: readonly Payload[], naming: Naming): Payload[] {
   return entries.map((entry) => {
     const { name, uri, uriTemplate } = entry.fields
-    if (typeof uri === 'string') return entry.with({ uri: exposedUri(upstream, uri) })
-    if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: exposedUri(upstream, uriTemplate) })
-    return typeof name === 'string' ? entry.with({ name: exposedName(upstream, name) }) : entry
+    if (typeof uri === 'string') return entry.with({ uri: naming.uri(upstream, uri) })
+    if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: naming.uri(upstream, uriTemplate) })
+    return typeof name === 'string' ? entry.with({ name: naming.name(upstream, name) }) : entry
   })
 }
 
-/** A result whose resource URIs can be read where several servers are offered together. */
-export function nameUris(upstream: string, result: Payload): Payload {
+/** A result whose resource URIs are as the client knows them. */
+export function nameUris(result: Payload, exposed: (uri: string) => string): Payload {
   const { content, contents, messages } = result.fields
   let named = result
   if (Array.isArray(content) && content.some(hasUri)) named = named.with({ content: content.map(rename) })
@@ -42,7 +42,7 @@ export function nameUris(upstream: string, result: Payload): Payload {
 
   function renamed(value: unknown): unknown {
     if (!isObject(value) || typeof value.uri !== 'string') return value
-    return { ...value, uri: exposedUri(upstream, value.uri) }
+    return { ...value, uri: exposed(value.uri) }
   }
 
   function rename(block: unknown): unknown {

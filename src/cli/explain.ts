@@ -1,6 +1,6 @@
 import { environment } from '../config/secrets.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { createGateway, openLog } from '../gateway.ts'
+import { createGateway, type Gateway, openLog } from '../gateway.ts'
 import { readOptions, readSource, UsageError, warn } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
@@ -20,6 +20,8 @@ export async function explain(args: readonly string[]): Promise<number> {
   const status = gateway.statuses.get(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })
+  const inspected =
+    tool === undefined ? undefined : await gateway.inspect(upstream, tool).catch(() => undefined)
   await gateway.close()
   const lines = [
     `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
@@ -28,6 +30,7 @@ export async function explain(args: readonly string[]): Promise<number> {
     ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
     `  isolation    ${settings.isolation}`,
     `  believed     ${settings.trust ? 'yes' : 'no'} (trust: what it says of its own tools)`,
+    ...(tool === undefined ? [] : toolLines(inspected)),
     `  a call of ${method} passes`,
     '    observe      one log line',
     ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
@@ -35,6 +38,21 @@ export async function explain(args: readonly string[]): Promise<number> {
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
   return status?.problem === undefined ? 0 : 1
+}
+
+type Inspected = Awaited<ReturnType<Gateway['inspect']>>
+
+function toolLines(inspected: Inspected): string[] {
+  if (!inspected) return ['  the server lists no tool of this name']
+  const { op, risk, idempotent, evidence } = inspected.entry.nature
+  const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
+  return [
+    `  op           ${op}`,
+    `  risk         ${risk}`,
+    `  idempotent   ${idempotent ? 'yes' : 'no'}`,
+    ...evidence.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${each}`),
+    `  scopes       ${scopes === '' ? 'none' : scopes} (needed where callers authenticate)`,
+  ]
 }
 
 function reachOf({ reach, transport }: UpstreamSettings): string {

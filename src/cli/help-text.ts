@@ -13,7 +13,9 @@ Usage
   gatehouse stdio [same as serve]           be a stdio MCP server in front of them
   gatehouse check [--config FILE]           find every problem of a configuration
   gatehouse explain SERVER [TOOL]           show what happens to a call
+  gatehouse lint SERVER                     hold a server against the corporate standard
   gatehouse init [--from FILE]              write a configuration, or import that of a client
+  gatehouse audit verify FILE…              find what was removed from an audit log, or altered
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
   Exit codes: 0 good, 1 found a problem, 2 wrong usage.`
@@ -35,6 +37,17 @@ Reads the configuration, connects to each server and prints every problem, with 
   explain: `Usage: gatehouse explain SERVER [TOOL] [--config FILE]
 
 Prints how a server is reached, what it speaks, and what a call passes on its way.`,
+  audit: `Usage: gatehouse audit verify FILE… [--head HASH]
+
+Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.
+Name the files of a log together, in any order: audit.jsonl.2 audit.jsonl.1 audit.jsonl.
+  --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone`,
+  lint: `Usage: gatehouse lint SERVER [--config FILE] [--json] [--strict]
+
+Reads what a server offers, without calling a tool, and prints for each rule of the corporate standard
+whether the server keeps it, the gateway keeps it for the server, or it is broken, where, and what to do.
+  --json          print a report for programs
+  --strict        end with 1 where something is broken that must or must not be`,
   init: `Usage: gatehouse init [--from FILE] [--config FILE] [--force]
 
 Writes a first gateway.config.yaml. With --from it imports the servers of a client's configuration:

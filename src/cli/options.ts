@@ -15,9 +15,12 @@ export interface Options {
   readonly config: string | undefined
   readonly host: string | undefined
   readonly port: number | undefined
-  readonly logLevel: 'debug' | 'info' | 'warn' | 'error'
+  /** Absent where the command line does not say. */
+  readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | undefined
   readonly from: string | undefined
   readonly force: boolean
+  readonly json: boolean
+  readonly strict: boolean
   /** Words that are no options. */
   readonly words: readonly string[]
 }
@@ -32,8 +35,8 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
   for (const name of Object.keys(values)) {
     if (!allowed.includes(name)) throw new UsageError(`--${name} has no meaning here`)
   }
-  const logLevel = levels.find((each) => each === (values['log-level'] ?? 'info'))
-  if (!logLevel) throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
+  const logLevel = levels.find((each) => each === values['log-level'])
+  if (values['log-level'] !== undefined && !logLevel) throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
   return {
     config: values.config,
     host: values.host,
@@ -41,6 +44,8 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     logLevel,
     from: values.from,
     force: values.force ?? false,
+    json: values.json ?? false,
+    strict: values.strict ?? false,
     words: separator === -1 ? positionals : [...positionals, ...args.slice(separator + 1)],
   }
 }
@@ -95,6 +100,8 @@ function parse(args: readonly string[]) {
         'log-level': { type: 'string' },
         from: { type: 'string' },
         force: { type: 'boolean' },
+        json: { type: 'boolean' },
+        strict: { type: 'boolean' },
       },
     })
   } catch (error) {

@@ -1,15 +1,17 @@
 import { ConfigError } from '../config/problem.ts'
+import { audit } from './audit.ts'
 import { check } from './check.ts'
 import { explain } from './explain.ts'
 import { helpOf, overview, version } from './help-text.ts'
 import { init } from './init.ts'
+import { lint } from './lint.ts'
 import { UsageError } from './options.ts'
 import { serve } from './serve.ts'
 import { stdio } from './stdio.ts'
 
 type Command = (words: readonly string[]) => Promise<number>
 
-const commands: Readonly<Record<string, Command>> = { serve, stdio, check, explain, init }
+const commands: Readonly<Record<string, Command>> = { serve, stdio, check, explain, init, lint, audit }
 
 /** Runs a command line; the exit code: 0 good, 1 found a problem, 2 wrong usage. */
 export async function run(words: readonly string[]): Promise<number> {

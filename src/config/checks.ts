@@ -1,7 +1,9 @@
 import { isObject } from '../core/json.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
+import { asksForTokens, checkAuth } from './auth-checks.ts'
 import type { Checked, Finding } from './problem.ts'
 import { checkUpstream } from './upstream-checks.ts'
+import { sharedGrants } from './upstream-oauth-checks.ts'
 
 /**
  * Checks what a schema cannot say of a file's expanded values: how keys go together, and whether URLs and
@@ -10,30 +12,47 @@ import { checkUpstream } from './upstream-checks.ts'
 export function checkTogether(value: unknown, directory: string): Checked {
   if (!isObject(value)) return { problems: [], warnings: [] }
   const upstreams = isObject(value.upstreams) ? Object.entries(value.upstreams) : []
+  const isStrict = value.profile === 'corporate'
   const checked = upstreams.map(([name, upstream]) => {
-    return isObject(upstream) ? checkUpstream(upstream, ['upstreams', name], directory) : nothing
+    return isObject(upstream)
+      ? checkUpstream(upstream, ['upstreams', name], { directory, isStrict })
+      : nothing
   })
   const listen = isObject(value.listen) ? value.listen : {}
+  const isReachable = isOpenHost(listen) || listen.public_url !== undefined
+  const shared = sharedGrants(Object.fromEntries(upstreams), isReachable && !asksForTokens(value.auth))
+  const all = [checkAuth(value), checkStore(value.store), ...checked]
   return {
-    problems: [...checkListen(listen, value.auth), ...checked.flatMap(({ problems }) => problems)],
-    warnings: checked.flatMap(({ warnings }) => warnings),
+    problems: [...checkListen(listen, value), ...all.flatMap(({ problems }) => problems)],
+    warnings: [...all.flatMap(({ warnings }) => warnings), ...shared],
   }
 }
 
+type Values = Readonly<Record<string, unknown>>
+
 const nothing: Checked = { problems: [], warnings: [] }
 
-function checkListen(listen: Readonly<Record<string, unknown>>, auth: unknown): Finding[] {
+function checkStore(store: unknown): Checked {
+  if (typeof store !== 'string' || store === 'memory' || URL.canParse(store)) return nothing
+  return {
+    problems: [{ path: ['store'], message: 'must be a URL such as redis://127.0.0.1:6379' }],
+    warnings: [],
+  }
+}
+
+function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
   const problems: Finding[] = []
-  const isOpen = typeof listen.host === 'string' && !isLoopback(listen.host)
-  if (isOpen && auth === undefined) {
+  const isOpen = isOpenHost(listen)
+  if (isOpen && auth !== 'none' && !asksForTokens(auth)) {
     const message =
-      'everyone who can reach this address could call every tool: write `auth: none` at the top level of the file if that is meant, or listen on 127.0.0.1'
+      'everyone who can reach this address could call every tool: say who may under `auth`, write `auth: none` at the top level of the file if that is meant, or listen on 127.0.0.1'
     problems.push({ path: ['listen', 'host'], message })
   }
   const origins = Array.isArray(listen.origins) ? listen.origins : [listen.origins]
-  if (isOpen && origins.includes('*')) {
+  const isKnownOutside = isOpen || typeof listen.public_url === 'string' || profile === 'corporate'
+  if (isKnownOutside && origins.includes('*')) {
     const message =
-      '`*` lets any web page call the tools, so it is refused on an address others can reach: list the origins'
+      '`*` lets any web page call the tools, so it is refused on an address others can reach, and in the profile corporate: list the origins'
     problems.push({ path: ['listen', 'origins'], message })
   }
   if (typeof listen.public_url === 'string' && !isHttpUrl(listen.public_url)) {
@@ -43,4 +62,9 @@ function checkListen(listen: Readonly<Record<string, unknown>>, auth: unknown): 
     })
   }
   return problems
+}
+
+/** Whether other machines can reach the address. */
+function isOpenHost({ host }: Readonly<Record<string, unknown>>): boolean {
+  return typeof host === 'string' && !isLoopback(host)
 }

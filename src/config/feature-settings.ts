@@ -7,39 +7,50 @@ import { withSwitches } from './switches.ts'
 
 type Values = Readonly<Record<string, unknown>>
 
-/** The settings of every feature that is on somewhere, from the expanded values of a file. */
+/**
+ * The settings of every feature that is on somewhere, from the expanded values of a file; `defaults` are values
+ * by feature that go before those of its schema.
+ */
 export function featureSettings(
   file: Values,
   features: readonly FeatureSchema[],
+  defaults: Readonly<Record<string, Values>> = {},
 ): Readonly<Record<string, FeatureSettings>> {
-  const entries = features.map((feature) => [feature.name, settingsOf(feature, file)] as const)
+  const entries = features.map(
+    (feature) => [feature.name, settingsOf(feature, file, defaults[feature.name] ?? {})] as const,
+  )
   return Object.fromEntries(
     entries.filter((entry): entry is [string, FeatureSettings] => entry[1] !== undefined),
   )
 }
 
-function settingsOf(feature: FeatureSchema, file: Values): FeatureSettings | undefined {
+function settingsOf(feature: FeatureSchema, file: Values, defaults: Values): FeatureSettings | undefined {
   const schema = withSwitches(feature.schema)
   const common = written(feature, file) ?? schema.default
+  const below = isObject(common) ? merged(defaults, common) : defaults
   const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
     ([name, upstream]) => {
       const own = isObject(upstream) ? written(feature, upstream) : undefined
-      return own === undefined ? [] : [[name, settled(own, common, schema)] as const]
+      return own === undefined ? [] : [[name, settled(own, below, schema)] as const]
     },
   )
-  const settings = { common: settled(common, {}, schema), upstreams: Object.fromEntries(overrides) }
+  const settings = { common: settled(common, defaults, schema), upstreams: Object.fromEntries(overrides) }
   const isOn = [settings.common, ...Object.values(settings.upstreams)].some((value) => value !== false)
   return isOn ? settings : undefined
 }
 
-function written({ name, place }: FeatureSchema, values: Values): unknown {
-  if (place === 'features') {
-    if (values.features === 'none') return 'off'
-    return isObject(values.features) ? values.features[name] : undefined
-  }
-  if (name !== 'limits' || !isObject(values.limits)) return values[name]
-  const { body: _body, ...limits } = values.limits
-  return limits
+function written({ name, place, schema }: FeatureSchema, values: Values): unknown {
+  if (place === 'limits') return isObject(values.limits) ? only(values.limits, schema.properties) : undefined
+  if (place === 'top') return values[name]
+  if (values.features === 'none') return 'off'
+  return isObject(values.features) ? values.features[name] : undefined
+}
+
+/** The values some properties have, or nothing where none of them has any. */
+function only(values: Values, properties: unknown): Values | undefined {
+  const known = isObject(properties) ? properties : {}
+  const own = Object.entries(values).filter(([key]) => Object.hasOwn(known, key))
+  return own.length > 0 ? Object.fromEntries(own) : undefined
 }
 
 function settled(value: unknown, below: unknown, schema: JsonSchema): unknown {

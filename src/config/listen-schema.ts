@@ -1,7 +1,7 @@
 import type { JsonSchema } from '../core/schema.ts'
 import { sizeSchema } from '../core/units.ts'
 
-const origin = '^(\\*|[a-z][a-z0-9+.-]*://[^/\\s]+)$'
+const origin = '^(\\*|[a-z][a-z0-9+.-]*://[^/\\s*]+)$'
 
 /** The JSON Schema of `listen`. */
 export const listenSchema: JsonSchema = {

@@ -17,8 +17,12 @@ export function literalSecrets(value: unknown, path: readonly string[] = []): Fi
 
 function isSecret(text: string, path: readonly string[]): boolean {
   if (looksLikeToken(text)) return true
-  if (path[0] !== 'upstreams' || text === '' || hasReference(text)) return false
+  if (path.length === 1 && path[0] === 'store')
+    return /^rediss?:\/\/[^/@]*:[^/@]+@/.test(text) && !hasReference(text)
+  if (text === '' || hasReference(text)) return false
+  if (path[0] === 'auth') return /^(client_)?secret$/.test(path.at(-1) ?? '')
+  if (path[0] !== 'upstreams') return false
   const [key = '', name = ''] = path.slice(2)
-  if (key === 'token') return true
+  if (key === 'token' || (key === 'oauth' && name === 'client_secret')) return true
   return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
 }

@@ -1,22 +1,25 @@
 import { isObject } from '../core/json.ts'
 import type { JsonSchema } from '../core/schema.ts'
+import { authSchema } from './auth-schema.ts'
 import { bodySchema, listenSchema } from './listen-schema.ts'
 import { namePattern } from './names.ts'
+import { observeSchema } from './observe-schema.ts'
+import { storeSchema } from './store-schema.ts'
 import { withSwitches } from './switches.ts'
 import { upstreamProperties } from './upstream-schema.ts'
 
 /** What the configuration needs to know of a feature. */
 export interface FeatureSchema {
   readonly name: string
-  /** Whether its settings stand at the top level under its name, or under `features`. */
-  readonly place: 'top' | 'features'
+  /** Whether its settings stand at the top level under its name, under `features`, or among those of `limits`. */
+  readonly place: 'top' | 'features' | 'limits'
   /** The schema of an object, without `$ref`. A `default` of `off` keeps the feature off until it is asked for. */
   readonly schema: JsonSchema
 }
 
 /** The JSON Schema of the configuration file. */
 export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
-  const definitions = features.flatMap((feature): [string, JsonSchema][] => [
+  const definitions = features.filter(isNamed).flatMap((feature): [string, JsonSchema][] => [
     [feature.name, definition(feature)],
     [`${feature.name}-override`, overrideOf(definition(feature))],
   ])
@@ -39,13 +42,18 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         description: '`corporate` asks for authentication and takes the strict side of every choice.',
       },
       listen: listenSchema,
-      auth: {
-        const: 'none',
-        errorMessage: 'must be none: other kinds of authentication are not available in this release',
-        description: 'Who may call: `none` is everyone who can reach the address.',
-      },
+      auth: authSchema,
       ...placed(features, 'top', ''),
-      limits: limitsSchema(features),
+      limits: limitsSchema(features, { body: bodySchema }),
+      store: storeSchema,
+      observe: observeSchema,
+      meta_tools: {
+        enum: ['hidden', 'listed', 'off', false],
+        default: 'hidden',
+        errorMessage: 'must be hidden, listed or off',
+        description:
+          'Whether the tools of the gateway itself stand in lists of tools, can only be called, or are not there.',
+      },
       features: featuresSchema(features, ''),
       upstreams: {
         type: 'object',
@@ -80,6 +88,7 @@ function upstreamSchema(features: readonly FeatureSchema[]): JsonSchema {
     properties: {
       ...upstreamProperties,
       ...placed(features, 'top', '-override'),
+      limits: limitsSchema(features),
       features: featuresSchema(features, '-override'),
     },
     additionalProperties: false,
@@ -110,16 +119,25 @@ function placed(
   return Object.fromEntries(here.map(({ name }) => [name, { $ref: `#/$defs/${name}${suffix}` }]))
 }
 
-function limitsSchema(features: readonly FeatureSchema[]): JsonSchema {
-  const own = features.find(({ name, place }) => name === 'limits' && place === 'top')?.schema
+function limitsSchema(features: readonly FeatureSchema[], more?: JsonSchema): JsonSchema {
+  const own = features.flatMap(({ place, schema: { properties } }) =>
+    place === 'limits' && isObject(properties) ? Object.entries(properties) : [],
+  )
   return {
     type: 'object',
-    description: 'How much is let through, and for how long.',
+    errorMessage: 'must be a mapping such as { timeout: 30s }',
+    description: more
+      ? 'How much is let through, and for how long.'
+      : 'What is different for this upstream. Rates and concurrency are counted for it alone, besides those of all.',
     additionalProperties: false,
-    ...own,
-    default: {},
-    properties: { body: bodySchema, ...(isObject(own?.properties) && own.properties) },
+    ...(more && { default: {} }),
+    properties: { ...more, ...Object.fromEntries(own) },
   }
+}
+
+/** Whether a feature's settings stand under its own name. */
+function isNamed({ place }: FeatureSchema): boolean {
+  return place !== 'limits'
 }
 
 function definition({ place, schema }: FeatureSchema): JsonSchema {

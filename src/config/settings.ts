@@ -7,13 +7,18 @@ import type {
   ErrorRule,
   ListenSettings,
   Settings,
+  StoreSettings,
   ToolSettings,
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
+import { authSettings } from './auth-settings.ts'
 import { complete } from './complete.ts'
 import { featureSettings } from './feature-settings.ts'
+import { profiles } from './profile.ts'
+import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
+import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
 
 /** Where settings came from: the features they are for, and the file where there is one. */
 export interface Origin {
@@ -32,10 +37,14 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     ...(origin.file !== undefined && { file: origin.file }),
     profile: file.profile,
     listen: listenSettings(file),
+    auth: authSettings(values.auth),
+    store: storeSettings(file.store),
+    observe: observeSettings(file.observe, { ...origin, profile: file.profile }),
+    metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
       upstreamSettings(name, upstream, origin),
     ),
-    features: featureSettings(values, origin.features),
+    features: featureSettings(values, origin.features, profiles[file.profile].features),
   }
 }
 
@@ -61,7 +70,10 @@ interface FileValues {
     readonly legacy_sse: boolean
     readonly aggregate: boolean
   }
+  readonly store: Secret
+  readonly observe: ObserveValues
   readonly limits: { readonly body: number }
+  readonly meta_tools: Settings['metaTools'] | false
   readonly upstreams: Readonly<Record<string, UpstreamValues>>
 }
 
@@ -73,6 +85,7 @@ interface UpstreamValues {
   readonly cwd?: string
   readonly headers?: Readonly<Record<string, Secret>>
   readonly token?: Secret
+  readonly oauth?: OAuthValues
   readonly transport: UpstreamSettings['transport']
   readonly revision: UpstreamSettings['revision']
   readonly isolation: UpstreamSettings['isolation']
@@ -95,7 +108,7 @@ function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
   return schema
 }
 
-function listenSettings({ listen, limits }: FileValues): ListenSettings {
+function listenSettings({ listen, limits, profile }: FileValues): ListenSettings {
   const { host, port, public_url: publicUrl, origins, legacy_sse: legacySse, aggregate } = listen
   return {
     host,
@@ -105,7 +118,12 @@ function listenSettings({ listen, limits }: FileValues): ListenSettings {
     legacySse,
     aggregate,
     body: limits.body,
+    isStrict: profiles[profile].isStrict,
   }
+}
+
+function storeSettings(store: Secret): StoreSettings {
+  return store.reveal() === 'memory' ? { kind: 'memory' } : { kind: 'redis', url: store }
 }
 
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {
@@ -162,8 +180,13 @@ function commandReach(
   }
 }
 
-function urlReach(url: string, { headers = {}, token }: UpstreamValues): UrlReach {
+function urlReach(url: string, { headers = {}, token, oauth }: UpstreamValues): UrlReach {
   const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
   const bearer = token && { authorization: new Secret(`Bearer ${token.reveal()}`) }
-  return { kind: 'url', url, headers: { ...Object.fromEntries(named), ...bearer } }
+  return {
+    kind: 'url',
+    url,
+    headers: { ...Object.fromEntries(named), ...bearer },
+    ...(oauth && { oauth: oauthSettings(oauth, url) }),
+  }
 }

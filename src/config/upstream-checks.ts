@@ -1,24 +1,36 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
+import { compilePattern } from '../core/pattern.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import type { Checked, Finding } from './problem.ts'
-import { holdsPassword } from './tokens.ts'
+import { holdsPassword, looksLikeToken, namesSecret } from './tokens.ts'
+import { oauthProblems } from './upstream-oauth-checks.ts'
 
 type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
+/** Where the files an upstream names are, and how strict to be. */
+interface Surroundings {
+  readonly directory: string
+  readonly isStrict: boolean
+}
+
 /** Checks how the keys of one upstream go together. */
-export function checkUpstream(upstream: Values, path: Path, directory: string): Checked {
+export function checkUpstream(upstream: Values, path: Path, { directory, isStrict }: Surroundings): Checked {
+  const query = querySecrets(upstream, path)
   const found = [reachProblem(upstream, path), ...misplaced(upstream, path), transportProblem(upstream, path)]
   const rest = [
     ...headerProblems(upstream, path),
     cwdProblem(upstream, path, directory),
     urlProblem(upstream, path),
+    ...oauthProblems(upstream, path),
+    ...patternProblems(upstream, path),
+    ...(isStrict ? query : []),
   ]
   return {
     problems: [...found, ...rest].filter((finding) => finding !== undefined),
-    warnings: plainTextWarning(upstream, path),
+    warnings: [...plainTextWarning(upstream, path), ...(isStrict ? [] : query)],
   }
 }
 
@@ -33,7 +45,7 @@ function reachProblem({ url, command }: Values, path: Path): Finding | undefined
 function misplaced({ url, command, ...others }: Values, path: Path): Finding[] {
   if ((url === undefined) === (command === undefined)) return []
   const kind = url === undefined ? 'url' : 'command'
-  const keys = kind === 'url' ? ['headers', 'token'] : ['args', 'env', 'cwd']
+  const keys = kind === 'url' ? ['headers', 'token', 'oauth'] : ['args', 'env', 'cwd']
   const advice = kind === 'url' ? ': a command gets its secrets through `env`' : ': remove it'
   return keys
     .filter((key) => others[key] !== undefined)
@@ -88,10 +100,40 @@ function urlProblem({ url }: Values, path: Path): Finding | undefined {
   return { path: at, message: 'a URL cannot hold a user and password: write them into `headers`' }
 }
 
-function plainTextWarning({ url, token, headers }: Values, path: Path): Finding[] {
+/** Patterns are matched against what servers send, so they must not be able to go on for ever. */
+function patternProblems({ errors }: Values, path: Path): Finding[] {
+  const rules: readonly unknown[] = Array.isArray(errors) ? errors : []
+  return rules.flatMap((rule, index) => {
+    const match = isObject(rule) ? rule.match : undefined
+    const message = typeof match === 'string' ? patternProblem(match) : undefined
+    return message === undefined ? [] : [{ path: [...path, 'errors', String(index), 'match'], message }]
+  })
+}
+
+function patternProblem(match: string): string | undefined {
+  try {
+    return compilePattern(match) ? undefined : 'must not look around or back, and be short'
+  } catch {
+    return 'must be a regular expression'
+  }
+}
+
+/** Queries end up in the logs of everyone on the way. */
+function querySecrets({ url }: Values, path: Path): Finding[] {
+  if (typeof url !== 'string' || !isHttpUrl(url)) return []
+  const isSecret = ([name, value]: [string, string]): boolean =>
+    value !== '' && (namesSecret(name) || /key$/i.test(name) || looksLikeToken(value))
+  const found = [...new URL(url).searchParams].find(isSecret)
+  if (!found) return []
+  const message = `the query holds a secret (${found[0].slice(0, 40)}), and addresses end up in logs: send it with \`token\` or \`headers\``
+  return [{ path: [...path, 'url'], message }]
+}
+
+function plainTextWarning({ url, token, headers, oauth }: Values, path: Path): Finding[] {
   if (typeof url !== 'string' || !/^http:/i.test(url) || !URL.canParse(url)) return []
   if (isLoopback(new URL(url).hostname)) return []
-  const isSent = token !== undefined || (isObject(headers) && Object.keys(headers).length > 0)
+  const isFixed = token !== undefined || (isObject(headers) && Object.keys(headers).length > 0)
+  const isSent = isFixed || oauth !== undefined
   const message = 'secrets go to this server unencrypted: use https:// if it offers it'
   return isSent ? [{ path: [...path, 'url'], message }] : []
 }

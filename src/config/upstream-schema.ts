@@ -1,6 +1,7 @@
 import { errorCodes } from '../core/error.ts'
 import type { JsonSchema } from '../core/schema.ts'
-import { durationSchema } from '../core/units.ts'
+import { durationSchema, rateSchema } from '../core/units.ts'
+import { oauthSchema } from './upstream-oauth-schema.ts'
 
 const words = { type: 'string', errorMessage: 'must be text: put it in quotes' }
 const oneLine = { type: 'string', pattern: '^[^\\r\\n\\0]*$', errorMessage: 'must be text on one line' }
@@ -20,7 +21,6 @@ const argumentRules = {
     errorMessage: 'must be on, or a mapping of arguments to globs of their values',
   },
 }
-const rate = '^[1-9]\\d*/(\\d*)(s|second|m|minute|h|hour|d|day)$'
 const toolSchema = {
   type: 'object',
   additionalProperties: false,
@@ -31,11 +31,8 @@ const toolSchema = {
     idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
     scopes: { ...list, description: 'The scopes a caller needs, instead of those derived.' },
     rate: {
-      type: ['string', 'array'],
-      pattern: rate,
-      items: { type: 'string', pattern: rate, errorMessage: 'must be a rate such as 10/minute' },
-      errorMessage: 'must be a rate such as 10/minute, or a list of rates',
-      description: 'How often each caller may call it.',
+      ...rateSchema,
+      description: 'How often each caller may call it; a glob counts each tool it fits by itself.',
     },
     timeout: { ...durationSchema, description: 'How long a call may be silent.' },
     retry: {
@@ -43,7 +40,8 @@ const toolSchema = {
       minimum: 0,
       maximum: 5,
       errorMessage: 'must be a number from 0 to 5',
-      description: 'How often a call that was not sent is tried again.',
+      description:
+        'How often a call that was not sent is tried again, where the tool only reads or is idempotent.',
     },
   },
 }
@@ -108,6 +106,7 @@ export const upstreamProperties: JsonSchema = {
     description: 'A bearer token for the URL: short for the header `authorization: Bearer …`.',
     examples: ['${GITHUB_TOKEN}'],
   },
+  oauth: oauthSchema,
   transport: {
     enum: ['auto', 'stdio', 'streamable', 'sse'],
     default: 'auto',
@@ -157,10 +156,14 @@ export const upstreamProperties: JsonSchema = {
     description: 'Named scopes: the tools, prompts and resource URIs each one opens, by name or glob.',
     examples: [{ 'read:repo': ['get_*', 'list_*'] }],
   },
-  allow: { ...argumentRules, description: 'Only these calls of the tools named here are let through.' },
+  allow: {
+    ...argumentRules,
+    description: 'Of the tools named here only these calls are let through: each argument must fit its glob.',
+  },
   deny: {
     ...argumentRules,
-    description: 'Calls that are never let through, by tool, then by argument a glob of its value.',
+    description:
+      'Calls that are never let through, by tool, then by argument a glob of its value: one argument that fits is enough. A resource is named by its URI.',
     examples: [{ 'read_*': { path: '/srv/docs/private/**' } }],
   },
   errors: {

@@ -52,15 +52,23 @@ export interface Client {
   readonly isMute?: true
 }
 
+/** The HTTP answer a call will get, as long as nothing of it was sent. */
+export interface Envelope {
+  /** Adds a header; nothing happens where the answer has begun. */
+  header?(name: string, value: string): void
+}
+
 /** One request on its way through the gateway. Never changed in place: pass a changed copy on. */
 export interface Call {
+  /** Names the call in logs, in errors, in the audit log and toward servers. */
+  readonly requestId: string
   readonly method: string
   /** The params object as the client sent it, `_meta` included. */
   readonly params: Payload
   readonly target: Target
   readonly principal: Principal
   readonly client: Client
-  /** The members of `params._meta`. */
+  /** The members of `params._meta`; a trace context the transport carried stands here like one written there. */
   readonly meta: Readonly<Record<string, unknown>>
   readonly answers?: Answers
   readonly state: State
@@ -70,6 +78,8 @@ export interface Call {
   abort(reason: GatewayError): void
   /** What the log line of this call should say; the one thing on a call that is written to. */
   readonly facts: Map<string, unknown>
+  /** Absent where the call did not come over HTTP. */
+  readonly envelope?: Envelope | undefined
   /** Sends a notification about this call back to the client, before the outcome. Never throws, never waits. */
   emit(note: Note): void
 }

@@ -7,6 +7,8 @@ export interface Entry {
   /** The entry of the server's list, as the server wrote it. */
   readonly definition: Readonly<Record<string, unknown>>
   readonly nature: Nature
+  /** Set where it is the gateway's own. */
+  readonly isOwn?: true
 }
 
 /** What kind of action something is, and how that was found out. */

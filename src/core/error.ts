@@ -1,6 +1,12 @@
 import type { Payload } from './payload.ts'
 
-type Category = 'transient' | 'permanent' | 'auth_required' | 'invalid_input' | 'rate_limited'
+const kinds = ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] as const
+
+/** What a caller can do about an error: try again, nothing, sign in, change the input, or wait. */
+export type Category = (typeof kinds)[number]
+
+/** Every category there is. */
+export const categories: readonly string[] = kinds
 
 interface Row {
   readonly category: Category
@@ -8,6 +14,8 @@ interface Row {
   readonly rpc: number
   /** The HTTP status of a refusal before the call was dispatched. */
   readonly http: number
+  /** A tool's caller is told in the result, where a model reads it. */
+  readonly isResult?: true
 }
 
 /** Every error the gateway makes: what kind it is and how it looks on the wire. */
@@ -17,7 +25,7 @@ const table = {
   UNSUPPORTED_OPERATION: { category: 'permanent', rpc: -32601, http: 404 },
   INVALID_INPUT: { category: 'invalid_input', rpc: -32602, http: 400 },
   UNKNOWN_TOOL: { category: 'invalid_input', rpc: -32602, http: 400 },
-  RESOURCE_NOT_FOUND: { category: 'permanent', rpc: -32602, http: 404 },
+  RESOURCE_NOT_FOUND: { category: 'permanent', rpc: -32602, http: 404, isResult: true },
   // 2026-07-28 basic/index: the three codes a gateway may emit of the reserved range.
   HEADER_MISMATCH: { category: 'invalid_input', rpc: -32020, http: 400 },
   CAPABILITY_REQUIRED: { category: 'permanent', rpc: -32021, http: 400 },
@@ -37,8 +45,27 @@ const table = {
   OPERATION_TIMEOUT: { category: 'transient', rpc: -32004, http: 504 },
   PAYLOAD_TOO_LARGE: { category: 'invalid_input', rpc: -32005, http: 413 },
   SERVER_UNAVAILABLE: { category: 'transient', rpc: -32006, http: 503 },
-  OUTCOME_UNKNOWN: { category: 'permanent', rpc: -32603, http: 502 },
-  UPSTREAM_ERROR: { category: 'permanent', rpc: -32603, http: 502 },
+  OUTCOME_UNKNOWN: { category: 'permanent', rpc: -32603, http: 502, isResult: true },
+  AUTHENTICATION_REQUIRED: { category: 'auth_required', rpc: -32600, http: 401 },
+  TOKEN_EXPIRED: { category: 'auth_required', rpc: -32600, http: 401 },
+  SCOPE_INSUFFICIENT: { category: 'auth_required', rpc: -32600, http: 403, isResult: true },
+  PERMISSION_DENIED: { category: 'permanent', rpc: -32600, http: 403, isResult: true },
+  RATE_LIMIT_EXCEEDED: { category: 'rate_limited', rpc: -32003, http: 429 },
+  QUOTA_EXHAUSTED: { category: 'rate_limited', rpc: -32003, http: 429 },
+  CONFLICT: { category: 'permanent', rpc: -32007, http: 409, isResult: true },
+  TRANSACTION_CONFLICT: { category: 'permanent', rpc: -32007, http: 409, isResult: true },
+  IDEMPOTENCY_CONFLICT: { category: 'permanent', rpc: -32007, http: 409, isResult: true },
+  IDEMPOTENCY_IN_PROGRESS: { category: 'transient', rpc: -32007, http: 409, isResult: true },
+  COMPENSATION_UNAVAILABLE: { category: 'permanent', rpc: -32603, http: 409, isResult: true },
+  CONFIRMATION_REQUIRED: { category: 'permanent', rpc: -32603, http: 409, isResult: true },
+  CONFIRMATION_DECLINED: { category: 'permanent', rpc: -32603, http: 409, isResult: true },
+  CONFIRMATION_TOKEN_INVALID: {
+    category: 'invalid_input',
+    rpc: -32602,
+    http: 400,
+    isResult: true,
+  },
+  UPSTREAM_ERROR: { category: 'permanent', rpc: -32603, http: 502, isResult: true },
   SERVER_ERROR: { category: 'transient', rpc: -32603, http: 500 },
 } as const satisfies Record<string, Row>
 
@@ -47,16 +74,38 @@ export type ErrorCode = keyof typeof table
 /** Every code there is. */
 export const errorCodes = Object.keys(table)
 
-interface Extra {
+/** Whether a word is a code of the table. */
+export function isErrorCode(word: unknown): word is ErrorCode {
+  return typeof word === 'string' && Object.hasOwn(table, word)
+}
+
+/** Whether a word is a category. */
+export function isCategory(word: unknown): word is Category {
+  return typeof word === 'string' && categories.includes(word)
+}
+
+/** What an error says besides its code and message. */
+export interface Extra {
   readonly cause?: unknown
+  /** What kind of error it is, where it is not the kind its code mostly is. */
+  readonly category?: Category | undefined
+  /** The argument or parameter it is about, and one word of what is wrong with it. */
+  readonly field?: string | undefined
+  readonly reason?: string | undefined
   /** What the caller can do about it, one sentence. */
-  readonly suggestion?: string
+  readonly suggestion?: string | undefined
   /** Fields the protocol wants at the top of `error.data`. */
   readonly data?: Readonly<Record<string, unknown>>
-  readonly details?: Readonly<Record<string, unknown>>
-  readonly retryAfterSeconds?: number
+  readonly details?: Readonly<Record<string, unknown>> | undefined
+  readonly retryAfterSeconds?: number | undefined
+  /** A tool's caller is told in the result, although that is not how this code is mostly told. */
+  readonly isResult?: true
   /** The JSON-RPC error object of the server behind, relayed as it came. */
   readonly relayed?: Payload
+  /** The request was not sent to the server, so it can not have done anything. */
+  readonly isUnsent?: true
+  /** The HTTP status of a call that was refused before it was dispatched; others are answered with 200. */
+  readonly status?: number
 }
 
 /** A failure the caller is told about, by a code of the one table. */
@@ -72,7 +121,13 @@ export class GatewayError extends Error {
   }
 
   get category(): Category {
-    return table[this.code].category
+    return this.extra.category ?? table[this.code].category
+  }
+
+  /** Whether a tool's caller is told in the result: what a model can act on, and no fault of the protocol. */
+  get isResult(): boolean {
+    if (this.extra.relayed) return false
+    return this.extra.isResult ?? 'isResult' in table[this.code]
   }
 
   /** The JSON-RPC error code; that of the server behind where its error is relayed. */
@@ -85,22 +140,40 @@ export class GatewayError extends Error {
     return table[this.code].http
   }
 
+  /** The same error with more said of it. */
+  with(extra: Extra): GatewayError {
+    return new GatewayError(this.code, this.message, { ...this.extra, ...extra })
+  }
+
   /** The structured error object that stands in `error.data`. */
   get data(): Record<string, unknown> {
-    const { suggestion, data, details, retryAfterSeconds } = this.extra
-    const mustWait = this.category === 'transient' || this.category === 'rate_limited'
-    const wait = retryAfterSeconds ?? (mustWait ? 1 : undefined)
+    const { suggestion, data, details, field, reason } = this.extra
+    const wait = waitOf(this.category, this.extra.retryAfterSeconds)
     return {
       ...data,
       code: this.code,
       message: this.message,
       category: this.category,
-      user_actionable: this.category === 'auth_required' || this.category === 'invalid_input',
+      user_actionable: isUserActionable(this.category),
       ...(suggestion !== undefined && { suggestion }),
+      ...(field !== undefined && { field }),
+      ...(reason !== undefined && { reason }),
       ...(wait !== undefined && { retry_after_seconds: wait, retryAfter: wait }),
       ...(details !== undefined && { details }),
     }
   }
+}
+
+/** Whole seconds until another try is worth it; errors that pass by themselves always have some. */
+export function waitOf(category: Category, seconds?: number): number | undefined {
+  const isKnown = seconds !== undefined && Number.isFinite(seconds)
+  if (isKnown) return Math.min(Math.max(Math.ceil(seconds), 0), Number.MAX_SAFE_INTEGER)
+  return category === 'transient' || category === 'rate_limited' ? 1 : undefined
+}
+
+/** Whether the caller itself can do something about errors of a category. */
+export function isUserActionable(category: Category): boolean {
+  return category === 'auth_required' || category === 'invalid_input'
 }
 
 /** Whether nobody waits for an answer: the caller took the request back, not just its time ran out. */

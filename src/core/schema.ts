@@ -1,5 +1,8 @@
 import { createRequire } from 'node:module'
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
+import { canonical } from './json.ts'
+import { compilePattern } from './pattern.ts'
+import { boundedSchema, STEP } from './schema-bounds.ts'
 
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -18,7 +21,7 @@ export interface SchemaProblem {
 /** Lists the problems of a value, at most a hundred; empty means it fits. @throws UnusableSchema */
 export type Check = (value: unknown) => readonly SchemaProblem[]
 
-/** A schema that cannot be compiled: it is malformed, or refers to something outside itself. */
+/** A schema that cannot be used: it is malformed or too large, refers to something outside itself, or never ends. */
 export class UnusableSchema extends Error {
   constructor(cause: unknown) {
     super(`the schema cannot be used: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
@@ -26,19 +29,26 @@ export class UnusableSchema extends Error {
   }
 }
 
+interface Trust {
+  /** It is our own: it is not itself checked, which saves 30 ms at the first one, and may use any pattern. */
+  readonly trusted?: boolean
+  /** Hears of a pattern that is not checked, when the schema is compiled. */
+  onUnchecked?(pattern: string): void
+}
+
 /**
- * The check of a schema, compiled when first used and shared by all schemas with the same text.
- * `trusted` schemas are our own: they are not themselves checked, which saves 30 ms at the first one.
+ * The check of a schema, compiled when first used and shared by all schemas with the same text. What a schema of
+ * somebody else may cost is bounded: patterns that could backtrack without end are left out.
  */
-export function validator(schema: JsonSchema, { trusted = false } = {}): Check {
-  const text = JSON.stringify(schema)
+export function validator(schema: JsonSchema, trust: Trust = {}): Check {
+  const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
   const known = checks.get(text)
-  const check = known ?? lazyCheck(schema, trusted)
+  const check = known ?? lazyCheck(schema, trust)
   remember(text, check)
   return check
 }
 
-const most = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200 }
+const most = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
 const checks = new Map<string, Check>()
 let characters = 0
 
@@ -52,26 +62,56 @@ function remember(text: string, check: Check): void {
   }
 }
 
-function lazyCheck(schema: JsonSchema, trusted: boolean): Check {
+function lazyCheck(schema: JsonSchema, trust: Trust): Check {
   let validate: ValidateFunction | undefined
   let failure: UnusableSchema | undefined
   return (value) => {
     if (failure) throw failure
     try {
-      validate ??= compile(schema, trusted)
+      validate ??= compile(schema, trust)
     } catch (error) {
       failure = new UnusableSchema(error)
       throw failure
     }
-    if (validate(value)) return []
+    steps = 0
+    if (attempt(validate, value)) return []
     return (validate.errors ?? []).slice(0, most.problems).map(problem)
   }
 }
 
-function compile(schema: JsonSchema, trusted: boolean): ValidateFunction {
-  const { $schema, $async: _promises, ...rules } = schema
+/** @throws UnusableSchema where a check would go on for too long */
+function attempt(validate: ValidateFunction, value: unknown): boolean {
+  try {
+    return validate(value)
+  } catch (error) {
+    throw new UnusableSchema(error)
+  }
+}
+
+/** How often the check under way followed a reference. */
+let steps = 0
+
+function takeStep(): boolean {
+  steps += 1
+  if (steps > most.steps) throw new RangeError('it takes too many steps')
+  return true
+}
+
+const NAME = 'https://gatehouse.invalid/schema'
+
+function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
+  // Without a name of its own a schema could not refer to itself.
+  const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
   const isOld = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
-  return engine(isOld ? 'draft-07' : '2020-12', trusted).compile(rules)
+  const chosen = engine(isOld ? 'draft-07' : '2020-12', trusted)
+  if (trusted) return chosen.compile(rules)
+  const bounded = boundedSchema(rules)
+  unchecked = new Set()
+  try {
+    return chosen.compile(bounded)
+  } finally {
+    for (const pattern of unchecked) onUnchecked?.(pattern)
+  }
 }
 
 type Draft = 'draft-07' | '2020-12'
@@ -101,14 +141,35 @@ function newEngine(draft: Draft, trusted: boolean): Ajv {
     validateSchema: !trusted,
     validateFormats: false,
     addUsedSchema: false,
-    code: { regExp },
+    code: { regExp: trusted ? regExp : safeRegExp },
   }
+  const ajv = load(draft, options)
+  return trusted ? ajv : bound(ajv)
+}
+
+function load(draft: Draft, options: Options): Ajv {
   if (draft === 'draft-07') {
     const { Ajv }: typeof import('ajv') = require('ajv')
     return new Ajv(options)
   }
   const { Ajv2020 }: typeof import('ajv/dist/2020.js') = require('ajv/dist/2020.js')
   return new Ajv2020(options)
+}
+
+/** Keywords whose cost a server could drive up, in a form that stays within bounds. */
+function bound(ajv: Ajv): Ajv {
+  ajv.addKeyword({ keyword: STEP, errors: false, validate: takeStep })
+  ajv.removeKeyword('uniqueItems')
+  // Ajv compares each item with every other.
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    error: { message: 'must NOT have duplicate items' },
+    validate: (isOn: boolean, items: readonly unknown[]) =>
+      !isOn || new Set(items.map(canonical)).size === items.length,
+  })
+  return ajv
 }
 
 // Servers write patterns such as `a\-b`, which are errors in Unicode mode only.
@@ -121,6 +182,19 @@ const regExp = Object.assign(
     }
   },
   { code: 'new RegExp' },
+)
+
+/** The patterns the schema being compiled has that are not checked. */
+let unchecked = new Set<string>()
+
+const safeRegExp = Object.assign(
+  (source: string) => {
+    const pattern = compilePattern(source)
+    if (!pattern) unchecked.add(source)
+    // Ajv tells patterns apart by their text.
+    return { test: (text: string) => pattern?.test(text, true) ?? true, toString: () => source }
+  },
+  { code: 'safeRegExp' },
 )
 
 function problem({ instancePath, schemaPath, keyword, message, params }: ErrorObject): SchemaProblem {

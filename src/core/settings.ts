@@ -1,5 +1,7 @@
+import type { AuthSettings } from './auth-settings.ts'
 import type { Op, Risk } from './entry.ts'
 import type { ErrorCode } from './error.ts'
+import type { ObserveSettings } from './observe-settings.ts'
 import type { Secret } from './secret.ts'
 
 /** The whole configuration, checked, with every default filled in. Durations are milliseconds, sizes are bytes. */
@@ -9,10 +11,19 @@ export interface Settings {
   /** `corporate` asks for authentication and takes the strict side of every choice. */
   readonly profile: 'open' | 'corporate'
   readonly listen: ListenSettings
+  readonly auth: AuthSettings
+  /** Where what outlives a call is kept. */
+  readonly store: StoreSettings
+  readonly observe: ObserveSettings
+  /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
+  readonly metaTools: 'hidden' | 'listed' | 'off'
   readonly upstreams: readonly UpstreamSettings[]
   /** The settings of each feature by its name; a feature that is off everywhere is absent. */
   readonly features: Readonly<Record<string, FeatureSettings>>
 }
+
+/** In this process alone, or in Redis; its URL may hold a password. */
+export type StoreSettings = { readonly kind: 'memory' } | { readonly kind: 'redis'; readonly url: Secret }
 
 /** How clients reach the gateway. */
 export interface ListenSettings {
@@ -28,6 +39,8 @@ export interface ListenSettings {
   readonly aggregate: boolean
   /** The largest request body, in bytes. */
   readonly body: number
+  /** Requests must be to the letter: both types in `Accept`, one message at a time. */
+  readonly isStrict: boolean
 }
 
 /** One server behind the gateway. */
@@ -100,6 +113,24 @@ export interface UrlReach {
   readonly url: string
   /** Sent with every request, by lower-case name; `token` of the file is here as `authorization`. */
   readonly headers: Readonly<Record<string, Secret>>
+  /** How tokens for the server are got, where it takes more than fixed headers. */
+  readonly oauth?: OAuthSettings
+}
+
+/** How the gateway gets tokens for a server. */
+export interface OAuthSettings {
+  /** As itself, by exchanging each caller's token (RFC 8693), or by asking each caller to sign in. */
+  readonly grant: 'client_credentials' | 'token_exchange' | 'authorization_code'
+  readonly clientId?: string
+  readonly clientSecret?: Secret
+  /** Who issues tokens; where it is absent the server is asked. */
+  readonly issuer?: string
+  readonly tokenEndpoint?: string
+  /** None asks for those the server names. */
+  readonly scopes: readonly string[]
+  readonly audience?: string
+  /** What tokens are asked for (RFC 8707); absent where that is not to be said. */
+  readonly resource?: string
 }
 
 /**

@@ -5,4 +5,6 @@ export interface Target {
   readonly method: string
   /** Tool or prompt name, or resource URI, as the server knows it. */
   readonly name?: string
+  /** Set where the gateway answers itself instead of a server. */
+  readonly isOwn?: true
 }

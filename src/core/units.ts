@@ -15,6 +15,37 @@ export const sizeSchema = {
   'x-unit': 'bytes',
 } as const
 
+const ratePattern = '^[1-9]\\d{0,8}/([1-9]\\d{0,3})?(s|second|m|minute|h|hour|d|day)$'
+
+/** The JSON Schema of one rate, or of several that all hold; read it with `rates`. */
+export const rateSchema = {
+  type: ['string', 'array'],
+  pattern: ratePattern,
+  items: {
+    type: 'string',
+    pattern: ratePattern,
+    errorMessage: 'must be a rate such as 10/minute or 100/10s',
+  },
+  errorMessage: 'must be a rate such as 10/minute or 100/10s, or a list of rates',
+} as const
+
+/** So many within a time, in milliseconds. */
+export interface Rate {
+  readonly limit: number
+  readonly window: number
+}
+
+/** Reads a rate such as `10/minute` or `100/10s`, or several. @throws TypeError when one is none */
+export function rates(written: string | readonly string[]): Rate[] {
+  return [written].flat().map((text) => {
+    const [, limit, count, unit = ''] = /^(\d+)\/(\d*)([a-z]+)$/.exec(text) ?? []
+    const factor = millisecondsPer[unit.charAt(0) as 's' | 'm' | 'h' | 'd']
+    if (limit === undefined || !new RegExp(ratePattern).test(text))
+      throw new TypeError(rateSchema.errorMessage)
+    return { limit: Number(limit), window: Number(count === '' ? 1 : count) * factor }
+  })
+}
+
 /** Reads a duration such as `30s`; a number is milliseconds already. @throws TypeError when it is not one. */
 export function milliseconds(duration: string | number): number {
   return quantity(duration, durationSchema, millisecondsPer)

@@ -3,10 +3,12 @@ import { isIP } from 'node:net'
 import { GatewayError } from '../core/error.ts'
 import type { ListenSettings } from '../core/settings.ts'
 
-const EXPOSED = 'Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, X-Request-Id, Retry-After'
+const EXPOSED =
+  'Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy'
 const ALLOWED = [
   'accept',
   'authorization',
+  'baggage',
   'content-type',
   'last-event-id',
   'mcp-method',
@@ -15,6 +17,7 @@ const ALLOWED = [
   'mcp-session-id',
   'traceparent',
   'tracestate',
+  'x-mcp-session-token',
   'x-request-id',
 ]
 
@@ -22,6 +25,8 @@ const ALLOWED = [
 export interface Access {
   /** Refuses requests a page of a stranger could have made a browser send. @throws FORBIDDEN */
   check(incoming: IncomingMessage): void
+  /** Refuses requests of the pages of strangers, whatever name the gateway is called by. @throws FORBIDDEN */
+  checkOrigin(incoming: IncomingMessage): void
   /** Lets the calling page read the answer. */
   allow(incoming: IncomingMessage, outgoing: ServerResponse): void
   /** Answers a preflight request. */
@@ -47,19 +52,25 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
     return URL.canParse(origin) && isLoopback(new URL(origin).hostname)
   }
 
+  const checkOrigin: Access['checkOrigin'] = ({ headers }) => {
+    if (headers.origin === undefined || isAllowedOrigin(headers.origin)) return
+    throw new GatewayError('FORBIDDEN', 'Forbidden: this origin may not call.', {
+      suggestion: 'Add the origin to listen.origins.',
+    })
+  }
+
   let lastHost: string | undefined
 
   return {
-    check: ({ headers }) => {
+    checkOrigin,
+    check: (incoming) => {
+      const { headers } = incoming
       // Nearly every request names the host the one before named.
       if (headers.host === undefined || headers.host !== lastHost) {
         if (!isAllowedHost(hostname(headers.host))) throw wrongHost()
         lastHost = headers.host
       }
-      if (headers.origin === undefined || isAllowedOrigin(headers.origin)) return
-      throw new GatewayError('FORBIDDEN', 'Forbidden: this origin may not call.', {
-        suggestion: 'Add the origin to listen.origins.',
-      })
+      checkOrigin(incoming)
     },
     allow: ({ headers }, outgoing) => {
       if (headers.origin === undefined || !isAllowedOrigin(headers.origin)) return
@@ -82,7 +93,7 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
 }
 
 /** Whether a host name or address is of this machine alone. */
-function isLoopback(name: string): boolean {
+export function isLoopback(name: string): boolean {
   return (
     name === 'localhost' ||
     name.endsWith('.localhost') ||

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 
 /** One request to an MCP endpoint, and who makes it. */
@@ -10,4 +11,6 @@ export interface Exchange {
   readonly principal: Principal
   /** Names the request in logs and in the answer. */
   readonly requestId: string
+  /** The challenge to a caller that could get another token; nothing for other errors than a missing scope. */
+  readonly challenge?: (error: GatewayError) => string | undefined
 }

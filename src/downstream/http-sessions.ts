@@ -16,6 +16,8 @@ export interface HttpSession {
 
 interface Options {
   readonly handle: Handler
+  /** Whether messages come one at a time, whatever the revision has. */
+  isStrict?(): boolean
   readonly log: Log
 }
 

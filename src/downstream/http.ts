@@ -1,21 +1,32 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
-import type { Principal } from '../core/principal.ts'
+import type { Refusal } from '../core/refusal.ts'
+import { newRequestId } from '../core/request-id.ts'
 import type { Seal } from '../bridge/seal.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
 import { checkMirror, type Mirror } from '../wire/headers.ts'
-import { encodeError, idOf, type Message, parseJson, type Request, readMessage } from '../wire/jsonrpc.ts'
+import {
+  encodeError,
+  type Id,
+  idOf,
+  type Message,
+  parseJson,
+  type Request,
+  readMessage,
+} from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers } from '../wire/methods.ts'
 import { modernStatus } from '../wire/modern.ts'
 import { latestModern } from '../wire/revisions.ts'
+import { headerToken } from '../wire/extensions.ts'
+import { headerTrace } from '../wire/trace-context.ts'
 import type { Access } from './access.ts'
+import type { Door, Visit, Visitor } from './auth/door.ts'
 import { readBody } from './body.ts'
-import { accept, checkAccepts, LegacyHttp } from './legacy-http.ts'
+import { accept, checkAccepts, checkNames, LegacyHttp } from './legacy-http.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpSessions } from './http-sessions.ts'
 import { HttpReply } from './reply.ts'
@@ -25,13 +36,22 @@ interface Options {
   /** Which arguments of the tool a call names are repeated in headers. */
   mirror(call: Call): Mirror | Promise<Mirror>
   has(upstream: string): boolean
-  authenticate(incoming: IncomingMessage): Principal
+  readonly door: () => Door
   readonly access: () => Access
   readonly seal: Seal
   /** The largest body, in bytes. */
   readonly body: () => number
+  /** Whether requests must be to the letter: both types in `Accept`, one message at a time. */
+  readonly isStrict: () => boolean
+  /** Whether each error of a call has an HTTP status of its own, for clients with sessions. */
+  isMapped?(): boolean
+  /** Hears of every request that is turned away. */
+  onRefused?(refusal: Refusal): void
   readonly log: Log
 }
+
+/** The types an answer to a posted message may have. */
+const POSTED = ['application/json', 'text/event-stream']
 
 /** The MCP endpoint over HTTP, for every revision that has Streamable HTTP. */
 export class HttpFront {
@@ -43,7 +63,7 @@ export class HttpFront {
   constructor(options: Options) {
     this.#options = options
     this.sessions = new HttpSessions(options)
-    this.#legacy = new LegacyHttp(this.sessions, options.log)
+    this.#legacy = new LegacyHttp(this.sessions, options.log, () => options.isMapped?.() === true)
   }
 
   /** Whether a call is under way. */
@@ -57,61 +77,73 @@ export class HttpFront {
     outgoing: ServerResponse,
     upstream: string | undefined,
   ): Promise<void> {
+    const id = requestId(incoming)
     let text = ''
     try {
-      const exchange = this.#enter(incoming, outgoing, upstream)
-      if (!exchange) return
+      const visit = { incoming, outgoing, upstream, requestId: id }
+      if (!this.#admit(visit)) return
+      const caller = this.#options.door().enter(visit)
+      // A token that is known costs no turn of the event loop.
+      const principal = caller instanceof Promise ? await caller : caller
+      const exchange = this.#open({ ...visit, principal })
       if (incoming.method === 'POST') {
         text = await readBody(incoming, this.#options.body())
+        if (this.#options.isStrict()) checkNames(incoming, POSTED)
         return await this.#post(exchange, text)
       }
       const hasSession = incoming.headers['mcp-session-id'] !== undefined
-      if (incoming.method === 'GET' && hasSession) return this.#legacy.get(exchange)
+      if (incoming.method === 'GET' && hasSession) {
+        if (this.#options.isStrict()) checkNames(incoming, ['text/event-stream'])
+        return this.#legacy.get(exchange)
+      }
       if (incoming.method === 'DELETE' && hasSession) return this.#legacy.delete(exchange)
       throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
     } catch (error) {
-      refuse(outgoing, asGatewayError(error), idOf(text), this.#options.log)
+      const { log, onRefused } = this.#options
+      refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId: id, log, onRefused })
     }
   }
 
-  /** Checks who calls; answers preflight requests. @throws FORBIDDEN, UNSUPPORTED_OPERATION */
-  #enter(
-    incoming: IncomingMessage,
-    outgoing: ServerResponse,
-    upstream: string | undefined,
-  ): Exchange | undefined {
+  /** Whether the request is not one of a page that may not call, nor a preflight, which is answered. @throws FORBIDDEN */
+  #admit({ incoming, outgoing }: Visit): boolean {
     const access = this.#options.access()
     access.check(incoming)
     access.allow(incoming, outgoing)
     if (incoming.method === 'OPTIONS') {
       access.preflight(incoming, outgoing)
-      return undefined
+      return false
     }
+    return true
+  }
+
+  /** @throws UNSUPPORTED_OPERATION */
+  #open(visitor: Visitor): Exchange {
+    const { upstream, principal } = visitor
     if (upstream !== undefined && !this.#options.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
-    return {
-      incoming,
-      outgoing,
-      upstream,
-      principal: this.#options.authenticate(incoming),
-      requestId: requestId(incoming),
-    }
+    if (!principal.claims) return visitor
+    return { ...visitor, challenge: (error) => this.#options.door().stepUp(visitor, error) }
   }
 
   async #post(exchange: Exchange, text: string): Promise<void> {
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
     const value = parseJson(text)
-    if (Array.isArray(value)) return this.#legacy.postBatch(exchange, text)
+    const door = this.#options.door()
+    if (Array.isArray(value)) {
+      door.permit(exchange, undefined)
+      return this.#legacy.postBatch(exchange, text)
+    }
     const message = readMessage(text, value)
+    door.permit(exchange, message.kind === 'response' ? undefined : message.method)
     if (classify(message, header) === 'legacy') return this.#legacy.post(exchange, message, text)
     if (message.kind === 'request') return this.#stateless(exchange, message)
     this.#notification(exchange, message)
   }
 
   async #stateless(exchange: Exchange, request: Request): Promise<void> {
-    const { incoming, outgoing, upstream, principal, requestId } = exchange
+    const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
     // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request.
@@ -122,7 +154,10 @@ export class HttpFront {
     const canStream = checkAccepts(incoming)
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
-    const reply = new HttpReply(outgoing, { requestId, canStream, statusOf: modernStatus, onSlow })
+    const trace = headerTrace(incoming.headers)
+    const sessionToken = headerToken(incoming.headers)
+    const telling = { requestId, principal, challenge, trace, sessionToken }
+    const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
     const { headers } = incoming
     const isListening = request.method === 'subscriptions/listen'
@@ -145,19 +180,35 @@ export class HttpFront {
   }
 
   #notification(exchange: Exchange, message: Message): void {
-    const { upstream, principal } = exchange
+    const { incoming, upstream, principal, requestId } = exchange
     accept(exchange)
     if (message.kind !== 'notification' || !isForServers(message.method)) return
     const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
     const controller = new AbortController()
-    const call = lift(message, { upstream, client, principal, controller, emit: () => undefined })
+    const trace = headerTrace(incoming.headers)
+    const around = { requestId, trace, upstream, client, principal, controller }
+    const call = lift(message, { ...around, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
   }
 }
 
+interface Refusing {
+  /** The id of the JSON-RPC request. */
+  readonly id: Id
+  /** Names the request in logs and in the answer. */
+  readonly requestId: string
+  readonly log: Log
+  readonly onRefused?: ((refusal: Refusal) => void) | undefined
+}
+
 /** Refuses a request before it was dispatched, with a JSON-RPC error and its HTTP status. */
-export function refuse(outgoing: ServerResponse, error: GatewayError, id: string, log: Log): void {
-  if (error.code === 'SERVER_ERROR') log.error('http.failed', { cause: String(error.cause) })
+export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: Refusing): void {
+  const { id, requestId, log, onRefused } = refusing
+  const { method = '', url = '', socket } = outgoing.req
+  const request = `${method} ${url.split('?', 1)[0]}`
+  onRefused?.({ requestId, error, request, address: socket.remoteAddress })
+  if (error.code === 'SERVER_ERROR')
+    log.error('http.failed', { request_id: requestId, cause: String(error.cause) })
   if (outgoing.headersSent) {
     outgoing.destroy()
     return
@@ -165,19 +216,16 @@ export function refuse(outgoing: ServerResponse, error: GatewayError, id: string
   const retry = error.data.retry_after_seconds
   outgoing.writeHead(error.httpStatus, {
     'content-type': 'application/json',
-    'x-request-id': requestId(outgoing.req),
+    'x-request-id': requestId,
     ...(error.code === 'METHOD_NOT_ALLOWED' && { allow: 'POST' }),
     ...(typeof retry === 'number' && { 'retry-after': String(retry) }),
   })
-  outgoing.end(encodeError(id, error))
+  outgoing.end(encodeError(id, error, requestId))
 }
-
-const process = randomUUID().slice(0, 8)
-let lastRequest = 0
 
 /** The client's own request id where it is a harmless one, else a new one. */
 export function requestId({ headers }: IncomingMessage): string {
   const given = headers['x-request-id']
   if (typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given)) return given
-  return `${process}-${++lastRequest}`
+  return newRequestId()
 }

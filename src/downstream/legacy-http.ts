@@ -2,21 +2,27 @@ import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
-import type { Reply } from '../bridge/session.ts'
+import type { Reply } from '../bridge/reply.ts'
 import { isUnknownVersion } from '../wire/codec.ts'
 import type { Message } from '../wire/jsonrpc.ts'
+import { headerToken } from '../wire/extensions.ts'
+import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
 import { HttpReply } from './reply.ts'
+import { mappedStatus } from './statuses.ts'
 
 /** Streamable HTTP with sessions: 2025-03-26 to 2025-11-25. */
 export class LegacyHttp {
   readonly #sessions: HttpSessions
   readonly #log: Log
+  readonly #isMapped: () => boolean
 
-  constructor(sessions: HttpSessions, log: Log) {
+  /** `isMapped`: whether each error of a call has an HTTP status of its own. */
+  constructor(sessions: HttpSessions, log: Log, isMapped: () => boolean) {
     this.#sessions = sessions
     this.#log = log
+    this.#isMapped = isMapped
   }
 
   /** Takes one posted message. @throws what is refused before it is looked into */
@@ -69,12 +75,14 @@ export class LegacyHttp {
     const reply = this.#reply(exchange, created)
     exchange.outgoing.setHeader('mcp-session-id', created.session.id)
     const guarded: Reply = {
+      requestId: reply.requestId,
+      trace: reply.trace,
       emit: (each) => reply.emit(each),
-      end: (answer) => {
+      end: (answer, errorCode) => {
         // A handshake that failed leaves no session behind.
         if (created.session.revision) this.#sessions.keep(created)
         else if (!exchange.outgoing.headersSent) exchange.outgoing.removeHeader('mcp-session-id')
-        reply.end(answer)
+        reply.end(answer, errorCode)
       },
     }
     await created.session.request(message, guarded)
@@ -96,13 +104,19 @@ export class LegacyHttp {
     return found
   }
 
-  #reply({ incoming, outgoing, requestId }: Exchange, { session, replay }: HttpSession): HttpReply {
+  #reply(exchange: Exchange, { session, replay }: HttpSession): HttpReply {
+    const { incoming, outgoing, requestId, principal, challenge } = exchange
     const canStream = checkAccepts(incoming)
     return new HttpReply(outgoing, {
       requestId,
+      principal,
+      challenge,
+      trace: headerTrace(incoming.headers),
+      sessionToken: headerToken(incoming.headers),
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,
+      ...(this.#isMapped() && { statusOf: mappedStatus }),
       onSlow: () => this.#log.warn('client.slow', { session: session.id }),
     })
   }
@@ -126,6 +140,12 @@ export function checkAccepts(incoming: IncomingMessage): boolean {
   if (accepts(incoming, 'text/event-stream')) return true
   if (accepts(incoming, 'application/json')) return false
   throw notAcceptable('application/json, text/event-stream')
+}
+
+/** Checks that a client names each of these types; a range that takes them is not enough. @throws NOT_ACCEPTABLE */
+export function checkNames({ headers }: IncomingMessage, types: readonly string[]): void {
+  const ranges = headers.accept?.split(',').map((each) => each.split(';', 1)[0]?.trim().toLowerCase()) ?? []
+  if (!types.every((type) => ranges.includes(type))) throw notAcceptable(types.join(', '))
 }
 
 /** The answer to a notification: nothing, and no content type some clients would parse. */

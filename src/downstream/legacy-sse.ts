@@ -3,10 +3,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
+import type { Refusal } from '../core/refusal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
 import { idOf, parseJson, readMessage } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
+import { headerToken } from '../wire/extensions.ts'
+import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
 import { refuse } from './http.ts'
 import { HttpReply } from './reply.ts'
@@ -15,6 +18,10 @@ interface Options {
   readonly handle: Handler
   /** The path clients know the gateway by, without a slash at its end. */
   readonly prefix: () => string
+  /** Whether messages come one at a time, whatever the revision has. */
+  isStrict?(): boolean
+  /** Hears of every request that is turned away. */
+  onRefused?(refusal: Refusal): void
   readonly log: Log
 }
 
@@ -22,6 +29,7 @@ interface Open {
   readonly session: ClientSession
   readonly reply: HttpReply
   readonly outgoing: ServerResponse
+  readonly upstream: string | undefined
 }
 
 const LIMIT = 1000
@@ -33,6 +41,15 @@ export class LegacySse {
 
   constructor(options: Options) {
     this.#options = options
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  /** The server a posted message is for, where its session is of one. */
+  upstreamOf(incoming: IncomingMessage): string | undefined {
+    return this.#open.get(sessionId(incoming) ?? '')?.upstream
   }
 
   /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
@@ -47,7 +64,7 @@ export class LegacySse {
       ...this.#options,
       send: (message) => void reply.write(encodeEvent(message)),
     })
-    this.#open.set(id, { session, reply, outgoing })
+    this.#open.set(id, { session, reply, outgoing, upstream })
     // Replies have no other way than this stream, so its end is the end of the session.
     outgoing.on('close', () => {
       this.#open.delete(id)
@@ -62,11 +79,13 @@ export class LegacySse {
     try {
       this.#take(exchange, text)
     } catch (error) {
-      refuse(exchange.outgoing, asGatewayError(error), idOf(text), this.#options.log)
+      const { log, onRefused } = this.#options
+      const { requestId } = exchange
+      refuse(exchange.outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
     }
   }
 
-  #take({ incoming, outgoing, principal }: Exchange, text: string): void {
+  #take({ incoming, outgoing, principal, requestId }: Exchange, text: string): void {
     const found = this.#open.get(sessionId(incoming) ?? '')
     if (!found || found.session.principal.id !== principal.id) {
       throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', {
@@ -77,10 +96,12 @@ export class LegacySse {
     const value = parseJson(text)
     const batch = Array.isArray(value) ? takeBatch(session, text) : undefined
     const message = batch ? undefined : readMessage(text, value)
-    outgoing.writeHead(202, { 'content-type': 'text/plain' }).end('Accepted')
+    outgoing.writeHead(202, { 'content-type': 'text/plain', 'x-request-id': requestId }).end('Accepted')
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
     const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
-    const reply = { emit: send, end, isStream: false }
+    const trace = headerTrace(incoming.headers)
+    const sessionToken = headerToken(incoming.headers)
+    const reply = { requestId, principal, trace, sessionToken, emit: send, end, isStream: false }
     if (batch) {
       if (batch.length > 0) background(serveBatch(session, batch, reply), this.#options.log)
     } else if (!message) return

@@ -1,4 +1,4 @@
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
@@ -6,32 +6,57 @@ import { type Context, Hono } from 'hono'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import { anonymous } from '../core/principal.ts'
+import type { Probes } from '../core/probe.ts'
+import type { Refusal } from '../core/refusal.ts'
+import { self } from '../core/self.ts'
+import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
 import type { Seal } from '../bridge/seal.ts'
 import type { Mirror } from '../wire/headers.ts'
 import { createAccess } from './access.ts'
+import { type Door, followDoor } from './auth/door.ts'
+import { metadataPath } from './auth/resources.ts'
 import { readBody } from './body.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
+import { bodyParams, queryParams, servePermissions } from './permissions.ts'
+import { addSignInPages, type SignIns } from './sign-in-pages.ts'
 
 interface Options {
   readonly handle: Handler
   mirror(call: Call): Mirror | Promise<Mirror>
   has(upstream: string): boolean
   readonly listen: () => ListenSettings
+  readonly auth: () => AuthSettings
+  /** Whether each error of a call has an HTTP status of its own. */
+  isMapped?(): boolean
+  readonly signIns: SignIns
   readonly seal: Seal
-  /** What `/ready` answers: whether calls can be served, and the state of each part. */
-  ready(): { readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }
+  /** What `/ready` answers, given the parts that let clients in: whether calls can be served, and the state of each part. */
+  ready(
+    needed: Probes,
+  ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
   /** The page for people at `/`. */
   page(): string
+  /** What `/metrics` answers; nothing where there are none. */
+  metrics?(): Promise<Page | undefined>
+  /** Hears of every request that is turned away. */
+  onRefused?(refusal: Refusal): void
   readonly log: Log
+}
+
+interface Page {
+  readonly text: string
+  /** Its media type. */
+  readonly type: string
 }
 
 /** The open HTTP listener. */
 export interface Listener {
   readonly url: string
+  /** How many sessions of clients there are. */
+  readonly sessions: number
   /** Takes no new connections; resolves when the calls under way have ended, or after `patience` ms. */
   drain(patience: number): Promise<void>
   /** Ends sessions and streams. */
@@ -54,51 +79,100 @@ export async function listenHttp(options: Options): Promise<Listener> {
     }
     return access
   }
+  let port = settings.port
+  const door = followDoor({ auth: options.auth, listen, port: () => port, log })
+  const isStrict = (): boolean => listen().isStrict
   const front = new HttpFront({
     ...options,
-    authenticate: () => anonymous,
+    door,
     access: current,
     body: () => listen().body,
+    isStrict,
   })
   const prefix = (): string => new URL(listen().publicUrl ?? 'http://localhost/').pathname.replace(/\/$/, '')
-  const sse = new LegacySse({ handle: options.handle, prefix, log })
+  const { handle, onRefused } = options
+  const sse = new LegacySse({ handle, prefix, isStrict, log, ...(onRefused && { onRefused }) })
 
   const guarded = async (
     { env: { incoming, outgoing }, req }: Context<Env>,
     serve: (exchange: Exchange) => Promise<void> | void,
+    entrance: 'enter' | 'enterService' = 'enter',
   ): Promise<Response> => {
-    const upstream = req.param('upstream')
+    const upstream =
+      req.param('upstream') ??
+      sse.upstreamOf(incoming) ??
+      (req.path === '/permissions' || req.path.startsWith('/permissions/')
+        ? req.query('upstream')
+        : undefined)
+    const id = requestId(incoming)
     try {
-      if (!listen().legacySse) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
       current().check(incoming)
       current().allow(incoming, outgoing)
+      const visit = { incoming, outgoing, upstream, requestId: id }
+      const principal = await door()[entrance](visit)
+      // What is open to all are lists, over MCP alone.
+      door().permit({ ...visit, principal }, undefined)
       if (upstream !== undefined && !options.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
-      await serve({ incoming, outgoing, upstream, principal: anonymous, requestId: requestId(incoming) })
+      await serve({ ...visit, principal })
     } catch (error) {
-      refuse(outgoing, asGatewayError(error), 'null', log)
+      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
     }
     return RESPONSE_ALREADY_SENT
   }
 
+  const legacy = (exchange: Exchange): Exchange => {
+    if (listen().legacySse) return exchange
+    throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+  }
+
+  const started = performance.now()
   const app = new Hono<Env>()
   const open = (context: Context<Env>): Promise<Response> =>
-    guarded(context, (exchange) => sse.stream(exchange))
+    guarded(context, (exchange) => sse.stream(legacy(exchange)))
   app.get('/sse', open)
   app.get('/sse/:upstream', open)
   app.post('/messages', (context) =>
     guarded(context, async (exchange) =>
-      sse.post(exchange, await readBody(exchange.incoming, listen().body)),
+      sse.post(legacy(exchange), await readBody(exchange.incoming, listen().body)),
     ),
   )
-  app.get('/health', (context) => context.json({ status: 'ok' }))
-  app.get('/ready', (context) => {
-    const { isReady, checks } = options.ready()
+  app.get('/permissions', (context) =>
+    guarded(context, (exchange) =>
+      servePermissions(exchange, 'permissions/check', queryParams(context.req.query()), handle),
+    ),
+  )
+  for (const [path, method] of [
+    ['/permissions', 'permissions/check'],
+    ['/permissions/negotiate', 'permissions/negotiate'],
+  ] as const) {
+    app.post(path, (context) =>
+      guarded(context, async (exchange) => {
+        const text = await readBody(exchange.incoming, listen().body)
+        return servePermissions(exchange, method, bodyParams(text), handle)
+      }),
+    )
+  }
+  app.get('/metrics', (context) =>
+    guarded(context, (exchange) => tellMetrics(exchange, options.metrics?.()), 'enterService'),
+  )
+  app.get('/health', (context) => {
+    const uptime = Math.round((performance.now() - started) / 1000)
+    return context.json({ status: 'ok', version: self.version, uptime })
+  })
+  app.get('/ready', async (context) => {
+    const { isReady, checks } = await options.ready(door().probes)
     return context.json(
       { status: isReady && !isClosing ? 'ready' : 'not_ready', checks },
       isReady && !isClosing ? 200 : 503,
     )
   })
+  app.get('/.well-known/*', ({ env, req, json, notFound }) => {
+    const metadata = metadataOf(env.incoming, req.path, { door: door(), prefix: prefix(), has: options.has })
+    return metadata ? json(metadata, 200, metadataHeaders) : notFound()
+  })
+  const check = ({ env }: Context<Env>): void => current().check(env.incoming)
+  addSignInPages(app, { signIns: options.signIns, check, log })
   app.get('/', (context) => context.html(options.page(), 200, pageHeaders))
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 
@@ -113,13 +187,26 @@ export async function listenHttp(options: Options): Promise<Listener> {
     // Every call comes this way: routing it here costs a tenth less than anywhere else.
     const endpoint = endpointOf(incoming.url)
     if (endpoint) void front.serve(incoming, outgoing, endpoint.upstream)
-    else void others(incoming, outgoing)
+    else {
+      const id = requestId(incoming)
+      incoming.headers['x-request-id'] = id
+      outgoing.setHeader('x-request-id', id)
+      try {
+        current().checkOrigin(incoming)
+        void others(incoming, outgoing)
+      } catch (error) {
+        refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+      }
+    }
   })
   await bind(server, settings)
   const address = server.address()
-  const port = typeof address === 'object' && address ? address.port : settings.port
+  if (typeof address === 'object' && address) port = address.port
 
   return {
+    get sessions() {
+      return front.sessions.size + sse.size
+    },
     url: `http://${settings.host.includes(':') ? `[${settings.host}]` : settings.host}:${port}`,
     drain: async (patience) => {
       isClosing = true
@@ -140,6 +227,16 @@ export async function listenHttp(options: Options): Promise<Listener> {
   }
 }
 
+async function tellMetrics(
+  { outgoing, requestId: id }: Exchange,
+  metrics: Promise<Page | undefined> | undefined,
+): Promise<void> {
+  const page = await metrics
+  if (!page) throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
+  const { text, type } = page
+  outgoing.writeHead(200, { 'content-type': type, 'x-request-id': id }).end(text)
+}
+
 function connections(server: Server): Promise<number> {
   return new Promise((resolve) => server.getConnections((_error, count) => resolve(count)))
 }
@@ -155,6 +252,20 @@ function endpointOf(url = ''): { readonly upstream?: string } | undefined {
 }
 
 const everything = {}
+
+/** What clients are told of a protected endpoint, at the paths of RFC 9728 §3.1. */
+function metadataOf(
+  incoming: IncomingMessage,
+  path: string,
+  { door, prefix, has }: { readonly door: Door; readonly prefix: string; has(upstream: string): boolean },
+): Record<string, unknown> | undefined {
+  // A proxy that serves the gateway below a path of its own may leave that path where the client put it.
+  const found = metadataPath(path) ?? metadataPath(path.replace(`${prefix}/`, '/'))
+  if (!found || (found.upstream !== undefined && !has(found.upstream))) return undefined
+  return door.metadata(incoming, found.upstream)
+}
+
+const metadataHeaders = { 'access-control-allow-origin': '*', 'cache-control': 'public, max-age=300' }
 
 const pageHeaders = {
   'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'",

@@ -1,11 +1,22 @@
 import type { ServerResponse } from 'node:http'
-import type { Reply } from '../bridge/session.ts'
+import type { Reply } from '../bridge/reply.ts'
+import type { GatewayError } from '../core/error.ts'
+import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../wire/sse.ts'
+import type { TraceContext } from '../wire/trace-context.ts'
 import type { Outlet, Recorded } from './replay.ts'
 
 interface Options {
   readonly requestId: string
+  /** Whose request it is. */
+  readonly principal?: Principal | undefined
+  /** The challenge to a caller that could get a token with the scope that is missing. */
+  challenge?: ((error: GatewayError) => string | undefined) | undefined
+  /** The trace context of the request's headers. */
+  readonly trace?: TraceContext | undefined
+  /** The session token of the request's headers. */
+  readonly sessionToken?: string | undefined
   /** Whether the client reads event streams. */
   readonly canStream: boolean
   /** Starts keeping events for a client that comes back; absent where it can not. */
@@ -46,6 +57,8 @@ export class HttpReply implements Reply, Outlet {
   #isEnded = false
   #skipped: string | undefined
   #recorded: Recorded | undefined
+  #headers: Record<string, string> | undefined
+  #status: number | undefined
 
   constructor(outgoing: ServerResponse, options: Options) {
     this.#outgoing = outgoing
@@ -55,6 +68,18 @@ export class HttpReply implements Reply, Outlet {
 
   get requestId(): string {
     return this.#options.requestId
+  }
+
+  get principal(): Principal | undefined {
+    return this.#options.principal
+  }
+
+  get trace(): TraceContext | undefined {
+    return this.#options.trace
+  }
+
+  get sessionToken(): string | undefined {
+    return this.#options.sessionToken
   }
 
   get isStream(): boolean {
@@ -71,6 +96,20 @@ export class HttpReply implements Reply, Outlet {
     recorded?.attach(this)
     if (this.#options.primes && recorded) this.write(encodePriming(recorded.lastId))
     else this.#outgoing.flushHeaders()
+  }
+
+  header(name: string, value: string): void {
+    this.#headers ??= {}
+    this.#headers[name] = value
+  }
+
+  refuse(error: GatewayError): void {
+    const challenge = this.#options.challenge?.(error)
+    if (challenge !== undefined) this.header('www-authenticate', challenge)
+    this.#status = challenge === undefined ? error.extra.status : error.httpStatus
+    if (this.#status === undefined) return
+    const wait = error.data.retry_after_seconds
+    if (typeof wait === 'number') this.header('retry-after', String(wait))
   }
 
   emit(message: string): void {
@@ -103,10 +142,11 @@ export class HttpReply implements Reply, Outlet {
       return
     }
     const size = Buffer.byteLength(message)
-    this.#outgoing.writeHead(this.#options.statusOf?.(errorCode) ?? 200, {
+    this.#outgoing.writeHead(this.#status ?? this.#options.statusOf?.(errorCode) ?? 200, {
       'content-type': 'application/json',
       'content-length': size,
       'x-request-id': this.#options.requestId,
+      ...this.#headers,
     })
     // As one string with the head it is written at once, and plain ASCII without being encoded.
     this.#outgoing.end(message, size === message.length ? 'latin1' : 'utf8')
@@ -155,6 +195,7 @@ export class HttpReply implements Reply, Outlet {
       'cache-control': 'no-cache, no-transform',
       // Proxies that collect bytes would hold events back.
       'x-accel-buffering': 'no',
+      ...this.#headers,
     })
   }
 }

@@ -2,10 +2,12 @@ import type { Readable, Writable } from 'node:stream'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
-import { anonymous } from '../core/principal.ts'
+import { newRequestId } from '../core/request-id.ts'
+import type { Principal } from '../core/principal.ts'
 import type { Seal } from '../bridge/seal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
-import { ClientSession, type Reply } from '../bridge/session.ts'
+import type { Reply } from '../bridge/reply.ts'
+import { ClientSession } from '../bridge/session.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
 import {
@@ -27,8 +29,11 @@ interface Options {
   readonly handle: Handler
   readonly seal: Seal
   readonly upstream?: string
+  readonly principal: Principal
   /** The longest line taken, in bytes. */
   readonly limit: number
+  /** Whether messages come one at a time, whatever the revision has. */
+  isStrict?(): boolean
   readonly log: Log
 }
 
@@ -64,7 +69,6 @@ class StdioFront {
     this.#options = options
     this.#session = new ClientSession({
       id: 'stdio',
-      principal: anonymous,
       ...options,
       send: (message) => this.#write(message),
     })
@@ -78,12 +82,14 @@ class StdioFront {
       if (this.#era === 'modern') this.#stateless(message)
       else this.#sessionful(message, line)
     } catch (error) {
-      this.#write(encodeError(idOf(line), asGatewayError(error)))
+      this.refuse(asGatewayError(error), idOf(line))
     }
   }
 
-  refuse(error: GatewayError): void {
-    this.#write(encodeError('null', error))
+  refuse(error: GatewayError, id: Id = 'null'): void {
+    const requestId = newRequestId()
+    this.#options.log.info('refused', { request_id: requestId, code: error.code, reason: error.message })
+    this.#write(encodeError(id, error, requestId))
   }
 
   close(): void {
@@ -106,7 +112,7 @@ class StdioFront {
   }
 
   #stateless(message: Message): void {
-    const { handle, seal, upstream, log } = this.#options
+    const { handle, seal, upstream, principal, log } = this.#options
     if (message.kind === 'response') return
     if (message.kind === 'notification') {
       if (message.method === 'notifications/cancelled') {
@@ -116,9 +122,10 @@ class StdioFront {
       const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
       const controller = new AbortController()
       const call = lift(message, {
+        requestId: newRequestId(),
         upstream,
         client,
-        principal: anonymous,
+        principal,
         controller,
         emit: () => undefined,
       })
@@ -129,15 +136,16 @@ class StdioFront {
       throw new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
     const controller = new AbortController()
     this.#running.set(message.id, controller)
-    const served = serveStateless(message, this.#reply(), {
+    const reply = this.#reply()
+    const served = serveStateless(message, reply, {
       handle,
       seal,
       upstream,
-      principal: anonymous,
+      principal,
       controller,
     })
     const answered = served.catch((error: unknown) => {
-      this.#write(encodeErrorObject(message.id, modernError(asGatewayError(error))))
+      this.#write(encodeErrorObject(message.id, modernError(asGatewayError(error), reply.requestId)))
     })
     background(
       answered.finally(() => this.#running.delete(message.id)),
@@ -147,6 +155,7 @@ class StdioFront {
 
   #reply(): Reply {
     return {
+      requestId: newRequestId(),
       emit: (message) => this.#write(message),
       end: (message) => {
         if (message !== undefined) this.#write(message)

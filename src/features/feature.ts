@@ -1,3 +1,4 @@
+import type { AuthSettings } from '../core/auth-settings.ts'
 import type { Call, Handler, Policy } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import type { Log } from '../core/log.ts'
@@ -10,8 +11,8 @@ type JsonSchema = Readonly<Record<string, unknown>>
 /** One capability of the gateway, in one file. */
 export interface Feature<Settings> {
   readonly name: string
-  /** Where its settings stand in the configuration: at the top or under `features`. */
-  readonly place: 'top' | 'features'
+  /** Where its settings stand in the configuration: at the top, under `features`, or among those of `limits`. */
+  readonly place: 'top' | 'features' | 'limits'
   /** What its settings may be; `create` may rely on it. */
   readonly schema: JsonSchema
   create(settings: SettingsOf<Settings>, deps: Deps): Contribution
@@ -42,13 +43,21 @@ export interface OwnTool {
 export interface Deps {
   readonly log: Log
   readonly store: Store
+  /** Callers are told apart, or the profile is `corporate`: then some limits hold that nobody configured. */
+  readonly isGuarded: boolean
   /** Makes a call of the gateway's own, through the whole chain. */
   readonly call: Handler
+  /** The names of all servers. */
+  servers(): readonly string[]
   /** How a server is configured. */
   server(upstream: string): UpstreamSettings | undefined
+  /** How long narrowed sessions last, and where people ask for more rights. */
+  readonly auth: Pick<AuthSettings, 'session' | 'elevateUrl'>
   /**
    * What the server's own list says of the tool a call names; nothing where it has no such tool. At once when the
    * list is known. @throws what listing throws
    */
   entry(call: Call): Entry | undefined | Promise<Entry | undefined>
+  /** The entry of a tool as a server lists it. */
+  listed(upstream: string, definition: Readonly<Record<string, unknown>>): Entry | undefined
 }

@@ -1,7 +1,23 @@
 import type { Feature } from './feature.ts'
+import { breaker } from './breaker.ts'
+import { concurrency } from './concurrency.ts'
+import { errors } from './errors/errors.ts'
 import { limits } from './limits.ts'
+import { permissions } from './scopes/permissions.ts'
+import { rateLimit } from './rate-limit.ts'
+import { resultLimit } from './result-limit/result-limit.ts'
+import { retry } from './retry.ts'
+import { validate } from './validate/validate.ts'
 
 /** Every feature; the first one is outermost. */
 export const features: readonly Feature<never>[] = [
   limits, // a deadline covers everything below
+  errors, // every failure below is told in one form, refusals too
+  concurrency, // and so does a place among the calls under way
+  rateLimit, // cheap, before anything is looked into
+  permissions, // what may not be done spends nothing more
+  validate, // what the server would get, against its own schema
+  resultLimit, // what the server sent, before anyone keeps it
+  retry, // each attempt is one for the breaker
+  breaker, // next to the server
 ]

@@ -1,6 +1,7 @@
 import type { Call, Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
+import { settingOf } from '../core/tool-settings.ts'
 import { durationSchema, milliseconds } from '../core/units.ts'
 import type { Feature } from './feature.ts'
 
@@ -12,7 +13,7 @@ interface Settings {
 /** Bounds how long a call may take. Progress starts the time anew, up to the longest a call may ever take. */
 export const limits: Feature<Settings> = {
   name: 'limits',
-  place: 'top',
+  place: 'limits',
   schema: {
     type: 'object',
     properties: {
@@ -29,7 +30,7 @@ export const limits: Feature<Settings> = {
       },
     },
   },
-  create: (settings) => {
+  create: (settings, { server }) => {
     const running = new Registry<number, Deadline>()
     const sweep = setInterval(() => {
       const now = Date.now()
@@ -40,11 +41,14 @@ export const limits: Feature<Settings> = {
     let isClosed = false
 
     return {
-      policy: ({ upstream, method }) => {
+      policy: ({ upstream, method, name }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
         const { timeout, max_timeout: longest } = settings(upstream)
-        const silence = milliseconds(timeout)
-        const total = milliseconds(longest)
+        const tools = upstream === undefined ? undefined : server(upstream)?.tools
+        const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
+        const own = isTool ? settingOf(tools, name, 'timeout')?.value : undefined
+        const silence = own ?? milliseconds(timeout)
+        const total = Math.max(milliseconds(longest), own ?? 0)
         return (next) => async (call) => {
           const key = ++last
           const deadline = new Deadline(call, silence, total)

@@ -1,16 +1,24 @@
 import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
 import type { Log } from '../core/log.ts'
+import { isTelling, Redactor } from './redact.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof levels)[number]
 
 interface Options {
-  readonly level: Level
+  /** The least important lines that are written; told later where absent, `info` until then. */
+  readonly level?: Level | undefined
   /** Lines for people instead of JSON. */
   readonly isPretty: boolean
   /** The file descriptor to write to. */
   readonly to?: number
+}
+
+/** A log that can be told how to go on. */
+export interface OpenLog extends Log {
+  /** Which secrets must not appear in it, and which lines are written where that was not said when it was opened. */
+  configure(settings: { readonly secrets: readonly string[]; readonly level?: Level | undefined }): void
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -20,8 +28,9 @@ const DELAY = 20
 const MAX_WAITING = 64 * 1024
 
 /** A log of one line per event. Lines are written in batches, and the rest when the process ends. */
-export function createLog({ level, isPretty, to = 2 }: Options): Log {
-  const least = levels.indexOf(level)
+export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
+  const redactor = new Redactor()
+  let least = levels.indexOf(level ?? 'info')
   let waiting: string[] = []
   let size = 0
   let timer: NodeJS.Timeout | undefined
@@ -44,7 +53,9 @@ export function createLog({ level, isPretty, to = 2 }: Options): Log {
   const write = (at: Level, event: string, fields: Fields | undefined): void => {
     if (levels.indexOf(at) < least) return
     const time = clock()
-    const line = isPretty ? pretty(time, at, event, fields) : json(time, at, event, fields)
+    const encode = isPretty ? pretty : json
+    let line = encode(time, at, event, fields)
+    if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
     waiting.push(`${line}\n`)
     size += line.length
     if (size > MAX_WAITING) flush()
@@ -52,6 +63,10 @@ export function createLog({ level, isPretty, to = 2 }: Options): Log {
   }
 
   return {
+    configure: ({ secrets, level: later }) => {
+      redactor.learn(secrets)
+      least = levels.indexOf(level ?? later ?? 'info')
+    },
     debug: (event, fields) => write('debug', event, fields),
     info: (event, fields) => write('info', event, fields),
     warn: (event, fields) => write('warn', event, fields),
@@ -89,9 +104,22 @@ function json(time: string, level: Level, event: string, fields: Fields = {}): s
   for (const key in fields) {
     const value = fields[key]
     if (value === undefined) continue
-    text += `,"${key}":${typeof value === 'string' && harmless.test(value) ? `"${value}"` : (JSON.stringify(value) ?? 'null')}`
+    text += `,"${key}":${isTelling(key) ? MASKED : encoded(value)}`
   }
   return `${text}}`
+}
+
+function encoded(value: unknown): string {
+  if (typeof value === 'string') return harmless.test(value) ? `"${value}"` : JSON.stringify(value)
+  if (typeof value === 'number' && Number.isFinite(value)) return `${value}`
+  return JSON.stringify(value, masking) ?? 'null'
+}
+
+const MASKED = '"***"'
+
+/** What stands under a telling key within a value. */
+function masking(key: string, value: unknown): unknown {
+  return key !== '' && isTelling(key) ? '***' : value
 }
 
 /** Text that needs no escape. */
@@ -102,16 +130,19 @@ const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as
 function pretty(time: string, level: Level, event: string, fields: Fields = {}): string {
   const rest = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(
-      ([key, value]) =>
-        `${styleText('dim', `${key}=`)}${typeof value === 'string' ? plain(value) : inspect(value, { breakLength: Infinity })}`,
-    )
+    .map(([key, value]) => `${styleText('dim', `${key}=`)}${isTelling(key) ? '***' : shown(value)}`)
   return [
     styleText('dim', time.slice(11, 23)),
     styleText(colours[level], level.padEnd(5)),
     event,
     ...rest,
   ].join(' ')
+}
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return plain(value)
+  const masked: unknown = JSON.parse(JSON.stringify(value, masking) ?? 'null')
+  return inspect(masked, { breakLength: Infinity })
 }
 
 /** What a server wrote must not steer the terminal. */

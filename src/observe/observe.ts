@@ -1,43 +1,137 @@
-import type { Call, Outcome, Policy } from '../core/call.ts'
+import type { Call, Policy } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import type { Target } from '../core/target.ts'
+import { type Audit, isAudited } from './audit.ts'
+import { type Ending, endingOf, failureOf, isAuthFailure, isRateLimit, isRefusal } from './ending.ts'
+import type { Meter, Metrics } from './metrics.ts'
+import type { Tracing, Way } from './tracing.ts'
 
-/** The outermost frame: one log line for each call. */
-export function observe(log: Log): Policy {
-  return (next) => async (call) => {
+/** What is told of calls just now. */
+export interface Observers {
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly audit?: Audit | undefined
+  /** Whether spans are made, even if what makes them is still being loaded. */
+  readonly isTraced: boolean
+  readonly tracing?: Tracing | undefined
+  /** The way clients come. */
+  readonly way: Way
+  /** Whether the server lists the tool a call names, as far as that is known. */
+  isListed(call: Call, target: Target): boolean
+}
+
+/** The name of the fact that tells which target a call came to. It is for this file alone. */
+const REACHED = 'target'
+
+/** A target calls came to, and what counts them. */
+interface Reached {
+  readonly target: Target
+  readonly meter: Meter
+}
+
+/** The outermost frame: one log line for each call, counted, traced and recorded. */
+export function observe(observers: Observers): Policy {
+  return (next) => async (given) => {
     const start = performance.now()
+    // What lasts as long as a client listens is no operation.
+    const isLasting = given.method === 'subscriptions/listen'
+    const span = isLasting ? undefined : observers.tracing?.received(given, observers.way)
+    const call = span?.call ?? given
     try {
       const outcome = await next(call)
-      log.info('call', line(call, start, outcome))
+      const ending = endingOf(outcome, since(start))
+      observers.log.info('call', line(call, ending))
+      record(observers, call, ending)
+      span?.end(ending)
       return outcome
     } catch (thrown) {
       const error = asGatewayError(thrown)
-      const fields = { ...line(call, start), outcome: error.code, rpc: error.rpc, reason: error.message }
-      if (error.code === 'SERVER_ERROR') log.error('call', { ...fields, cause: stackOf(thrown) })
-      else log.info('call', fields)
+      const ending = failureOf(error, since(start))
+      const fields = line(call, ending)
+      if (error.code === 'SERVER_ERROR') observers.log.error('call', { ...fields, cause: stackOf(thrown) })
+      else observers.log.info('call', fields)
+      record(observers, call, ending)
+      span?.end(ending)
       throw thrown
     }
   }
 }
 
-function line(call: Call, start: number, outcome?: Outcome): Record<string, unknown> {
-  const { target, principal, client, facts } = call
+/** The frame around what one target does: it tells the outermost one where the call came to. */
+export function observeTarget(metrics: Metrics, target: Target): Policy {
+  const reached: Reached = { target, meter: metrics.meter(target) }
+  const several: Reached = {
+    target: { method: target.method },
+    meter: metrics.meter({ method: target.method }),
+  }
+  return (next) => (call) => {
+    const before = reachedBy(call)
+    const isAnother = before?.target.method === target.method && before.target.upstream !== target.upstream
+    call.facts.set(REACHED, isAnother ? several : reached)
+    return next(call)
+  }
+}
+
+/** The frame around the server itself: a span of what it does. Nothing where no spans are made. */
+export function observeServer(observers: Observers, target: Target, way: () => Way): Policy | undefined {
+  if (!observers.isTraced || target.method === 'subscriptions/listen') return undefined
+  return (next) => async (call) => {
+    const span = observers.tracing?.sent(call, target, way())
+    if (!span) return next(call)
+    const start = performance.now()
+    try {
+      const outcome = await next(span.call)
+      span.end(endingOf(outcome, since(start)))
+      return outcome
+    } catch (thrown) {
+      span.end(failureOf(asGatewayError(thrown), since(start)))
+      throw thrown
+    }
+  }
+}
+
+function record(observers: Observers, call: Call, ending: Ending): void {
+  const { metrics, audit } = observers
+  const reached = reachedBy(call)
+  const target = reached?.target ?? { method: call.method }
+  const meter = reached?.meter ?? metrics.meter(target)
+  meter.count(ending.outcome, ending.ms / 1000, () => observers.isListed(call, target))
+  if (isRateLimit(ending.code)) metrics.rateLimited(target.upstream ?? '')
+  if (isAuthFailure(ending.code)) metrics.refused(String(ending.code).toLowerCase())
+  if (audit && (isAudited(call.method) || isRefusal(ending.code))) {
+    audit.called(call, target.name === undefined ? call.target : target, ending)
+  }
+}
+
+function reachedBy({ facts }: Call): Reached | undefined {
+  // Set by the frame above, and by nobody else.
+  return facts.get(REACHED) as Reached | undefined
+}
+
+function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<string, unknown> {
+  const { principal, client, facts, meta, requestId } = call
+  const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
     method: call.method,
-    upstream: target.upstream,
-    name: target.name,
+    upstream: target?.upstream ?? call.target.upstream,
+    name: target?.name ?? call.target.name,
     principal: principal.id,
     revision: client.revision,
-    outcome: outcome && outcomeOf(outcome),
-    ms: Math.round((performance.now() - start) * 100) / 100,
+    outcome,
+    ms,
+    request_id: requestId,
   }
-  for (const [name, value] of facts) fields[name] = value
+  if (rpc !== undefined) fields.rpc = rpc
+  else if (code !== undefined) fields.code = code
+  if (reason !== undefined) fields.reason = reason
+  if (typeof meta.traceparent === 'string') fields.trace_id = meta.traceparent.slice(3, 35)
+  for (const [name, value] of facts) if (name !== REACHED) fields[name] = value
   return fields
 }
 
-function outcomeOf(outcome: Outcome): string {
-  if (outcome.kind === 'ask') return 'ask'
-  return outcome.result.fields.isError === true ? 'tool_error' : 'ok'
+function since(start: number): number {
+  return Math.round((performance.now() - start) * 100) / 100
 }
 
 function stackOf(thrown: unknown): string | undefined {

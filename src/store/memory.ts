@@ -1,31 +1,79 @@
+import { Generations } from './generations.ts'
 import type { Bucket, Store, Taken } from './store.ts'
+import { Window } from './window.ts'
 
-/** A store that is forgotten with the process. */
+interface Value {
+  readonly text: string
+  readonly until: number
+}
+
+/** How much is kept, roughly in bytes: all values together, and all buckets. What was not used for longest goes. */
+const VALUES = 64 * 1024 * 1024
+const WINDOWS = 32 * 1024 * 1024
+/** What an entry takes besides its text, and what a bucket takes. */
+const ENTRY = 200
+const WINDOW = 500
+
+/** A store that is forgotten with the process. `clock` tells the time in milliseconds, from whenever. */
 export class MemoryStore implements Store {
-  readonly #values = new Map<string, { readonly value: string; readonly until: number }>()
+  readonly #values = new Generations<Value>(VALUES, ({ text }) => text.length + ENTRY)
+  readonly #windows = new Generations<Window>(WINDOWS, () => WINDOW)
+  readonly #clock: () => number
+
+  constructor(clock: () => number = () => performance.now()) {
+    this.#clock = clock
+  }
 
   async get(key: string): Promise<string | undefined> {
-    const found = this.#values.get(key)
-    return found && found.until > Date.now() ? found.value : undefined
+    return this.#find(key)?.text
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
-    this.#values.set(key, { value, until: Date.now() + ttl })
+    this.#values.set(key, { text: value, until: this.#clock() + ttl })
   }
 
   async delete(key: string): Promise<boolean> {
-    return this.#values.delete(key)
+    return this.#find(key) !== undefined && this.#values.delete(key)
   }
 
   take(buckets: readonly Bucket[]): Taken {
-    return {
-      isGranted: true,
-      remaining: buckets.map(({ limit }) => limit),
-      wait: buckets.map(() => 0),
+    const now = this.#clock()
+    const windows: Window[] = []
+    let isGranted = true
+    for (const { key, window, limit } of buckets) {
+      const found = this.#window(key, window, now)
+      if (found.taken(now) >= limit) isGranted = false
+      windows.push(found)
     }
+    if (isGranted) for (const window of windows) window.add()
+    const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
+    for (const [index, window] of windows.entries()) {
+      const left = Math.max(0, (buckets[index]?.limit ?? 0) - window.taken(now))
+      const reset = window.reset(now)
+      taken.remaining.push(left)
+      taken.reset.push(reset)
+      taken.wait.push(left === 0 ? reset : 0)
+    }
+    return taken
   }
 
   async close(): Promise<void> {
     this.#values.clear()
+    this.#windows.clear()
+  }
+
+  #find(key: string): Value | undefined {
+    const found = this.#values.get(key)
+    if (!found || found.until > this.#clock()) return found
+    this.#values.delete(key)
+    return undefined
+  }
+
+  #window(key: string, window: number, now: number): Window {
+    const known = this.#windows.get(key)
+    if (known) return known
+    const added = new Window(window, now)
+    this.#windows.set(key, added)
+    return added
   }
 }

@@ -11,11 +11,20 @@ export interface Store {
   delete(key: string): Promise<boolean>
   /** Takes one from every bucket, or from none where one of them is empty. At once where the store is in memory. */
   take(buckets: readonly Bucket[]): Taken | Promise<Taken>
+  /** Why it can not be used just then; absent while it can. */
+  readonly problem?: string | undefined
+  /** Resolves once it was first tried to reach it; absent where there is nothing to reach. */
+  opened?(): Promise<void>
   close(): Promise<void>
 }
 
-/** So many within a window of time. */
+/**
+ * So many within any window of time. It slides: a window is cut into slices, and what was taken in one comes back
+ * once that slice has left the window whole. So no stretch of time as long as the window ever holds more than the
+ * limit, and what is taken comes back after the window and at most one slice.
+ */
 export interface Bucket {
+  /** Keys that are taken together share a part in braces, which keeps them together in a Redis cluster. */
   readonly key: string
   readonly limit: number
   /** In milliseconds. */
@@ -28,4 +37,9 @@ export interface Taken {
   readonly remaining: readonly number[]
   /** How long until one can be taken from each again, in milliseconds; 0 where it can be now. */
   readonly wait: readonly number[]
+  /** How long until something that was taken comes back to each, in milliseconds; 0 where nothing was. */
+  readonly reset: readonly number[]
 }
+
+/** Into how many slices the window of a bucket is cut. */
+export const SLICES = 30

@@ -3,6 +3,7 @@ import { type Dispatcher, Pool } from 'undici'
 import { GatewayError } from '../core/error.ts'
 import { readEvents, type ServerEvent } from '../wire/sse.ts'
 import { MAX_MESSAGE } from './link.ts'
+import { type Login, startWithLogin } from './login.ts'
 
 /** Requests to one URL, with its credentials. */
 export interface HttpClient {
@@ -10,6 +11,8 @@ export interface HttpClient {
   readonly url: URL
   /** Headers of every request. */
   readonly headers: Readonly<Record<string, string>>
+  /** Adds to each request what proves for whom it is made, where that is not always the same. */
+  readonly login?: Login | undefined
 }
 
 /** One HTTP exchange to make, and who hears of it. */
@@ -57,7 +60,13 @@ type Reject = (error: unknown) => void
 /** The same without a promise, for what is made at every call. */
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
-  dispatch(client, request, path, new Exchange(request, resolve, reject, client))
+  if (!client.login) return dispatch(client, request, path, new Exchange(request, resolve, reject, client))
+  startWithLogin(
+    client.login,
+    request,
+    (each, ends) => dispatch(client, each, path, new Exchange(each, ends.resolve, ends.reject, client)),
+    { resolve, reject },
+  )
 }
 
 /** The headers of a request to a client's URL, besides those of the request itself. */
@@ -164,7 +173,7 @@ function broken(cause: Error, isSent: boolean): GatewayError {
   ]
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
   if (!isSent || neverSent.includes(code)) {
-    return new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.', { cause })
+    return new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.', { cause, isUnsent: true })
   }
   return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
     cause,

@@ -12,7 +12,8 @@ import {
   type HttpRequest,
   startHttp,
 } from './fetch.ts'
-import type { Connect, Link, Receiver } from './link.ts'
+import type { Dial, Link, Receiver } from './link.ts'
+import { isAboutCredentials, refusedCredentials } from './login.ts'
 import { ServerStream } from './stream.ts'
 
 interface Options {
@@ -23,8 +24,9 @@ interface Options {
 }
 
 /** Reaches a server over Streamable HTTP. */
-export function httpConnect(options: Options): Connect {
-  return async (receiver) => new HttpLink(options, receiver)
+export function httpConnect(options: Options): Dial {
+  return async (receiver, login = options.client.login) =>
+    new HttpLink({ ...options, client: { ...options.client, login } }, receiver)
 }
 
 class HttpLink implements Link {
@@ -134,7 +136,7 @@ class HttpLink implements Link {
     const { id } = post
     this.#open.delete(id)
     const isForgotten = answer.status === 404 && post.hasSession
-    if (answer.body !== '' && !isForgotten) {
+    if (answer.body !== '' && !isForgotten && !isAboutCredentials(answer)) {
       this.#receiver.receive(answer.status < 400 ? answer.body : attachId(answer.body, id), id)
     }
     if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, this.#refusal(answer))
@@ -166,20 +168,11 @@ class HttpLink implements Link {
     const { status } = answer
     if (status === 404 && this.#session !== undefined) return forgotten()
     const details = { http_status: status }
-    if (status === 401 || status === 403) {
-      return new GatewayError(
-        'UPSTREAM_ERROR',
-        `The server refused the gateway's credentials (HTTP ${status}).`,
-        {
-          details,
-          suggestion: 'Check the token or headers of this server in the configuration.',
-        },
-      )
-    }
-    if (status >= 500)
-      return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, { details })
-    if (status >= 300)
-      return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, { details })
+    if (status === 401 || status === 403) return refusedCredentials(status)
+    const retryAfterSeconds = retryAfter(answer)
+    const message = `The server answered HTTP ${status}.`
+    if (status >= 500) return new GatewayError('SERVER_UNAVAILABLE', message, { details, retryAfterSeconds })
+    if (status >= 300) return new GatewayError('UPSTREAM_ERROR', message, { details, retryAfterSeconds })
     const what =
       answer.body === ''
         ? 'accepted the request and answered nothing'
@@ -267,6 +260,14 @@ class Post implements HttpRequest {
       onRetry: (milliseconds) => this.onRetry(milliseconds),
     }
   }
+}
+
+/** In how many seconds a server wants to be asked again: a number or a date (RFC 9110 §10.2.3). */
+function retryAfter(answer: Answer): number | undefined {
+  const value = answer.header('retry-after')?.trim() ?? ''
+  if (/^\d{1,9}$/.test(value)) return Number(value)
+  const until = Date.parse(value)
+  return Number.isNaN(until) ? undefined : Math.max(0, (until - Date.now()) / 1000)
 }
 
 /** Before the first try the stream may just have been closed for polling; after that it waits longer. */

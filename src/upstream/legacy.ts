@@ -9,6 +9,7 @@ import { method, rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
+import { callHeaders } from '../wire/trace-context.ts'
 import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
 import type { Connection } from './connection.ts'
@@ -166,7 +167,8 @@ export class LegacyConnection implements Connection {
       this.#attribution.begin(id, active)
       return make(id)
     }
-    return this.#peer.request(name, params, { signal, onProgress: progress })
+    const headers = callHeaders(active.working.call)
+    return this.#peer.request(name, params, { signal, onProgress: progress, headers })
   }
 
   /** Where the transport does not tell whose question it is, callers who can be asked take turns. */

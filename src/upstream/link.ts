@@ -1,4 +1,5 @@
 import type { Channel } from '../wire/peer.ts'
+import type { Login } from './login.ts'
 
 /** The largest message taken from a server, in bytes. */
 export const MAX_MESSAGE = 64 * 1024 * 1024
@@ -29,3 +30,6 @@ export interface Receiver {
 
 /** Opens a link. @throws SERVER_UNAVAILABLE */
 export type Connect = (receiver: Receiver) => Promise<Link>
+
+/** The same with a caller's own credentials. */
+export type Dial = (receiver: Receiver, login?: Login) => Promise<Link>

@@ -11,6 +11,7 @@ import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
+import { callHeaders } from '../wire/trace-context.ts'
 import type { Connection } from './connection.ts'
 import type { Connect, Link } from './link.ts'
 import { modernParams } from './params.ts'
@@ -158,7 +159,7 @@ export class ModernConnection implements Connection {
   }
 
   async #headers({ call }: Working): Promise<Record<string, string>> {
-    const headers = standardHeaders(call.method, call.params)
+    const headers = { ...standardHeaders(call.method, call.params), ...callHeaders(call) }
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
     const found = this.#tools.of(name)
@@ -178,7 +179,7 @@ export class ModernConnection implements Connection {
   }
 
   async #notify({ call }: Working): Promise<Outcome> {
-    const headers = this.#options.mirrors ? { 'mcp-method': call.method } : {}
+    const headers = this.#options.mirrors ? { 'mcp-method': call.method, ...callHeaders(call) } : {}
     if (call.method !== rootsChanged) await this.#peer.notify(call.method, call.params, { headers })
     return { kind: 'result', result: Payload.of({}) }
   }

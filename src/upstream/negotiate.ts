@@ -10,7 +10,7 @@ import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wi
 import { standardHeaders } from '../wire/headers.ts'
 import type { HttpClient } from './fetch.ts'
 import { httpConnect } from './http.ts'
-import type { Connect, Link } from './link.ts'
+import type { Connect, Dial, Link } from './link.ts'
 import { sseConnect } from './sse.ts'
 
 /** How a server is spoken to. */
@@ -19,7 +19,7 @@ export interface Route {
   readonly revision: string
   /** Some of each request is repeated in headers. */
   readonly mirrors: boolean
-  readonly connect: Connect
+  readonly connect: Dial
 }
 
 /** How long a child process gets to answer the question which era it is of, in milliseconds. */
@@ -57,7 +57,7 @@ export async function negotiateHttp(
     mirrors: true,
     connect: httpConnect({ client, modern: revision, log }),
   })
-  const legacy = (connect: Connect): Route => ({
+  const legacy = (connect: Dial): Route => ({
     era: 'legacy',
     revision: pinned?.name ?? latestLegacy.name,
     mirrors: false,

@@ -3,6 +3,7 @@ import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import type { Revision } from '../wire/revisions.ts'
+import { traceEdits, tracedParams } from '../wire/trace-context.ts'
 
 const STANDARD = 'io.modelcontextprotocol/'
 
@@ -17,12 +18,13 @@ export function legacyParams(call: Call, id: number, revision: Revision): Payloa
   return isUnknown ? params.with({ context: undefined }) : params
 }
 
-function withLegacyMeta({ params, meta }: Call, id: number): Payload {
-  if (params.fields._meta === undefined) return params
+function withLegacyMeta(call: Call, id: number): Payload {
+  const { params, meta } = call
+  if (params.fields._meta === undefined) return tracedParams(call)
   const keys = Object.keys(meta)
   const foreign = keys.filter((key) => !key.startsWith(STANDARD) || key === metaKeys.relatedTask)
   if (foreign.length === 0) return params.with({ _meta: undefined })
-  const edits: Record<string, unknown> = {}
+  const edits: Record<string, unknown> = { ...traceEdits(call) }
   for (const key of keys) if (!foreign.includes(key)) edits[key] = undefined
   if (meta.progressToken !== undefined) edits.progressToken = id
   return Object.keys(edits).length > 0 ? params.withMeta(edits) : params
@@ -38,7 +40,8 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
     requestState === undefined
   ) {
     // The client's own envelope is what the server wants.
-    return meta.progressToken === undefined ? call.params : call.params.withMeta({ progressToken: id })
+    const params = tracedParams(call)
+    return meta.progressToken === undefined ? params : params.withMeta({ progressToken: id })
   }
   return call.params
     .with({
@@ -51,6 +54,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
       [metaKeys.clientInfo]: client.info,
       [metaKeys.logLevel]: meta[metaKeys.logLevel],
       ...(meta.progressToken !== undefined && { progressToken: id }),
+      ...traceEdits(call),
     })
 }
 

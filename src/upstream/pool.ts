@@ -1,6 +1,7 @@
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Connection } from './connection.ts'
+import { isOfCredentials } from './login.ts'
 
 interface Options<Key> {
   /** How long an unused connection is kept, in milliseconds. */
@@ -93,9 +94,10 @@ export class Pool<Key> {
         // Closed while it was opening: nobody else would close it.
         if (this.#isClosed) background(connection.close(), this.#options.log)
       },
-      () => {
+      (error: unknown) => {
         if (this.#entries.get(name) === entry) this.#entries.delete(name)
-        this.#fail()
+        // One caller's credentials are no trouble of the others.
+        if (!isOfCredentials(error)) this.#fail()
       },
     )
     return entry.connection

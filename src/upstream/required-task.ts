@@ -25,7 +25,8 @@ export function takesTasks({ fields: { capabilities } }: Payload): boolean {
  * ask for a task (2025-11-25 basic/utilities/tasks).
  */
 export async function runAsTask({ tool, signal, call, request, cancel }: Options): Promise<Payload> {
-  const found = await tool
+  // A server that can not list its tools may do the call nevertheless.
+  const found = await Promise.resolve(tool).catch(() => undefined)
   if (found?.isTask !== true) return call((params) => params)
   const created = await call((params) => params.with({ task: {} }))
   const taskId = created.at('task')?.fields.taskId

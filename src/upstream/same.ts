@@ -10,7 +10,13 @@ export function isSame(one: UpstreamSettings, other: UpstreamSettings): boolean 
 function revealed(settings: UpstreamSettings): unknown {
   const { reach } = settings
   const secrets = reach.kind === 'command' ? reach.env : reach.headers
-  return { ...settings, reach: { ...reach, env: undefined, headers: undefined }, secrets: values(secrets) }
+  const oauth = reach.kind === 'url' ? reach.oauth?.clientSecret : undefined
+  return {
+    ...settings,
+    reach: { ...reach, env: undefined, headers: undefined },
+    secrets: values(secrets),
+    clientSecret: oauth?.reveal(),
+  }
 }
 
 function values(secrets: Readonly<Record<string, Secret>>): Record<string, string> {

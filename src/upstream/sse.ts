@@ -1,10 +1,13 @@
 import { GatewayError } from '../core/error.ts'
+import type { Exchange } from '../wire/peer.ts'
 import { type Answer, baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
-import type { Connect, Link } from './link.ts'
+import type { Dial, Link } from './link.ts'
+import { refusedCredentials } from './login.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
-export function sseConnect(client: HttpClient, startTimeout: number): Connect {
-  return async (receiver) => {
+export function sseConnect(base: HttpClient, startTimeout: number): Dial {
+  return async (receiver, login = base.login) => {
+    const client = { ...base, login }
     const endpoint = Promise.withResolvers<string>()
     let abort = (): void => undefined
     const giveUp = (): void => {
@@ -53,13 +56,14 @@ class SseLink implements Link {
     this.#abort = abort
   }
 
-  async send(message: string): Promise<void> {
+  async send(message: string, { headers }: Exchange): Promise<void> {
     const answer = await exchangeHttp(this.#client, {
       method: 'POST',
-      headers: baseHeaders(this.#client, 'POST'),
+      headers: { ...baseHeaders(this.#client, 'POST'), ...headers },
       body: message,
       path: this.#path,
     })
+    if (answer.status === 401 || answer.status === 403) throw refusedCredentials(answer.status)
     if (answer.status >= 300) {
       throw new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${answer.status}.`, {
         details: { http_status: answer.status },
@@ -82,6 +86,7 @@ function postPath(url: URL, endpoint: string): string {
 }
 
 function noStream(answer: Answer): GatewayError {
+  if (answer.status === 401 || answer.status === 403) return refusedCredentials(answer.status)
   const code = answer.status >= 500 ? 'SERVER_UNAVAILABLE' : 'UPSTREAM_ERROR'
   return new GatewayError(code, `The server offers no event stream (HTTP ${answer.status}).`, {
     details: { http_status: answer.status },

@@ -42,7 +42,9 @@ class StdioLink implements Link {
 
   async send(message: string): Promise<void> {
     const { stdin } = this.#child
-    if (!stdin.writable) throw new GatewayError('SERVER_UNAVAILABLE', "The server's process has ended.")
+    if (!stdin.writable) {
+      throw new GatewayError('SERVER_UNAVAILABLE', "The server's process has ended.", { isUnsent: true })
+    }
     if (stdin.writableLength > MAX_UNREAD)
       throw new GatewayError('OVERLOADED', 'The server does not read its input.')
     stdin.write(encodeLine(message))

@@ -1,9 +1,11 @@
+import { namesByAlias } from '../core/alias.ts'
+import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Mirror, readMirror } from '../wire/headers.ts'
 
 const MAX_PAGES = 1000
-/** How long a tool that is not listed stays unknown before the list is read again, in milliseconds. */
+/** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
 const UNKNOWN_FOR = 10_000
 
 /** What must be known of a tool before it is called. */
@@ -22,28 +24,50 @@ export class ToolIndex {
   #known: Map<string, Tool> | undefined
   #walking: Promise<void> | undefined
   #walkedAt = 0
+  #byAlias: ReadonlyMap<string, readonly string[]> | undefined
+  #refusal: { readonly error: unknown; readonly at: number } | undefined
 
   constructor(list: (params: Payload) => Promise<Payload>) {
     this.#list = list
   }
 
-  /** A tool, if it is listed; at once, once the tools were listed. @throws what listing them throws */
+  /** A tool by its name or alias, if it is listed; at once, once the tools were listed. @throws what listing them throws */
   of(tool: string): Tool | undefined | Promise<Tool | undefined> {
-    const found = this.#known?.get(tool)
+    const found = this.#find(tool)
     if (found || (this.#known && Date.now() - this.#walkedAt < UNKNOWN_FOR)) return found
-    this.#walking ??= this.#walk().finally(() => {
-      this.#walking = undefined
-    })
-    return this.#walking.then(() => this.#known?.get(tool))
+    const refusal = this.#refusal
+    if (refusal && Date.now() - refusal.at < UNKNOWN_FOR) return Promise.reject(refusal.error)
+    this.#walking ??= this.#walk()
+      .catch((error: unknown) => {
+        this.#refusal = isAnswered(error) ? { error, at: Date.now() } : undefined
+        throw error
+      })
+      .finally(() => {
+        this.#walking = undefined
+      })
+    return this.#walking.then(() => this.#find(tool))
   }
 
   /** Takes note of tools that were listed for somebody. */
   learn(result: Payload): void {
-    if (this.#known) read(result, this.#known)
+    if (!this.#known) return
+    read(result, this.#known)
+    this.#byAlias = undefined
   }
 
   forget(): void {
     this.#known = undefined
+    this.#refusal = undefined
+    this.#byAlias = undefined
+  }
+
+  /** A name goes before an alias, and an alias that could be of several is of none. */
+  #find(tool: string): Tool | undefined {
+    const found = this.#known?.get(tool)
+    if (found || !this.#known) return found
+    this.#byAlias ??= namesByAlias(this.#known.keys())
+    const [only, ...others] = this.#byAlias.get(tool) ?? []
+    return only !== undefined && others.length === 0 ? this.#known.get(only) : undefined
   }
 
   async #walk(): Promise<void> {
@@ -54,13 +78,22 @@ export class ToolIndex {
     for (let page = 0; page < MAX_PAGES && !seen.has(cursor); page++) {
       seen.add(cursor)
       const result = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }))
+      if (!Array.isArray(result.fields.tools)) throw new GatewayError('UPSTREAM_ERROR', NO_LIST)
       read(result, found)
       cursor = result.fields.nextCursor
       if (typeof cursor !== 'string' || cursor === '') break
     }
     this.#known = found
+    this.#byAlias = undefined
     this.#walkedAt = Date.now()
   }
+}
+
+const NO_LIST = 'The server answered tools/list with something else than a list.'
+
+/** Whether the server itself said no: it would say so again. */
+function isAnswered(error: unknown): boolean {
+  return error instanceof GatewayError && error.code === 'UPSTREAM_ERROR'
 }
 
 function read({ fields: { tools } }: Payload, into: Map<string, Tool>): void {

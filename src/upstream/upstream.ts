@@ -1,18 +1,21 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { park, type Working } from '../bridge/park.ts'
-import type { Call, Client, Handler, Outcome } from '../core/call.ts'
+import { parking, type Working } from '../bridge/park.ts'
+import { type Call, compose, type Handler, type Outcome, type Policy } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
-import { canonical } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
 import type { Variables } from './child.ts'
 import type { Connection } from './connection.ts'
+import { connectionNames, declared } from './connection-names.ts'
+import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
 import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
+import type { Connect } from './link.ts'
+import type { Login } from './login.ts'
 import { Pool } from './pool.ts'
 import { stdioConnect } from './stdio.ts'
 import type { Tool } from './tools.ts'
@@ -28,6 +31,12 @@ export interface Upstream {
   /** Connects once, so that the first call need not wait. @throws what hinders it */
   warm(call: Call): Promise<void>
   readonly status: Status
+  /** How many of its calls wait for an answer of their caller. */
+  readonly parked: number
+  /** Asks callers to sign in where they have to; the outermost of what wraps their calls. */
+  readonly guard?: Policy | undefined
+  /** Takes in a user who comes back from signing in. @throws SERVER_UNAVAILABLE */
+  readonly finishSignIn?: Credentials['finish']
   /** Takes no new calls, and closes when those under way have ended. */
   retire(): Promise<void>
   close(): Promise<void>
@@ -45,6 +54,8 @@ export interface Status {
 interface Environment {
   /** The environment variables every child process gets. */
   readonly variables: Variables
+  /** Where what users grant is kept, and how they reach the gateway. */
+  readonly oauth: OAuthSite
   readonly log: Log
 }
 
@@ -54,10 +65,13 @@ const RETIREMENT = 600_000
 interface Key {
   readonly route: Route
   readonly call: Call
+  readonly login: Login | undefined
 }
 
 /** Makes the handler of one configured server. */
-export function createUpstream(settings: UpstreamSettings, { variables, log }: Environment): Upstream {
+export function createUpstream(settings: UpstreamSettings, { variables, oauth, log }: Environment): Upstream {
+  const credentials = createCredentials(settings, oauth)
+  const isPersonal = credentials?.isPersonal === true
   const negotiate = negotiator(settings, variables, log)
   let route: Promise<Route> | undefined
   let known: Route | undefined
@@ -69,9 +83,11 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
   const nameOf = connectionNames(settings)
   const connect = async (call: Call): Promise<Connection> => {
     try {
-      const found = known ?? (await (route ??= negotiate()))
+      const login = credentials?.login(call.principal)
+      // What one caller's credentials fail at says nothing of another's.
+      const found = known ?? (await (isPersonal ? negotiate(login) : (route ??= negotiate(login))))
       known = found
-      const connection = await pool.get(nameOf(call, found), { route: found, call })
+      const connection = await pool.get(nameOf(call, found), { route: found, call, login })
       problem = undefined
       return connection
     } catch (thrown) {
@@ -88,6 +104,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     running++
     try {
       const { call } = working
+      // A caller may have come with another token.
+      if (isPersonal) credentials.login(call.principal)
       const connection = (known && pool.ready(nameOf(call, known))) ?? (await connect(call))
       return await connection.open(working)
     } catch (error) {
@@ -97,16 +115,25 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
     }
   }
 
+  const parked = parking(open)
   return {
     name: settings.name,
     settings,
-    handle: park(open),
+    handle: compose([credentials?.guard], parked.handle),
+    get parked() {
+      return parked.count
+    },
+    guard: credentials?.guard,
+    ...(credentials?.finish && { finishSignIn: credentials.finish }),
     tool: (call) => {
       const name = String(call.params.fields.name)
       const connection = known && pool.ready(nameOf(call, known))
       return connection ? connection.tool(name) : connect(call).then((opened) => opened.tool(name))
     },
-    warm: async (call) => void (await connect(call)),
+    warm: async (call) => {
+      // Without a caller there is nothing to show to the server.
+      if (!isPersonal) await connect(call)
+    },
     get status() {
       return {
         ...(known && { era: known.era, revision: pool.connections[0]?.revision ?? known.revision }),
@@ -119,15 +146,21 @@ export function createUpstream(settings: UpstreamSettings, { variables, log }: E
       const until = Date.now() + RETIREMENT
       while (running > 0 && Date.now() < until) await wait(100)
       await pool.close()
+      await credentials?.close()
     },
-    close: () => {
+    close: async () => {
       retired.abort()
-      return pool.close()
+      await pool.close()
+      await credentials?.close()
     },
   }
 }
 
-function negotiator(settings: UpstreamSettings, variables: Variables, log: Log): () => Promise<Route> {
+function negotiator(
+  settings: UpstreamSettings,
+  variables: Variables,
+  log: Log,
+): (login: Login | undefined) => Promise<Route> {
   const { reach } = settings
   if (reach.kind === 'command') {
     const connect = stdioConnect(reach, variables, log)
@@ -138,11 +171,16 @@ function negotiator(settings: UpstreamSettings, variables: Variables, log: Log):
   )
   const headers: Record<string, string> = Object.fromEntries(given)
   const client = createHttpClient(new URL(reach.url), headers)
-  return () => negotiateHttp(settings, client, log)
+  return (login) => negotiateHttp(settings, { ...client, login }, log)
 }
 
-function openConnection({ route, call }: Key, settings: UpstreamSettings, log: Log): Promise<Connection> {
-  const { connect, revision, mirrors } = route
+function openConnection(
+  { route, call, login }: Key,
+  settings: UpstreamSettings,
+  log: Log,
+): Promise<Connection> {
+  const { revision, mirrors } = route
+  const connect: Connect = (receiver) => route.connect(receiver, login)
   const { startTimeout, isolation, roots } = settings
   if (route.era === 'modern') return ModernConnection.open({ connect, revision, mirrors, startTimeout, log })
   return LegacyConnection.open({
@@ -154,40 +192,6 @@ function openConnection({ route, call }: Key, settings: UpstreamSettings, log: L
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
   })
-}
-
-/** Calls with the same name share a connection: one caller, and for older servers one set of capabilities. */
-function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
-  const { isolation, roots } = settings
-  // A session's client is the same object for all its calls.
-  const known = new WeakMap<Client, string>()
-  const nameFor = (call: Call): string => {
-    // A server keeps the roots it was told, so those of one client are not for another.
-    const isOwn =
-      isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
-    const client = isOwn ? (call.client.session ?? '') : ''
-    return canonical([call.principal.id, client, declared(call, settings)])
-  }
-  return (call, { era }) => {
-    if (isolation === 'shared') return ''
-    if (era === 'modern')
-      return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
-    const name = known.get(call.client) ?? nameFor(call)
-    known.set(call.client, name)
-    return name
-  }
-}
-
-/** What an older server is told of its client: exactly what the client said, roots only where configured. */
-function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
-  const { roots: offered, tasks, ...rest } = call.client.capabilities
-  const own = isolation === 'shared' ? {} : rest
-  const clientTasks =
-    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
-  if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
-  const passed =
-    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
-  return { ...own, ...clientTasks, ...passed }
 }
 
 /** A listening call outlives connections: where one is lost, it goes on with the next. */
@@ -265,11 +269,14 @@ function tellChanges(working: Working): void {
 
 /** A failure to connect. The call itself was not sent yet, so nothing is unknown about it. */
 function beforeCall(thrown: unknown): unknown {
-  const { code, message, cause } = asGatewayError(thrown)
+  const failure = asGatewayError(thrown)
+  const { code, message, cause } = failure
+  if (code === 'SERVER_UNAVAILABLE') return failure.with({ isUnsent: true })
   if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
   const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
   return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
     cause: thrown,
+    isUnsent: true,
   })
 }
 

@@ -1,3 +1,4 @@
+import type { Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 
@@ -25,6 +26,20 @@ export function readFilter(params: Payload | undefined): Filter {
   }
 }
 
+/** Everything a server with these capabilities tells of, and the resources somebody subscribed to. */
+export function filterFor(
+  capabilities: Readonly<Record<string, unknown>>,
+  uris: ReadonlySet<string>,
+): Filter {
+  const { tools, prompts, resources } = capabilities
+  return {
+    ...(isListed(tools) && { toolsListChanged: true }),
+    ...(isListed(prompts) && { promptsListChanged: true }),
+    ...(isListed(resources) && { resourcesListChanged: true }),
+    ...(uris.size > 0 && { resourceSubscriptions: [...uris] }),
+  }
+}
+
 /** The notification of each kind of change, and the member of a filter that asks for it. */
 const changes: Readonly<Record<string, keyof Filter>> = {
   'notifications/tools/list_changed': 'toolsListChanged',
@@ -40,4 +55,21 @@ export function memberFor(notification: string): keyof Filter | undefined {
 /** The notifications a listener with this filter gets when every list may have changed. */
 export function toldChanges(filter: Filter): string[] {
   return Object.entries(changes).flatMap(([name, member]) => (filter[member] === true ? [name] : []))
+}
+
+/** A filter with the URIs of resources as the other side knows them. */
+export function withUris(filter: Filter, map: (uri: string) => string): Filter {
+  const uris = filter.resourceSubscriptions?.map(map)
+  return { ...filter, ...(uris && { resourceSubscriptions: uris }) }
+}
+
+/** A notification with the URI of an updated resource as the other side knows it. */
+export function withUri(note: Note, map: (uri: string) => string): Note {
+  const uri = note.params?.fields.uri
+  if (note.method !== 'notifications/resources/updated' || typeof uri !== 'string') return note
+  return { ...note, ...(note.params && { params: note.params.with({ uri: map(uri) }) }) }
+}
+
+function isListed(capability: unknown): boolean {
+  return isObject(capability) && capability.listChanged === true
 }

@@ -87,13 +87,18 @@ export function encodeErrorObject(id: Id, error: Payload): string {
   return `{"jsonrpc":"2.0","id":${id},"error":${error.text}}`
 }
 
-/** The JSON-RPC error object of a failure: the server's own where it is relayed, else ours with its data. */
-export function errorObject(error: GatewayError): Payload {
-  return error.extra.relayed ?? Payload.of({ code: error.rpc, message: error.message, data: error.data })
+/**
+ * The JSON-RPC error object of a failure: the server's own where it is relayed, else ours with its data, which names
+ * the request where that has a name.
+ */
+export function errorObject(error: GatewayError, requestId?: string): Payload {
+  if (error.extra.relayed) return error.extra.relayed
+  const data = requestId === undefined ? error.data : { ...error.data, requestId }
+  return Payload.of({ code: error.rpc, message: error.message, data })
 }
 
-export function encodeError(id: Id, error: GatewayError): string {
-  return encodeErrorObject(id, errorObject(error))
+export function encodeError(id: Id, error: GatewayError, requestId?: string): string {
+  return encodeErrorObject(id, errorObject(error, requestId))
 }
 
 /** The empty params object. */

@@ -3,7 +3,7 @@ import { Payload } from '../core/payload.ts'
 import type { GatewayError } from '../core/error.ts'
 import { self } from '../core/self.ts'
 import { metaKeys, tasksExtension } from './extensions.ts'
-import { encodeErrorObject, encodeResult, errorObject, type Id } from './jsonrpc.ts'
+import { encodeErrorObject, encodeResult, errorObject, type Id, type Request } from './jsonrpc.ts'
 import { lowerResult } from './project.ts'
 import type { Revision } from './revisions.ts'
 
@@ -34,19 +34,27 @@ export function encodeLegacyResult(id: Id, name: string, result: Payload, revisi
  * The response for a failure. A missing capability is something a model can read about in a tool's result; the
  * codes of 2026-07-28 mean nothing to these clients.
  */
-export function encodeLegacyError(id: Id, name: string, error: GatewayError): string {
-  const object = errorObject(error)
-  const code = error.rpc
-  if (code === -32021 && name === 'tools/call') {
+export function encodeLegacyError(request: Request, error: GatewayError, requestId: string): string {
+  const { id } = request
+  const object = errorObject(error, requestId)
+  const code = legacyErrorCode(request, error)
+  if (code === undefined) {
     const text = `This tool needs something the client does not offer: ${missing(object)}. ${error.message}`
     return encodeResult(id, Payload.of({ content: [{ type: 'text', text }], isError: true }))
   }
-  if (code === -32021) return encodeErrorObject(id, object.with({ code: -32602 }))
-  if (code === -32020) return encodeErrorObject(id, object.with({ code: -32603 }))
-  const data = object.fields.data
-  const isNotFound =
-    name === 'resources/read' && code === -32602 && isObject(data) && typeof data.uri === 'string'
-  return encodeErrorObject(id, isNotFound ? object.with({ code: -32002 }) : object)
+  return encodeErrorObject(id, code === error.rpc ? object : object.with({ code }))
+}
+
+/** The JSON-RPC code these clients get for a failure; nothing where they are told in a tool's result. */
+export function legacyErrorCode({ method: name }: Request, error: GatewayError): number | undefined {
+  const { rpc } = error
+  if (rpc === -32021) return name === 'tools/call' ? undefined : -32602
+  if (rpc === -32020) return -32603
+  if (rpc !== -32602) return rpc
+  const data = error.extra.relayed ? error.extra.relayed.fields.data : error.data
+  const hasUri = isObject(data) && typeof data.uri === 'string'
+  const isNotFound = error.code === 'RESOURCE_NOT_FOUND' || (name === 'resources/read' && hasUri)
+  return isNotFound ? -32002 : rpc
 }
 
 function missing(error: Payload): string {

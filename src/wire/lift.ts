@@ -1,35 +1,49 @@
-import type { Answer, Answers, Call, Client, Note } from '../core/call.ts'
+import type { Answer, Answers, Call, Client, Envelope, Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Target } from '../core/target.ts'
 import type { Notification, Request } from './jsonrpc.ts'
+import { withToken } from './extensions.ts'
 import { method } from './methods.ts'
+import { type TraceContext, withTrace } from './trace-context.ts'
 
 interface Circumstances {
+  /** Names the request in logs. */
+  readonly requestId: string
+  /** The trace context its transport carried. */
+  readonly trace?: TraceContext | undefined
+  /** The narrowing session token its transport carried. */
+  readonly sessionToken?: string | undefined
   /** The server the client's URL names; absent where it names all of them. */
   readonly upstream?: string | undefined
   readonly client: Client
   readonly principal: Principal
   readonly controller: AbortController
+  readonly envelope?: Envelope | undefined
   emit(note: Note): void
 }
+
+/** How much of a JSON-RPC id logs tell. */
+const LONGEST_ID = 64
 
 /** A message of a client as a call. */
 export function lift(message: Request | Notification, around: Circumstances): Call {
   const { params } = message
   const meta = params.fields._meta
   return {
+    requestId: around.requestId,
     method: message.method,
     params,
     target: targetOf(message, around.upstream),
     principal: around.principal,
     client: around.client,
-    meta: isObject(meta) ? meta : {},
+    meta: withToken(withTrace(isObject(meta) ? meta : {}, around.trace), around.sessionToken),
     state: {},
     signal: around.controller.signal,
     abort: (reason) => around.controller.abort(reason),
-    facts: new Map(),
+    facts: new Map(message.kind === 'request' ? [['rpc_id', message.id.slice(0, LONGEST_ID)]] : []),
+    envelope: around.envelope,
     emit: around.emit,
   }
 }

@@ -44,6 +44,11 @@ export function method(name: string): Method {
   return Object.hasOwn(methods, name) ? (methods[name] ?? unknown) : unknown
 }
 
+/** Whether the protocol has a message of this name that a client may send for others. */
+export function isProtocolMethod(name: string): boolean {
+  return Object.hasOwn(methods, name) || name === rootsChanged
+}
+
 /** Messages that never leave the connection they arrived on. */
 const local: ReadonlySet<string> = new Set([
   'notifications/initialized',

@@ -63,13 +63,15 @@ export function modernResult(call: Call, outcome: Outcome, seal: (state: Call['s
 const ownMeta = Payload.text(JSON.stringify({ [metaKeys.serverInfo]: self }))
 
 /** The JSON-RPC error object of a failure in the words of 2026-07-28. */
-export function modernError(error: GatewayError): Payload {
-  const object = errorObject(error)
+export function modernError(error: GatewayError, requestId?: string): Payload {
+  const object = errorObject(error, requestId)
   if (!error.extra.relayed) return object
   // basic/index: -32002 and -32042 must not be emitted; of -32020…-32099 only what the specification defines.
   if (error.rpc === -32002) return object.with({ code: -32602 })
   if (error.rpc <= -32020 && error.rpc >= -32099 && error.rpc !== -32021) {
-    return Payload.of({ code: -32603, message: error.message, data: { upstream: object.value } })
+    const { data } = object.fields
+    const told = isObject(data) && typeof data.category === 'string' ? data : {}
+    return Payload.of({ code: -32603, message: error.message, data: { ...told, upstream: object.value } })
   }
   return object
 }

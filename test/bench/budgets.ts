@@ -27,6 +27,7 @@ const calls: readonly (readonly [target: string, limit: number])[] = [
   ['gateway-modern', 1.3],
   ['gateway-modern-modern', 1.3],
   ['gateway-stdio', 1.5],
+  ['gateway-guarded', 1.5],
 ]
 
 /** Holds what was measured against every budget; calls count at concurrency 16 with replies of 1 KB. */
@@ -35,9 +36,14 @@ export function judge(rows: readonly Row[], footprint: Footprint): Verdict[] {
     const row = rows.find((each) => each.target === target && each.concurrency === 16 && each.bytes === 1024)
     return verdict(`CPU per call, ${target}`, limit, '× baseline', row?.ratio?.median)
   })
+  const cpu = (name: string): number | undefined =>
+    rows.find((each) => each.target === name && each.concurrency === 16 && each.bytes === 1024)?.cpu?.median
+  const [guarded, bare] = [cpu('gateway-guarded'), cpu('gateway-legacy')]
+  const added = guarded !== undefined && bare !== undefined ? guarded / bare : undefined
   const memory = footprint.memory.find(({ target }) => target === 'gateway-legacy')
   return [
     ...ratios,
+    verdict('CPU per call, guarded', 1.2, '× unguarded', added),
     verdict('idle memory', 120, 'MB', memory?.idle),
     verdict('start until /health answers', 600, 'ms', footprint.readyMs?.median),
   ]

@@ -14,8 +14,14 @@ const accepts = { 'content-type': 'application/json', accept: 'application/json,
 const clientInfo = { name: 'bench', version: '1.0.0' }
 
 /** A client of the given era; a legacy one has opened a session when this resolves. */
-export async function connect(url: string, era: Era, bytes: number): Promise<Client> {
-  const headers = era === 'modern' ? modernHeaders() : await openSession(url)
+export async function connect(
+  url: string,
+  era: Era,
+  { bytes, token }: { readonly bytes: number; readonly token: string | undefined },
+): Promise<Client> {
+  const credentials = token === undefined ? {} : { authorization: `Bearer ${token}` }
+  const first = { ...accepts, ...credentials }
+  const headers = era === 'modern' ? { ...modernHeaders(), ...credentials } : await openSession(url, first)
   const params = {
     name: NAME,
     arguments: { bytes },
@@ -47,15 +53,15 @@ function envelope() {
   }
 }
 
-async function openSession(url: string): Promise<Record<string, string>> {
+async function openSession(url: string, first: Record<string, string>): Promise<Record<string, string>> {
   const params = { protocolVersion: REVISIONS.legacy, capabilities: {}, clientInfo }
   const hello = JSON.stringify({ jsonrpc: '2.0', id: 'hello', method: 'initialize', params })
-  const answer = await request(url, { method: 'POST', headers: accepts, body: hello })
+  const answer = await request(url, { method: 'POST', headers: first, body: hello })
   const text = await answer.body.text()
   if (answer.statusCode !== 200 || !text.includes(REVISIONS.legacy))
     throw new Error(`initialize at ${url} answered ${answer.statusCode}: ${text.slice(0, 300)}`)
   const session = answer.headers['mcp-session-id']
-  const headers: Record<string, string> = { ...accepts, 'mcp-protocol-version': REVISIONS.legacy }
+  const headers: Record<string, string> = { ...first, 'mcp-protocol-version': REVISIONS.legacy }
   if (typeof session === 'string') headers['mcp-session-id'] = session
   const initialized = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' })
   const accepted = await request(url, { method: 'POST', headers, body: initialized })

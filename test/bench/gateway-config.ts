@@ -1,8 +1,40 @@
+import { createHmac } from 'node:crypto'
+
 /** What stands behind a gateway under test: the address of an HTTP server, or the words of a command. */
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
 
-/** The config file of the gateway under test: defaults, and an upstream whose word about its tool is believed. */
-export function gatewayConfig(upstream: Upstream): string {
+/** Whether a gateway guards what it passes on: everything it can do to each call, or nothing. */
+export type Guard = 'on' | 'off'
+
+const issuer = 'https://issuer.example.com'
+const secret = 'the key of the benchmark, at least 32 characters'
+
+/** The config file of the gateway under test, in front of an upstream whose word about its tool is believed. */
+export function gatewayConfig(upstream: Upstream, guard: Guard, folder: string): string {
+  const upstreams = { bench: { ...upstream, trust: true } }
   // JSON is YAML: no address or path can break out of its quotes.
-  return JSON.stringify({ upstreams: { bench: { ...upstream, trust: true } } }) + '\n'
+  return JSON.stringify(guard === 'on' ? { upstreams, ...guarded(folder) } : { upstreams, ...bare }) + '\n'
+}
+
+const bare = { features: 'none', observe: { metrics: 'off' } }
+
+function guarded(folder: string) {
+  return {
+    auth: { development: true, jwt: { issuer, audience: 'bench', secret, algorithms: ['HS256'] } },
+    limits: { rate: ['1000000/second', '1000000000/day'], concurrency: 1000 },
+    features: { permissions: 'on', validate: 'on', errors: 'on' },
+    observe: { metrics: 'on', audit: { file: `${folder}/audit.jsonl` } },
+  }
+}
+
+/** A token the guarded gateway takes, with the scope its one tool needs. */
+export function bearer(): string {
+  const now = Math.floor(Date.now() / 1000)
+  const claims = { iss: issuer, aud: 'bench', sub: 'load', iat: now, exp: now + 86_400, scope: 'read:bench' }
+  const signed = [{ alg: 'HS256', typ: 'JWT' }, claims].map(encoded).join('.')
+  return `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`
+}
+
+function encoded(part: object): string {
+  return Buffer.from(JSON.stringify(part)).toString('base64url')
 }

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { gatewayConfig, type Upstream } from './gateway-config.ts'
+import { gatewayConfig, type Guard, type Upstream } from './gateway-config.ts'
 import { freePort, launchCommand, launchScript, type Serving } from './launch.ts'
 
 /** Starts what is measured as the gateway, in front of one upstream; resolves when the path answers 200. */
@@ -8,6 +8,7 @@ export type LaunchGateway = (
   folder: string,
   upstream: Upstream,
   path: '/ready' | '/health',
+  guard?: Guard,
 ) => Promise<Serving>
 
 const main = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
@@ -18,12 +19,13 @@ export function isBuilt(): boolean {
 }
 
 /** The built gateway, with its config and its store in the given folder. */
-export const launchBuilt: LaunchGateway = async (folder, upstream, path) => {
+export const launchBuilt: LaunchGateway = async (folder, upstream, path, guard = 'off') => {
   mkdirSync(folder)
   const port = await freePort()
   const config = `${folder}/gateway.config.yaml`
-  writeFileSync(config, gatewayConfig(upstream))
+  writeFileSync(config, gatewayConfig(upstream, guard, folder))
   const command = [process.execPath, main, 'serve', '--config', config, '--port', String(port)]
+  if (guard === 'off') command.push('--log-level', 'warn')
   const running = await launchCommand(command, `http://127.0.0.1:${port}${path}`)
   return { ...running, url: `http://127.0.0.1:${port}/mcp` }
 }

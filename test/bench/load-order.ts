@@ -7,6 +7,8 @@ export interface LoadOrder {
   readonly concurrency: number
   readonly bytes: number
   readonly seconds: number
+  /** The token calls are made with. */
+  readonly token?: string
 }
 
 /** What a stretch of load saw; latencies are milliseconds. */

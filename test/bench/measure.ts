@@ -41,7 +41,8 @@ export function startLoader(): Loader {
   }
   return {
     async turn(target, shape, seconds) {
-      const order = { url: target.url, era: target.era, ...shape }
+      const { url, era, token } = target
+      const order = { url, era, ...shape, ...(token !== undefined && { token }) }
       // Connections and sessions are opened before the clock starts.
       await run(target.name, { ...order, seconds: LEAD_IN_SECONDS })
       const before = cpuOf(target)

@@ -74,7 +74,7 @@ async function warmUp(
   { quick }: Options,
 ): Promise<void> {
   for (const target of field.targets) {
-    await loader.turn(target, { concurrency: 16, bytes: 1024 }, quick ? 1.2 : 4)
+    await loader.turn(target, { concurrency: 16, bytes: 1024 }, quick ? 3 : 4)
     for (const shape of shapes.slice(quick ? 1 : 0)) await loader.turn(target, shape, 0.3)
   }
 }

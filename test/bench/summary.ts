@@ -21,6 +21,7 @@ export interface Spread {
 const baselines: Readonly<Record<string, string>> = {
   nginx: 'pass-through',
   'gateway-legacy': 'pass-through',
+  'gateway-guarded': 'pass-through',
   'gateway-modern': 'pass-through',
   'gateway-modern-modern': 'pass-through',
   'gateway-stdio': 'line-mux',

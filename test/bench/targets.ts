@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { hasNginx, launchNginx } from './nginx.ts'
 import { isBuilt, launchBuilt, launchStandIn, type LaunchGateway } from './gateway.ts'
 import { launchScript, type Running, type Serving } from './launch.ts'
+import { bearer } from './gateway-config.ts'
 import type { Options } from './options.ts'
 import { childrenOf } from './process-stats.ts'
 import type { Era } from './reply.ts'
@@ -12,6 +13,8 @@ export interface Target {
   readonly url: string
   readonly era: Era
   readonly pids: readonly number[]
+  /** The token it wants. */
+  readonly token?: string
 }
 
 /** Everything that runs for a benchmark. */
@@ -46,7 +49,14 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
   const notes: string[] = []
   const isWanted = (name: string) => options.only?.includes(name) ?? true
   const add = (name: string, serving: Serving, era: Era, pids = [serving.pid]) =>
-    isWanted(name) && targets.push({ name, url: serving.url, era, pids })
+    isWanted(name) &&
+    targets.push({
+      name,
+      url: serving.url,
+      era,
+      pids,
+      ...(name === 'gateway-guarded' && { token: bearer() }),
+    })
 
   const stdioCommand = [process.execPath, fileURLToPath(new URL('upstream.ts', import.meta.url)), '--stdio']
   const legacy = await keep(launchScript('upstream.ts'))
@@ -65,6 +75,10 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
     add('gateway-legacy', http, 'legacy')
     if (options.standIn) notes.push('stand-in: no gateway-modern, a pass-through translates nothing')
     else add('gateway-modern', http, 'modern')
+    if (!options.standIn) {
+      const guarded = await keep(launch(`${folder}/guarded`, { url: legacy.url }, '/ready', 'on'))
+      add('gateway-guarded', guarded, 'legacy')
+    }
     const modernHttp = await keep(launch(`${folder}/modern`, { url: modern.url }, '/ready'))
     add('gateway-modern-modern', modernHttp, 'modern')
   } else notes.push('dist/main.js is not built: the gateway is left out')

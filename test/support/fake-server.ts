@@ -30,6 +30,8 @@ export interface FakeServer {
   endListening(): void
   /** Forgets all legacy sessions. */
   expireSessions(): void
+  /** Answers every request with this status from here on, or no more. */
+  refuse(status: number | undefined): void
   close(): Promise<void>
 }
 
@@ -37,12 +39,13 @@ export interface FakeServer {
 export async function startFakeServer(options: ServerOptions): Promise<FakeServer> {
   const world = new World(options)
   const web = webOf(world)
+  let { refuseStatus } = options
   const server = createServer((request, response) => {
     const failed = (error: unknown) => {
       world.journal.violation(`the fake server failed: ${String(error)}`)
       response.destroy()
     }
-    if (!refusedAtTheDoor(options, request, response)) web.handle(request, response).catch(failed)
+    if (!refusedAtTheDoor(refuseStatus, request, response)) web.handle(request, response).catch(failed)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
@@ -57,6 +60,9 @@ export async function startFakeServer(options: ServerOptions): Promise<FakeServe
     dropStreams: () => web.dropSides(),
     endListening: () => world.endListening(),
     expireSessions: () => web.expire(),
+    refuse: (status) => {
+      refuseStatus = status
+    },
     close: () => {
       world.endListening()
       const closed = new Promise<void>((resolve) => server.close(() => resolve()))
@@ -107,12 +113,12 @@ function webOf(world: World): Web {
 }
 
 function refusedAtTheDoor(
-  options: ServerOptions,
+  refuseStatus: number | undefined,
   request: IncomingMessage,
   response: ServerResponse,
 ): boolean {
   const foreign = foreignOrigin(headersOf(request))
-  const status = foreign === undefined ? options.refuseStatus : 403
+  const status = foreign === undefined ? refuseStatus : 403
   if (status === undefined) return false
   response.writeHead(status, { 'Content-Type': 'text/plain' }).end(foreign ?? 'refused')
   return true

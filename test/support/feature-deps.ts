@@ -9,9 +9,13 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
   return {
     log: silentLog,
     store: new MemoryStore(),
+    isGuarded: false,
     call: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
+    servers: () => [],
     server: () => undefined,
+    auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: (): Entry | undefined => undefined,
+    listed: (): Entry | undefined => undefined,
     ...given,
   }
 }

@@ -84,6 +84,7 @@ export function callsOf(server: FakeServer, tool: string): number {
 }
 
 /** The code of the gateway's own error in a reply. */
-export function codeOf(reply: { readonly error?: Json }): unknown {
-  return objectAt(reply.error, 'data')['code']
+export function codeOf(reply: { readonly error?: Json; readonly result?: Json }): unknown {
+  const told = objectAt(objectAt(reply.result, '_meta'), 'dev.gatehouse/error')
+  return (reply.error ? objectAt(reply.error, 'data') : told)['code']
 }

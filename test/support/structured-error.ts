@@ -1,14 +1,16 @@
 import { expect } from 'vitest'
 import type { Reply } from './client/options.ts'
-import { isObject, type Json, parse } from './server/json.ts'
+import { isObject, type Json, objectAt, parse } from './server/json.ts'
 
 const categories = ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited']
 
 /** The error of a reply, which must have all that every error of the gateway has; gives its code. */
-export function codeOf(reply: Pick<Reply, 'error' | 'text'>): string {
-  const { error } = reply
-  expect(isObject(error), `an error instead of ${reply.text.slice(0, 300)}`).toBe(true)
-  return structured(error ?? {})
+export function codeOf(reply: Pick<Reply, 'error' | 'result' | 'text'>): string {
+  const told = objectAt(objectAt(reply.result, '_meta'), 'dev.gatehouse/error')
+  const error = reply.error ?? { code: 0, message: told['message'], data: told }
+  const isTold = reply.error !== undefined || reply.result?.['isError'] === true
+  expect(isTold, `an error instead of ${reply.text.slice(0, 300)}`).toBe(true)
+  return structured(error)
 }
 
 /** The code of an error of the gateway, after a look at everything that goes with it. */

@@ -44,8 +44,13 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'observe/audit.ts',
-    allowed: ['../core/log.ts', './log.ts', 'node:fs'],
-    forbidden: ['../downstream/http.ts', '../store/store.ts', 'node:child_process'],
+    allowed: ['../core/log.ts', './log.ts', 'node:fs', 'prom-client', '../wire/extensions.ts'],
+    forbidden: ['../downstream/http.ts', '../store/store.ts', '../wire/jsonrpc.ts', 'node:child_process'],
+  },
+  {
+    file: 'observed.ts',
+    allowed: ['./core/call.ts', './observe/observing.ts', './upstream/upstream.ts', './wire/methods.ts'],
+    forbidden: ['./downstream/http.ts', './features/index.ts', './gateway.ts', 'prom-client'],
   },
   {
     file: 'bridge/park.ts',
@@ -70,6 +75,18 @@ const imports: readonly Wall[] = [
     ],
   },
   {
+    file: 'upstream/credentials/vault.ts',
+    allowed: [
+      './desk.ts',
+      '../login.ts',
+      '../../core/call.ts',
+      '../../store/store.ts',
+      'oauth4webapi',
+      'undici',
+    ],
+    forbidden: ['../../store/memory.ts', '../../bridge/park.ts', 'node:child_process', 'jose', 'node:fs'],
+  },
+  {
     file: 'features/confirm.ts',
     allowed: [
       './feature.ts',
@@ -91,6 +108,16 @@ const imports: readonly Wall[] = [
     forbidden: ['../upstream/own.ts', '../wire/methods.ts', 'undici'],
   },
   {
+    file: 'downstream/auth/jwt.ts',
+    allowed: ['jose', '../../core/error.ts', '../fetch-json.ts', './keys.ts'],
+    forbidden: ['undici', '../../config/load.ts', '../../store/store.ts', '../../upstream/http.ts'],
+  },
+  {
+    file: 'downstream/fetch-json.ts',
+    allowed: ['undici', '../core/json.ts', './access.ts'],
+    forbidden: ['../wire/codec.ts', 'jose', 'hono', '../upstream/http.ts'],
+  },
+  {
     file: 'downstream/receive.ts',
     allowed: ['../bridge/ask.ts', '../wire/codec.ts', 'hono', 'hono/cors', '@hono/node-server', 'node:http'],
     forbidden: ['../upstream/http.ts', '../catalog/catalog.ts', '../features/index.ts', 'undici', 'yaml'],
@@ -104,6 +131,17 @@ const imports: readonly Wall[] = [
     file: 'admin/approvals.ts',
     allowed: ['hono', '../store/store.ts', '../observe/health.ts', '../core/error.ts'],
     forbidden: ['../store/memory.ts', '../features/confirm.ts', '../downstream/http.ts', 'undici'],
+  },
+  {
+    file: 'lint/tools.ts',
+    allowed: ['./verdict.ts', '../core/json.ts', '../wire/methods.ts', '../catalog/classify.ts'],
+    forbidden: [
+      '../catalog/catalog.ts',
+      '../features/index.ts',
+      '../gateway.ts',
+      '../upstream/http.ts',
+      'node:fs',
+    ],
   },
   {
     file: 'cli/serve.ts',

@@ -60,7 +60,7 @@ describe('a request with', () => {
   })
 
   test.each(evilOrigins)(
-    'the Origin %j is refused everywhere, and no page may read the answer',
+    'C059 the Origin %j is refused everywhere, and no page may read the answer',
     async (origin) => {
       for (const path of paths) {
         const reply = await ask(path, { origin }, path === '/sse' ? 'GET' : 'POST')
@@ -85,7 +85,7 @@ describe('a request with', () => {
   )
 })
 
-test('a preflight is answered for every header the protocol has and any argument a tool mirrors', async () => {
+test('C057 a preflight is answered for every header the protocol has and any argument a tool mirrors', async () => {
   const asked = [
     'authorization',
     'content-type',

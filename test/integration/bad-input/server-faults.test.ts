@@ -56,10 +56,11 @@ const outcomes: Readonly<Record<string, string | number>> = {
 /** Where nothing ties a message to the call, the deadline ends it. */
 const untied = ['no_json', 'cut_off', 'no_object', 'wrong_id', 'nested', 'batch_of_junk']
 const lost = ['half_event', 'stream_of_junk', 'empty_stream', 'reset', 'reset_in_body', 'reset_in_stream']
-const unavailable = ['gone', 'broken', 'bad_gateway']
+const unavailable = ['gone', 'broken', 'bad_gateway', 'unauthorized']
 
 function outcomeOverHttp(name: string): string {
   if (lost.includes(name)) return 'OUTCOME_UNKNOWN'
+  if (name === 'too_many') return 'RATE_LIMIT_EXCEEDED'
   return unavailable.includes(name) ? 'SERVER_UNAVAILABLE' : 'UPSTREAM_ERROR'
 }
 

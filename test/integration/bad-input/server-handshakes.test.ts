@@ -21,7 +21,7 @@ const faults: Readonly<Record<string, readonly [string, (response: ServerRespons
     no_version: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, undefined))],
     null_version: ['SERVER_UNAVAILABLE', (response, message) => send(response, version(message, null))],
     redirect_loop: ['UPSTREAM_ERROR', (response) => void response.writeHead(307, { location: '/mcp' }).end()],
-    unauthorized: ['UPSTREAM_ERROR', (response) => void response.writeHead(401).end()],
+    unauthorized: ['SERVER_UNAVAILABLE', (response) => void response.writeHead(401).end()],
     broken: ['SERVER_UNAVAILABLE', (response) => void response.writeHead(503).end()],
     reset: ['SERVER_UNAVAILABLE', (response) => void response.destroy()],
   }

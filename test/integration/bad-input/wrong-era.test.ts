@@ -163,7 +163,7 @@ const fronts = [
 ] as const
 
 describe.each(fronts)('over HTTP a client of %s', (revision, connect) => {
-  test.each(wrongTypes)('that sends %o is refused', async (headers) => {
+  test.each(wrongTypes)('C040 that sends %o is refused', async (headers) => {
     const front = await connect()
     const { status, text } = await front.send('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', headers)
     expectError(status, text, { status: 415, code: -32600, error: 'UNSUPPORTED_MEDIA_TYPE' })
@@ -172,7 +172,7 @@ describe.each(fronts)('over HTTP a client of %s', (revision, connect) => {
   })
 
   test.each(['text/html', 'application/xml, image/png'])(
-    'that only accepts %s is refused',
+    'C041 that only accepts %s is refused',
     async (accept) => {
       const front = await connect()
       const { message, headers } = modern('tools/list')

@@ -112,14 +112,14 @@ describe('a batch from a client of 2025-03-26', () => {
 })
 
 describe('a batch from any other client', () => {
-  test.each(['2024-11-05', '2025-06-18', '2025-11-25'])('is refused at %s', async (revision) => {
+  test.each(['2024-11-05', '2025-06-18', '2025-11-25'])('C031 C042 is refused at %s', async (revision) => {
     const session = await openSession((await gatewayTo({ one: stdioServer() })).url, revision)
     const { status, text } = await session.post([ping(1)])
     expect(status).toBe(400)
     expect(JSON.parse(text)).toMatchObject({ error: { code: -32600 } })
   })
 
-  test('is refused at 2026-07-28 and without a session', async () => {
+  test('C031 C042 is refused at 2026-07-28 and without a session', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     await clientOf(gateway, { revision: '2026-07-28' })
     const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'ping' }

@@ -21,7 +21,10 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
       process.kill(only(gateway), 'SIGKILL')
       for (const reply of await Promise.all(calls)) {
         expect(codeOf(reply)).toBe('OUTCOME_UNKNOWN')
-        expect(reply.error).toMatchObject({ data: { suggestion: expect.any(String), category: 'permanent' } })
+        expect(reply.result).toMatchObject({
+          isError: true,
+          error: { suggestion: expect.any(String), category: 'permanent' },
+        })
       }
       expect(performance.now() - start).toBeLessThan(2000)
       expect(client.violations).toEqual([])

@@ -83,6 +83,7 @@ async function codeOf(outcome: Promise<Outcome>): Promise<unknown> {
 
 function callOf(more: Partial<Call> = {}): Call {
   return {
+    requestId: 'r1',
     method: 'tools/call',
     params: Payload.of({ name: 'ask' }),
     target: { method: 'tools/call', upstream: 'one', name: 'ask' },

@@ -13,7 +13,7 @@ const gets = (server: FakeServer) => server.seen.filter(({ kind }) => kind === '
 const slow = { ms: 900, steps: 6 }
 
 describe('a client that lost the stream of its call', () => {
-  test('gets what it missed, and the rest, after the last event it saw', async () => {
+  test('C049 gets what it missed, and the rest, after the last event it saw', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     const session = await openSession(gateway.url, '2025-11-25')
     const reply = await session.send(toolCall(1, 'slow', slow, 'p'))

@@ -8,7 +8,7 @@ import { type Id, type Json, objectAt } from '../../support/server/json.ts'
 describePairs({}, (meeting) => {
   const { client, server, kinds } = meeting
 
-  it('tells the server in its own way that a call is cancelled, and answers it no more', async () => {
+  it('C107 C110 tells the server in its own way that a call is cancelled, and answers it no more', async () => {
     const { connected } = meeting
     const call = await hang(meeting, connected)
     await connected.cancel(call.id, 'not needed')

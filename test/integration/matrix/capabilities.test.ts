@@ -26,7 +26,7 @@ describe('a server that can not be watched and does not log', () => {
       })
     })
 
-    it('is asked for nothing it did not declare', async () => {
+    it('C008 C173 is asked for nothing it did not declare', async () => {
       if (client.modern) {
         const wanted = {
           toolsListChanged: true,

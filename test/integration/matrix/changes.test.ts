@@ -11,7 +11,7 @@ const updated = 'notifications/resources/updated'
 describePairs({}, (meeting) => {
   const { client, server, kinds } = meeting
 
-  it('tells of changed lists and of a changed resource', async () => {
+  it('C173 tells of changed lists and of a changed resource', async () => {
     const hearing = await subscribe(meeting)
     await change(meeting, [...lists, 'watched'])
     for (const list of lists) await hearing.until(`notifications/${list}/list_changed`)

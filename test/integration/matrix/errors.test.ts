@@ -1,39 +1,80 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type Reply, textOf } from '../../support/client/options.ts'
 import { describePairs } from '../../support/matrix.ts'
-import { mark } from '../../support/meeting.ts'
+import { mark, type Meeting } from '../../support/meeting.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
+import { structured } from '../../support/structured-error.ts'
 
 const url = 'https://example.com/sign-in'
 const answers = { 'elicitation/create': () => ({ action: 'accept' }) }
 
+/** The codes an error of a server may have. */
+const codes = [-32000, -32019, -32601, -32602, -32603, -32700, 7]
+
+function failing(meeting: Meeting) {
+  return (code: number, data?: unknown): Promise<Reply> =>
+    meeting.call('error', { code, message: `code ${code}`, ...(data !== undefined && { data }) })
+}
+
+/** The status an error of this code has over HTTP. */
+function statusOf(code: number, { isHttp, client }: Meeting): number {
+  if (!isHttp) return 0
+  return client.modern && code === -32601 ? 404 : 200
+}
+
+describe('without features', () => {
+  describePairs({ upstream: { features: 'none' } }, (meeting) => {
+    const fail = failing(meeting)
+
+    it('passes errors of the server on with their message and data', async () => {
+      for (const code of codes) {
+        const reply = await fail(code, { why: [1, 'é'], code })
+        expect(reply.error).toEqual({ code, message: `code ${code}`, data: { why: [1, 'é'], code } })
+        expect(reply.status).toBe(statusOf(code, meeting))
+      }
+    })
+
+    it('passes an error without data on', async () => {
+      expect((await fail(-32000)).error).toEqual({ code: -32000, message: 'code -32000' })
+    })
+
+    it('passes the failure of a tool on as it is', async () => {
+      const reply = await meeting.call('fail')
+      expect(reply.result).toMatchObject({ isError: true })
+      expect(reply.result).not.toHaveProperty('error')
+    })
+  })
+})
+
 describePairs({ client: () => ({ answers }) }, (meeting) => {
   const { client, server } = meeting
-  const fail = (code: number, data?: unknown): Promise<Reply> =>
-    meeting.call('error', { code, message: `code ${code}`, ...(data !== undefined && { data }) })
+  const fail = failing(meeting)
 
-  /** The status an error of this code has over HTTP. */
-  const statusOf = (code: number): number => {
-    if (!meeting.isHttp) return 0
-    return client.modern && code === -32601 ? 404 : 200
-  }
-
-  it('passes errors of the server on with their message and data', async () => {
-    for (const code of [-32000, -32019, -32601, -32602, -32603, -32700, 7]) {
-      const reply = await fail(code, { why: [1, 'é'], code })
-      expect(reply.error).toEqual({ code, message: `code ${code}`, data: { why: [1, 'é'], code } })
-      expect(reply.status).toBe(statusOf(code))
+  it('C178 adds what it means to an error of the server, whose code and data stay', async () => {
+    for (const code of codes) {
+      const { error, status } = await fail(code, { why: [1, 'é'] })
+      expect(error).toMatchObject({ code, message: `code ${code}`, data: { why: [1, 'é'] } })
+      expect(structured(error ?? {})).toMatch(/^(UPSTREAM_ERROR|INVALID_INPUT|UNSUPPORTED_OPERATION)$/)
+      expect(status).toBe(statusOf(code, meeting))
     }
   })
 
-  it('passes an error without data on', async () => {
-    expect((await fail(-32000)).error).toEqual({ code: -32000, message: 'code -32000' })
+  it('C178 adds what it means to an error without data', async () => {
+    expect(structured((await fail(-32000)).error ?? {})).toBe('UPSTREAM_ERROR')
   })
 
-  it('passes the failure of a tool on as its result', async () => {
+  it('C135 passes the failure of a tool on as its result', async () => {
     const reply = await meeting.call('fail')
-    expect(reply.result).toMatchObject({ isError: true })
+    const object = { code: 'UPSTREAM_ERROR', category: 'permanent', message: 'it failed' }
+    expect(reply.result).toMatchObject({ isError: true, error: object })
+    expect(objectAt(reply.result, '_meta')['dev.gatehouse/error']).toMatchObject(object)
     expect(textOf(reply)).toBe('it failed')
+  })
+
+  it('C146 C149 refuses arguments the server would not take', async () => {
+    const reply = await meeting.call('error', { code: 'x' })
+    expect(reply.result).toMatchObject({ isError: true, error: { code: 'INVALID_INPUT', field: 'code' } })
+    expect(textOf(reply)).toContain('"code" must be')
   })
 
   it('says that a tool or a prompt is not there', async () => {

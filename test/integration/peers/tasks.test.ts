@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => house.close())
 
 describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %s', (server) => {
-  it('follows it to its end and gets its result', async () => {
+  it('C117 follows it to its end and gets its result', async () => {
     const client = await connected(house, server)
     // The listing tells the client which tools run as tasks.
     await client.listTools()

@@ -83,7 +83,7 @@ describe('a probe of the era', () => {
 
   test.each(statuses)('answered by %d finds nothing out, and is made again', async (status) => {
     const index = legacy.length + statuses.indexOf(status)
-    expect(codeOf(await callOf(index))).toBe(status < 500 ? 'UPSTREAM_ERROR' : 'SERVER_UNAVAILABLE')
+    expect(codeOf(await callOf(index))).toBe(status === 403 ? 'PERMISSION_DENIED' : 'SERVER_UNAVAILABLE')
     broken.delete(status)
     expect(textOf(await callOf(index))).toBe('good')
   })

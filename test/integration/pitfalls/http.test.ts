@@ -3,7 +3,7 @@ import { textOf } from '../../support/client/options.ts'
 import { open, post, usual } from '../../support/client/raw.ts'
 import { type FaultyServer, send, startFaultyServer } from '../../support/faulty-server.ts'
 import { initialize, modern, modernFront, sessionFront, wellAnswered } from '../../support/fronts.ts'
-import { clientOf, gatewayTo, httpServer } from '../../support/journey.ts'
+import { clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
 import type { ServerOptions } from '../../support/server/options.ts'
 import { startVariants, type Variants } from '../../support/variants.ts'
 
@@ -81,7 +81,7 @@ test.each(['*/*', 'application/json', 'text/event-stream', 'text/event-stream;q=
   },
 )
 
-test('a notification is answered 202 without a body and without a type', async () => {
+test('C044 a notification is answered 202 without a body and without a type', async () => {
   const front = await sessionFront(`${all.gateway.url}/plain`)
   for (const text of [
     '{"jsonrpc":"2.0","method":"notifications/vendor"}',
@@ -182,7 +182,7 @@ describe('a server in front of which something stands', () => {
     const client = await clientOf(gateway)
     expect(textOf(await client.request('tools/call', { name: 'moved' }))).toBe('here')
     expect(redirects).toBe(1)
-    expect((await client.request('tools/call', { name: 'redirect_away' })).error).toBeDefined()
+    expect(codeOf(await client.request('tools/call', { name: 'redirect_away' }))).toBe('UPSTREAM_ERROR')
   })
 })
 

@@ -92,7 +92,7 @@ describe('HTTP+SSE', () => {
         const way = { url: `${gateway.url}/web-${index}` }
         const client = await clientOf(way, { revision: '2026-07-28', handshake: false })
         const reply = await client.request('tools/call', { name: 'good' })
-        return reply.error ? codeOf(reply) : textOf(reply)
+        return reply.error || reply.result?.['isError'] === true ? codeOf(reply) : textOf(reply)
       }),
     )
     expect(ends).toEqual(endpoints.map(([, end]) => end))

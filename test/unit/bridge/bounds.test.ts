@@ -9,6 +9,7 @@ afterEach(() => void vi.useRealTimers())
 
 function call(fields: Partial<Call> = {}): Call {
   return {
+    requestId: 'r1',
     method: 'tools/call',
     params: Payload.of({ name: 'ask' }),
     target: { method: 'tools/call', name: 'ask' },

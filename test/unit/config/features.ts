@@ -5,7 +5,7 @@ import { durationSchema, sizeSchema } from '../../../src/core/units.ts'
 export const features: readonly FeatureSchema[] = [
   {
     name: 'limits',
-    place: 'top',
+    place: 'limits',
     schema: {
       type: 'object',
       properties: {

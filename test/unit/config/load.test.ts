@@ -49,7 +49,10 @@ describe('the smallest file', () => {
         legacySse: false,
         aggregate: true,
         body: 1_048_576,
+        isStrict: false,
       },
+      store: { kind: 'memory' },
+      metaTools: 'hidden',
       upstreams: [
         {
           name: 'files',
@@ -251,6 +254,7 @@ upstreams: { it: x }
       legacySse: true,
       aggregate: false,
       body: 65_536,
+      isStrict: false,
     })
   })
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { UnusableSchema, validator } from '../../../src/core/schema.ts'
+import { type JsonSchema, UnusableSchema, validator } from '../../../src/core/schema.ts'
 
 const person = {
   type: 'object',
@@ -71,3 +71,87 @@ describe('validator', () => {
     expect(validator({ const: -1 })).not.toBe(first)
   })
 })
+
+describe('the schema of somebody else', () => {
+  test('takes a pattern that would backtrack without end, in linear time', () => {
+    const start = performance.now()
+    expect(validator({ pattern: '(a+)+$' })(`${'a'.repeat(50_000)}!`)).toHaveLength(1)
+    expect(validator({ patternProperties: { '^(x+x+)+y$': false } })({ ['x'.repeat(5000)]: 1 })).toEqual([])
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+
+  test('leaves patterns out that look around or back, and says which', () => {
+    const unchecked: string[] = []
+    const check = validator(
+      { type: 'string', pattern: '^(?=a)b$', minLength: 2 },
+      { onUnchecked: (pattern) => unchecked.push(pattern) },
+    )
+    expect(check('xx')).toEqual([])
+    expect(check('x')).toHaveLength(1)
+    expect(unchecked).toEqual(['^(?=a)b$'])
+  })
+
+  test('tells patterns apart', () => {
+    const check = validator({ properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } } })
+    expect(check({ a: 'a', b: 'b' })).toEqual([])
+    expect(check({ a: 'b', b: 'a' })).toHaveLength(2)
+  })
+
+  test('finds duplicates without comparing each item with every other', () => {
+    const check = validator({ uniqueItems: true })
+    const items = Array.from({ length: 50_000 }, (_none, index) => ({ index }))
+    expect(check(items)).toEqual([])
+    expect(check([...items, { index: 7 }])).toHaveLength(1)
+    expect(validator({ uniqueItems: false })([1, 1])).toEqual([])
+  })
+
+  test.each([
+    ['nested without end', nested(100)],
+    ['endlessly long', { enum: Array.from({ length: 30_000 }, (_none, index) => index) }],
+    ['full of words', { description: 'x'.repeat(600_000) }],
+    ['referring to itself alone', { $ref: '#' }],
+    ['a bomb of references', laughs(30)],
+  ])('is not used where it is %s', (_what, schema) => {
+    const start = performance.now()
+    expect(() => validator(schema)({})).toThrow(UnusableSchema)
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+
+  test('is not used for a value it would never be done with', () => {
+    const again = { $ref: '#/$defs/node' }
+    const schema = { ...again, $defs: { node: { properties: { next: { anyOf: [again, again, again] } } } } }
+    const check = validator(schema)
+    expect(check({ next: { next: {} } })).toEqual([])
+    const deep = Array.from({ length: 40 }).reduce<object>((next) => ({ next }), { next: {} })
+    expect(() => check(deep)).toThrow(UnusableSchema)
+  })
+
+  test('may call its properties like keywords', () => {
+    const schema = {
+      properties: { $ref: { type: 'string' }, enum: { $ref: '#/$defs/n' } },
+      $defs: { n: { type: 'number' } },
+    }
+    expect(validator(schema)({ $ref: 'a', enum: 1 })).toEqual([])
+    expect(validator(schema)({ $ref: 1, enum: 'a' })).toHaveLength(2)
+  })
+
+  test('may be recursive', () => {
+    const tree = { type: 'object', properties: { children: { type: 'array', items: { $ref: '#' } } } }
+    expect(validator(tree)({ children: [{ children: [] }] })).toEqual([])
+    expect(validator(tree)({ children: [{ children: 1 }] })).toHaveLength(1)
+  })
+})
+
+function nested(depth: number): JsonSchema {
+  return Array.from({ length: depth }).reduce<JsonSchema>((inner) => ({ properties: { a: inner } }), {})
+}
+
+/** Thirty small definitions that stand for two to the thirtieth. */
+function laughs(count: number): JsonSchema {
+  const names = Array.from({ length: count }, (_none, index) => `d${index}`)
+  const defs = names.map((name, index) => {
+    const next = { $ref: `#/$defs/d${index + 1}` }
+    return [name, { allOf: [next, next] }]
+  })
+  return { $ref: '#/$defs/d0', $defs: { ...Object.fromEntries(defs), [`d${count}`]: { type: 'object' } } }
+}

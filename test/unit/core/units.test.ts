@@ -1,6 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { validator } from '../../../src/core/schema.ts'
-import { bytes, durationSchema, milliseconds, sizeSchema } from '../../../src/core/units.ts'
+import {
+  bytes,
+  durationSchema,
+  milliseconds,
+  rates,
+  rateSchema,
+  sizeSchema,
+} from '../../../src/core/units.ts'
 
 describe('durations', () => {
   test.each([
@@ -44,4 +51,31 @@ describe('sizes', () => {
     expect(() => bytes(size)).toThrow(TypeError)
     expect(validator(sizeSchema)(size)).not.toEqual([])
   })
+})
+
+describe('rates', () => {
+  test.each([
+    ['60/minute', [{ limit: 60, window: 60_000 }]],
+    ['100/10s', [{ limit: 100, window: 10_000 }]],
+    ['1/hour', [{ limit: 1, window: 3_600_000 }]],
+    ['5/d', [{ limit: 5, window: 86_400_000 }]],
+    [
+      ['10/second', '7/2m'],
+      [
+        { limit: 10, window: 1000 },
+        { limit: 7, window: 120_000 },
+      ],
+    ],
+  ])('%j are read', (text, expected) => {
+    expect(rates(text)).toEqual(expected)
+    expect(validator(rateSchema)(text)).toEqual([])
+  })
+
+  test.each(['', '10', '0/s', '10/0s', '10/week', '-1/s', '10 / s', '1.5/s', '10/S'])(
+    '%j is none',
+    (text) => {
+      expect(() => rates(text)).toThrow(TypeError)
+      expect(validator(rateSchema)(text)).not.toEqual([])
+    },
+  )
 })

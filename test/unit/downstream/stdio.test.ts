@@ -4,21 +4,28 @@ import { describe, expect, it } from 'vitest'
 import { createSeal } from '../../../src/bridge/seal.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
+import { anonymous } from '../../../src/core/principal.ts'
 import { serveStdio } from '../../../src/downstream/stdio.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 /** A server that names itself and echoes. */
-const handle: Handler = async ({ method, params }) => {
+const handle: Handler = async ({ method, params, principal }) => {
   if (method === 'server/discover')
     return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) }
+  if (method === 'prompts/get') return { kind: 'result', result: Payload.of({ id: principal.id }) }
   return { kind: 'result', result: Payload.of({ content: [], echo: params.value }) }
 }
 
 /** What a client of a revision gets that writes these lines and goes. */
-async function answersTo(revision: string, lines: readonly string[]): Promise<unknown[]> {
+async function answersTo(
+  revision: string,
+  lines: readonly string[],
+  principal = anonymous,
+): Promise<unknown[]> {
   const input = new PassThrough()
   const output = new PassThrough()
   const served = serveStdio(input, output, {
+    principal,
     handle,
     seal: createSeal(Date.now),
     limit: 10_000,
@@ -72,5 +79,15 @@ describe('a batch on stdio', () => {
       { error: { code } },
       { id: 9, result: {} },
     ])
+  })
+})
+
+describe('a call on stdio', () => {
+  const principal = { id: 'me' }
+
+  it.each(['2025-03-26', '2025-11-25'])('is of whom the configuration names, in %s', async (revision) => {
+    const line = '{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"x"}}'
+    const [answer] = await answersTo(revision, [line], principal)
+    expect(answer).toMatchObject({ result: { id: 'me' } })
   })
 })

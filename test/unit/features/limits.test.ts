@@ -3,6 +3,7 @@ import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
+import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { limits } from '../../../src/features/limits.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 
@@ -13,6 +14,7 @@ const target = { method: 'tools/call', upstream: 'one', name: 't' }
 
 function callWith(controller: AbortController): Call {
   return {
+    requestId: 'r1',
     method: 'tools/call',
     params: Payload.of({}),
     target,
@@ -68,6 +70,18 @@ describe('the deadline of a call', () => {
     await limited(done)(callWith(controller))
     await vi.advanceTimersByTimeAsync(5000)
     expect(controller.signal.aborted).toBe(false)
+  })
+
+  it('C190 is that of the tool where it has one of its own', async () => {
+    const controller = new AbortController()
+    const server = () => ({ tools: { 't*': { timeout: 5000 } } }) as unknown as UpstreamSettings
+    const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), featureDeps({ server }))
+    const handle = policy?.(target)?.(hanging) ?? hanging
+    const ended = handle(callWith(controller)).catch((error: unknown) => error)
+    await vi.advanceTimersByTimeAsync(4800)
+    expect(controller.signal.aborted).toBe(false)
+    await vi.advanceTimersByTimeAsync(400)
+    expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT', rpc: -32004, httpStatus: 504 })
   })
 
   it('is not set for what lasts by nature', () => {

@@ -1,0 +1,49 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Ran, standardReport } from '../test/support/standard-report.ts'
+
+// Runs the tests whose names start with a row of the corporate standard, and writes what became of each row.
+// With the name of a JSON report of vitest, reads that in place of running anything.
+const root = join(import.meta.dirname, '..')
+const [given] = process.argv.slice(2)
+const report = standardReport(testsIn(given ?? run()))
+writeFileSync(join(root, 'standard-report.md'), report.text)
+console.log(report.text.split('\n').slice(2, 3).join(''))
+if (!report.isComplete) process.exitCode = 1
+
+function run(): string {
+  const file = join(root, 'out/standard.json')
+  mkdirSync(join(root, 'out'), { recursive: true })
+  rmSync(file, { force: true })
+  const vitest = join(root, 'node_modules/vitest/vitest.mjs')
+  const args = [vitest, 'run', '--testNamePattern', 'C\\d{3} ', '--reporter=json', `--outputFile=${file}`]
+  spawnSync(process.execPath, args, { cwd: root, stdio: ['ignore', 'ignore', 'inherit'] })
+  return file
+}
+
+interface VitestReport {
+  readonly testResults: readonly {
+    readonly name: string
+    readonly status: string
+    readonly assertionResults: readonly {
+      readonly title: string
+      readonly ancestorTitles: readonly string[]
+      readonly status: string
+    }[]
+  }[]
+}
+
+function testsIn(file: string): Ran[] {
+  const { testResults }: VitestReport = JSON.parse(readFileSync(file, 'utf8'))
+  return testResults.flatMap(({ name, status, assertionResults }) => {
+    // A file that can not be loaded may hold the tests of any row.
+    if (status === 'failed' && assertionResults.length === 0) return [{ names: [name], state: 'not loaded' }]
+    return (
+      assertionResults
+        // What the name pattern left out is no result.
+        .filter((each) => each.status !== 'skipped' && each.status !== 'pending')
+        .map((each) => ({ names: [...each.ancestorTitles, each.title], state: each.status }))
+    )
+  })
+}

@@ -1,0 +1,60 @@
+import type { Note } from '../core/call.ts'
+
+/** How many progress notifications of a call may come at once, and how many more each second. */
+const BURST = 20
+const EACH_SECOND = 10
+
+/** Passes the notes of one call on; of progress that comes too fast only the latest is kept. */
+export class Pace {
+  readonly #emit: (note: Note) => void
+  #left = BURST
+  #since = 0
+  #latest: Note | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isOver = false
+
+  constructor(emit: (note: Note) => void) {
+    this.#emit = emit
+  }
+
+  readonly emit = (note: Note): void => {
+    if (note.method !== 'notifications/progress') return this.#emit(note)
+    if (this.#isOver) return
+    this.#refill()
+    if (this.#left < 1 || this.#timer) {
+      this.#latest = note
+      this.#timer ??= setTimeout(() => this.#next(), 1000 / EACH_SECOND).unref()
+      return
+    }
+    this.#left--
+    this.#emit(note)
+  }
+
+  /** Sends what was kept; the answer comes next. */
+  end(): void {
+    if (this.#latest) this.#emit(this.#latest)
+    this.stop()
+  }
+
+  /** No progress is sent any more. */
+  stop(): void {
+    clearTimeout(this.#timer)
+    this.#latest = undefined
+    this.#isOver = true
+  }
+
+  #next(): void {
+    this.#timer = undefined
+    const note = this.#latest
+    this.#latest = undefined
+    this.#refill()
+    this.#left = Math.max(0, this.#left - 1)
+    if (note) this.#emit(note)
+  }
+
+  #refill(): void {
+    const now = performance.now()
+    if (this.#since > 0) this.#left = Math.min(BURST, this.#left + ((now - this.#since) / 1000) * EACH_SECOND)
+    this.#since = now
+  }
+}

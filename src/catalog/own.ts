@@ -1,0 +1,143 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+import { within } from '../core/waiting.ts'
+
+/** A tool the gateway answers itself. */
+export interface OwnTool {
+  readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
+  readonly handle: Handler
+}
+
+/** What some part of the gateway answers itself, and at which addresses. */
+export interface Answering {
+  readonly methods?: Readonly<Record<string, Handler>>
+  readonly tools?: readonly OwnTool[]
+  /** Whether it answers at the address of a server, or of all where none is named. */
+  isOn(upstream?: string): boolean
+}
+
+interface Options {
+  readonly parts: readonly Answering[]
+  /** Whether the tools stand in lists, can only be called, or are not there. */
+  readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** Whether a server has the tool a call names. */
+  isTaken(call: Call): boolean | Promise<boolean>
+  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  run(call: Call, end: Handler): Promise<Outcome>
+}
+
+/** What the gateway answers itself beside what its servers answer. */
+export interface Own {
+  /** Puts the gateway's own answers before those of the servers. */
+  answer(servers: Handler): Handler
+  /** The own tool a call names, where no server has one of that name. */
+  tool(call: Call): OwnTool | undefined | Promise<OwnTool | undefined>
+}
+
+/** How long a server may take to say whether it has a tool, in milliseconds. */
+const PATIENCE = 5000
+
+/** In front of the name of an own tool where a server has one of that name. */
+const PREFIX = 'gateway_'
+
+/** Answers the methods and tools of the gateway itself; tools of a server go before own ones of their name. */
+export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
+  const methods = new Map(
+    parts.flatMap((part) =>
+      Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
+    ),
+  )
+  const offered = metaTools === 'off' ? [] : parts
+  const tools = new Map(
+    offered.flatMap((part) =>
+      (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
+    ),
+  )
+
+  const named = ({ target: { name = '', upstream } }: Call): OwnTool | undefined => {
+    const found =
+      tools.get(name) ?? (name.startsWith(PREFIX) ? tools.get(name.slice(PREFIX.length)) : undefined)
+    return found?.part.isOn(upstream) === true ? found.tool : undefined
+  }
+  const tool: Own['tool'] = (call) => {
+    const found = named(call)
+    if (!found) return undefined
+    const taken = isTaken(call)
+    // A server that lists nothing in time does not keep the gateway from its own answers.
+    return taken instanceof Promise
+      ? within(taken, PATIENCE, false).then((is) => (is ? undefined : found))
+      : taken
+        ? undefined
+        : found
+  }
+  const runOwn = (call: Call, handle: Handler): Promise<Outcome> =>
+    run({ ...call, target: { ...call.target, isOwn: true } }, handle)
+
+  const listed = async (call: Call): Promise<Payload[]> => {
+    const there = [...tools.values()].filter(({ part }) => part.isOn(call.target.upstream))
+    return Promise.all(
+      there.map(async ({ tool: { definition } }) => {
+        const isHere = await isTaken(naming(call, definition.name))
+        return Payload.of(isHere ? { ...definition, name: `${PREFIX}${definition.name}` } : definition)
+      }),
+    )
+  }
+
+  return {
+    tool,
+    answer: (servers) => {
+      const withTools = tools.size > 0 && metaTools === 'listed' ? adding(servers, listed) : servers
+      return (call) => {
+        const { method, upstream, isOwn } = call.target
+        if (method === 'tools/call') {
+          const found = tool(call)
+          if (!found) return servers(call)
+          if (!(found instanceof Promise)) return runOwn(call, found.handle)
+          return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
+        }
+        const own = methods.get(method)
+        if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
+        return isOwn ? Promise.reject(absent(method)) : withTools(call)
+      }
+    },
+  }
+}
+
+/** The same call, as if it were for a tool of this name. */
+function naming(call: Call, name: string): Call {
+  const { upstream } = call.target
+  const target = { method: 'tools/call', name, ...(upstream !== undefined && { upstream }) }
+  return { ...call, method: 'tools/call', params: Payload.of({ name }), target }
+}
+
+/** Adds own tools to the end of a list of tools, also where the server has none and says so. */
+function adding(next: Handler, listed: (call: Call) => Promise<Payload[]>): Handler {
+  return async (call) => {
+    if (call.method === 'server/discover') return withCapability(await next(call))
+    if (call.method !== 'tools/list') return next(call)
+    const outcome = await next(call).catch(absentList)
+    if (outcome.kind === 'ask' || typeof outcome.result.fields.nextCursor === 'string') return outcome
+    const there = outcome.result.at('tools')?.items ?? []
+    const all = [...there, ...(await listed(call))]
+    const tools = Payload.text(`[${all.map(({ text }) => text).join(',')}]`)
+    return { kind: 'result', result: outcome.result.with({ tools }) }
+  }
+}
+
+function withCapability(outcome: Outcome): Outcome {
+  if (outcome.kind === 'ask') return outcome
+  const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
+  if (isObject(capabilities.fields.tools)) return outcome
+  return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ tools: {} }) }) }
+}
+
+function absentList(error: unknown): Outcome {
+  if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({ tools: [] }) }
+  throw error
+}
+
+function absent(method: string): GatewayError {
+  return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${method}`)
+}

@@ -1,0 +1,89 @@
+import { createHash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import { method } from '../wire/methods.ts'
+import { resultOf } from './walk.ts'
+
+/** How many bytes of lists are kept, so that all pages of a listing are of the same list. */
+const KEPT = 16 * 1024 * 1024
+const MARK = 'gatehouse.'
+
+/** A place in a list the gateway cuts into pages: on which page of the server, which list, after how many entries. */
+interface Place {
+  readonly cursor: string | undefined
+  readonly digest: string
+  readonly start: number
+}
+
+/** Cuts lists that are longer than a page; a listing that has begun goes on with the list it began with. */
+export function withPages(next: Handler, size: number): Handler {
+  const kept = new LRUCache<string, Payload>({
+    maxSize: KEPT,
+    sizeCalculation: ({ text }) => text.length + 1,
+  })
+
+  const keyOf = ({ principal, target, method: name }: Call, digest: string): string =>
+    `${principal.id} ${target.upstream} ${name} ${digest}`
+
+  /** @throws INVALID_INPUT where the list is another one by now */
+  const listAt = async (call: Call, { cursor, digest }: Place): Promise<Payload> => {
+    const known = kept.get(keyOf(call, digest))
+    if (known) return known
+    const result = resultOf(await next({ ...call, params: call.params.with({ cursor }) }))
+    if (digestOf(result) === digest) return result
+    throw new GatewayError(
+      'INVALID_INPUT',
+      'Invalid params: the list has changed, so this cursor is of no page.',
+      {
+        suggestion: 'List from the beginning.',
+      },
+    )
+  }
+
+  const page = (list: string, whole: Payload, { start, ...place }: Place): Payload => {
+    const entries = whole.at(list)?.items ?? []
+    const end = start + size
+    const texts = entries.slice(start, end).map(({ text }) => text)
+    const following =
+      end < entries.length ? write({ ...place, start: end }) : (whole.fields.nextCursor ?? undefined)
+    return whole.with({ [list]: Payload.text(`[${texts.join(',')}]`), nextCursor: following })
+  }
+
+  const paged = async (call: Call, list: string): Promise<Outcome> => {
+    const { cursor } = call.params.fields
+    const place = read(cursor)
+    if (place) return { kind: 'result', result: page(list, await listAt(call, place), place) }
+    const outcome = await next(call)
+    if (outcome.kind === 'ask') return outcome
+    const entries = outcome.result.fields[list]
+    if (!Array.isArray(entries) || entries.length <= size) return outcome
+    const digest = digestOf(outcome.result)
+    kept.set(keyOf(call, digest), outcome.result)
+    const first = { cursor: typeof cursor === 'string' ? cursor : undefined, digest, start: 0 }
+    return { kind: 'result', result: page(list, outcome.result, first) }
+  }
+
+  return (call) => {
+    const { list } = method(call.method)
+    return list === undefined ? next(call) : paged(call, list)
+  }
+}
+
+function digestOf({ text }: Payload): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22)
+}
+
+function write({ cursor = '', digest, start }: Place): string {
+  return `${MARK}${start}.${digest}.${Buffer.from(cursor).toString('base64url')}`
+}
+
+function read(cursor: unknown): Place | undefined {
+  if (typeof cursor !== 'string' || !cursor.startsWith(MARK)) return undefined
+  const [, start = '', digest = '', before = ''] =
+    /^gatehouse\.(\d{1,9})\.([\w-]{22})\.([\w-]*)$/.exec(cursor) ?? []
+  if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is of no page.')
+  const text = Buffer.from(before, 'base64url').toString()
+  return { cursor: text === '' ? undefined : text, digest, start: Number(start) }
+}

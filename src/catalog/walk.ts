@@ -1,0 +1,51 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import { hasExtension, SESSION_TOKEN, withoutExtension } from '../wire/extensions.ts'
+import { method } from '../wire/methods.ts'
+
+const MAX_PAGES = 1000
+
+/** All entries of a list, page by page, for the caller of a call that may be about something else. */
+export async function walk(handle: Handler, call: Call, list: string): Promise<Payload[]> {
+  const key = method(list).list ?? ''
+  const { upstream } = call.target
+  const target = { method: list, ...(upstream !== undefined && { upstream }) }
+  // What the call itself was asked is not for its list.
+  const { answers: _answers, ...rest } = call
+  const entries: Payload[] = []
+  const seen = new Set<unknown>()
+  let cursor: unknown
+  for (let page = 0; page < MAX_PAGES && !seen.has(cursor); page++) {
+    seen.add(cursor)
+    const params = Payload.of({ ...(cursor !== undefined && { cursor }) }).withMeta(sentMeta(call))
+    const listing = { ...rest, method: list, params, target, state: {} }
+    const result = resultOf(await handle(listing).catch(absentList))
+    entries.push(...listed(result, key))
+    cursor = result.fields.nextCursor
+    if (typeof cursor !== 'string' || cursor === '') break
+  }
+  return entries
+}
+
+/** The result of a call that asks nothing. @throws SERVER_ERROR */
+export function resultOf(outcome: Outcome): Payload {
+  if (outcome.kind === 'result') return outcome.result
+  throw new GatewayError('SERVER_ERROR', 'A list was answered with a question.')
+}
+
+/** What the client sent along, without what is for the gateway alone. */
+function sentMeta(call: Call): Readonly<Record<string, unknown>> {
+  return hasExtension(call, SESSION_TOKEN) ? withoutExtension(call, SESSION_TOKEN).meta : call.meta
+}
+
+/** A server without the capability has an empty list. */
+function absentList(error: unknown): Outcome {
+  if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({}) }
+  throw error
+}
+
+function listed(result: Payload, key: string): Payload[] {
+  const list = result.at(key)
+  return list && Array.isArray(list.value) ? list.items : []
+}

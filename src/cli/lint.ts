@@ -1,0 +1,59 @@
+import { environment } from '../config/secrets.ts'
+import { isProtected } from '../core/auth-settings.ts'
+import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { createGateway, openLog } from '../gateway.ts'
+import { audit } from '../lint/audit.ts'
+import { printed } from '../lint/print.ts'
+import { gather, type Subject } from '../lint/subject.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+
+/** `gatehouse lint <server>`: holds a server against the rules of the corporate standard. */
+export async function lint(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, ['config', 'log-level', 'json', 'strict'])
+  const [upstream, ...others] = options.words
+  if (upstream === undefined || others.length > 0)
+    throw new UsageError('name one server of the configuration')
+  const { settings } = readSource({ ...options, words: [] }, warn)
+  const own = settings.upstreams.find(({ name }) => name === upstream)
+  if (!own) {
+    const known = settings.upstreams.map(({ name }) => name).join(', ')
+    throw new UsageError(`there is no server "${upstream}"; there are ${known}`)
+  }
+  const only = { ...quiet(settings), upstreams: [own] }
+  const subject = await look(bare(only), own)
+  const shown = await look(only, own)
+  const report = audit({ ...subject, guards: shown.guards }, shown)
+  process.stdout.write(`${options.json ? JSON.stringify(report, null, 2) : printed(report)}\n`)
+  return options.strict && report.summary.serious.length > 0 ? 1 : 0
+}
+
+/** Gathers what is to be known of a server behind a gateway with these settings. */
+async function look(settings: Settings, own: UpstreamSettings): Promise<Subject> {
+  const { name: upstream } = own
+  const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
+  try {
+    await gateway.warm()
+    const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}
+    if (problem !== undefined) throw new Error(`${upstream} can not be audited: ${problem}`)
+    const chain = gateway.chain({ upstream, method: 'tools/call', name: 'any' })
+    const guards = new Map(chain.map(({ feature, settings: each }) => [feature, each]))
+    return await gather(gateway.handle, {
+      settings: own,
+      revision,
+      guards,
+      isProtected: isProtected(settings.auth),
+    })
+  } finally {
+    await gateway.close()
+  }
+}
+
+/** Settings that leave no traces: an audit is no traffic. */
+function quiet(settings: Settings): Settings {
+  return { ...settings, store: { kind: 'memory' }, observe: { metrics: false }, metaTools: 'off' }
+}
+
+/** Settings under which the gateway shows a server as it is. */
+function bare(settings: Settings): Settings {
+  return { ...settings, listen: { ...settings.listen, isStrict: false }, features: {} }
+}

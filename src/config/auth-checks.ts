@@ -1,0 +1,148 @@
+import { isObject } from '../core/json.ts'
+import { isHttpUrl, isLoopback } from './addresses.ts'
+import type { Checked, Finding } from './problem.ts'
+import { holdsPassword } from './tokens.ts'
+
+type Values = Readonly<Record<string, unknown>>
+type Path = readonly string[]
+
+/** Checks how the keys of `auth` go together, and with the address and the profile. */
+export function checkAuth({ auth, listen, profile }: Values): Checked {
+  const values = isObject(auth) ? auth : {}
+  const address = isObject(listen) ? listen : {}
+  const problems = [
+    profileProblem(profile, values),
+    ...jwtProblems(values, address),
+    ...opaqueProblems(values),
+    basicProblem(values, address),
+    ...oauthProblems(values),
+    pointless(values),
+    developmentProblem(profile, values),
+  ]
+  return {
+    problems: problems.filter((finding) => finding !== undefined),
+    warnings: plainTextWarning(values, address),
+  }
+}
+
+/** Whether the values of `auth` make callers show who they are. */
+export function asksForTokens(auth: unknown): boolean {
+  return isObject(auth) && (auth.jwt !== undefined || auth.opaque !== undefined)
+}
+
+function profileProblem(profile: unknown, auth: Values): Finding | undefined {
+  if (profile !== 'corporate' || asksForTokens(auth)) return undefined
+  return {
+    path: ['profile'],
+    message: 'corporate needs `auth` with `jwt` or `opaque` at the top level of the file',
+  }
+}
+
+function developmentProblem(profile: unknown, { development }: Values): Finding | undefined {
+  if (profile !== 'corporate' || !isOn(development)) return undefined
+  return { path: ['auth', 'development'], message: 'does not go with `profile: corporate`' }
+}
+
+function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | undefined)[] {
+  if (!isObject(jwt)) return []
+  const at = (key: string): Path => ['auth', 'jwt', key]
+  const { issuer, jwks, secret, algorithms } = jwt
+  const names: readonly unknown[] = Array.isArray(algorithms) ? algorithms : []
+  const needsDiscovery = jwks === undefined && secret === undefined && typeof issuer === 'string'
+  return [
+    needsDiscovery ? urlProblem(issuer, at('issuer'), ', or give `jwks` too') : undefined,
+    urlProblem(jwks, at('jwks')),
+    jwks !== undefined && secret !== undefined
+      ? { path: at('secret'), at: 'key', message: 'there is `jwks` too: keep one of the two' }
+      : undefined,
+    secret !== undefined && !isOn(development)
+      ? {
+          path: at('secret'),
+          at: 'key',
+          message: 'needs `development: on` under `auth`: use `jwks` elsewhere',
+        }
+      : undefined,
+    names.includes('HS256') && secret === undefined
+      ? { path: at('algorithms'), message: 'HS256 goes with `secret` only' }
+      : undefined,
+    secret !== undefined && names.some((name) => name !== 'HS256')
+      ? { path: at('algorithms'), message: 'only HS256 goes with `secret`' }
+      : undefined,
+    audienceProblem(jwt, listen),
+  ]
+}
+
+// Without a public URL the names others know this server by are not known, so no token is known to be for it.
+function audienceProblem({ audience }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
+  if (audience !== undefined || publicUrl !== undefined) return undefined
+  if (typeof host !== 'string' || isLoopback(host)) return undefined
+  const message =
+    'needs `audience` here or `listen.public_url`, to tell which tokens are meant for this server'
+  return { path: ['auth', 'jwt'], at: 'key', message }
+}
+
+function opaqueProblems({ opaque }: Values): (Finding | undefined)[] {
+  if (!isObject(opaque)) return []
+  const { introspect, tokens } = opaque
+  const ids = (Array.isArray(tokens) ? tokens : []).map((token) => (isObject(token) ? token.id : undefined))
+  const twice = ids.findIndex((id, index) => id !== undefined && ids.indexOf(id) !== index)
+  return [
+    isObject(introspect) ? urlProblem(introspect.url, ['auth', 'opaque', 'introspect', 'url']) : undefined,
+    introspect === undefined && ids.length === 0
+      ? { path: ['auth', 'opaque'], message: 'needs `introspect` or at least one of `tokens`' }
+      : undefined,
+    twice < 0
+      ? undefined
+      : { path: ['auth', 'opaque', 'tokens', String(twice), 'id'], message: 'another token has this id' },
+  ]
+}
+
+function basicProblem({ basic }: Values, { host, public_url: publicUrl }: Values): Finding | undefined {
+  if (basic === undefined || typeof host !== 'string' || isLoopback(host)) return undefined
+  if (typeof publicUrl === 'string' && /^https:/i.test(publicUrl)) return undefined
+  const message =
+    'passwords only travel over https: give an https:// `listen.public_url`, or listen on 127.0.0.1'
+  return { path: ['auth', 'basic'], at: 'key', message }
+}
+
+function oauthProblems({ oauth, jwt, opaque }: Values): (Finding | undefined)[] {
+  if (!isObject(oauth)) return []
+  const isReal = jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)
+  const servers = [oauth.authorization_servers].flat()
+  return [
+    isReal
+      ? undefined
+      : { path: ['auth', 'oauth'], at: 'key', message: 'needs `jwt` or `opaque.introspect`' },
+    ...servers.map((server) => urlProblem(server, ['auth', 'oauth', 'authorization_servers'])),
+  ]
+}
+
+/** Lists that are open to all need something that is closed. */
+function pointless(auth: Values): Finding | undefined {
+  if (auth.anonymous === undefined || asksForTokens(auth)) return undefined
+  return {
+    path: ['auth', 'anonymous'],
+    at: 'key',
+    message: 'needs `jwt` or `opaque`: without, everything is open',
+  }
+}
+
+function urlProblem(value: unknown, path: Path, otherwise = ''): Finding | undefined {
+  if (typeof value !== 'string') return undefined
+  if (!isHttpUrl(value)) return { path, message: `must be a URL such as https://idp.example.com${otherwise}` }
+  if (holdsPassword(value)) return { path, message: 'a URL cannot hold a user and password' }
+  const { protocol, hostname } = new URL(value)
+  if (protocol === 'https:' || isLoopback(hostname)) return undefined
+  return { path, message: `must be https://, except on loopback${otherwise}` }
+}
+
+function plainTextWarning(auth: Values, { public_url: publicUrl }: Values): Finding[] {
+  if (!asksForTokens(auth) || typeof publicUrl !== 'string' || !isHttpUrl(publicUrl)) return []
+  const { protocol, hostname } = new URL(publicUrl)
+  if (protocol === 'https:' || isLoopback(hostname)) return []
+  return [{ path: ['listen', 'public_url'], message: 'tokens travel here unencrypted: use https://' }]
+}
+
+function isOn(value: unknown): boolean {
+  return value === true || value === 'on' || value === 'true'
+}

@@ -1,0 +1,18 @@
+import type { Settings } from '../core/settings.ts'
+
+/** What a profile decides where the file says nothing. */
+interface Profile {
+  /** Requests must be to the letter: both types in `Accept`, one message at a time. */
+  readonly isStrict: boolean
+  /** Settings of features, by the name of the feature, that stand below those of the file. */
+  readonly features: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+}
+
+/** Every default that depends on the profile. */
+export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
+  open: { isStrict: false, features: {} },
+  corporate: {
+    isStrict: true,
+    features: { errors: { http_status: 'mapped' }, confirm: { fallback: 'deny' } },
+  },
+}

@@ -1,0 +1,48 @@
+import { createHash } from 'node:crypto'
+
+const PLAIN = /^[a-z][a-z0-9_]{1,63}$/
+const LONGEST = 64
+
+/** Whether a name is in snake case and of 2 to 64 characters, as some hosts ask of tools and prompts. */
+export function isPlainName(name: string): boolean {
+  return PLAIN.test(name)
+}
+
+/** A name in snake case, of 2 to 64 characters; one that is so already stays as it is. */
+export function aliasOf(name: string): string {
+  if (isPlainName(name)) return name
+  const snake = name
+    .normalize('NFKD')
+    .replaceAll(/\p{M}/gu, '')
+    .replaceAll(/([a-z0-9])([A-Z])/g, '$1_$2')
+    .replaceAll(/([A-Z])([A-Z][a-z])/g, '$1_$2')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '_')
+    .replaceAll(/^_|_$/g, '')
+  const worded = snake === '' ? `x_${digest(name)}` : /^[a-z]./.test(snake) ? snake : `x_${snake}`
+  if (worded.length <= LONGEST) return worded
+  // Names that begin alike would be the same without a mark of their end.
+  const mark = `_${digest(name)}`
+  return worded.slice(0, LONGEST - mark.length) + mark
+}
+
+/** Whether a name may have been made shorter, so that it can not be told what it stands for. */
+export function isShortened(alias: string): boolean {
+  return alias.length === LONGEST && /_[0-9a-f]{8}$/.test(alias)
+}
+
+/** The names that each alias stands for; more than one where aliases collide. */
+export function namesByAlias(names: Iterable<string>): Map<string, string[]> {
+  const found = new Map<string, string[]>()
+  for (const name of new Set(names)) {
+    const alias = aliasOf(name)
+    const others = found.get(alias)
+    if (others) others.push(name)
+    else found.set(alias, [name])
+  }
+  return found
+}
+
+function digest(name: string): string {
+  return createHash('sha256').update(name).digest('hex').slice(0, 8)
+}

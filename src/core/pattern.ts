@@ -1,0 +1,44 @@
+import { LRUCache } from 'lru-cache'
+import { RE2JS } from 're2js'
+
+/** A regular expression of somebody else, matched in time linear to the text. */
+export interface Pattern {
+  /** Whether the text contains a match. A text that is too long to look at counts as `otherwise`. */
+  test(text: string, otherwise: boolean): boolean
+}
+
+/** How long a pattern and a text may be, in characters. */
+const most = { pattern: 1000, text: 100_000, kept: 1000 }
+const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: most.kept })
+
+/**
+ * Compiles a pattern. Nothing where it can not be matched in linear time: it looks around or back, or is too long.
+ * @throws SyntaxError where it is no pattern at all
+ */
+export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {
+  const key = `${ignoreCase ? 'i' : ''}/${source}`
+  const known = patterns.get(key) ?? compile(source, ignoreCase)
+  patterns.set(key, known)
+  return known === 'unsupported' ? undefined : known
+}
+
+function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
+  checkSyntax(source)
+  if (source.length > most.pattern) return 'unsupported'
+  try {
+    const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0
+    const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)
+    return { test: (text, otherwise) => (text.length > most.text ? otherwise : compiled.test(text)) }
+  } catch {
+    return 'unsupported'
+  }
+}
+
+// Servers write patterns such as `a\-b`, which are errors in Unicode mode only.
+function checkSyntax(source: string): void {
+  try {
+    RegExp(source, 'u')
+  } catch {
+    RegExp(source)
+  }
+}

@@ -1,0 +1,17 @@
+/** What a promise resolves with, unless the signal is aborted before. @throws the reason of the signal */
+export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(signal.reason)
+    if (signal.aborted) return stop()
+    signal.addEventListener('abort', stop)
+    promise.finally(() => signal.removeEventListener('abort', stop)).then(resolve, reject)
+  })
+}
+
+/** What a promise resolves with, or the other value where that takes longer than so many milliseconds. */
+export function within<Value>(promise: Promise<Value>, patience: number, other: Value): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, patience, other).unref()
+    promise.finally(() => clearTimeout(timer)).then(resolve, reject)
+  })
+}

@@ -1,0 +1,122 @@
+import type { IncomingMessage } from 'node:http'
+import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
+import { anonymous, type Principal } from '../../core/principal.ts'
+import type { Probes } from '../../core/probe.ts'
+import { basicCredentials, bearerToken, checkToken } from './credentials.ts'
+import { fetchJson } from '../fetch-json.ts'
+import { createIntrospection } from './introspect.ts'
+import { findKeys } from './issuer.ts'
+import { createJwtReader } from './jwt.ts'
+import { createKeys, type Keys } from './keys.ts'
+import { createListed } from './listed.ts'
+import { createPasswords } from './passwords.ts'
+import { unauthorized } from './refusal.ts'
+import type { Resources } from './resources.ts'
+import { createTokenCache } from './token-cache.ts'
+import { audiencesIn, LONGEST_BELIEF, principalOf, type Verified } from './verified.ts'
+
+/** Tells who makes a request. */
+export interface Authenticator {
+  /**
+   * Who calls an endpoint: at once where the token is known already.
+   * @throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED, SERVER_UNAVAILABLE, OVERLOADED
+   */
+  caller(incoming: IncomingMessage, upstream: string | undefined): Principal | Promise<Principal>
+  /** Who uses a service path: as above, or with a name and password. */
+  servant(incoming: IncomingMessage): Principal | Promise<Principal>
+  /** What it needs. */
+  readonly probes: Probes
+}
+
+interface Options {
+  readonly auth: AuthSettings
+  readonly resources: Resources
+  now(): number
+}
+
+/** Who calls without a token where lists are open to all; may do nothing that needs a scope. */
+export const stranger: Principal = { id: 'anonymous', scopes: new Set() }
+
+/** Checks credentials by the settings. */
+export function createAuthenticator({ auth, resources, now }: Options): Authenticator {
+  if (!isProtected(auth) && auth.users.length === 0)
+    return { caller: () => anonymous, servant: () => anonymous, probes: {} }
+  const keys = auth.jwt && keysOf(auth.jwt, now)
+  const find = createTokenCache({ verify: verifier(auth, keys, now), now })
+  const check = createPasswords(auth.users)
+  const isOpen = auth.anonymous.length > 0
+
+  const bearer: Authenticator['caller'] = (incoming, upstream) => {
+    const token = bearerToken(incoming)
+    if (token === undefined) {
+      if (isOpen) return stranger
+      throw unauthorized('missing', 'Authentication is required.')
+    }
+    const found = find(token)
+    const admit = ({ principal, audiences }: Verified): Principal => {
+      if (audiences && !resources.accepts(audiences, upstream))
+        throw unauthorized('audience', 'The token is meant for another server.')
+      return principal
+    }
+    return found instanceof Promise ? found.then(admit) : admit(found)
+  }
+  return {
+    probes: keys ? { jwks: { isNeeded: true, works: () => keys.works() } } : {},
+    caller: isProtected(auth) ? bearer : () => anonymous,
+    servant: (incoming) => {
+      const credentials = auth.users.length > 0 ? basicCredentials(incoming) : undefined
+      if (credentials) return check(credentials)
+      const principal = bearer(incoming, undefined)
+      if (principal === stranger) throw unauthorized('missing', 'Authentication is required.')
+      return principal
+    },
+  }
+}
+
+/** How long an answer about a token counts, in milliseconds: its issuer may take it back. */
+const ANSWER = 60_000
+
+function verifier(
+  auth: AuthSettings,
+  keys: Keys | undefined,
+  now: () => number,
+): (token: string) => Promise<Verified> {
+  const { jwt, introspect, scopeMap } = auth
+  const listed = createListed(auth.tokens)
+  const readJwt = jwt && keys && createJwtReader({ settings: jwt, keys, now })
+  const ask = introspect && createIntrospection(introspect, now)
+
+  return async (token) => {
+    checkToken(token)
+    const found = listed(token)
+    if (found) return found
+    if (jwt && readJwt && (isJwt(token) || !ask)) {
+      const claims = await readJwt(token)
+      const until = expiry(claims.exp, now() + LONGEST_BELIEF)
+      const principal = principalOf(token, claims, jwt.scopeClaim, scopeMap)
+      return { principal, audiences: audiencesIn(claims.aud), until }
+    }
+    if (!introspect || !ask) throw unauthorized('unknown_token', 'The token is not known here.')
+    const claims = await ask(token)
+    const isBound = claims.aud !== undefined || introspect.requiresAudience
+    return {
+      principal: principalOf(token, claims, 'scope', scopeMap),
+      ...(isBound && { audiences: audiencesIn(claims.aud) }),
+      until: expiry(claims.exp, now() + ANSWER),
+    }
+  }
+}
+
+function expiry(exp: unknown, latest: number): number {
+  return typeof exp === 'number' ? Math.min(exp * 1000, latest) : latest
+}
+
+function keysOf({ issuer, jwks }: NonNullable<AuthSettings['jwt']>, now: () => number): Keys {
+  const load = async (): Promise<unknown> => fetchJson(jwks ?? (await findKeys(issuer)))
+  return createKeys({ load, now })
+}
+
+/** Whether a token has the form of a signed one. */
+function isJwt(token: string): boolean {
+  return token.startsWith('ey') && token.split('.').length === 3
+}

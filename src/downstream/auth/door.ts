@@ -1,0 +1,136 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AuthSettings } from '../../core/auth-settings.ts'
+import { asGatewayError, type GatewayError } from '../../core/error.ts'
+import type { Log } from '../../core/log.ts'
+import type { Principal } from '../../core/principal.ts'
+import type { Probes } from '../../core/probe.ts'
+import type { ListenSettings } from '../../core/settings.ts'
+import { createAuthenticator, stranger } from './authenticator.ts'
+import { challengeOf } from './challenge.ts'
+import { checkQuery } from './credentials.ts'
+import { unauthorized } from './refusal.ts'
+import { createResources } from './resources.ts'
+import { scopesIn, scopesToAskFor } from './verified.ts'
+
+/** A request before it is known who makes it. */
+export interface Visit {
+  readonly incoming: IncomingMessage
+  readonly outgoing: ServerResponse
+  readonly upstream: string | undefined
+  readonly requestId: string
+}
+
+/** A request of somebody. */
+export type Visitor = Visit & { readonly principal: Principal }
+
+/** Lets requests in, or tells them what they need. */
+export interface Door {
+  /** Who makes a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
+  enter(visit: Visit): Principal | Promise<Principal>
+  /** As above for service paths, where names and passwords count too. */
+  enterService(visit: Visit): Principal | Promise<Principal>
+  /** Lets those without a token use what is open to all. @throws AUTHENTICATION_REQUIRED */
+  permit(visitor: Visitor, method: string | undefined): void
+  /** The challenge to a caller whose token lacks a scope; nothing where it could not get another token. */
+  stepUp(visitor: Visitor, error: GatewayError): string | undefined
+  /** What clients are told of an endpoint before they have a token (RFC 9728). */
+  metadata(incoming: IncomingMessage, upstream: string | undefined): Record<string, unknown> | undefined
+  /** What it needs to let anybody in. */
+  readonly probes: Probes
+}
+
+interface Options {
+  readonly auth: AuthSettings
+  readonly listen: ListenSettings
+  /** The port that is listened on. */
+  readonly port: number
+  readonly log: Log
+}
+
+/** Methods a client needs before it can ask for a list. */
+const opening: readonly (string | undefined)[] = [
+  'initialize',
+  'notifications/initialized',
+  'ping',
+  'server/discover',
+]
+
+/** Guards the endpoints by the settings. */
+function createDoor({ auth, listen, port, log }: Options): Door {
+  const resources = createResources(auth, listen, port)
+  const { caller, servant, probes } = createAuthenticator({ auth, resources, now: Date.now })
+  const open = new Set([...opening, ...auth.anonymous])
+  const { realm } = auth
+  const scopeClaim = auth.jwt?.scopeClaim ?? 'scope'
+
+  const refuse = (visit: Visit, thrown: unknown, isService = false): never => {
+    const { incoming, outgoing, upstream, requestId } = visit
+    const error = asGatewayError(thrown)
+    tell(error, requestId, log)
+    if (error.httpStatus === 401) {
+      const metadata = resources.metadataUrl(incoming, upstream)
+      const bearer = challengeOf({ realm, metadata, error, scopes: auth.scopesSupported })
+      const basic = isService && auth.users.length > 0 ? [`Basic realm="${realm}", charset="UTF-8"`] : []
+      outgoing.setHeader('www-authenticate', [bearer, ...basic])
+    }
+    throw error
+  }
+  const enter = (visit: Visit, isService: boolean): Principal | Promise<Principal> => {
+    const { incoming, upstream } = visit
+    try {
+      checkQuery(incoming.url)
+      const found = isService ? servant(incoming) : caller(incoming, upstream)
+      return found instanceof Promise
+        ? found.catch((error: unknown) => refuse(visit, error, isService))
+        : found
+    } catch (error) {
+      return refuse(visit, error, isService)
+    }
+  }
+
+  return {
+    enter: (visit) => enter(visit, false),
+    enterService: (visit) => enter(visit, true),
+    permit: (visitor, method) => {
+      if (visitor.principal !== stranger || open.has(method)) return
+      refuse(visitor, unauthorized('missing', 'Authentication is required.'))
+    },
+    stepUp: ({ incoming, upstream, principal }, error) => {
+      // Only tokens with claims come from somewhere that could give out others.
+      if (error.code !== 'SCOPE_INSUFFICIENT' || !principal.claims) return undefined
+      const required = error.extra.details?.required_scopes
+      const needed = scopesToAskFor(Array.isArray(required) ? required.map(String) : [], auth.scopeMap)
+      // 2025-11-25 basic/authorization: with those it has, as some clients ask for exactly these next.
+      const scopes = [...new Set([...scopesIn(principal.claims[scopeClaim]), ...needed])]
+      return challengeOf({ realm, metadata: resources.metadataUrl(incoming, upstream), error, scopes })
+    },
+    metadata: (incoming, upstream) => resources.metadata(incoming, upstream),
+    probes,
+  }
+}
+
+/** The door as the settings of the moment want it. */
+export function followDoor(options: {
+  auth(): AuthSettings
+  listen(): ListenSettings
+  port(): number
+  readonly log: Log
+}): () => Door {
+  let auth: AuthSettings | undefined
+  let listen: ListenSettings | undefined
+  let door: Door | undefined
+  return () => {
+    if (door && auth === options.auth() && listen === options.listen()) return door
+    auth = options.auth()
+    listen = options.listen()
+    door = createDoor({ auth, listen, port: options.port(), log: options.log })
+    return door
+  }
+}
+
+function tell({ code, extra, httpStatus, cause }: GatewayError, requestId: string, log: Log): void {
+  if (httpStatus === 401) log.warn('auth.refused', { request_id: requestId, code, reason: extra.reason })
+  // What is wrong with a token is its holder's business; what is wrong here is not.
+  if (code === 'SERVER_UNAVAILABLE' && cause instanceof Error)
+    log.warn('auth.unavailable', { request_id: requestId, cause: cause.message })
+}

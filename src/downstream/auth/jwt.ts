@@ -1,0 +1,78 @@
+import { decodeJwt, errors, jwtVerify, type JWTPayload, type JWTVerifyOptions } from 'jose'
+import type { JwtSettings } from '../../core/auth-settings.ts'
+import type { GatewayError } from '../../core/error.ts'
+import type { FindKey } from './keys.ts'
+import { type Reason, unauthorized } from './refusal.ts'
+import { CLOCK_SKEW } from './verified.ts'
+
+interface Options {
+  readonly settings: JwtSettings
+  /** The issuer's keys, where the tokens are not signed with a shared one. */
+  readonly keys: FindKey
+  now(): number
+}
+
+/** The claims of a token, once it is known to be the issuer's and in force. */
+export type ReadJwt = (token: string) => Promise<JWTPayload>
+
+/** Checks signature, issuer and times of signed tokens. The result throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED. */
+export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
+  const { issuer, algorithms, secret, requiredClaims } = settings
+  const shared = secret && new TextEncoder().encode(secret.reveal())
+  const options: JWTVerifyOptions = {
+    issuer,
+    // An explicit list: neither `none` nor, beside public keys, a shared key is ever taken.
+    algorithms: [...algorithms],
+    clockTolerance: CLOCK_SKEW,
+    requiredClaims: ['iss', 'aud', 'sub', 'exp', 'iat', ...requiredClaims],
+  }
+  return async (token) => {
+    try {
+      // Costs little, and spares the keys: tokens of others never ask for any.
+      if (decodeJwt(token).iss !== issuer) throw unauthorized('issuer', 'The token is of another issuer.')
+      const at = { ...options, currentDate: new Date(now()) }
+      const { payload, protectedHeader } = shared
+        ? await jwtVerify(token, shared, at)
+        : await jwtVerify(token, keys, at)
+      if (!isForAccess(protectedHeader.typ)) throw unauthorized('malformed', 'This is no access token.')
+      const { iat } = payload
+      if (typeof iat !== 'number' || iat > now() / 1000 + CLOCK_SKEW)
+        throw unauthorized('not_yet_valid', 'The token is of the future.')
+      return payload
+    } catch (error) {
+      throw error instanceof errors.JOSEError ? refusalOf(error) : error
+    }
+  }
+}
+
+/** Tokens of other kinds have types of their own (RFC 8725 §3.11); access tokens may have none. */
+function isForAccess(type: unknown): boolean {
+  return type === undefined || (typeof type === 'string' && /^(?:jwt|.*at\+jwt)$/i.test(type))
+}
+
+function refusalOf(error: errors.JOSEError): GatewayError {
+  const reason = reasonOf(error)
+  return unauthorized(reason, words[reason] ?? 'The token is not a signed token.', error)
+}
+
+function reasonOf(error: errors.JOSEError): Reason {
+  if (error instanceof errors.JWTExpired) return 'expired'
+  if (error instanceof errors.JWSSignatureVerificationFailed) return 'signature'
+  if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys)
+    return 'unknown_key'
+  if (error instanceof errors.JOSEAlgNotAllowed || error instanceof errors.JOSENotSupported)
+    return 'algorithm'
+  if (!(error instanceof errors.JWTClaimValidationFailed)) return 'malformed'
+  if (error.claim === 'iss') return 'issuer'
+  return error.claim === 'nbf' ? 'not_yet_valid' : 'claims'
+}
+
+const words: Partial<Record<Reason, string>> = {
+  expired: 'The token has expired.',
+  signature: 'The signature of the token is wrong.',
+  unknown_key: 'The token is signed with an unknown key.',
+  algorithm: 'The token is signed in a way that is not taken.',
+  issuer: 'The token is of another issuer.',
+  not_yet_valid: 'The token is not valid yet.',
+  claims: 'The token lacks a claim.',
+}

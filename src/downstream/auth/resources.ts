@@ -1,0 +1,77 @@
+import type { IncomingMessage } from 'node:http'
+import type { AuthSettings } from '../../core/auth-settings.ts'
+import type { ListenSettings } from '../../core/settings.ts'
+import { isLoopback } from '../access.ts'
+
+const WELL_KNOWN = '/.well-known/oauth-protected-resource'
+
+/** The endpoints as protected resources (RFC 9728): their names, and what clients are told of them. */
+export interface Resources {
+  /** Whether a token for one of these may be used at an endpoint. */
+  accepts(audiences: readonly string[], upstream: string | undefined): boolean
+  /** Where the metadata of an endpoint is; nothing where clients can not get tokens by themselves. */
+  metadataUrl(incoming: IncomingMessage, upstream: string | undefined): string | undefined
+  /** The metadata of an endpoint; nothing where clients can not get tokens by themselves. */
+  metadata(incoming: IncomingMessage, upstream: string | undefined): Record<string, unknown> | undefined
+}
+
+/** Names the endpoints; `port` is the one that is listened on. */
+export function createResources(auth: AuthSettings, listen: ListenSettings, port: number): Resources {
+  const isOffered = auth.authorizationServers.length > 0
+  const names = basesOf(listen, port)
+  const general = new Set([
+    ...(auth.jwt?.audiences ?? []),
+    ...names.flatMap((base) => [`${base}/mcp`, `${base}/sse`]),
+  ])
+  const publicBase = listen.publicUrl === undefined ? undefined : withoutSlash(new URL(listen.publicUrl).href)
+  // The names others know this server by are theirs to choose; which of them is right was checked before.
+  const baseOf = ({ headers }: IncomingMessage): string => publicBase ?? `http://${headers.host}`
+
+  return {
+    accepts: (audiences, upstream) =>
+      audiences.some((audience) => {
+        if (general.has(audience)) return true
+        const name = withoutSlash(audience)
+        if (general.has(name)) return true
+        if (upstream === undefined) return false
+        return names.some((base) => name === `${base}/mcp/${upstream}` || name === `${base}/sse/${upstream}`)
+      }),
+    metadataUrl: (incoming, upstream) =>
+      isOffered ? `${baseOf(incoming)}${WELL_KNOWN}${endpoint(incoming, upstream)}` : undefined,
+    metadata: (incoming, upstream) =>
+      isOffered
+        ? {
+            resource: `${baseOf(incoming)}${endpoint(incoming, upstream)}`,
+            authorization_servers: auth.authorizationServers,
+            ...(auth.scopesSupported.length > 0 && { scopes_supported: auth.scopesSupported }),
+            bearer_methods_supported: ['header'],
+            resource_name: upstream === undefined ? auth.realm : `${auth.realm}: ${upstream}`,
+          }
+        : undefined,
+  }
+}
+
+/** The server whose metadata a path is of; nothing where it is not such a path. */
+export function metadataPath(path: string): { readonly upstream?: string } | undefined {
+  const [, name] = /^\/\.well-known\/oauth-protected-resource(?:\/(?:mcp|sse)(?:\/([^/]+))?)?$/.exec(
+    path,
+  ) ?? [undefined, null]
+  if (name === null) return undefined
+  return name === undefined ? {} : { upstream: name }
+}
+
+// HTTP+SSE has its own endpoints, and its clients want metadata of those.
+function endpoint({ url = '' }: IncomingMessage, upstream: string | undefined): string {
+  const name = /^\/(?:sse|messages)(?![\w-])|\/sse(?:\/[^/]+)?$/.test(url) ? '/sse' : '/mcp'
+  return upstream === undefined ? name : `${name}/${upstream}`
+}
+
+/** What a token may call this server. */
+function basesOf({ host, publicUrl }: ListenSettings, port: number): readonly string[] {
+  if (publicUrl !== undefined) return [withoutSlash(new URL(publicUrl).href)]
+  return isLoopback(host) ? ['127.0.0.1', 'localhost', '[::1]'].map((name) => `http://${name}:${port}`) : []
+}
+
+function withoutSlash(url: string): string {
+  return url.replace(/\/$/, '')
+}

@@ -1,0 +1,61 @@
+import type { AuthSettings } from '../../core/auth-settings.ts'
+import type { Principal } from '../../core/principal.ts'
+import { Secret } from '../../core/secret.ts'
+import { unauthorized } from './refusal.ts'
+
+/** A token that was found good. */
+export interface Verified {
+  readonly principal: Principal
+  /** What the token is meant for; absent where it was given out for this gateway alone. */
+  readonly audiences?: readonly string[]
+  /** Until when that is known, in milliseconds since 1970. */
+  readonly until: number
+}
+
+type Claims = Readonly<Record<string, unknown>>
+
+/** How far clocks may be apart, in seconds. */
+export const CLOCK_SKEW = 30
+
+/** The longest a good token is believed without another look, in milliseconds. */
+export const LONGEST_BELIEF = 10 * 60_000
+
+/** Who the claims of a token speak of. @throws AUTHENTICATION_REQUIRED where they name nobody */
+export function principalOf(token: string, claims: Claims, scopeClaim: string, map: ScopeMap): Principal {
+  const { sub, client_id: client } = claims
+  const id = typeof sub === 'string' && sub !== '' ? `user:${sub}` : undefined
+  const named = id ?? (typeof client === 'string' && client !== '' ? `client:${client}` : undefined)
+  if (named === undefined || named.length > LONGEST_NAME)
+    throw unauthorized('claims', 'The token names nobody.')
+  return { id: named, scopes: mapScopes(scopesIn(claims[scopeClaim]), map), claims, token: new Secret(token) }
+}
+
+const LONGEST_NAME = 512
+
+/** The audiences a claim names. */
+export function audiencesIn(aud: unknown): readonly string[] {
+  return [aud].flat().filter((each): each is string => typeof each === 'string')
+}
+
+/** The scopes here that belong to a token with these scopes. */
+function mapScopes(scopes: readonly string[], map: ScopeMap): ReadonlySet<string> {
+  const meant = scopes.flatMap((scope) => (Object.hasOwn(map, scope) ? (map[scope] ?? []) : [scope]))
+  return new Set([...meant, ...(map['*'] ?? [])])
+}
+
+/** The scopes a client must ask for so that its token has these scopes here. */
+export function scopesToAskFor(scopes: readonly string[], map: ScopeMap): readonly string[] {
+  const names = scopes.map((scope) => {
+    const found = Object.entries(map).find(([name, meant]) => name !== '*' && meant.includes(scope))
+    return found ? found[0] : scope
+  })
+  return [...new Set(names)]
+}
+
+type ScopeMap = AuthSettings['scopeMap']
+
+/** The scopes in a claim: a text with spaces between, or a list. */
+export function scopesIn(claim: unknown): readonly string[] {
+  if (typeof claim === 'string') return claim.split(' ').filter((scope) => scope !== '')
+  return audiencesIn(claim)
+}

@@ -1,0 +1,114 @@
+import type { Context, Hono } from 'hono'
+import type { HttpBindings } from '@hono/node-server'
+import { asGatewayError } from '../core/error.ts'
+import type { Log } from '../core/log.ts'
+
+/** What users of servers that want them to sign in are shown, and what takes them in. */
+export interface SignIns {
+  /** @throws STATE_INVALID */
+  start(id: string): Promise<Start>
+  /** Resolves with the server's name. @throws STATE_INVALID, SERVER_UNAVAILABLE */
+  finish(params: URLSearchParams, cookieOf: (name: string) => string | undefined): Promise<string>
+  /** The gateway as a client of authorization servers. */
+  document(): Readonly<Record<string, unknown>> | undefined
+  site(): { readonly redirectUri: string } | undefined
+}
+
+interface Start {
+  readonly upstream: string
+  readonly principal: string
+  readonly url: string
+  readonly cookie: { readonly name: string; readonly value: string }
+}
+
+type Env = { Bindings: HttpBindings }
+
+interface Options {
+  readonly signIns: SignIns
+  /** Whether a request calls the gateway by a name it has. @throws FORBIDDEN */
+  check(context: Context<Env>): void
+  readonly log: Log
+}
+
+/** Adds the pages of signing in to servers: no caller's token reaches them, what they are told is good once. */
+export function addSignInPages(app: Hono<Env>, { signIns, check, log }: Options): void {
+  const guarded = async (context: Context<Env>, show: () => Promise<Response>): Promise<Response> => {
+    try {
+      check(context)
+      return await show()
+    } catch (error) {
+      const { code, message } = asGatewayError(error)
+      log.warn('sign_in.failed', { code, reason: message })
+      const text = `<p>${escape(message)} Go back and try again.</p>`
+      return context.html(page('Not signed in', text), 400, headers)
+    }
+  }
+
+  // Whoever was sent a link by someone else sees for whom it is (2025-11-25 client/elicitation, phishing).
+  app.get('/oauth/start/:id', (context) =>
+    guarded(context, async () => {
+      const { upstream, principal, url, cookie } = await signIns.start(context.req.param('id'))
+      context.header('set-cookie', cookieText(cookie, signIns.site()?.redirectUri))
+      const text = `<p>What you sign in to will be used by <strong>${escape(principal)}</strong>. Go on only if that is you, and you asked for it just now.</p>
+<p><a rel="noreferrer" href="${escape(url)}">Sign in at ${escape(new URL(url).host)}</a></p>`
+      return context.html(page(`Sign in to ${upstream}`, text), 200, headers)
+    }),
+  )
+  app.get('/oauth/callback', (context) =>
+    guarded(context, async () => {
+      const { searchParams } = new URL(context.req.url)
+      const cookies = context.req.header('cookie')
+      const upstream = await signIns.finish(searchParams, (name) => cookieOf(cookies, name))
+      log.info('sign_in.done', { upstream })
+      const text = `<p>You are signed in to ${escape(upstream)}. You can close this page.</p>`
+      return context.html(page('Signed in', text), 200, headers)
+    }),
+  )
+  app.get('/oauth/client.json', (context) => {
+    const document = signIns.document()
+    return document ? context.json(document, 200, { 'cache-control': 'max-age=300' }) : context.notFound()
+  })
+}
+
+/** A cookie that comes back from the authorization server's pages, and goes nowhere but to the last of these. */
+function cookieText({ name, value }: Start['cookie'], redirectUri: string | undefined): string {
+  const { pathname, protocol } = new URL(redirectUri ?? 'http://localhost/oauth/callback')
+  const isSecure = protocol === 'https:'
+  return `${name}=${value}; Path=${pathname}; Max-Age=600; HttpOnly; SameSite=Lax${isSecure ? '; Secure' : ''}`
+}
+
+function cookieOf(cookies: string | undefined, name: string): string | undefined {
+  const found = cookies?.split(';').find((each) => each.trim().startsWith(`${name}=`))
+  return found?.trim().slice(name.length + 1)
+}
+
+const headers = {
+  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cache-control': 'no-store',
+}
+
+/** `content` is HTML already. */
+function page(title: string, content: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escape(title)} · Gatehouse</title>
+<style>
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto; padding: 0 1rem }
+</style>
+</head>
+<body><h1>${escape(title)}</h1>
+${content}
+</body>
+</html>
+`
+}
+
+function escape(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+}

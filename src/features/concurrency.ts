@@ -1,0 +1,81 @@
+import { GatewayError } from '../core/error.ts'
+import { limitScope } from '../core/limit-scope.ts'
+import { Registry } from '../core/registry.ts'
+import type { Feature } from './feature.ts'
+
+interface Settings {
+  readonly concurrency?: number | 'off'
+}
+
+/** What holds where nothing is configured and callers are told apart. */
+const UNSAID = 8
+
+/** What a server works on. Lists are one request to all servers, and what listens does not work. */
+const counted: ReadonlySet<string> = new Set([
+  'tools/call',
+  'prompts/get',
+  'resources/read',
+  'completion/complete',
+])
+
+/** Bounds how many calls each caller may have under way in this process. One that waits for a person is not. */
+export const concurrency: Feature<Settings> = {
+  name: 'concurrency',
+  place: 'limits',
+  schema: {
+    type: 'object',
+    properties: {
+      concurrency: {
+        type: ['integer', 'string'],
+        minimum: 1,
+        pattern: '^off$',
+        errorMessage: 'must be off, or a whole number from 1',
+        description: `How many calls each caller may have under way at once; more are refused. Counted by each gateway process. Where it is not given, ${UNSAID} with authentication or the corporate profile, else off.`,
+      },
+    },
+  },
+  create: (settings, { isGuarded }) => {
+    const running = new Registry<string, { count: number }>()
+    return {
+      policy: ({ upstream, method }) => {
+        if (!counted.has(method)) return undefined
+        const own = upstream === undefined ? undefined : settings(upstream).concurrency
+        const { together, alone } = limitScope(settings().concurrency, own, isGuarded ? UNSAID : undefined)
+        const limits = [
+          ...(together === undefined ? [] : [{ limit: together, of: '' }]),
+          ...(alone === undefined ? [] : [{ limit: alone, of: `${upstream} ` }]),
+        ]
+        if (limits.length === 0) return undefined
+        return (next) => (call) => {
+          const keys = limits.map(({ of }) => of + call.principal.id)
+          const full = limits.find(
+            ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,
+          )
+          if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
+          for (const key of keys) enter(running, key)
+          return next(call).finally(() => keys.forEach((key) => leave(running, key)))
+        }
+      },
+    }
+  },
+}
+
+function enter(running: Registry<string, { count: number }>, key: string): void {
+  const found = running.get(key)
+  if (found) found.count++
+  else running.set(key, { count: 1 })
+}
+
+function leave(running: Registry<string, { count: number }>, key: string): void {
+  const found = running.get(key)
+  if (found && --found.count === 0) running.delete(key)
+}
+
+function refusal(limit: number, scope: string): GatewayError {
+  return new GatewayError('OVERLOADED', `Too many calls at once: each caller may have ${limit} under way.`, {
+    suggestion: 'Wait for one of them to end.',
+    retryAfterSeconds: 1,
+    details: { limit, remaining: 0, scope },
+    status: 429,
+  })
+}

@@ -1,0 +1,163 @@
+import type { Call, Outcome } from '../../core/call.ts'
+import { GatewayError, isCancelled } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { Log } from '../../core/log.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import type { Deps, Feature } from '../feature.ts'
+import { compileRules } from './classify.ts'
+import { ERROR_KEY, failedResult, safeResult, withObject } from './face.ts'
+import { type Manners, normalised, objectOf } from './normalise.ts'
+import { sentBy } from './sent.ts'
+
+interface Settings {
+  /** Read at the edge. */
+  readonly http_status?: 'compatible' | 'mapped'
+  /** Read where calls are tried again. */
+  readonly retry: number
+  readonly compat: boolean
+  readonly documentation_hosts: string | readonly string[]
+}
+
+/** Tells failures in one form: what it is, whose it is to do something about it, and when to try again. */
+export const errors: Feature<Settings> = {
+  name: 'errors',
+  place: 'features',
+  schema: {
+    type: 'object',
+    properties: {
+      http_status: {
+        enum: ['compatible', 'mapped'],
+        description:
+          'Which HTTP status goes with an error of a call: 200, which every client reads, or one of its own. By default `compatible`, and `mapped` in the corporate profile.',
+      },
+      retry: {
+        type: 'integer',
+        minimum: 0,
+        maximum: 5,
+        default: 2,
+        errorMessage: 'must be a number from 0 to 5',
+        description: 'How often a call that was not sent is tried again.',
+      },
+      compat: {
+        type: 'boolean',
+        default: true,
+        description: 'Whether the structured error also stands at `error` of a tool’s result.',
+      },
+      documentation_hosts: {
+        type: ['array', 'string'],
+        items: { type: 'string', minLength: 1, errorMessage: 'must be a host name or glob' },
+        default: [],
+        errorMessage: 'must be a list of host names or globs',
+        description: 'Hosts that links to documentation in errors may lead to, besides that of the server.',
+      },
+    },
+  },
+  create: (settings, deps) => {
+    const manners = new Map<string | undefined, Manners>()
+    const mannersOf = (upstream: string | undefined): Manners => {
+      const known =
+        manners.get(upstream) ?? readManners(serverOf(deps, upstream), settings(upstream), deps.log)
+      manners.set(upstream, known)
+      return known
+    }
+    return {
+      policy: ({ upstream, method }) => {
+        if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
+        const known = mannersOf(upstream)
+        if (method !== 'tools/call') {
+          return (next) => (call) =>
+            next(call).catch((thrown: unknown) => {
+              throw told(thrown, call, known)
+            })
+        }
+        const { compat } = settings(upstream)
+        const tell = { manners: known, compat, deps }
+        return (next) => (call) =>
+          next(call).then(
+            (outcome) => (isFailed(outcome) ? failed(outcome, call, tell) : outcome),
+            (thrown: unknown) => refused(thrown, call, tell),
+          )
+      },
+    }
+  },
+}
+
+interface Tell {
+  readonly manners: Manners
+  readonly compat: boolean
+  readonly deps: Deps
+}
+
+type Result = Outcome & { readonly kind: 'result' }
+
+function isFailed(outcome: Outcome): outcome is Result {
+  return outcome.kind === 'result' && outcome.result.fields.isError === true
+}
+
+/** What a tool said of its failure, with what it means. */
+function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome {
+  const { result } = outcome
+  const { _meta: meta } = result.fields
+  if (isObject(meta) && Object.hasOwn(meta, ERROR_KEY)) return outcome
+  const object = objectOf(result, call, manners)
+  call.facts.set('error', object.code)
+  const safe = safeResult(result, sentBy(call))
+  return { kind: 'result', result: withObject(safe, object, { compat, isFree: false }) }
+}
+
+/** A refusal as the result of the tool, where a model can do something about it. @throws all others */
+function refused(thrown: unknown, call: Call, { manners, compat, deps }: Tell): Outcome {
+  const error = told(thrown, call, manners)
+  if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
+  call.facts.set('error', error.code)
+  const object = { ...error.data, requestId: call.requestId }
+  return { kind: 'result', result: failedResult(object, { compat, isFree: isFree(call, deps) }) }
+}
+
+/** A scope that a client can ask its authorization server for is asked for at the edge. */
+function isForModel(error: GatewayError, { principal, signal }: Call): boolean {
+  if (isCancelled(signal)) return false
+  return error.isResult && !(error.code === 'SCOPE_INSUFFICIENT' && principal.token !== undefined)
+}
+
+/** A failure in the words of the one table; what was not foreseen stays as it is, for the log. */
+function told(thrown: unknown, call: Call, manners: Manners): unknown {
+  if (!(thrown instanceof GatewayError) || isCancelled(call.signal)) return thrown
+  return normalised(thrown, call, manners)
+}
+
+/** Whether the structured content of a tool may be anything: the tool does not say what it is. */
+function isFree(call: Call, deps: Deps): boolean {
+  const entry = known(() => deps.entry(call))
+  // A list that is not known by now is not waited for.
+  if (entry instanceof Promise) {
+    entry.catch(() => undefined)
+    return false
+  }
+  return entry === undefined || !isObject(entry.definition.outputSchema)
+}
+
+function known<Value>(read: () => Value): Value | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}
+
+function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | undefined {
+  return upstream === undefined ? undefined : deps.server(upstream)
+}
+
+function readManners(
+  server: UpstreamSettings | undefined,
+  { documentation_hosts: hosts }: Settings,
+  log: Log,
+): Manners {
+  const url = server?.reach.kind === 'url' ? new URL(server.reach.url).hostname : undefined
+  const own = url === undefined ? [] : [url, `*.${url}`]
+  const rules = compileRules(server?.errors ?? [], ({ match }) =>
+    log.warn('errors.rule_unusable', { upstream: server?.name, match }),
+  )
+  return { rules, hosts: [hosts, own].flat() }
+}

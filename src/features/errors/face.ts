@@ -1,0 +1,66 @@
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { NS } from '../../wire/extensions.ts'
+import type { Sent } from './sanitise.ts'
+import { sanitise } from './sanitise.ts'
+import type { Structured } from './structured.ts'
+
+/** Where in a result the structured error stands. */
+export const ERROR_KEY = `${NS}/error`
+
+interface Places {
+  /** Also at `error` of the result itself. */
+  readonly compat: boolean
+  /** Also in `structuredContent`: not where the tool says what stands there. */
+  readonly isFree: boolean
+}
+
+/** The result of a tool that was not run: words for a model, and the object for programs. */
+export function failedResult(object: Structured, places: Places): Payload {
+  const text = [object.message, object.suggestion].filter((each) => typeof each === 'string').join(' ')
+  const result = Payload.of({ content: [{ type: 'text', text }], isError: true })
+  return withObject(result, object, places)
+}
+
+/** A failed result of a server with the structured error added. */
+export function withObject(result: Payload, object: Structured, { compat, isFree }: Places): Payload {
+  const { fields } = result
+  const added = {
+    ...(compat && { error: object }),
+    ...(isFree && fields.structuredContent === undefined && { structuredContent: { error: object } }),
+  }
+  return result.with(added).withMeta({ [ERROR_KEY]: object })
+}
+
+/** A failed result of a server with its texts made safe; there is always one to read. */
+export function safeResult(result: Payload, sent: Sent): Payload {
+  const { content } = result.fields
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  const safe = blocks.map((block) => (isObject(block) ? safeBlock(block, sent) : block))
+  const hasText = safe.some((block) => isObject(block) && block.type === 'text')
+  if (!hasText) return result.with({ content: [{ type: 'text', text: 'The tool failed.' }, ...safe] })
+  return safe.every((block, index) => block === blocks[index]) ? result : result.with({ content: safe })
+}
+
+function safeBlock(block: Record<string, unknown>, sent: Sent): Record<string, unknown> {
+  const { type, text, resource } = block
+  if (type === 'text' && typeof text === 'string') {
+    const safe = sanitise(text, sent)
+    return safe === text ? block : { ...block, text: safe }
+  }
+  if (type !== 'resource' || !isObject(resource) || typeof resource.text !== 'string') return block
+  return { ...block, resource: { ...resource, text: sanitise(resource.text, sent) } }
+}
+
+/** The first words of a result, for a message. */
+export function wordsOf(result: Payload): string {
+  const { content } = result.fields
+  const block: unknown = Array.isArray(content)
+    ? content.find((each: unknown) => isObject(each) && typeof each.text === 'string' && each.text !== '')
+    : undefined
+  const text = isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
+  return text.length > MAX_MESSAGE ? `${text.slice(0, MAX_MESSAGE - 1)}…` : text
+}
+
+/** How long the message of a structured error may be, in characters. */
+const MAX_MESSAGE = 2000

@@ -1,0 +1,122 @@
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+import { classify, type Finding, type Rule, suggestions } from './classify.ts'
+import { wordsOf } from './face.ts'
+import { sanitise } from './sanitise.ts'
+import { sentBy } from './sent.ts'
+import { cleaned, completed, isStructured, nearestCode, type Structured } from './structured.ts'
+
+/** What is known of the server whose failures are put into words. */
+export interface Manners {
+  readonly rules: readonly Rule[]
+  /** Globs of the hosts that documentation may be on. */
+  readonly hosts: readonly string[]
+}
+
+/** What a failed result of a tool means, as the object programs read. */
+export function objectOf(result: Payload, call: Call, manners: Manners): Structured {
+  const { hosts, rules } = manners
+  const sent = sentBy(call)
+  const raw = wordsOf(result)
+  const message = sanitise(raw, sent)
+  const { error, structuredContent } = result.fields
+  const given = [error, isObject(structuredContent) && structuredContent.error].find(isStructured)
+  const object = given
+    ? completed(given, message, { sent, hosts })
+    : found(message, classify({ text: raw }, rules)).data
+  return { ...object, requestId: call.requestId }
+}
+
+/** A failure below this feature in the words of the one table, safe to be told. */
+export function normalised(error: GatewayError, call: Call, manners: Manners): GatewayError {
+  if (error.extra.relayed) return completedRelay(error, error.extra.relayed, call, manners)
+  if (!isFromServer(error)) return error
+  const status = error.extra.details?.http_status
+  const message = sanitise(error.message, sentBy(call))
+  if (error.code !== 'UPSTREAM_ERROR' && typeof status !== 'number') return reworded(error, message)
+  const finding = classify(
+    { text: error.message, status: typeof status === 'number' ? status : undefined },
+    manners.rules,
+  )
+  const { extra } = error
+  const told = found(message, finding).extra
+  const details = { ...extra.details, ...told.details }
+  const suggestion = finding.suggestion ?? extra.suggestion ?? told.suggestion
+  const retryAfterSeconds = told.retryAfterSeconds ?? extra.retryAfterSeconds
+  return new GatewayError(finding.code, message, {
+    ...extra,
+    ...told,
+    details,
+    suggestion,
+    retryAfterSeconds,
+  })
+}
+
+/** Codes whose message may carry words of a server or of the system. */
+const outside: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
+
+function isFromServer({ code }: GatewayError): boolean {
+  return outside.has(code)
+}
+
+function reworded(error: GatewayError, message: string): GatewayError {
+  return message === error.message ? error : new GatewayError(error.code, message, error.extra)
+}
+
+/** The demand for a visit to a URL is no failure: it is relayed as it came. */
+const VISIT = -32042
+
+function completedRelay(
+  error: GatewayError,
+  relayed: Payload,
+  call: Call,
+  { rules, hosts }: Manners,
+): GatewayError {
+  const { rpc } = error
+  if (rpc === VISIT) return error
+  const sent = sentBy(call)
+  const message = sanitise(error.message, sent)
+  const { data } = relayed.fields
+  const { requestId } = call
+  if (isStructured(data)) {
+    const object = { ...completed(data, message, { sent, hosts }), requestId }
+    const sound = relayed.with({ message, data: object })
+    return new GatewayError(nearestCode(object), message, { ...error.extra, relayed: sound })
+  }
+  const { uri } = call.method === 'resources/read' ? call.params.fields : {}
+  const isNotThere = typeof uri === 'string' && rpc === -32602 && isObject(data) && data.uri === uri
+  const finding = classify({ text: error.message, rpc: isNotThere ? -32002 : rpc }, rules)
+  const meant = found(message, finding)
+  const object = {
+    ...(meant.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),
+    ...joined(cleaned(data, sent), meant.data),
+    requestId,
+  }
+  const sound = relayed.with({
+    ...(meant.code === 'UNKNOWN_TOOL' && { code: meant.rpc }),
+    message,
+    data: object,
+  })
+  return new GatewayError(meant.code, message, { ...meant.extra, cause: error.cause, relayed: sound })
+}
+
+/** The server's own data, and ours; what of the server's would not fit beside ours stands apart. */
+function joined(data: unknown, ours: Structured): Structured {
+  if (data === undefined || data === null) return ours
+  const isApart = !isObject(data) || Object.keys(data).some((key) => Object.hasOwn(ours, key))
+  return { ...(isObject(data) && data), ...ours, ...(isApart && { upstream: data }) }
+}
+
+function found(
+  message: string,
+  { code, category, suggestion, retryAfterSeconds, by }: Finding,
+): GatewayError {
+  return new GatewayError(code, message, {
+    category,
+    suggestion: suggestion ?? suggestions[code],
+    retryAfterSeconds,
+    details: { classified_by: by },
+  })
+}

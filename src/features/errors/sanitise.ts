@@ -1,0 +1,173 @@
+import { withoutFrames } from './frames.ts'
+
+/** How much of a text is kept, in characters. */
+const MAX_TEXT = 65_536
+
+/** What the caller sent: errors may name it. */
+export interface Sent {
+  /** Whether the caller sent text that contains this. */
+  has(text: string): boolean
+  /** The longest text the caller sent that a path ends with. */
+  tailOf(path: string): string | undefined
+  /** Whether an argument is called so. */
+  hasKey(key: string): boolean
+}
+
+type Replace = (sent: Sent, found: string, groups: readonly string[]) => string
+type Rule = readonly [RegExp, Replace]
+
+/**
+ * A text of a server without what is nobody's business: stack traces, secrets, queries with their values, and
+ * hosts and paths the caller did not name itself.
+ */
+export function sanitise(text: string, sent: Sent): string {
+  let rest = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text
+  // What is cut out can leave something that only then looks like more of it.
+  for (let round = 0; round < MAX_ROUNDS; round++) {
+    const before = rest
+    rest = once(before, sent)
+    if (rest === before) break
+  }
+  return rest.slice(0, MAX_TEXT)
+}
+
+const MAX_ROUNDS = 4
+
+function once(text: string, sent: Sent): string {
+  return rules.reduce(
+    (before, [pattern, replace]) =>
+      before.replaceAll(pattern, (found: string, ...groups: string[]) => replace(sent, found, groups)),
+    withoutFrames(text),
+  )
+}
+
+const redacted = (): string => '[redacted]'
+const connection = (): string => '[connection]'
+const unlessSent =
+  (mark: string): Replace =>
+  (sent, found) =>
+    sent.has(found) ? found : mark
+
+const word = String.raw`[\w-]{0,40}(?:passw(?:or)?d|pwd|passphrase|secret|token(?!s|iz)|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization)[\w-]{0,20}`
+const quoted = String.raw`"[^"\n]{0,500}"|'[^'\n]{0,500}'`
+
+const secrets: readonly Rule[] = [
+  [
+    /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
+    redacted,
+  ],
+  [/(?<![\w+.-])[a-z][a-z0-9+.-]{1,30}:\/\/[^\s:/@'"]{0,200}:[^\s@'"]{1,500}@[^\s'"]{0,500}/gi, connection],
+  [
+    /(?<![\w;])(?:[\w ]{1,40}=[^;\n=]{1,200};){1,20}\s?(?:password|pwd)\s?=[^;\n'"]{1,200}(?:;[^\n'"]{0,500})?/gi,
+    connection,
+  ],
+  [
+    /(?<!\w)(bearer|basic)\s{1,3}[A-Za-z0-9._~+/=-]{8,4000}/gi,
+    (_sent, _found, [kind = '']) => `${kind} [redacted]`,
+  ],
+  [/eyJ[\w-]{5,4000}\.[\w-]{5,8000}(?:\.[\w-]{0,4000})?/g, redacted],
+  [/(?<!\w)(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,128}/g, redacted],
+  [
+    /(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|xapp-|[spr]k_(?:live|test)_|AIza|ya29\.|pypi-|dop_v1_|shpat_|(?<!\w)(?:sk-|npm_|hf_|SG\.))[\w.-]{16,1000}/g,
+    redacted,
+  ],
+  [
+    new RegExp(
+      `(?<![\\w-])(${word}["']?\\s{0,3}=\\s{0,3})(\\[[a-z]{4,10}\\]|${quoted}|[^\\s,;&"')\\]}]{1,1000})`,
+      'gi',
+    ),
+    assigned,
+  ],
+  [
+    new RegExp(
+      `(?<![\\w-])(${word}["']?\\s{0,3}:\\s{0,3})(\\[[a-z]{4,10}\\]|${quoted}|[^\\s,;&"')\\]}]{1,1000})(?=(.{0,40}))`,
+      'gi',
+    ),
+    told,
+  ],
+]
+
+const queries: readonly Rule[] = [
+  [
+    /(?<!\w)(?:select\b[^\n;]{1,500}?\bfrom|insert\s{1,5}into|update\s{1,5}\S{1,100}\s{1,5}set|delete\s{1,5}from|merge\s{1,5}into|exec(?:ute)?\s{1,5}\S{1,100})\b[^\n;]{0,4000}/gi,
+    (sent, found) => (hasValues(found) && !sent.has(found) ? '[query]' : found),
+  ],
+]
+
+const paths: readonly Rule[] = [
+  [/(?<=(["'`]))(?:file:\/\/)?(?:~?\/(?!\/)|[A-Za-z]:[\\/]|\\\\)[^"'`\n]{1,1000}(?=\1)/g, path],
+  [/(?<![\w./\\\]~-])(?:file:\/\/|~)?\/(?!\/)[^\s'"`<>|:*?;,(){}[\]\\]{1,1000}/g, path],
+  [/(?<!\w)[A-Za-z]:(?:\\|\/(?!\/))[^\s'"`<>|:*?;,(){}[\]]{1,1000}/g, path],
+  [/(?<![\w\\])\\\\[\w.-]{1,200}\\[^\s'"`<>|:*?;,(){}[\]]{1,1000}/g, path],
+]
+
+const port = String.raw`(?::\d{1,5}(?!\d))?`
+const privateNet = [
+  String.raw`(?:10|127)(?:\.\d{1,3}){3}`,
+  String.raw`(?:192\.168|169\.254|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))(?:\.\d{1,3}){2}`,
+].join('|')
+const innerName = String.raw`(?:[a-z0-9_][a-z0-9_-]{0,62}\.){1,8}(?:internal|local|localdomain|lan|corp|intranet|home\.arpa|svc(?:\.cluster\.local)?)`
+
+const hosts: readonly Rule[] = [
+  [
+    /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT)(\s{1,3})([\w.:-]{1,253}[\w])/g,
+    (sent, found, [code = '', gap = '', host = '']) => {
+      const isName = /[.:\d-]/.test(host) || code === 'ENOTFOUND' || code === 'EAI_AGAIN'
+      return isName && !sent.has(host) ? `${code}${gap}[host]` : found
+    },
+  ],
+  [new RegExp(String.raw`(?<![\w.])(?:${privateNet})${port}(?![\w.]*\w)`, 'g'), unlessSent('[host]')],
+  [new RegExp(String.raw`(?<![\w.-])${innerName}${port}(?!\.?[\w-])`, 'gi'), unlessSent('[host]')],
+  [/(?<![\w.-])localhost:\d{1,5}(?!\d)/gi, unlessSent('[host]')],
+  [
+    /(?<![\w:])\[?(?:::1|fe80:[0-9a-f:]{2,40}|f[cd][0-9a-f]{2}:[0-9a-f:]{2,40})(?![\w:])\]?(?::\d{1,5})?/gi,
+    unlessSent('[host]'),
+  ],
+]
+
+const rules: readonly Rule[] = [...secrets, ...queries, ...paths, ...hosts]
+
+function assigned(_sent: Sent, _found: string, [name = '']: readonly string[]): string {
+  return `${name}[redacted]`
+}
+
+/** `token: expired` is a sentence, `password: hunter2` is a secret. */
+function told(_sent: Sent, found: string, [name = '', value = '', rest = '']: readonly string[]): string {
+  const isWord = /^[a-z]{1,20}[.!]?$/i.test(value)
+  const isSentence = isWord && (/^ [a-z]{1,20}(?![\w:=])/i.test(rest) || words.has(value.toLowerCase()))
+  return isSentence || value === '' ? found : `${name}[redacted]`
+}
+
+const words = new Set(
+  'expired invalid missing required unknown revoked malformed must should cannot not no none null undefined true false string number object'.split(
+    ' ',
+  ),
+)
+
+function hasValues(query: string): boolean {
+  return /'[^'\n]{0,1000}'|=\s{0,3}-?\d|\bvalues\s{0,3}\(|\bin\s{0,3}\(|[<>]\s{0,3}\d|"[^"\n]{1,1000}"/i.test(
+    query,
+  )
+}
+
+const roots = new Set(
+  'home users root etc var tmp usr opt srv mnt media app proc sys dev run private workspace workspaces data lib lib64 bin sbin boot snap nix library applications system volumes code src build dist'.split(
+    ' ',
+  ),
+)
+
+function path(sent: Sent, found: string): string {
+  const end = /[.!]{1,3}$/.exec(found)?.[0] ?? ''
+  const whole = end === '' ? found : found.slice(0, -end.length)
+  const steps = whole
+    .replace(/^file:\/\//, '')
+    .split(/[\\/]/)
+    .filter((step) => step !== '')
+  const [first = ''] = steps
+  const isPlace = whole.startsWith('/')
+  // A place in a document, or one step of a URL.
+  if (isPlace && (sent.hasKey(first) || (steps.length < 2 && !roots.has(first.toLowerCase())))) return found
+  if (sent.has(whole)) return found
+  const tail = sent.tailOf(whole)
+  return tail === undefined ? `[path]${end}` : `[path]${whole.slice(-tail.length - 1)}${end}`
+}

@@ -1,0 +1,208 @@
+import { randomUUID } from 'node:crypto'
+import type { Call, Outcome } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import { limitScope } from '../core/limit-scope.ts'
+import type { Target } from '../core/target.ts'
+import { settingOf } from '../core/tool-settings.ts'
+import { rates, rateSchema, type Rate } from '../core/units.ts'
+import type { Bucket, Store, Taken } from '../store/store.ts'
+import { NS } from '../wire/extensions.ts'
+import { method as known } from '../wire/methods.ts'
+import type { Deps, Feature, SettingsOf } from './feature.ts'
+
+interface Settings {
+  readonly rate?: string | readonly string[]
+}
+
+/** What holds where nothing is configured and callers are told apart. */
+const UNSAID = '60/minute'
+
+/** Bounds how often each caller may call: in all, each server, and each tool. */
+export const rateLimit: Feature<Settings> = {
+  name: 'rate_limit',
+  place: 'limits',
+  schema: {
+    type: 'object',
+    properties: {
+      rate: {
+        ...rateSchema,
+        pattern: `^off$|${rateSchema.pattern}`,
+        errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
+        description: `How often each caller may call, in any stretch of time: one rate, or several that all hold. Where it is not given, ${UNSAID} with authentication or the corporate profile, else off.`,
+        examples: ['60/minute', ['10/second', '1000/day']],
+      },
+    },
+  },
+  create: (settings, deps) => {
+    // One request for a list may be several, to all servers together.
+    const listed = new WeakSet<object>()
+    return {
+      policy: (target) => {
+        const limits = limitsOf(target, settings, deps)
+        if (limits.length === 0) return undefined
+        const isList = known(target.method).list !== undefined
+        return (next) => {
+          const go = (call: Call, taken: Taken): Promise<Outcome> => {
+            const standing = standingOf(limits, taken)
+            tell(call, standing)
+            if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
+            return next(call).then((outcome) => concluded(outcome, standing, deps.store))
+          }
+          const charge = (call: Call): Promise<Outcome> => {
+            const taken = deps.store.take(bucketsOf(limits, call.principal.id))
+            return taken instanceof Promise ? taken.then((each) => go(call, each)) : go(call, taken)
+          }
+          const resume = async (call: Call, ticket: string): Promise<Outcome> => {
+            if (!(await isPaid(deps.store, ticket))) return charge(call)
+            const outcome = await next(call)
+            return outcome.kind === 'ask' ? withTicket(outcome, deps.store) : outcome
+          }
+          return (call) => {
+            const ticket = call.state[SLOT]
+            if (typeof ticket === 'string') return resume(call, ticket)
+            if (isList && listed.has(call.facts)) return next(call)
+            if (isList) listed.add(call.facts)
+            return charge(call)
+          }
+        }
+      },
+    }
+  },
+}
+
+/** A rate that applies to a target. */
+interface Limit extends Rate {
+  readonly scope: 'principal' | 'upstream' | 'tool'
+  /** What follows the caller in the key of its bucket. */
+  readonly suffix: string
+  /** What the headers call it and say of it. */
+  readonly label: string
+  readonly policy: string
+}
+
+/** Where a caller stands with the limit that leaves it least. */
+interface Standing {
+  readonly limit: Limit
+  readonly remaining: number
+  /** Until something comes back, in seconds. */
+  readonly reset: number
+}
+
+const charged: ReadonlySet<string> = new Set([
+  'tools/call',
+  'prompts/get',
+  'resources/read',
+  'completion/complete',
+])
+
+function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Settings>, deps: Deps): Limit[] {
+  const isCharged = charged.has(method)
+  if (!isCharged && known(method).list === undefined) return []
+  const own = upstream === undefined ? undefined : settings(upstream).rate
+  const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? UNSAID : undefined)
+  const all = together === undefined ? [] : limitsFrom(together, 'principal', 'all')
+  if (!isCharged || upstream === undefined) return all
+  const server = alone === undefined ? [] : limitsFrom(alone, 'upstream', upstream)
+  const tools = deps.server(upstream)?.tools
+  const rule =
+    method === 'tools/call' && name !== undefined && tools ? settingOf(tools, name, 'rate') : undefined
+  if (!rule || name === undefined) return [...all, ...server]
+  // Names no server has are as long and as many as a caller likes.
+  const key = name.length > 128 ? rule.glob : name
+  return [...all, ...server, ...limitsFrom(rule.value, 'tool', `${upstream}/${key}`)]
+}
+
+function limitsFrom(written: string | readonly string[], scope: Limit['scope'], of: string): Limit[] {
+  return rates(written).map(({ limit, window }) => {
+    const seconds = window / 1000
+    const label = `"${scope}-${seconds}s"`
+    const policy = `${label};q=${limit};w=${seconds}`
+    return { limit, window, scope, label, policy, suffix: `}:${scope}:${window}:${of}` }
+  })
+}
+
+/** Names that can not be taken for a part of a key, nor for another name that was encoded. */
+const plain = /^[\w.:@|-]+$/
+
+/** The buckets of a caller. It is who calls that counts, never the session. */
+function bucketsOf(limits: readonly Limit[], principal: string): Bucket[] {
+  const prefix = `rate:{${plain.test(principal) ? principal : encodeURIComponent(principal)}`
+  return limits.map(({ limit, window, suffix }) => ({ key: prefix + suffix, limit, window }))
+}
+
+/** The limit with the least left; of those with nothing left, that with the longest wait. */
+function standingOf(limits: readonly Limit[], { remaining, wait, reset }: Taken): Standing {
+  let at = 0
+  for (let index = 1; index < limits.length; index++) {
+    const [left = 0, least = 0] = [remaining[index], remaining[at]]
+    if (left < least || (left === least && (wait[index] ?? 0) > (wait[at] ?? 0))) at = index
+  }
+  const limit = limits[at]
+  if (!limit) throw new TypeError('there is no limit')
+  return { limit, remaining: remaining[at] ?? 0, reset: Math.ceil((reset[at] ?? 0) / 1000) }
+}
+
+// draft-ietf-httpapi-ratelimit-headers-10
+function tell({ envelope }: Call, { limit, remaining, reset }: Standing): void {
+  if (!envelope?.header) return
+  envelope.header('ratelimit-policy', limit.policy)
+  envelope.header('ratelimit', `${limit.label};r=${remaining};t=${reset}`)
+}
+
+function refusal(call: Call, { limit, remaining }: Standing, taken: Taken): GatewayError {
+  const seconds = Math.max(1, Math.ceil(Math.max(...taken.wait) / 1000))
+  const window = limit.window / 1000
+  call.facts.set('limited_by', limit.scope)
+  const what = { principal: 'calls', upstream: 'calls to this server', tool: 'calls of this tool' }[
+    limit.scope
+  ]
+  return new GatewayError(
+    'RATE_LIMIT_EXCEEDED',
+    `Too many ${what}: each caller may make ${limit.limit} within ${window} s.`,
+    {
+      suggestion: `Try again in ${seconds} s.`,
+      retryAfterSeconds: seconds,
+      details: { limit: limit.limit, window, remaining, scope: limit.scope },
+      status: 429,
+    },
+  )
+}
+
+/** The slot of a call's state that says its first round was charged. */
+const SLOT = 'rate'
+/** How long answers may take until they are charged again, in milliseconds. */
+const PATIENCE = 900_000
+
+/** What a result says of the limit in its `_meta`. */
+const KEY = `${NS}/rate_limit`
+
+/** A result says what is left. Answers to questions are the same call, so they are not charged, once. */
+function concluded(outcome: Outcome, standing: Standing, store: Store): Outcome | Promise<Outcome> {
+  if (outcome.kind === 'ask') return withTicket(outcome, store)
+  const { limit, remaining, reset } = standing
+  const { result } = outcome
+  const said = Payload.text(`{"limit":${limit.limit},"remaining":${remaining},"reset_seconds":${reset}}`)
+  if (result.fields['_meta'] !== undefined)
+    return { kind: 'result', result: result.withMeta({ [KEY]: said }) }
+  return { kind: 'result', result: result.with({ _meta: Payload.text(`{"${KEY}":${said.text}}`) }) }
+}
+
+async function withTicket(outcome: Outcome & { kind: 'ask' }, store: Store): Promise<Outcome> {
+  const ticket = randomUUID()
+  try {
+    await store.put(ticketKey(ticket), '1', PATIENCE)
+    return { ...outcome, state: { ...outcome.state, [SLOT]: ticket } }
+  } catch {
+    // Without a store nobody could tell a ticket from one that was used: the answers are charged.
+    return outcome
+  }
+}
+
+async function isPaid(store: Store, ticket: string): Promise<boolean> {
+  return store.delete(ticketKey(ticket)).catch(() => false)
+}
+
+function ticketKey(ticket: string): string {
+  return `rate:ticket:${ticket}`
+}

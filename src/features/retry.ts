@@ -1,0 +1,103 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { settingOf } from '../core/tool-settings.ts'
+import { method as known } from '../wire/methods.ts'
+import type { Deps, Feature } from './feature.ts'
+
+interface Settings {
+  readonly attempts: number
+}
+
+/** How long to wait before the first further attempt, at most, in milliseconds; each one waits twice as long. */
+const DELAY = 200
+
+/**
+ * Makes a call again that was not sent to its server, where doing it twice would be harmless besides. A call that
+ * may have run is never made again.
+ */
+export const retry: Feature<Settings> = {
+  name: 'retry',
+  place: 'features',
+  schema: {
+    type: 'object',
+    properties: {
+      attempts: {
+        type: 'integer',
+        minimum: 0,
+        maximum: 5,
+        default: 2,
+        errorMessage: 'must be a number from 0 to 5',
+        description:
+          'How often a call that could not be sent to its server is tried again, where it only reads or is idempotent.',
+      },
+    },
+  },
+  create: (settings, deps) => ({
+    policy: ({ upstream, method, name }) => {
+      const { nameIn, list } = known(method)
+      if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
+      const tools = deps.server(upstream)?.tools
+      const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
+      const own = isTool ? settingOf(tools, name, 'retry')?.value : undefined
+      const attempts = own ?? settings(upstream).attempts
+      if (attempts === 0) return undefined
+      return (next) => (call) =>
+        next(call).catch((error: unknown) => tryAgain(error, { call, next, deps, attempts }))
+    },
+  }),
+}
+
+interface Attempt {
+  readonly call: Call
+  readonly next: Handler
+  readonly deps: Deps
+  readonly attempts: number
+}
+
+async function tryAgain(first: unknown, { call, next, deps, attempts }: Attempt): Promise<Outcome> {
+  let failure = first
+  for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.answers; attempt++) {
+    await pause(DELAY * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal)
+    if (call.signal.aborted) break
+    const may = await mayRepeat(call, deps)
+    if (may === false) break
+    if (may === undefined) continue
+    call.facts.set('retries', attempt)
+    try {
+      return await next(call)
+    } catch (error) {
+      failure = error
+    }
+  }
+  throw failure
+}
+
+/** Where the server says when to come back, that is for the caller to know. */
+function isUnsent(error: unknown): boolean {
+  if (!(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE') return false
+  return error.extra.isUnsent === true && error.extra.retryAfterSeconds === undefined
+}
+
+/** Nothing where the server could not be asked for its list, which is an attempt to reach it as well. */
+async function mayRepeat(call: Call, deps: Deps): Promise<boolean | undefined> {
+  if (call.method !== 'tools/call') return true
+  try {
+    const nature = (await deps.entry(call))?.nature
+    return nature !== undefined && (nature.op === 'read' || nature.idempotent)
+  } catch {
+    return undefined
+  }
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, milliseconds).unref()
+    signal.addEventListener('abort', done)
+    if (signal.aborted) done()
+  })
+}

@@ -1,0 +1,40 @@
+import type { Handler } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { NS } from '../../wire/extensions.ts'
+import type { OwnTool } from '../feature.ts'
+
+/** A method of the gateway as a tool: what it is asked are the arguments, and failures are results. */
+export function asTool(definition: OwnTool['definition'], answer: Handler): OwnTool {
+  return {
+    definition,
+    handle: async (call) => {
+      const args = call.params.at('arguments') ?? Payload.of({})
+      try {
+        if (!isObject(args.value)) throw new GatewayError('INVALID_INPUT', 'Arguments must be an object.')
+        const outcome = await answer({ ...call, params: args })
+        if (outcome.kind === 'ask') return outcome
+        const { text, value } = outcome.result
+        return done({ content: [{ type: 'text', text }], structuredContent: value })
+      } catch (thrown) {
+        return done(failed(asGatewayError(thrown)))
+      }
+    },
+  }
+}
+
+function failed(error: GatewayError): Record<string, unknown> {
+  const { suggestion } = error.extra
+  const text = suggestion === undefined ? error.message : `${error.message} ${suggestion}`
+  return {
+    content: [{ type: 'text', text }],
+    isError: true,
+    error: error.data,
+    _meta: { [`${NS}/error`]: error.data },
+  }
+}
+
+function done(result: Record<string, unknown>): { readonly kind: 'result'; readonly result: Payload } {
+  return { kind: 'result', result: Payload.of(result) }
+}

@@ -1,0 +1,79 @@
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import { missingScopes, requiredScopes, type Requirement, requirementOf, type Thing } from './requirement.ts'
+import { type Rules, rulesFor } from './rules.ts'
+
+/** What stands between callers and one tool, prompt or resource. */
+export interface Gate {
+  readonly requirement: Requirement
+  readonly rules: Rules | undefined
+}
+
+/** What becomes of a call, and why. */
+export type Verdict =
+  | { readonly kind: 'allowed' }
+  | { readonly kind: 'denied' }
+  | { readonly kind: 'missing'; readonly required: readonly string[]; readonly missing: readonly string[] }
+
+type Scopes = ReadonlySet<string> | undefined
+
+/** The gate of something of a server. */
+export function gateOf(thing: Thing, settings: UpstreamSettings): Gate {
+  return { requirement: requirementOf(thing, settings), rules: rulesFor(settings, thing.name) }
+}
+
+/** The gates of listed tools, each made once. */
+export function createGates(): (entry: Entry, settings: UpstreamSettings) => Gate {
+  const gates = new WeakMap<Entry, Gate>()
+  return (entry, settings) => {
+    const known = gates.get(entry)
+    if (known) return known
+    const gate = gateOf(entry, settings)
+    gates.set(entry, gate)
+    return gate
+  }
+}
+
+/** Decides about a call with these arguments; without scopes nothing limits the caller. */
+export function judge({ requirement, rules }: Gate, args: unknown, scopes: Scopes): Verdict {
+  if (rules && !rules.permits(args)) return denied
+  const missing = missingScopes(requirement, scopes)
+  return missing.length === 0 ? allowed : { kind: 'missing', required: requiredScopes(requirement), missing }
+}
+
+/** Whether a caller can make no call of something, whatever the arguments. */
+export function isShut({ requirement, rules }: Gate, scopes: Scopes): boolean {
+  return rules?.isClosed === true || missingScopes(requirement, scopes).length > 0
+}
+
+/** Why a call is refused; nothing where it is not. */
+export function refusal(verdict: Verdict, elevateUrl: string | undefined): GatewayError | undefined {
+  if (verdict.kind === 'allowed') return undefined
+  if (verdict.kind === 'denied') {
+    return new GatewayError('PERMISSION_DENIED', 'This call is not permitted here.', {
+      suggestion: 'Do without it: no scope would permit it.',
+      details: { reason: 'policy' },
+    })
+  }
+  const { required, missing } = verdict
+  return new GatewayError('SCOPE_INSUFFICIENT', missingWords(missing), {
+    suggestion:
+      elevateUrl === undefined
+        ? `Ask the operator for ${missing.join(' ')}.`
+        : `Ask for ${missing.join(' ')} at ${elevateUrl}`,
+    details: {
+      required_scopes: required,
+      missing_scopes: missing,
+      ...(elevateUrl !== undefined && { elevation_url: elevateUrl }),
+    },
+  })
+}
+
+/** Names the scopes a caller lacks. */
+export function missingWords(missing: readonly string[]): string {
+  return `Missing ${missing.length === 1 ? 'scope' : 'scopes'}: ${missing.join(' ')}`
+}
+
+const allowed: Verdict = { kind: 'allowed' }
+const denied: Verdict = { kind: 'denied' }

@@ -1,0 +1,157 @@
+import type { Call } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import type { Target } from '../../core/target.ts'
+import { untilAborted } from '../../core/waiting.ts'
+import { method } from '../../wire/methods.ts'
+import type { Context, Guard } from './context.ts'
+import { type Gate, gateOf, isShut, judge, refusal } from './gate.ts'
+import { listGuard } from './lists.ts'
+import { hasRules } from './rules.ts'
+import { refuseTwins, refuseTwinsWithin } from './twins.ts'
+
+/** The guard of a target; nothing where anybody may call it. */
+export function guardOf(target: Target, settings: UpstreamSettings, context: Context): Guard | undefined {
+  switch (target.method) {
+    case 'tools/call':
+      return toolGuard(settings, context)
+    case 'prompts/get':
+      return nameGuard('prompt', target, settings, context)
+    case 'resources/read':
+      return nameGuard('resource', target, settings, context)
+    case 'completion/complete':
+      return { isForAll: hasRules(settings), admit: (call) => admitReference(call, settings, context) }
+    case 'subscriptions/listen':
+      return { isForAll: hasRules(settings), admit: (call) => withoutShut(call, settings) }
+    case 'tools/list':
+    case 'prompts/list':
+    case 'resources/list':
+    case 'resources/templates/list':
+      return listGuard(target.method, settings, context)
+    default:
+      return isOfProtocol(target.method) ? undefined : vendorGuard(settings, context)
+  }
+}
+
+function toolGuard(settings: UpstreamSettings, context: Context): Guard {
+  const { entry, gates, elevateUrl, isHiding } = context
+  const pass = (call: Call, found: Entry | undefined): Call => {
+    const gate = found && gates(found, settings)
+    const { scopes } = call.principal
+    if (!gate || (isHiding && isShut(gate, scopes))) throw unknownTool(call.target.name)
+    if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
+    const error = refusal(judge(gate, call.params.fields.arguments, scopes), elevateUrl)
+    if (error) throw error
+    return call
+  }
+  return {
+    isForAll: hasRules(settings),
+    admit: (call) => {
+      refuseTwins(call.params)
+      if (call.target.name === undefined) throw unnamed('name')
+      const found = entry(call)
+      if (!(found instanceof Promise)) return pass(call, found)
+      return untilAborted(found, call.signal).then((listed) => pass(call, listed))
+    },
+  }
+}
+
+/** What is only read is known by its name alone. */
+function nameGuard(
+  kind: 'prompt' | 'resource',
+  { name }: Target,
+  settings: UpstreamSettings,
+  context: Context,
+): Guard {
+  const gate = name === undefined ? undefined : gateOf({ kind, name, nature: reading }, settings)
+  return {
+    isForAll: gate?.rules !== undefined,
+    admit: (call) => {
+      refuseTwins(call.params)
+      if (!gate || name === undefined) throw unnamed(kind === 'prompt' ? 'name' : 'uri')
+      return admitRead(call, { kind, name, gate }, context)
+    },
+  }
+}
+
+interface Read {
+  readonly kind: 'prompt' | 'resource'
+  readonly name: string
+  readonly gate: Gate
+}
+
+function admitRead(call: Call, { kind, name, gate }: Read, { elevateUrl, isHiding }: Context): Call {
+  const { scopes } = call.principal
+  if (isHiding && isShut(gate, scopes)) throw unknownRead(kind, name)
+  if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
+  const error = refusal(judge(gate, call.params.fields.arguments, scopes), elevateUrl)
+  if (error) throw error
+  return call
+}
+
+/** Completing an argument tells of the prompt or resource it is for. */
+function admitReference(call: Call, settings: UpstreamSettings, context: Context): Call {
+  refuseTwins(call.params)
+  const { ref } = call.params.fields
+  refuseTwinsWithin(call.params.at('ref'))
+  const { name, uri } = isObject(ref) ? ref : {}
+  const [kind, subject] = typeof uri === 'string' ? (['resource', uri] as const) : (['prompt', name] as const)
+  if (typeof subject !== 'string') throw unnamed('ref')
+  const gate = gateOf({ kind, name: subject, nature: reading }, settings)
+  // The arguments are not those of a prompt, so rules about arguments say nothing of them.
+  const bare = { ...gate, rules: gate.rules?.isClosed === true ? gate.rules : undefined }
+  return admitRead(call, { kind, name: subject, gate: bare }, context)
+}
+
+/** Resources a caller may not read can not be watched either: they are not honoured. */
+function withoutShut(call: Call, settings: UpstreamSettings): Call {
+  const { notifications } = call.params.fields
+  if (!isObject(notifications) || !Array.isArray(notifications.resourceSubscriptions)) return call
+  const all: readonly unknown[] = notifications.resourceSubscriptions
+  const open = all.filter((uri) => {
+    if (typeof uri !== 'string') return false
+    return !isShut(gateOf({ kind: 'resource', name: uri, nature: reading }, settings), call.principal.scopes)
+  })
+  if (open.length === all.length) return call
+  const kept = { ...notifications, resourceSubscriptions: open }
+  return { ...call, params: call.params.with({ notifications: kept }) }
+}
+
+/** What the protocol does not define may do anything, as far as one can know. */
+function vendorGuard(settings: UpstreamSettings, { elevateUrl }: Context): Guard {
+  const requirement = [[`write:${settings.name}`]]
+  return {
+    isForAll: false,
+    admit: (call) => {
+      const error = refusal(judge({ requirement, rules: undefined }, {}, call.principal.scopes), elevateUrl)
+      if (error) throw error
+      return call
+    },
+  }
+}
+
+function isOfProtocol(name: string): boolean {
+  const { capability, only, nameIn } = method(name)
+  return capability !== undefined || only !== undefined || nameIn !== undefined
+}
+
+const reading = { op: 'read', risk: 'safe' } as const
+
+function unknownTool(name = ''): GatewayError {
+  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown(name)}`)
+}
+
+function unknownRead(kind: 'prompt' | 'resource', name: string): GatewayError {
+  if (kind === 'prompt') return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${shown(name)}`)
+  return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${shown(name)}`, { data: { uri: name } })
+}
+
+function unnamed(member: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${member} must say what the call is for.`)
+}
+
+function shown(name: string): string {
+  return /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''
+}

@@ -1,0 +1,153 @@
+import type { Call, Handler } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { fitting } from '../../core/glob.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Deps, SettingsOf } from '../feature.ts'
+import { readStrings } from './read-strings.ts'
+import { scopesOf } from './requirement.ts'
+import type { Granted, Sessions } from './sessions.ts'
+import type { Settings } from './settings.ts'
+
+/** The tool that opens a session with fewer scopes. */
+export const negotiateTool = {
+  name: 'negotiate_scopes',
+  title: 'Negotiate scopes',
+  description:
+    'Opens a session that holds only some of the scopes of the caller. Its token narrows later requests.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      requested_scopes: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'The scopes wanted; `temp:30min` among them limits how long.',
+      },
+      justification: { type: 'string', description: 'Why they are needed, for people.' },
+      ttl_seconds: { type: 'integer', minimum: 1, description: 'How long the session should last.' },
+      refresh_token: { type: 'string', description: 'Goes on with the session it was given out for.' },
+    },
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      granted_scopes: { type: 'array', items: { type: 'string' } },
+      denied_scopes: {
+        type: 'array',
+        items: {
+          type: 'object',
+          properties: { scope: { type: 'string' }, reason: { type: 'string' } },
+        },
+      },
+      session: {
+        type: 'object',
+        properties: {
+          token: { type: 'string' },
+          scopes: { type: 'array', items: { type: 'string' } },
+          expires_at: { type: 'string' },
+          refresh_token: { type: 'string' },
+          inactivity_timeout_seconds: { type: 'integer' },
+        },
+        required: ['token', 'scopes', 'expires_at'],
+      },
+    },
+    required: ['granted_scopes', 'session'],
+  },
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
+} as const
+
+interface Parts {
+  readonly deps: Deps
+  readonly sessions: Sessions
+}
+
+/** Answers `permissions/negotiate`: opens a session with those of the requested scopes its caller may have. */
+export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, sessions }: Parts): Handler {
+  const known = new Set(
+    deps.servers().flatMap((name) => {
+      const server = deps.server(name)
+      return server ? scopesOf(server) : []
+    }),
+  )
+
+  return async (call) => {
+    const { requested_scopes: wanted, refresh_token: refresh } = call.params.fields
+    if (refresh !== undefined) {
+      if (typeof refresh !== 'string') throw invalid('refresh_token must be a string')
+      const renewed = await sessions.refresh(refresh, call.principal)
+      return done(renewed.scopes, [], worded(renewed, sessions.idle))
+    }
+    const requested = readStrings(wanted, 'requested_scopes')
+    if (!requested) throw invalid('requested_scopes is missing')
+    const ttl = Math.min(ttlOf(call), ...requested.flatMap(temporary), deps.auth.session.maxTtl)
+    const { approval = {} } = settings(call.target.upstream) || {}
+    const asked = [...new Set(requested)].filter((scope) => temporary(scope).length === 0)
+    const sorted = asked.map((scope) => ({ scope, reason: denialOf(scope, call, approval) }))
+    const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
+    const denied = sorted.filter(({ reason }) => reason !== undefined)
+    const held = call.principal.scopes ?? known
+    const opened = await sessions.open(call.principal, granted.length > 0 ? granted : [...held], ttl)
+    note(call, granted, denied)
+    return done(granted, denied, worded(opened, sessions.idle))
+  }
+
+  function denialOf(scope: string, { principal }: Call, approval: Settings['approval']): string | undefined {
+    if (!known.has(scope) && principal.scopes?.has(scope) !== true) return 'unknown scope'
+    const [rule] = fitting(Object.keys(approval), scope)
+    const how = rule === undefined ? 'auto' : approval[rule]
+    if (how === 'never') return 'not granted by policy'
+    if (principal.scopes?.has(scope) === false) return 'not held by the caller'
+    return how === 'ask' ? 'needs approval' : undefined
+  }
+
+  function note({ principal, params }: Call, granted: readonly string[], denied: readonly object[]): void {
+    const { justification } = params.fields
+    deps.log.info('permissions.negotiated', {
+      principal: principal.id,
+      granted,
+      denied: denied.length,
+      ...(typeof justification === 'string' && { justification: justification.slice(0, 500) }),
+    })
+  }
+}
+
+/** How long a session is wanted for, in milliseconds. @throws INVALID_INPUT */
+function ttlOf({ params }: Call): number {
+  const { ttl_seconds: seconds } = params.fields
+  if (seconds === undefined) return Number.POSITIVE_INFINITY
+  if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds > 0) return seconds * 1000
+  throw invalid('ttl_seconds must be a whole number above 0')
+}
+
+const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000 }
+
+/** The milliseconds of a pseudo-scope such as `temp:30min`; nothing for any other scope. */
+function temporary(scope: string): number[] {
+  const [, count = '', unit = ''] = /^temp:([1-9]\d{0,8})(s|min|h)$/.exec(scope) ?? []
+  const factor = units[unit]
+  return factor === undefined ? [] : [Number(count) * factor]
+}
+
+function worded({ token, scopes, expiresAt, refreshToken }: Granted, idle: number): Record<string, unknown> {
+  return {
+    token,
+    scopes,
+    expires_at: new Date(expiresAt).toISOString(),
+    refresh_token: refreshToken,
+    inactivity_timeout_seconds: Math.floor(idle / 1000),
+  }
+}
+
+function done(
+  granted: readonly string[],
+  denied: readonly object[],
+  session: Record<string, unknown>,
+): { readonly kind: 'result'; readonly result: Payload } {
+  return {
+    kind: 'result',
+    result: Payload.of({ granted_scopes: granted, denied_scopes: denied, session }),
+  }
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
+}

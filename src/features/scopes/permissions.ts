@@ -1,0 +1,108 @@
+import type { Call, Handler, Policy } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import type { Principal } from '../../core/principal.ts'
+import type { Target } from '../../core/target.ts'
+import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../wire/extensions.ts'
+import type { Deps, Feature, SettingsOf } from '../feature.ts'
+import type { Context, Guard } from './context.ts'
+import { asTool } from './faces.ts'
+import { createGates } from './gate.ts'
+import { guardOf } from './guard.ts'
+import { answerNegotiate, negotiateTool } from './negotiate.ts'
+import { answerCheck, checkTool } from './preflight.ts'
+import { Sessions } from './sessions.ts'
+import { settingsSchema, type Settings } from './settings.ts'
+
+/** Lets callers do what their scopes and the rules of each server permit, and tells them beforehand. */
+export const permissions: Feature<Settings | false> = {
+  name: 'permissions',
+  place: 'features',
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const { maxTtl, idle } = deps.auth.session
+    const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
+    const gates = createGates()
+    const contextOf = contexts(settings, deps, gates)
+    const check = answerCheck(contextOf, deps)
+    const negotiate = answerNegotiate(settings, { deps, sessions })
+    return {
+      policy: (target) => {
+        if (target.method.startsWith('notifications/')) return undefined
+        return guarding(target, guardFor(target, contextOf, deps), sessions)
+      },
+      methods: { [CHECK]: check, [NEGOTIATE]: negotiate },
+      tools: [asTool(checkTool, check), asTool(negotiateTool, negotiate)],
+    }
+  },
+}
+
+const CHECK = 'permissions/check'
+const NEGOTIATE = 'permissions/negotiate'
+
+function contexts(
+  settings: SettingsOf<Settings | false>,
+  { entry, listed, auth }: Deps,
+  gates: Context['gates'],
+): (upstream: string) => Context {
+  return (upstream) => {
+    const own = settings(upstream)
+    const { elevate_url: url, hide_unpermitted: isHiding = false } = own || {}
+    return { entry, listed, gates, isOff: own === false, isHiding, elevateUrl: url ?? auth.elevateUrl }
+  }
+}
+
+function guardFor(
+  target: Target,
+  contextOf: (upstream: string) => Context,
+  { server }: Deps,
+): Guard | undefined {
+  if (target.isOwn || target.upstream === undefined) return undefined
+  const settings = server(target.upstream)
+  return settings && guardOf(target, settings, contextOf(target.upstream))
+}
+
+function guarding(target: Target, guard: Guard | undefined, sessions: Sessions): Policy {
+  const isForAll = guard?.isForAll === true
+  return (next) => {
+    const guarded = guard ? guardedBy(guard, next) : next
+    return (call) => {
+      if (hasExtension(call, SESSION_TOKEN)) return narrowed(call, target, sessions).then(guarded)
+      return isForAll || call.principal.scopes ? guarded(call) : next(call)
+    }
+  }
+}
+
+function guardedBy({ admit, show }: Guard, next: Handler): Handler {
+  return async (call) => {
+    const admitted = admit ? admit(call) : call
+    const outcome = await next(admitted instanceof Promise ? await admitted : admitted)
+    return show ? show(call, outcome) : outcome
+  }
+}
+
+/** A session token takes away scopes, and never goes further than this. @throws TOKEN_EXPIRED, INVALID_INPUT */
+async function narrowed(call: Call, target: Target, sessions: Sessions): Promise<Call> {
+  const token = extensionOf(call, SESSION_TOKEN)
+  const bare = withoutExtension(call, SESSION_TOKEN)
+  if (typeof token !== 'string') {
+    throw new GatewayError('INVALID_INPUT', `Invalid params: ${SESSION_TOKEN} must be a string.`)
+  }
+  try {
+    const { scopes } = await sessions.find(token, call.principal)
+    return { ...bare, principal: withScopes(call.principal, scopes) }
+  } catch (error) {
+    // A session that is over does not hinder its caller from asking for the next one.
+    const isEnded = error instanceof GatewayError && error.code === 'TOKEN_EXPIRED'
+    if (isEnded && target.isOwn && isNegotiation(target)) return bare
+    throw error
+  }
+}
+
+function isNegotiation({ method, name }: Target): boolean {
+  return method === NEGOTIATE || (method === 'tools/call' && name?.endsWith(negotiateTool.name) === true)
+}
+
+function withScopes(principal: Principal, scopes: readonly string[]): Principal {
+  const { scopes: held } = principal
+  return { ...principal, scopes: new Set(held ? scopes.filter((scope) => held.has(scope)) : scopes) }
+}

@@ -1,0 +1,95 @@
+import type { Call, Handler } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { untilAborted } from '../../core/waiting.ts'
+import type { Deps } from '../feature.ts'
+import type { Context } from './context.ts'
+import { isShut, judge, missingWords } from './gate.ts'
+import { readStrings } from './read-strings.ts'
+
+/** The tool that tells beforehand whether a call would be permitted. */
+export const checkTool = {
+  name: 'check_permissions',
+  title: 'Check permissions',
+  description: 'Tells whether a tool may be called, and which scopes are missing, without calling it.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      tool: { type: 'string', description: 'The name of the tool.' },
+      scopes_held: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'The scopes to check with; those of the access token count where there is one.',
+      },
+      parameters: { type: 'object', description: 'The arguments the tool would be called with.' },
+    },
+    required: ['tool'],
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      allowed: { type: 'boolean' },
+      missing_scopes: { type: 'array', items: { type: 'string' } },
+      elevation_url: { type: 'string' },
+      reason: { type: 'string' },
+    },
+    required: ['allowed'],
+  },
+  annotations: { readOnlyHint: true, openWorldHint: false },
+} as const
+
+/** Answers `permissions/check`: what would become of a call of a tool. */
+export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps): Handler {
+  return async (call) => {
+    const { tool, parameters } = call.params.fields
+    if (typeof tool !== 'string') throw invalid('tool', 'a string')
+    if (parameters !== undefined && !isObject(parameters)) throw invalid('parameters', 'an object')
+    const claimed = readStrings(call.params.fields.scopes_held, 'scopes_held')
+    const scopes = call.principal.scopes ?? (claimed && new Set(claimed))
+    const entry = await find(tool, call, deps)
+    return { kind: 'result', result: Payload.of(answer(tool, entry, parameters, scopes)) }
+  }
+
+  function answer(
+    tool: string,
+    entry: Entry | undefined,
+    parameters: unknown,
+    scopes: ReadonlySet<string> | undefined,
+  ): Record<string, unknown> {
+    if (entry?.isOwn) return { allowed: true }
+    const settings = entry && deps.server(entry.upstream)
+    if (!settings) return { allowed: false, reason: `Unknown tool: ${tool}` }
+    const { gates, isHiding, elevateUrl, isOff } = contextOf(entry.upstream)
+    if (isOff) return { allowed: true }
+    const gate = gates(entry, settings)
+    if (isHiding && isShut(gate, scopes)) return { allowed: false, reason: `Unknown tool: ${tool}` }
+    const verdict = judge(gate, parameters, scopes)
+    if (verdict.kind === 'allowed') return { allowed: true }
+    if (verdict.kind === 'denied') return { allowed: false, reason: 'This call is not permitted here.' }
+    return {
+      allowed: false,
+      missing_scopes: verdict.missing,
+      ...(elevateUrl !== undefined && { elevation_url: elevateUrl }),
+      reason: missingWords(verdict.missing),
+    }
+  }
+}
+
+/** The tool a caller knows by this name. */
+async function find(tool: string, call: Call, { entry }: Deps): Promise<Entry | undefined> {
+  const { upstream } = call.target
+  const target = { method: 'tools/call', name: tool, ...(upstream !== undefined && { upstream }) }
+  try {
+    const found = entry({ ...call, method: 'tools/call', params: Payload.of({ name: tool }), target })
+    return found instanceof Promise ? await untilAborted(found, call.signal) : found
+  } catch (error) {
+    if (asGatewayError(error).code === 'UNKNOWN_TOOL') return undefined
+    throw error
+  }
+}
+
+function invalid(name: string, what: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} must be ${what}.`)
+}

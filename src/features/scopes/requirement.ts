@@ -1,0 +1,60 @@
+import type { Entry } from '../../core/entry.ts'
+import { fits, fitting } from '../../core/glob.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import { settingOf } from '../../core/tool-settings.ts'
+import { decoded, spellings } from './spellings.ts'
+
+/** Something a caller may need scopes for. */
+export type Thing = Pick<Entry, 'kind' | 'name'> & { readonly nature: Pick<Entry['nature'], 'op' | 'risk'> }
+
+/** The scopes something needs: of each group one. The first of a group is the one that opens least. */
+export type Requirement = readonly (readonly string[])[]
+
+/** The scopes a caller needs for something of a server. */
+export function requirementOf(thing: Thing, settings: UpstreamSettings): Requirement {
+  const explicit = thing.kind === 'tool' ? settingOf(settings.tools, thing.name, 'scopes') : undefined
+  if (explicit) return explicit.value.map((scope) => [scope])
+  const groups = new Map<string, readonly string[]>()
+  for (const name of thing.kind === 'resource' ? spellings(thing.name) : [thing.name]) {
+    const named = opening(settings.scopes, name)
+    const group = named.length > 0 ? named : [derivedScope(thing, settings.name)]
+    groups.set(group.join(' '), group)
+  }
+  return [...groups.values()]
+}
+
+/** The scopes that stand for a requirement where one list of them is wanted. */
+export function requiredScopes(requirement: Requirement): string[] {
+  return [...new Set(requirement.flatMap(([least]) => (least === undefined ? [] : [least])))]
+}
+
+/** What a caller lacks: granting exactly these meets the requirement. */
+export function missingScopes(requirement: Requirement, held: ReadonlySet<string> | undefined): string[] {
+  if (!held) return []
+  const unmet = requirement.filter((group) => !group.some((scope) => held.has(scope)))
+  return unmet.length === 0 ? [] : requiredScopes(unmet)
+}
+
+/** Every scope the configuration of a server knows. */
+export function scopesOf({ name, scopes, tools }: UpstreamSettings): string[] {
+  const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
+  const derived = ['read', 'write', 'delete', 'admin'].map((kind) => `${kind}:${name}`)
+  return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]
+}
+
+function derivedScope({ nature: { op, risk } }: Thing, server: string): string {
+  if (op === 'admin') return `admin:${server}`
+  if (op === 'delete' || risk === 'destructive') return `delete:${server}`
+  return op === 'read' ? `read:${server}` : `write:${server}`
+}
+
+/** The named scopes that open a name, that with the most specific glob first. */
+function opening(scopes: UpstreamSettings['scopes'], name: string): string[] {
+  const globs = Object.values(scopes).flat()
+  const found = fitting(globs, name)
+  const encoded = globs.filter((glob) => !found.includes(glob) && fits(decoded(glob), name))
+  const owners = [...found, ...encoded].flatMap((glob) =>
+    Object.keys(scopes).filter((scope) => scopes[scope]?.includes(glob)),
+  )
+  return [...new Set(owners)]
+}

@@ -1,0 +1,126 @@
+/**
+ * The ways a server might read a text that names a file or a URL: as it stands, with percent signs decoded, with
+ * `.` and `..` and `//` resolved. The first one is the text itself.
+ */
+export function spellings(text: string): string[] {
+  const found = new Set<string>()
+  for (const each of decodings(text)) {
+    found.add(each)
+    found.add(tidy(each))
+    const url = readUrl(each)
+    if (url) found.add(tidy(url.href))
+  }
+  return [...found]
+}
+
+/** The text with all percent signs decoded. */
+export function decoded(text: string): string {
+  return decodings(text).at(-1) ?? text
+}
+
+/**
+ * Also the ways only a careless server would read it: without quotes and spaces around it, up to a null character,
+ * with backslashes as slashes, without `file:` or a user in front, from one of these directories. In the form that
+ * `fold` gives a glob.
+ */
+export function looseSpellings(text: string, directories: readonly string[]): string[] {
+  const found = new Set<string>()
+  for (const each of decodings(text)) {
+    for (const bare of [each, unquoted(each), each.split('\0', 1)[0] ?? '']) {
+      for (const path of pathsOf(bare.replaceAll('\\', '/'), directories)) {
+        found.add(fold(path))
+        found.add(fold(tidy(path)))
+      }
+      found.add(fold(bare))
+    }
+  }
+  return [...found]
+}
+
+/** Texts that some file systems take for the same are the same folded. */
+export function fold(text: string): string {
+  return text.normalize('NFKC').toLowerCase()
+}
+
+/** Whether a path or glob begins at a root, a drive or a scheme. */
+export function isAbsolute(text: string): boolean {
+  return /^(?:[\\/]|[a-z][a-z\d+.-]*:)/i.test(text)
+}
+
+/** The same path without empty, `.` and `..` segments and without a slash at its end. */
+export function tidy(path: string): string {
+  const [, root = '', rest = ''] = /^([a-z][a-z\d+.-]*:\/\/[^/?#]*)?(.*)$/is.exec(path) ?? []
+  const kept: string[] = []
+  for (const segment of rest.split('/')) {
+    if (segment === '..') kept.pop()
+    else if (segment !== '' && segment !== '.') kept.push(segment)
+  }
+  const isRooted = rest.startsWith('/') && (kept.length > 0 || root === '')
+  return `${root}${isRooted ? '/' : ''}${kept.join('/')}`
+}
+
+/** A path seen from a directory. */
+export function from(directory: string, path: string): string {
+  return isAbsolute(path) ? path : `${directory}/${path}`
+}
+
+/** How often a text may have been encoded on top of being encoded. */
+const ROUNDS = 4
+
+function decodings(text: string): string[] {
+  const found = [text]
+  let last = text
+  for (let round = 0; round < ROUNDS && last.includes('%'); round++) {
+    const next = last.replaceAll(/(?:%[\da-f]{2})+/gi, decode)
+    if (next === last) break
+    found.push(next)
+    last = next
+  }
+  return found
+}
+
+function decode(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded)
+  } catch {
+    return encoded
+  }
+}
+
+function readUrl(text: string): URL | undefined {
+  if (!/^[a-z][a-z\d+.-]*:\/\//i.test(text)) return undefined
+  return URL.parse(text) ?? undefined
+}
+
+function unquoted(text: string): string {
+  const trimmed = text.trim()
+  let start = 0
+  let end = trimmed.length
+  while (start < end && isQuote(trimmed[start])) start++
+  while (end > start && isQuote(trimmed[end - 1])) end--
+  return trimmed.slice(start, end).trim()
+}
+
+function isQuote(character: string | undefined): boolean {
+  return character === '"' || character === "'" || character === '`'
+}
+
+function pathsOf(path: string, directories: readonly string[]): string[] {
+  const found = [path, path.split('/').map(withoutDots).join('/')]
+  const url = readUrl(path)
+  if (url) found.push(url.href, `${url.protocol}//${url.host}${url.pathname}${url.search}`)
+  const file = /^file:(?:\/\/[^/]*)?(.*)$/is.exec(path)?.[1]
+  if (file !== undefined) found.push(file)
+  const behind = /^\/proc\/[^/]+\/(?:task\/[^/]+\/)?root(\/.*)$/i.exec(tidy(path))?.[1]
+  if (behind !== undefined) found.push(behind)
+  if (isAbsolute(path)) return found
+  const inside = path.replace(/^~[^/]*\//, '')
+  return [...found, inside, ...['', ...directories].map((directory) => `${directory}/${inside}`)]
+}
+
+/** Windows does not see dots and spaces at the end of a segment; `.` and `..` are more than that. */
+function withoutDots(segment: string): string {
+  let end = segment.length
+  while (end > 0 && (segment[end - 1] === '.' || segment[end - 1] === ' ')) end--
+  return segment === '.' || segment === '..' ? segment : segment.slice(0, end)
+}

@@ -1,0 +1,35 @@
+import { GatewayError } from '../../core/error.ts'
+import { elements, isObject, members } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+
+/** The params that say what a call is for. */
+const deciding = new Set(['name', 'arguments', 'uri', 'ref'])
+const MAX_DEPTH = 64
+
+/** Refuses params that another parser could read as a different call. @throws INVALID_INPUT */
+export function refuseTwins(params: Payload): void {
+  const keys = Object.keys(params.fields)
+  // Some parsers do not tell upper from lower case.
+  const isVariant = (key: string): boolean => !deciding.has(key) && deciding.has(key.toLowerCase())
+  if (members(params.text).length !== keys.length || keys.some(isVariant)) throw ambiguous()
+}
+
+/** Refuses arguments in which a key stands twice. @throws INVALID_INPUT */
+export function refuseTwinsWithin(args: Payload | undefined): void {
+  const left: [text: string, value: unknown, depth: number][] = args ? [[args.text, args.value, 0]] : []
+  for (let next = left.pop(); next; next = left.pop()) {
+    const [text, value, depth] = next
+    if (depth > MAX_DEPTH) throw ambiguous()
+    if (Array.isArray(value)) {
+      elements(text).forEach((part, index) => left.push([part, value[index], depth + 1]))
+    } else if (isObject(value)) {
+      const found = members(text)
+      if (found.length !== Object.keys(value).length) throw ambiguous()
+      for (const each of found) left.push([text.slice(each.valueStart, each.end), value[each.key], depth + 1])
+    }
+  }
+}
+
+function ambiguous(): GatewayError {
+  return new GatewayError('INVALID_INPUT', 'Invalid params: a key stands twice, or its values lie too deep.')
+}

@@ -1,0 +1,61 @@
+import type { Outcome } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { Log } from '../../core/log.ts'
+import type { Payload } from '../../core/payload.ts'
+import type { Checks } from './checks.ts'
+
+/** Looks at what a tool answers. */
+export type OutputCheck = (answer: Promise<Outcome>, entry: Entry) => Promise<Outcome>
+
+/** Makes the check of answers: each has content, and structured content that fits where the tool promises it. */
+export function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Checks, log: Log): OutputCheck {
+  /** Tools whose answers were found not to fit. */
+  const told = new WeakSet<object>()
+
+  const look = (result: Payload, { definition, upstream, name }: Entry): void => {
+    const { outputSchema } = definition
+    if (!isObject(outputSchema) || (mode === 'warn' && told.has(definition))) return
+    const { structuredContent } = result.fields
+    const reason = (): string | undefined => {
+      if (structuredContent === undefined) return 'it has no structured content'
+      const schema = { upstream, tool: name, schema: 'output' }
+      const problems = checks.of(outputSchema, schema)(structuredContent)
+      const [first] = problems === 'unchecked' ? [] : problems
+      return first && `${['structuredContent', ...first.path].join('.')} ${first.message}`
+    }
+    const why = reason()
+    if (why === undefined) return
+    if (!told.has(definition))
+      log.warn('validate.output', { upstream, tool: name, reason: why.slice(0, 300) })
+    told.add(definition)
+    if (mode === 'warn') return
+    throw new GatewayError(
+      'UPSTREAM_ERROR',
+      'The server answered with something its output schema forbids.',
+      {
+        suggestion: 'The call may have taken effect: check before making it again.',
+        details: { classified_by: 'output_schema' },
+      },
+    )
+  }
+
+  return (answer, entry) => {
+    const isWatched = mode !== 'off' && isObject(entry.definition.outputSchema)
+    return answer.then((outcome) => {
+      if (outcome.kind !== 'result' || outcome.result.fields.isError === true) return outcome
+      const { result } = outcome
+      if (!isAnswer(result)) return outcome
+      if (isWatched) look(result, entry)
+      const { content, structuredContent } = result.fields
+      if (content !== undefined || structuredContent !== undefined) return outcome
+      return { kind: 'result', result: result.with({ content: [] }) }
+    })
+  }
+}
+
+/** Not what stands for a task that goes on. */
+function isAnswer({ fields: { resultType, task } }: Payload): boolean {
+  return task === undefined && (resultType === undefined || resultType === 'complete')
+}

@@ -1,0 +1,116 @@
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { Deps, Feature } from '../feature.ts'
+import { type Checks, createChecks } from './checks.ts'
+import { misfitting } from './misfits.ts'
+import { createOutputCheck, type OutputCheck } from './output.ts'
+import { repaired } from './repair.ts'
+
+interface Settings {
+  readonly output: 'off' | 'warn' | 'strict'
+}
+
+/** Refuses calls a server could only fail at: of a tool it does not have, or with arguments that do not fit. */
+export const validate: Feature<Settings> = {
+  name: 'validate',
+  place: 'features',
+  schema: {
+    type: 'object',
+    properties: {
+      output: {
+        enum: ['off', 'warn', 'strict'],
+        default: 'warn',
+        description:
+          'What happens where a result does not fit the output schema of its tool: nothing, one word in the log, or an error.',
+      },
+    },
+  },
+  create: (settings, deps) => {
+    const checks = createChecks(deps.log)
+    return {
+      policy: ({ upstream, method }) => {
+        if (method === 'tools/list') return (next) => async (call) => repaired(await next(call))
+        if (method !== 'tools/call') return undefined
+        const output = createOutputCheck(settings(upstream).output, checks, deps.log)
+        return (next) => (call) => checked(call, { next, checks, output, deps })
+      },
+    }
+  },
+}
+
+interface Around {
+  readonly next: Handler
+  readonly checks: Checks
+  readonly output: OutputCheck
+  readonly deps: Deps
+}
+
+function checked(call: Call, around: Around): Promise<Outcome> {
+  const { name, arguments: given } = call.params.fields
+  if (typeof name !== 'string' || name === '') return refuse('name', 'must be a string')
+  if (given !== undefined && !isObject(given)) return refuse('arguments', 'must be an object')
+  try {
+    const entry = around.deps.entry(call)
+    if (!(entry instanceof Promise)) return make(call, entry, around)
+    return entry.then(
+      (found) => make(call, found, around),
+      // A server that can not list its tools says itself what is wrong.
+      () => around.next(call),
+    )
+  } catch {
+    return around.next(call)
+  }
+}
+
+function make(call: Call, entry: Entry | undefined, { next, checks, output }: Around): Promise<Outcome> {
+  const { name, arguments: given = none } = call.params.fields
+  if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknown(String(name)))
+  if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
+  const { definition, upstream } = entry
+  const problems = checks.of(definition.inputSchema, { upstream, tool: entry.name, schema: 'input' })(given)
+  if (problems === 'unchecked') call.facts.set('validated', false)
+  else if (problems.length > 0) return Promise.reject(misfitting(problems))
+  return output(next(call), entry)
+}
+
+const none = {}
+
+/** How deep arguments may be nested. */
+const MAX_DEPTH = 200
+
+function isDeep(value: unknown, left: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (left === 0) return true
+  for (const key in value) {
+    // Its own members alone: it was parsed from JSON.
+    const member: unknown = (value as Readonly<Record<string, unknown>>)[key]
+    if (typeof member === 'object' && isDeep(member, left - 1)) return true
+  }
+  return false
+}
+
+function tooDeep(): GatewayError {
+  return new GatewayError('INVALID_INPUT', `The arguments are nested more than ${MAX_DEPTH} levels deep.`, {
+    isResult: true,
+    field: 'arguments',
+    reason: 'depth',
+    suggestion: 'Send arguments that are less deeply nested.',
+  })
+}
+
+function unknown(name: string): GatewayError {
+  const shown = /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''
+  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown}`, {
+    field: 'name',
+    reason: 'unknown',
+    suggestion: 'List the tools to see which there are.',
+  })
+}
+
+function refuse(field: string, why: string): Promise<never> {
+  return Promise.reject(
+    new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' }),
+  )
+}

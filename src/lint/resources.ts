@@ -1,0 +1,179 @@
+import { isObject } from '../core/json.ts'
+import { told } from './asking.ts'
+import type { Assertion } from './assertion.ts'
+import type { Reading } from './reading.ts'
+import type { Json, Subject } from './subject.ts'
+import { each, fail, notApplicable, pass } from './verdict.ts'
+
+const NONE = 'it has no resources'
+
+/** What the resources and their templates are like, and some of them read. */
+export const resources: readonly Assertion[] = [
+  {
+    id: 'C161',
+    level: 'must',
+    text: "The server's own resources are under a URI scheme that is its own name.",
+    fix: 'Use <name of the server>://… for what is its own.',
+    check: (subject) =>
+      eachAddress(subject, (uri, scheme) => (isOwn(subject, scheme) || isReserved(scheme) ? [] : [uri])),
+  },
+  {
+    id: 'C162',
+    level: 'forbidden',
+    text: 'No resource is under a URI scheme that belongs to others.',
+    fix: 'Move it under a scheme of the server.',
+    check: (subject) =>
+      eachAddress(subject, (uri, scheme) => (FOREIGN.has(scheme) && !isOwn(subject, scheme) ? [uri] : [])),
+  },
+  {
+    id: 'C163',
+    level: 'must',
+    text: 'The schemes use, project and doc keep their fixed meaning.',
+    fix: 'Use them for the documents they are for, as text.',
+    check: (subject) => {
+      const reserved = addressesOf(subject).filter((uri) => isReserved(schemeOf(uri)))
+      return each(reserved, 'it uses none of them', (uri) => {
+        const reading = subject.readings.find((each) => each.uri === uri)
+        const { contents } = reading ?? {}
+        const isText =
+          !Array.isArray(contents) || contents.every((each) => isObject(each) && each.text !== undefined)
+        return isText && !reading?.error ? [] : [`${uri}: can not be read as text`]
+      })
+    },
+  },
+  {
+    id: 'C164',
+    level: 'forbidden',
+    text: 'Nothing of its own is put under the schemes use, project and doc.',
+    fix: 'Move it under a scheme of the server.',
+    check: (subject) =>
+      eachAddress(subject, (uri, scheme) => (isReserved(scheme) && !FIXED.has(uri) ? [uri] : [])),
+  },
+  {
+    id: 'C170',
+    level: 'must',
+    text: 'Each resource has a URI and a name.',
+    fix: 'Add what is missing.',
+    check: ({ resources: all }) =>
+      each(all, NONE, ({ uri, name }) => {
+        if (typeof uri !== 'string' || schemeOf(uri) === '')
+          return [`${JSON.stringify(uri) ?? 'one'}: no URI`]
+        return typeof name === 'string' && name !== '' ? [] : [`${uri}: no name`]
+      }),
+  },
+  {
+    id: 'C171',
+    level: 'must',
+    text: 'What is read is a list of contents, each with its URI, its type, and text or bytes.',
+    fix: 'Fill uri, mimeType, and text or blob of each.',
+    check: ({ readings }) => each(readings, 'nothing was read', contentProblems),
+  },
+  {
+    id: 'C172',
+    level: 'must',
+    text: 'Resource templates have a URI template and a name, and come with the capability.',
+    fix: 'Add what is missing, and declare the capability resources.',
+    check: ({ templates, capabilities }) =>
+      each(templates, 'it has no resource templates', ({ uriTemplate, name }) => {
+        if (!isObject(capabilities.resources)) return [`${String(uriTemplate)}: resources are not declared`]
+        if (typeof uriTemplate !== 'string' || !isTemplate(uriTemplate)) {
+          return [`${JSON.stringify(uriTemplate) ?? 'one'}: no URI template`]
+        }
+        return typeof name === 'string' && name !== '' ? [] : [`${uriTemplate}: no name`]
+      }),
+  },
+  {
+    id: 'C173',
+    level: 'must',
+    text: 'Subscriptions and notices of change are declared with true or false.',
+    fix: 'Make subscribe and listChanged booleans.',
+    check: ({ capabilities }) => {
+      const { resources: declared } = capabilities
+      if (!isObject(declared)) return notApplicable('resources are not declared')
+      const odd = ['subscribe', 'listChanged'].filter(
+        (key) => declared[key] !== undefined && typeof declared[key] !== 'boolean',
+      )
+      if (odd.length > 0) return fail(...odd.map((key) => `${key} is ${JSON.stringify(declared[key])}`))
+      return pass(declared.subscribe === true ? 'subscriptions declared' : 'no subscriptions declared')
+    },
+  },
+  {
+    id: 'C177',
+    level: 'must',
+    text: 'Bytes come as base64, under a type that fits them.',
+    fix: 'Send bytes in blob, with the mimeType of what they are.',
+    check: ({ readings }) => each(readings, 'nothing was read', byteProblems),
+  },
+]
+
+/** Schemes that others gave a meaning to. */
+const FOREIGN = new Set(
+  'file http https git ftp ftps sftp ssh mailto data blob urn tel ws wss s3 gs jdbc ldap ui skill'.split(' '),
+)
+const RESERVED = new Set(['use', 'project', 'doc'])
+/** All that the reserved schemes are for. */
+const FIXED = new Set(['use://http-headers', 'use://auth', 'project://version', 'doc://readme'])
+
+function eachAddress(subject: Subject, problemsOf: (uri: string, scheme: string) => readonly string[]) {
+  return each(addressesOf(subject), NONE, (uri) => problemsOf(uri, schemeOf(uri)))
+}
+
+function addressesOf({ resources: all, templates }: Subject): string[] {
+  const found = [...all.map(({ uri }) => uri), ...templates.map(({ uriTemplate }) => uriTemplate)]
+  return found.filter((each) => typeof each === 'string')
+}
+
+function schemeOf(uri: string): string {
+  return (/^([a-z][a-z0-9+.-]*):/i.exec(uri)?.[1] ?? '').toLowerCase()
+}
+
+function isOwn({ upstream, serverInfo: { name } }: Subject, scheme: string): boolean {
+  return [upstream, name].some((each) => typeof each === 'string' && plain(each) === plain(scheme))
+}
+
+function plain(name: string): string {
+  return name.toLowerCase().replaceAll(/[^a-z0-9]/g, '')
+}
+
+function isReserved(scheme: string): boolean {
+  return RESERVED.has(scheme)
+}
+
+/** Whether braces are balanced and hold something (RFC 6570). */
+function isTemplate(text: string): boolean {
+  return /^(?:[^{}]|\{[^{}]+\})+$/.test(text)
+}
+
+function contentsOf({ uri, error, contents }: Reading): readonly Json[] | string {
+  if (error) return `${uri}: ${told(error)}`
+  if (!Array.isArray(contents) || !contents.every(isObject)) return `${uri}: contents are no list of objects`
+  return contents
+}
+
+function contentProblems(reading: Reading): string[] {
+  const contents = contentsOf(reading)
+  if (typeof contents === 'string') return [contents]
+  return contents.flatMap(({ uri, mimeType, text, blob }) => {
+    const missing = [
+      ...(typeof uri === 'string' ? [] : ['uri']),
+      ...(typeof mimeType === 'string' && mimeType !== '' ? [] : ['mimeType']),
+      ...(typeof text === 'string' || typeof blob === 'string' ? [] : ['text or blob']),
+    ]
+    return missing.length === 0 ? [] : [`${reading.uri}: no ${missing.join(', ')}`]
+  })
+}
+
+function byteProblems(reading: Reading): string[] {
+  const contents = contentsOf(reading)
+  if (typeof contents === 'string') return []
+  return contents.flatMap(({ mimeType, text, blob }) => {
+    const type = typeof mimeType === 'string' ? mimeType.toLowerCase() : ''
+    if (typeof blob === 'string' && !isBase64(blob)) return [`${reading.uri}: blob is no base64`]
+    const isBytes = /^(?:image|audio|video|font)\/(?!svg)/.test(type)
+    return typeof text === 'string' && isBytes ? [`${reading.uri}: text of type ${type}`] : []
+  })
+}
+
+function isBase64(text: string): boolean {
+  return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)
+}

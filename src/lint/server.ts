@@ -1,0 +1,208 @@
+import { isObject } from '../core/json.ts'
+import { tasksExtension } from '../wire/extensions.ts'
+import { method } from '../wire/methods.ts'
+import { told } from './asking.ts'
+import type { Assertion } from './assertion.ts'
+import type { ListMethod } from './listing.ts'
+import type { Subject } from './subject.ts'
+import { fail, notApplicable, pass, unless } from './verdict.ts'
+
+/** More entries than this on one page are too many. */
+const LONG_PAGE = 200
+
+/** What a server says of itself as a whole, and whether it is so. */
+export const server: readonly Assertion[] = [
+  {
+    id: 'C008',
+    level: 'must',
+    text: 'Nothing is offered that was not declared as a capability.',
+    fix: 'Declare the capability, or stop answering its methods.',
+    check: (subject) =>
+      unless(
+        listMethods(subject)
+          .filter((name) => !isDeclared(subject, name) && subject.lists[name].items.length > 0)
+          .map((name) => `${name}: answers with entries, capability ${capabilityOf(name)} is not declared`),
+        `declared: ${Object.keys(subject.capabilities).join(', ') || 'nothing'}`,
+      ),
+  },
+  {
+    id: 'C021',
+    level: 'must',
+    text: 'The server says which version it is, as a semantic version.',
+    fix: 'Set serverInfo.version to a version such as 1.4.0.',
+    check: ({ serverInfo: { version } }) =>
+      typeof version === 'string' && SEMVER.test(version)
+        ? pass(`version ${version}`)
+        : fail(version === undefined ? 'no version' : `version ${JSON.stringify(version)}`),
+  },
+  {
+    id: 'C062',
+    level: 'forbidden',
+    text: 'No secret stands in the address of the server.',
+    fix: 'Send it in a header: see token and headers of the upstream.',
+    check: ({ settings: { reach } }) => {
+      if (reach.kind === 'command') return notApplicable('it is started as a child process')
+      return unless(secretsIn(reach.url), 'none of the words that name secrets')
+    },
+  },
+  {
+    id: 'C087',
+    level: 'must',
+    text: 'Each declared capability is implemented.',
+    fix: 'Answer the methods of the capability, or stop declaring it.',
+    check: (subject) =>
+      unless(
+        listMethods(subject).flatMap((name) => {
+          const { error } = subject.lists[name]
+          return error && isDeclared(subject, name) && !isOptional(name) ? [`${name}: ${told(error)}`] : []
+        }),
+        'each declared list was read',
+      ),
+  },
+  {
+    id: 'C088',
+    level: 'must',
+    text: 'A server with tools declares the capability tools.',
+    fix: 'Declare the capability tools.',
+    check: (subject) => {
+      if (isDeclared(subject, 'tools/list')) return pass('declared')
+      return subject.tools.length > 0
+        ? fail(`${subject.tools.length} tools`)
+        : notApplicable('it has no tools')
+    },
+  },
+  {
+    id: 'C089',
+    level: 'should',
+    text: 'The server can send log messages, and declares it.',
+    fix: 'Declare the capability logging.',
+    check: ({ capabilities }) =>
+      isObject(capabilities.logging) ? pass('declared') : fail('logging is not declared'),
+  },
+  {
+    id: 'C097',
+    level: 'may',
+    text: 'Resource templates and subscriptions are there where they are declared.',
+    check: (subject) => {
+      const { resources } = subject.capabilities
+      if (!isObject(resources)) return notApplicable('resources are not declared')
+      const { error } = subject.lists['resources/templates/list']
+      const templates = error ? 'no templates' : `${subject.templates.length} templates`
+      return pass(templates, resources.subscribe === true ? 'subscriptions declared' : 'no subscriptions')
+    },
+  },
+  {
+    id: 'C100',
+    level: 'must',
+    text: 'A method the server does not know is answered with -32601.',
+    fix: 'Answer with a JSON-RPC error of code -32601.',
+    check: ({ stranger: { error } }) => {
+      if (!error) return fail('it answered a method that does not exist with a result')
+      return error.rpc === -32601 ? pass('answered with -32601') : fail(told(error))
+    },
+  },
+  {
+    id: 'C102',
+    level: 'must',
+    text: 'Long lists come in pages.',
+    fix: `Give at most ${LONG_PAGE} entries at once, and a nextCursor.`,
+    check: ({ lists }) =>
+      unless(
+        Object.entries(lists).flatMap(([name, { pages }]) =>
+          pages.some((size) => size > LONG_PAGE)
+            ? [`${name}: ${Math.max(...pages)} entries on one page`]
+            : [],
+        ),
+        pagesOf(lists),
+      ),
+  },
+  {
+    id: 'C105',
+    level: 'must',
+    text: 'The order of a list is the same each time, over all its pages.',
+    fix: 'Sort the entries before they are cut into pages.',
+    check: ({ lists }) =>
+      unless(
+        Object.entries(lists).flatMap(([name, { isStable }]) =>
+          isStable ? [] : [`${name}: two readings differ`],
+        ),
+        'each list was read twice',
+      ),
+  },
+  {
+    id: 'C118',
+    level: 'forbidden',
+    text: 'Tasks are not declared by a server that has none.',
+    fix: 'Stop declaring tasks, or let a tool run as one (execution.taskSupport).',
+    check: (subject) => checkTasks(subject),
+  },
+]
+
+function checkTasks({ capabilities, tools, taskList }: Subject) {
+  const { tasks, extensions } = capabilities
+  const takers = tools.filter(({ definition: { execution } }) => isObject(execution) && runsAsTask(execution))
+  if (isObject(extensions) && extensions[tasksExtension] !== undefined) {
+    return pass('declared as an extension; a server then decides at each call')
+  }
+  if (!isObject(tasks)) {
+    if (takers.length === 0) return notApplicable('it has no tasks')
+    return fail(...takers.map(({ name }) => `${name}: runs as a task, which the server does not declare`))
+  }
+  const isForTools = isObject(tasks.requests) && tasks.requests.tools !== undefined
+  return unless(
+    [
+      ...(taskList?.error ? [`tasks/list: ${told(taskList.error)}`] : []),
+      ...(isForTools && takers.length === 0 ? ['no tool says that it can run as a task'] : []),
+    ],
+    `${takers.length} tools can run as tasks`,
+  )
+}
+
+function runsAsTask({ taskSupport }: Readonly<Record<string, unknown>>): boolean {
+  return taskSupport === 'required' || taskSupport === 'optional'
+}
+
+function listMethods({ lists }: Subject): ListMethod[] {
+  const all: readonly ListMethod[] = [
+    'tools/list',
+    'prompts/list',
+    'resources/list',
+    'resources/templates/list',
+  ]
+  return all.filter((name) => Object.hasOwn(lists, name))
+}
+
+function isDeclared({ capabilities }: Subject, name: ListMethod): boolean {
+  return isObject(capabilities[capabilityOf(name)])
+}
+
+function capabilityOf(name: ListMethod): string {
+  return method(name).capability ?? ''
+}
+
+/** A server with resources need not have templates. */
+function isOptional(name: ListMethod): boolean {
+  return name === 'resources/templates/list'
+}
+
+function pagesOf(lists: Subject['lists']): string {
+  return Object.entries(lists)
+    .filter(([, { pages }]) => pages.length > 0)
+    .map(([name, { items, pages }]) => `${name}: ${items.length} on ${pages.length} pages`)
+    .join(', ')
+}
+
+/** The words in an address that look like secrets; never what they stand for. */
+function secretsIn(address: string): string[] {
+  const { searchParams, username, password } = new URL(address)
+  const named = [...searchParams.keys()]
+    .filter((key) => SECRET.test(key))
+    .map((key) => `the query has ${key}`)
+  return [
+    ...named,
+    ...(username !== '' || password !== '' ? ['a user name or password before the host'] : []),
+  ]
+}
+
+const SEMVER = /^\d+\.\d+\.\d+(?:-[\w.-]+)?(?:\+[\w.-]+)?$/
+const SECRET = /token|key|secret|passw|pwd|auth|credential|signature|session|jwt|^sig$/i

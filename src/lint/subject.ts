@@ -1,0 +1,97 @@
+import { classify } from '../catalog/classify.ts'
+import type { Handler } from '../core/call.ts'
+import type { Nature } from '../core/entry.ts'
+import { isObject } from '../core/json.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { metaKeys } from '../wire/extensions.ts'
+import { type Answer, type Ask, asker } from './asking.ts'
+import { type List, type ListMethod, readList } from './listing.ts'
+import { fetchPrompt, type Fetched, type Reading, readResources } from './reading.ts'
+
+/** The members of a JSON object. */
+export type Json = Readonly<Record<string, unknown>>
+
+/** A tool of the server, and what kind of action it seems to be. */
+export interface AuditedTool {
+  readonly name: string
+  readonly definition: Json
+  readonly nature: Nature
+}
+
+/** Everything an audit looks at, gathered beforehand. */
+export interface Subject extends House {
+  readonly upstream: string
+  readonly capabilities: Json
+  readonly serverInfo: Json
+  readonly lists: Readonly<Record<ListMethod, List>>
+  readonly tools: readonly AuditedTool[]
+  readonly prompts: readonly Json[]
+  readonly resources: readonly Json[]
+  readonly templates: readonly Json[]
+  /** Some of the resources, read. */
+  readonly readings: readonly Reading[]
+  /** A prompt that needs no arguments, fetched. */
+  readonly prompt?: Fetched
+  /** What it said to a method that does not exist. */
+  readonly stranger: Answer
+  /** What it said to `tasks/list`, where it declares that it has it. */
+  readonly taskList?: Answer
+}
+
+/** What is known of the server and of the gateway before anything is asked. */
+interface House {
+  readonly settings: UpstreamSettings
+  readonly revision: string
+  /** Callers must prove who they are. */
+  readonly isProtected: boolean
+  /** The features of the gateway that wrap calls of its tools, with their settings. */
+  readonly guards: ReadonlyMap<string, unknown>
+}
+
+/** Asks a server for all an audit looks at. Reads only: no tool is ever called. @throws what hinders reaching it */
+export async function gather(handle: Handler, house: House): Promise<Subject> {
+  const { settings } = house
+  const ask = asker(handle, settings)
+  const discovered = await ask('server/discover')
+  if (discovered.error) throw discovered.error
+  const { capabilities, serverInfo, _meta: meta } = discovered.result.fields
+  const own = isObject(capabilities) ? capabilities : {}
+  const info = isObject(meta) ? meta[metaKeys.serverInfo] : serverInfo
+  const lists = await readLists(ask)
+  const resources = lists['resources/list'].items.filter(isObject)
+  const prompts = lists['prompts/list'].items.filter(isObject)
+  const prompt = await fetchPrompt(ask, prompts)
+  const { tasks } = own
+  const listsTasks = isObject(tasks) && tasks.list !== undefined
+  return {
+    ...house,
+    upstream: settings.name,
+    capabilities: own,
+    serverInfo: isObject(info) ? info : {},
+    lists,
+    tools: lists['tools/list'].items.filter(isObject).map((definition) => ({
+      name: String(definition.name),
+      definition,
+      nature: classify(definition, settings),
+    })),
+    prompts,
+    resources,
+    templates: lists['resources/templates/list'].items.filter(isObject),
+    readings: await readResources(ask, resources),
+    ...(prompt && { prompt }),
+    stranger: await ask(STRANGER),
+    ...(listsTasks && { taskList: await ask('tasks/list') }),
+  }
+}
+
+async function readLists(ask: Ask): Promise<Subject['lists']> {
+  return {
+    'tools/list': await readList(ask, 'tools/list'),
+    'prompts/list': await readList(ask, 'prompts/list'),
+    'resources/list': await readList(ask, 'resources/list'),
+    'resources/templates/list': await readList(ask, 'resources/templates/list'),
+  }
+}
+
+/** A method no server has. */
+const STRANGER = 'dev.gatehouse/no-such-method'

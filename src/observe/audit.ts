@@ -1,0 +1,228 @@
+import { createHmac, hash } from 'node:crypto'
+import type { Call } from '../core/call.ts'
+import { canonical } from '../core/json.ts'
+import type { Log } from '../core/log.ts'
+import type { AuditSettings } from '../core/observe-settings.ts'
+import type { Refusal } from '../core/refusal.ts'
+import { self } from '../core/self.ts'
+import type { Target } from '../core/target.ts'
+import { AuditFile } from './audit-file.ts'
+import { encodeLine, type Head } from './audit-line.ts'
+import type { Ending } from './ending.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Something to record; made into a line when it is written. */
+type Entry = () => Fields
+
+/** How long entries may wait to be written together, and to be tried again, in milliseconds. */
+const DELAY = 20
+const RETRY = 1000
+/** How often writing may fail before the last entries are given up. */
+const TRIES = 3
+/** How many entries are written together, and how many may wait. */
+const BATCH = 500
+const LIMIT = 50_000
+
+/** What of a call's target is called by which name. */
+const subjects: Readonly<Record<string, string>> = {
+  'tools/call': 'tool',
+  'prompts/get': 'prompt',
+  'resources/read': 'resource',
+}
+
+/** Whether calls of a method are recorded however they end. */
+export function isAudited(method: string): boolean {
+  return Object.hasOwn(subjects, method)
+}
+
+/** Records calls and refusals in a file, in the order they ended, without making anybody wait. */
+export class Audit {
+  readonly #file: AuditFile
+  #settings: AuditSettings
+  readonly #log: Log
+  #head: Head
+  #waiting: Entry[] = []
+  #dropped = 0
+  /** Lines that are being written. */
+  #text = ''
+  #timer: NodeJS.Timeout | undefined
+  #writing: Promise<void> | undefined
+  #hasFailed = false
+  #isClosed = false
+  readonly #onExit = (): void => this.#finish()
+
+  /** Opens the file, and goes on with its chain. @throws the system's error */
+  constructor(settings: AuditSettings, log: Log) {
+    this.#file = AuditFile.open(settings)
+    this.#settings = settings
+    this.#log = log
+    const { head, torn, missing, path } = this.#file
+    this.#head = head
+    const version = self.version
+    if (torn !== undefined) {
+      log.warn('audit.torn', { file: path, after: head.seq })
+      this.#add(() => ({ ...now(), event: 'torn', torn }))
+    }
+    if (missing) {
+      log.error('audit.missing', { file: path, from: head.seq + 1, to: missing.seq })
+      this.#add(() => ({
+        ...now(),
+        event: 'missing',
+        from: head.seq + 1,
+        to: missing.seq,
+        last: missing.hash,
+      }))
+    }
+    this.#add(() => ({ ...now(), event: 'started', version, pid: process.pid }))
+    process.on('exit', this.#onExit)
+  }
+
+  /** Goes on with other settings; tells that it can not where another file is wanted. */
+  configure(settings: AuditSettings): boolean {
+    if (settings.file !== this.#settings.file) return false
+    this.#settings = settings
+    return true
+  }
+
+  /** Records how a call ended. */
+  called(call: Call, target: Target, ending: Ending): void {
+    const { requestId, principal, client, method, params, facts } = call
+    const time = Date.now()
+    const subject = subjects[method]
+    const given = params.fields.arguments
+    this.#add(() => ({
+      time: new Date(time).toISOString(),
+      event: 'call',
+      request_id: requestId,
+      principal: principal.id,
+      client: clientName(client.info),
+      upstream: target.upstream,
+      method,
+      ...(subject !== undefined && { [subject]: target.name }),
+      rule: facts.get('rule'),
+      outcome: ending.outcome,
+      code: ending.code,
+      arguments_digest: given === undefined ? undefined : this.#digest(given),
+      ms: ending.ms,
+    }))
+  }
+
+  /** Records a request that was turned away. */
+  refused({ requestId, error, request, address, principal }: Refusal): void {
+    const time = Date.now()
+    this.#add(() => ({
+      time: new Date(time).toISOString(),
+      event: 'refused',
+      request_id: requestId,
+      principal,
+      address,
+      request,
+      code: error.code,
+      reason: error.extra.reason,
+    }))
+  }
+
+  /** Writes what waits, and closes the file. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    await this.#writing
+    for (let failures = 0; this.#isLeft && failures < TRIES; failures += this.#hasFailed ? 1 : 0)
+      await this.#flush()
+    this.#isClosed = true
+    process.off('exit', this.#onExit)
+    clearTimeout(this.#timer)
+    await this.#file.close()
+  }
+
+  get #isLeft(): boolean {
+    return this.#waiting.length > 0 || this.#text !== ''
+  }
+
+  #add(entry: Entry): void {
+    if (this.#waiting.length >= LIMIT) this.#dropped++
+    else this.#waiting.push(entry)
+    this.#timer ??= setTimeout(() => void this.#flush(), DELAY).unref()
+  }
+
+  #flush(): Promise<void> {
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined
+      clearTimeout(this.#timer)
+      this.#timer = undefined
+      if (!this.#isLeft || this.#isClosed) return
+      this.#timer = setTimeout(() => void this.#flush(), this.#hasFailed ? RETRY : 0).unref()
+    })
+    return this.#writing
+  }
+
+  async #write(): Promise<void> {
+    try {
+      if (this.#text === '') this.#encode()
+      await this.#file.add(this.#text, this.#head)
+      this.#text = ''
+      this.#hasFailed = false
+    } catch (error) {
+      this.#hasFailed = true
+      this.#log.error('audit.failed', { file: this.#file.path, reason: String(error) })
+    }
+  }
+
+  /** Makes lines of what waits, of a part of it at a time: other work comes in between. */
+  #encode(): void {
+    const { maxSize, keep } = this.#settings
+    if (this.#file.size >= maxSize) {
+      this.#file.rotate(keep)
+      this.#line({ ...now(), event: 'continued', version: self.version, pid: process.pid })
+    }
+    if (this.#dropped > 0) this.#line({ ...now(), event: 'dropped', count: this.#dropped })
+    this.#dropped = 0
+    for (const entry of this.#waiting.splice(0, BATCH)) this.#line(entry())
+  }
+
+  #line(fields: Fields): void {
+    const { line, head } = encodeLine(this.#head, fields)
+    this.#text += line
+    this.#head = head
+  }
+
+  /** Writes everything at once: the process ends. What is being written is written again, at the same place. */
+  #finish(): void {
+    try {
+      for (const entry of this.#waiting.splice(0)) this.#line(entry())
+      if (this.#text !== '') this.#file.addNow(this.#text, this.#head)
+      this.#file.closeNow()
+    } catch {
+      // There is nobody left to tell.
+    }
+  }
+
+  /** Names arguments without telling them: a hash of their canonical form (RFC 8785). */
+  #digest(given: unknown): string {
+    const text = canonicalText(given)
+    const { key } = this.#settings
+    if (!key) return `sha256:${hash('sha256', text)}`
+    return `hmac-sha256:${createHmac('sha256', key.reveal()).update(text).digest('hex')}`
+  }
+}
+
+function now(): { readonly time: string } {
+  return { time: new Date().toISOString() }
+}
+
+function canonicalText(value: unknown): string {
+  try {
+    return canonical(value)
+  } catch {
+    // Nested deeper than there is room to follow.
+    return JSON.stringify(String(value))
+  }
+}
+
+const NAME = 128
+
+function clientName(info: Fields = {}): string | undefined {
+  const { name, version } = info
+  if (typeof name !== 'string') return undefined
+  return (typeof version === 'string' ? `${name} ${version}` : name).slice(0, NAME)
+}

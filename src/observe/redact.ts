@@ -1,0 +1,96 @@
+import { isObject } from '../core/json.ts'
+import { Secret } from '../core/secret.ts'
+
+/** What stands in place of a secret. */
+const MASK = '***'
+/** Shorter values are words of every line. */
+const SHORTEST = 6
+const DEEPEST = 8
+/** How many keys are remembered as telling or not. */
+const KEYS = 1000
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Keeps secrets out of what is written down: by their value, and by the key they stand under. */
+export class Redactor {
+  #secrets: RegExp | undefined
+
+  /** Sets the secrets, in place of those before. */
+  learn(secrets: readonly string[]): void {
+    const forms = new Set(secrets.flatMap(formsOf).filter((form) => form.length >= SHORTEST))
+    // Of two that begin alike the longer one is tried first.
+    const sorted = [...forms].toSorted((one, other) => other.length - one.length)
+    this.#secrets = sorted.length > 0 ? new RegExp(sorted.map(escaped).join('|'), 'g') : undefined
+  }
+
+  /** Whether a text holds a secret. */
+  finds(text: string): boolean {
+    if (!this.#secrets) return false
+    this.#secrets.lastIndex = 0
+    return this.#secrets.test(text)
+  }
+
+  text(text: string): string {
+    return this.#secrets ? text.replace(this.#secrets, MASK) : text
+  }
+
+  /** A value without secrets, whatever it consists of. */
+  value(value: unknown, depth = 0): unknown {
+    if (typeof value === 'string') return this.text(value)
+    if (depth > DEEPEST) return MASK
+    if (Array.isArray(value)) return value.map((each) => this.value(each, depth + 1))
+    if (!isObject(value) || value instanceof Secret) return value
+    const entries = Object.entries(value).map(([key, each]) => {
+      return [
+        this.text(key),
+        isTelling(key) && each !== undefined ? MASK : this.value(each, depth + 1),
+      ] as const
+    })
+    return Object.fromEntries(entries)
+  }
+
+  fields(fields: Fields): Fields {
+    const entries = Object.entries(fields)
+    return Object.fromEntries(entries.map(([key, value]) => [key, isTelling(key) ? MASK : this.value(value)]))
+  }
+}
+
+const telling =
+  /authorization|cookie|passw(?:or)?d|passphrase|secret|credential|api[-_]?key|private[-_]?key|(?:^|[-_a-z])token$/i
+const known = new Map<string, boolean>()
+
+/** Whether what stands under a key is secret, whatever it is. */
+export function isTelling(key: string): boolean {
+  const found = known.get(key)
+  if (found !== undefined) return found
+  const isSecret = telling.test(key)
+  if (known.size < KEYS) known.set(key, isSecret)
+  return isSecret
+}
+
+/** The values of all secrets in some settings. */
+export function secretsOf(settings: unknown): string[] {
+  if (settings instanceof Secret) return [settings.reveal()]
+  if (Array.isArray(settings)) return settings.flatMap(secretsOf)
+  return isObject(settings) ? Object.values(settings).flatMap(secretsOf) : []
+}
+
+/** How a secret may look where it turns up: alone, without its scheme, escaped in JSON or in a URL. */
+function formsOf(secret: string): string[] {
+  const [, bare] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
+  const password = URL.canParse(secret) ? new URL(secret).password : ''
+  const plain = [secret, bare ?? '', password, decoded(password)].filter((each) => each.length >= SHORTEST)
+  return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`)
+}

@@ -1,0 +1,146 @@
+import type { Attributes, Context, Span, SpanKind } from '@opentelemetry/api'
+import type { SpanExporter } from '@opentelemetry/sdk-trace'
+import type { Call } from '../core/call.ts'
+import type { Log } from '../core/log.ts'
+import type { TraceSettings } from '../core/observe-settings.ts'
+import { self } from '../core/self.ts'
+import type { Target } from '../core/target.ts'
+import type { Ending } from './ending.ts'
+
+/** A span of a call, and the call as it goes on within it. */
+export interface CallSpan {
+  readonly call: Call
+  end(ending: Ending): void
+}
+
+/** What is known of the way a call goes. */
+export interface Way {
+  readonly transport: 'tcp' | 'pipe'
+  readonly address?: string
+  readonly port?: number
+  /** The protocol revision spoken. */
+  readonly revision?: string | undefined
+}
+
+/** Makes spans by the MCP conventions of OpenTelemetry. */
+export interface Tracing {
+  /** The call as its client sees it. */
+  received(call: Call, way: Way): CallSpan
+  /** The part of a call a server does. */
+  sent(call: Call, target: Target, way: Way): CallSpan
+  /** Sends what is left. */
+  close(): Promise<void>
+}
+
+/** How long the last spans may take to be sent, in milliseconds. */
+const PATIENCE = 3000
+
+/** Loads what sends spans. Without traces none of it is ever loaded. */
+export async function openTracing(settings: TraceSettings, log: Log): Promise<Tracing> {
+  const [api, sdk, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
+    import('@opentelemetry/api'),
+    import('@opentelemetry/sdk-trace'),
+    import('@opentelemetry/exporter-trace-otlp-http'),
+    import('@opentelemetry/resources'),
+  ])
+  const headers = Object.entries(settings.headers).map(([name, value]) => [name, value.reveal()] as const)
+  const exporter = new OTLPTraceExporter({ url: settings.endpoint, headers: Object.fromEntries(headers) })
+  const provider = new sdk.TracerProvider({
+    sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(settings.sample) }),
+    resource: resourceFromAttributes({
+      'service.name': settings.serviceName,
+      'service.version': self.version,
+    }),
+    spanProcessors: [
+      new sdk.BatchSpanProcessor({ exporter: telling(exporter, log), scheduledDelayMillis: 1000 }),
+    ],
+  })
+  const tracer = provider.getTracer(self.name, self.version)
+
+  const parentOf = ({ meta }: Call): Context => {
+    const { traceparent, tracestate } = meta
+    if (typeof traceparent !== 'string') return api.ROOT_CONTEXT
+    const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-')
+    return api.trace.setSpanContext(api.ROOT_CONTEXT, {
+      traceId,
+      spanId,
+      traceFlags: Number.parseInt(flags, 16) & 1,
+      isRemote: true,
+      ...(typeof tracestate === 'string' && { traceState: api.createTraceState(tracestate) }),
+    })
+  }
+  const start = (call: Call, target: Target, way: Way, kind: SpanKind): CallSpan => {
+    const attributes = attributesOf(call, target, way)
+    const isNamed = call.method === 'tools/call' || call.method === 'prompts/get'
+    const name = isNamed && target.name !== undefined ? `${call.method} ${target.name}` : call.method
+    const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes }, parentOf(call))
+    const { traceId, spanId, traceFlags } = span.spanContext()
+    const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
+    return {
+      call: { ...call, meta: { ...call.meta, traceparent } },
+      end: (ending) => end(span, ending, api.SpanStatusCode.ERROR),
+    }
+  }
+  return {
+    received: (call, way) => start(call, call.target, way, api.SpanKind.SERVER),
+    sent: (call, target, way) => start(call, target, way, api.SpanKind.CLIENT),
+    close: async () => {
+      const late = new Promise((resolve) => setTimeout(resolve, PATIENCE).unref())
+      await Promise.race([provider.shutdown().catch(() => undefined), late])
+    },
+  }
+}
+
+/** How long names may be. */
+const NAME = 200
+
+function attributesOf(call: Call, target: Target, way: Way): Attributes {
+  const { method, facts } = call
+  const name = target.name?.slice(0, NAME)
+  const id = facts.get('rpc_id')
+  return {
+    'mcp.method.name': method.slice(0, NAME),
+    'mcp.protocol.version': way.revision ?? call.client.revision,
+    'network.transport': way.transport,
+    ...(way.transport === 'tcp' && { 'network.protocol.name': 'http' }),
+    ...(way.address !== undefined && { 'server.address': way.address }),
+    ...(way.port !== undefined && { 'server.port': way.port }),
+    ...(typeof id === 'string' && { 'jsonrpc.request.id': id }),
+    ...(method === 'tools/call' && { 'gen_ai.operation.name': 'execute_tool' }),
+    ...(method === 'tools/call' && name !== undefined && { 'gen_ai.tool.name': name }),
+    ...(method === 'prompts/get' && name !== undefined && { 'gen_ai.prompt.name': name }),
+    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': withoutQuery(name) }),
+    ...(target.upstream !== undefined && { 'gatehouse.upstream': target.upstream }),
+    'gatehouse.request_id': call.requestId,
+  }
+}
+
+/** What stands in a query or before a host may be a secret. */
+function withoutQuery(uri: string): string {
+  return uri.replace(/[?#].*$/s, '').replace(/^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i, '$1')
+}
+
+function end(span: Span, { outcome, code, rpc }: Ending, failed: 2): void {
+  if (code !== undefined) span.setAttribute('gatehouse.error.code', code)
+  if (rpc !== undefined) span.setAttribute('rpc.response.status_code', String(rpc))
+  const type = rpc === undefined ? outcome : String(rpc)
+  if (rpc !== undefined || outcome === 'tool_error') {
+    span.setAttribute('error.type', type)
+    span.setStatus({ code: failed })
+  }
+  span.end()
+}
+
+/** Says so when spans could not be sent. */
+function telling(exporter: SpanExporter, log: Log): SpanExporter {
+  return {
+    export: (spans, done) => {
+      exporter.export(spans, (result) => {
+        if (result.error) log.warn('traces.failed', { spans: spans.length, reason: result.error.message })
+        done(result)
+      })
+    },
+    shutdown: () => exporter.shutdown(),
+    forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
+  }
+}

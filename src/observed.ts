@@ -1,0 +1,80 @@
+import type { Call } from './core/call.ts'
+import { errorCodes } from './core/error.ts'
+import type { Log } from './core/log.ts'
+import type { Target } from './core/target.ts'
+import { Observing } from './observe/observing.ts'
+import type { Way } from './observe/tracing.ts'
+import type { Store } from './store/store.ts'
+import type { Upstream } from './upstream/upstream.ts'
+import { isProtocolMethod } from './wire/methods.ts'
+
+/** What of the gateway is looked at from outside, as it is just then. */
+interface View {
+  upstreams(): ReadonlyMap<string, Upstream>
+  features(): readonly { readonly contribution: { readonly methods?: Readonly<Record<string, unknown>> } }[]
+  /** How many sessions of clients there are. */
+  sessions(): number
+}
+
+/** Everything that is told of a gateway's calls. */
+export function createObserving(log: Log, view: View): Observing {
+  const isOwnMethod = (name: string): boolean =>
+    view.features().some(({ contribution: { methods = {} } }) => Object.hasOwn(methods, name))
+  return new Observing({
+    log,
+    levels: () => ({
+      upstreams: [...view.upstreams().values()].map(({ name, status, parked }) => {
+        return { name, parked, connections: status.connections, isUp: status.problem === undefined }
+      }),
+      sessions: view.sessions(),
+    }),
+    isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
+    isOutcome: (outcome) => outcomes.has(outcome),
+    isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),
+  })
+}
+
+const outcomes = new Set([...errorCodes, 'ok', 'tool_error', 'ask'])
+
+/** Whether a server's list, where that is known, has the tool a call came to. */
+function isListed(upstream: Upstream | undefined, call: Call, target: Target): boolean {
+  const { name } = target
+  if (!upstream || name === undefined || upstream.status.connections === 0) return false
+  const found = upstream.tool({ ...call, target, params: call.params.with({ name }) })
+  if (!(found instanceof Promise)) return found !== undefined
+  found.catch(() => undefined)
+  return false
+}
+
+/** How a server is reached, for those who look at the way of a call. */
+export function wayTo(upstream: Upstream | undefined): Way {
+  if (!upstream || upstream.settings.reach.kind === 'command') return { transport: 'pipe' }
+  const { hostname, port, protocol } = new URL(upstream.settings.reach.url)
+  const usual = protocol === 'https:' ? 443 : 80
+  const { revision } = upstream.status
+  return { transport: 'tcp', address: hostname, port: port === '' ? usual : Number(port), revision }
+}
+
+/** The same store; how long each of its operations takes is told. */
+export function timed(store: Store, { metrics }: Observing): Store {
+  const known = new Map<string, unknown>()
+  const timing = (name: string, operation: (...values: unknown[]) => unknown) => {
+    return (...values: unknown[]): unknown => {
+      const start = performance.now()
+      const end = (): void => metrics.stored(name, (performance.now() - start) / 1000)
+      const result = operation.apply(store, values)
+      if (result instanceof Promise) return result.finally(end)
+      end()
+      return result
+    }
+  }
+  return new Proxy(store, {
+    get: (_store, name) => {
+      const value: unknown = Reflect.get(store, name, store)
+      if (typeof name !== 'string' || typeof value !== 'function') return value
+      const found = known.get(name) ?? timing(name, value as (...values: unknown[]) => unknown)
+      known.set(name, found)
+      return found
+    },
+  })
+}

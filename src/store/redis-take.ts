@@ -1,0 +1,65 @@
+import { createHash } from 'node:crypto'
+import { type Bucket, SLICES, type Taken } from './store.ts'
+
+/**
+ * Takes one from every bucket, or from none. A bucket is a hash from slices to counts. The time is that of Redis,
+ * so that gateways whose clocks differ agree. Replies whether it was granted, then for each bucket what is left
+ * and how long until something comes back, in milliseconds.
+ */
+export const takeScript = `
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local slices = ${SLICES}
+local granted = 1
+local found = {}
+for i, key in ipairs(KEYS) do
+  local limit, window = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
+  local length = math.ceil(window / slices)
+  local current = math.floor(now / length)
+  local total, oldest, gone = 0, nil, {}
+  local stored = redis.call('HGETALL', key)
+  for j = 1, #stored, 2 do
+    local slice = tonumber(stored[j])
+    if slice < current - slices then
+      gone[#gone + 1] = stored[j]
+    else
+      total = total + tonumber(stored[j + 1])
+      if oldest == nil or slice < oldest then oldest = slice end
+    end
+  end
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  if total >= limit then granted = 0 end
+  found[i] = { limit, window, length, current, total, oldest or current }
+end
+local reply = { granted }
+for i, key in ipairs(KEYS) do
+  local limit, window, length, current, total, oldest = unpack(found[i])
+  if granted == 1 then
+    redis.call('HINCRBY', key, string.format('%.0f', current), 1)
+    redis.call('PEXPIRE', key, math.ceil(window + 2 * length))
+    total = total + 1
+  end
+  reply[#reply + 1] = math.max(0, limit - total)
+  reply[#reply + 1] = total == 0 and 0 or math.max(1, math.ceil((oldest + slices + 1) * length - now))
+end
+return reply
+`
+
+/** What Redis knows the script by, once it has seen it. */
+export const takeHash = createHash('sha1').update(takeScript).digest('hex')
+
+/** The script's arguments: limit and window of each bucket. */
+export function takeArguments(buckets: readonly Bucket[]): string[] {
+  return buckets.flatMap(({ limit, window }) => [String(limit), String(window)])
+}
+
+/** Reads the script's reply. @throws TypeError where it is something else */
+export function readTaken(reply: unknown, count: number): Taken {
+  if (!Array.isArray(reply) || reply.length !== 1 + 2 * count)
+    throw new TypeError('not a reply of the script')
+  const numbers = reply.map(Number)
+  const remaining = numbers.slice(1).filter((_each, index) => index % 2 === 0)
+  const reset = numbers.slice(1).filter((_each, index) => index % 2 === 1)
+  const wait = reset.map((each, index) => (remaining[index] === 0 ? each : 0))
+  return { isGranted: numbers[0] === 1, remaining, reset, wait }
+}

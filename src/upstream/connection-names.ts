@@ -1,0 +1,41 @@
+import type { Call, Client } from '../core/call.ts'
+import { canonical } from '../core/json.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import type { Route } from './negotiate.ts'
+
+/** Calls with the same name share a connection: one caller, and for older servers one set of capabilities. */
+export function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
+  const { isolation, roots } = settings
+  // A session's client is the same object for all its calls.
+  const known = new WeakMap<Client, string>()
+  const nameFor = (call: Call): string => {
+    // A server keeps the roots it was told, so those of one client are not for another.
+    const isOwn =
+      isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
+    const client = isOwn ? (call.client.session ?? '') : ''
+    return canonical([call.principal.id, client, declared(call, settings)])
+  }
+  return (call, { era }) => {
+    if (isolation === 'shared') return ''
+    if (era === 'modern')
+      return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
+    const name = known.get(call.client) ?? nameFor(call)
+    known.set(call.client, name)
+    return name
+  }
+}
+
+/** What an older server is told of its client: exactly what the client said, roots only where configured. */
+export function declared(
+  call: Call,
+  { isolation, roots }: UpstreamSettings,
+): Readonly<Record<string, unknown>> {
+  const { roots: offered, tasks, ...rest } = call.client.capabilities
+  const own = isolation === 'shared' ? {} : rest
+  const clientTasks =
+    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
+  if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
+  const passed =
+    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
+  return { ...own, ...clientTasks, ...passed }
+}

@@ -1,0 +1,68 @@
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
+import { isObject } from '../../core/json.ts'
+import type { Store } from '../../store/store.ts'
+
+/** Keeps what servers granted, encrypted and each under its own name. */
+export interface Vault {
+  read(name: Name): Promise<Kept | undefined>
+  write(name: Name, value: Kept, ttl: number): Promise<void>
+  /** Reads a value that is good once. */
+  take(name: Name): Promise<Kept | undefined>
+  delete(name: Name): Promise<void>
+}
+
+/** What a value is of: its kind first. Only a hash of it is stored. */
+type Name = readonly [kind: 'grant' | 'start' | 'state' | 'client', ...rest: string[]]
+
+type Kept = Readonly<Record<string, unknown>>
+
+const IV = 12
+const TAG = 16
+
+/** A vault in a store, under AES-256-GCM; without a key its values can be read by this process only. */
+export function createVault(
+  store: Pick<Store, 'get' | 'put' | 'delete'>,
+  key: Buffer = randomBytes(32),
+): Vault {
+  const open = (at: string, sealed: string | undefined): Kept | undefined =>
+    sealed === undefined ? undefined : decrypt(sealed, at, key)
+
+  return {
+    read: async (name) => open(keyOf(name), await store.get(keyOf(name))),
+    write: (name, value, ttl) =>
+      store.put(keyOf(name), encrypt(JSON.stringify(value), keyOf(name), key), ttl),
+    take: async (name) => {
+      const sealed = await store.get(keyOf(name))
+      // Of several who read it, one deletes it.
+      return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
+    },
+    delete: async (name) => void (await store.delete(keyOf(name))),
+  }
+}
+
+function keyOf([kind, ...rest]: Name): string {
+  return `oauth:${kind}:${createHash('sha256').update(JSON.stringify(rest)).digest('base64url')}`
+}
+
+function encrypt(text: string, at: string, key: Buffer): string {
+  const iv = randomBytes(IV)
+  const cipher = createCipheriv('aes-256-gcm', key, iv).setAAD(Buffer.from(at))
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
+  return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url')
+}
+
+/** What was written under another key, or moved to another name, is as good as gone. */
+function decrypt(text: string, at: string, key: Buffer): Kept | undefined {
+  const bytes = Buffer.from(text, 'base64url')
+  if (bytes.length <= IV + TAG) return undefined
+  try {
+    const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV), { authTagLength: TAG })
+    decipher.setAAD(Buffer.from(at)).setAuthTag(bytes.subarray(IV, IV + TAG))
+    const value: unknown = JSON.parse(
+      Buffer.concat([decipher.update(bytes.subarray(IV + TAG)), decipher.final()]).toString('utf8'),
+    )
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}

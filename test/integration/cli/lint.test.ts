@@ -1,0 +1,196 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { runCommand } from '../../support/gateway-process.ts'
+import { folder, httpServer } from '../../support/journey.ts'
+import { everything, publishedServer } from '../../support/peers/servers.ts'
+import type { Json } from '../../support/server/json.ts'
+
+interface Report {
+  readonly upstream: string
+  readonly revision: string
+  readonly assertions: readonly Json[]
+  readonly summary: Json
+}
+
+const badServer = [
+  process.execPath,
+  fileURLToPath(new URL('../../fixtures/bad-server/main.ts', import.meta.url)),
+]
+const corporate = {
+  profile: 'corporate',
+  listen: { public_url: 'https://gate.example' },
+  auth: { jwt: { issuer: 'https://idp.example', audience: 'gate', jwks: 'https://idp.example/keys' } },
+}
+
+function file(config: Json): string {
+  const path = join(folder(), 'gateway.config.yaml')
+  writeFileSync(path, JSON.stringify(config))
+  return path
+}
+
+async function lint(server: Json, config: Json = {}, args: readonly string[] = []) {
+  const path = file({ ...config, upstreams: { one: server } })
+  const { code, stdout, stderr } = await runCommand(['lint', 'one', '--json', '--config', path, ...args])
+  expect(stderr).toBe('')
+  const report: Report = JSON.parse(stdout)
+  const withStatus = (status: string): unknown[] =>
+    report.assertions.filter((each) => each['status'] === status).map(({ id }) => id)
+  return { code, report, withStatus }
+}
+
+/** What fails of every server behind a gateway without auth and rates. */
+const ofTheGateway = ['C082', 'C083', 'C191', 'C192']
+
+describe('gatehouse lint', () => {
+  test('finds what server-everything could do better', async () => {
+    const { code, report, withStatus } = await lint({ command: publishedServer(everything, 'stdio') })
+    expect(code).toBe(0)
+    expect(report).toMatchObject({ upstream: 'one', revision: '2025-11-25' })
+    expect(withStatus('fail').filter((id) => !ofTheGateway.includes(String(id)))).toEqual([
+      'C119',
+      'C130',
+      'C131',
+      'C132',
+      'C133',
+      'C160',
+      'C161',
+    ])
+    expect(withStatus('pass')).toEqual(
+      expect.arrayContaining(['C008', 'C087', 'C100', 'C105', 'C118', 'C121', 'C152', 'C171', 'C172']),
+    )
+  })
+
+  test('finds what server-filesystem could do better', async () => {
+    const files = join(folder(), 'files')
+    mkdirSync(files)
+    const command = publishedServer('@modelcontextprotocol/server-filesystem', files)
+    const { withStatus } = await lint({ command })
+    expect(withStatus('fail').filter((id) => !ofTheGateway.includes(String(id)))).toEqual([
+      'C089',
+      'C120',
+      'C130',
+      'C131',
+      'C132',
+    ])
+    expect(withStatus('pass')).toEqual(
+      expect.arrayContaining(['C119', 'C121', 'C126', 'C133', 'C143', 'C174']),
+    )
+  })
+
+  test('finds what server-memory could do better', async () => {
+    const command = publishedServer('@modelcontextprotocol/server-memory')
+    const { withStatus } = await lint({ command, env: { MEMORY_FILE_PATH: join(folder(), 'memory.jsonl') } })
+    expect(withStatus('fail').filter((id) => !ofTheGateway.includes(String(id)))).toEqual([
+      'C089',
+      'C130',
+      'C131',
+      'C132',
+      'C161',
+    ])
+  })
+
+  test('finds every fault of a bad server, and never calls a tool', async () => {
+    const { report, withStatus } = await lint({ command: badServer })
+    expect(withStatus('fail').filter((id) => !ofTheGateway.includes(String(id)))).toEqual(
+      (
+        'C008 C021 C088 C089 C100 C105 C118 C119 C120 C121 C122 C124 C126 C130 C131 C132 C133 C143 C152 C158 C159 ' +
+        'C160 C161 C162 C163 C164 C170 C171 C172 C173 C177'
+      ).split(' '),
+    )
+    const mended = report.assertions.find(({ id }) => id === 'C127')
+    expect(mended).toMatchObject({
+      status: 'repaired',
+      evidence: ['clients see it mended', expect.stringContaining('DeleteAll')],
+    })
+  })
+
+  test('sees what the corporate profile repairs', async () => {
+    const { withStatus } = await lint({ command: publishedServer(everything, 'stdio') }, corporate)
+    expect(withStatus('repaired')).toEqual(
+      expect.arrayContaining(['C082', 'C119', 'C160', 'C161', 'C191', 'C192']),
+    )
+    expect(withStatus('fail')).toEqual(['C130', 'C131', 'C132', 'C133'])
+  })
+
+  test.each(['2024-11-05', '2025-06-18', '2026-07-28'] as const)(
+    'audits a server of %s over HTTP',
+    async (revision) => {
+      const server = await httpServer({ revision, transport: revision === '2024-11-05' ? 'sse' : 'http' })
+      const { report, withStatus } = await lint({ url: server.url })
+      expect(report.revision).toBe(revision)
+      expect(withStatus('pass')).toEqual(expect.arrayContaining(['C087', 'C088', 'C100', 'C105', 'C121']))
+      expect(server.received('tools/call')).toEqual([])
+    },
+  )
+
+  test('prints a report for programs in which each rule has its number, level, status and evidence', async () => {
+    const { report } = await lint({ command: badServer })
+    expect(Object.keys(report)).toEqual(['upstream', 'revision', 'assertions', 'summary'])
+    const statuses = new Map<unknown, number>()
+    for (const each of report.assertions) {
+      expect(each).toEqual({
+        id: expect.stringMatching(/^C\d{3}$/),
+        level: expect.stringMatching(/^(?:must|should|forbidden|may)$/),
+        status: expect.stringMatching(/^(?:pass|repaired|fail|not applicable)$/),
+        text: expect.stringMatching(/\.$/),
+        evidence: expect.any(Array),
+        ...(each['fix'] !== undefined && { fix: expect.any(String) }),
+      })
+      expect(each['evidence']).not.toEqual([])
+      expect(each['fix'] === undefined || each['status'] === 'fail').toBe(true)
+      statuses.set(each['status'], (statuses.get(each['status']) ?? 0) + 1)
+    }
+    expect(report.summary).toEqual({
+      pass: statuses.get('pass'),
+      repaired: statuses.get('repaired'),
+      fail: statuses.get('fail'),
+      notApplicable: statuses.get('not applicable'),
+      serious: expect.arrayContaining(['C119', 'C162']),
+      owner: expect.arrayContaining(['C176']),
+    })
+  })
+
+  test('ends with 1 with --strict where something is broken that must not be, and else with 0', async () => {
+    expect((await lint({ command: badServer }, {}, ['--strict'])).code).toBe(1)
+    expect((await lint({ command: badServer })).code).toBe(0)
+    const memory = {
+      command: publishedServer('@modelcontextprotocol/server-memory'),
+      env: { MEMORY_FILE_PATH: join(folder(), 'memory.jsonl') },
+    }
+    expect((await lint(memory, corporate, ['--strict'])).code).toBe(0)
+  })
+
+  test('prints a report for people, one line for each rule, with where it is broken and what to do', async () => {
+    const path = file({ upstreams: { one: { command: badServer } } })
+    const { stdout } = await runCommand(['lint', 'one', '--config', path])
+    expect(stdout).toMatch(/^one: speaks 2025-11-25, held against \d+ rules\n/)
+    expect(stdout).toMatch(/^fail +C119 must +Tools are named .*\n +DeleteAll\n +send-mail\n +fix: Rename/m)
+    expect(stdout).toMatch(/^\d+ pass, \d+ repaired by the gateway, \d+ fail, \d+ not applicable$/m)
+    expect(stdout).toMatch(/^only the owner of the server can say: C/m)
+  })
+
+  test('tells why a server can not be audited, and ends with 1', async () => {
+    const path = file({ upstreams: { one: '/nowhere/at-all' } })
+    const { code, stdout, stderr } = await runCommand(['lint', 'one', '--config', path])
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toMatch(/^gatehouse: one can not be audited: /)
+  })
+
+  test('names the servers there are when asked for none or another, and ends with 2', async () => {
+    const path = file({ upstreams: { one: 'echo', two: 'echo' } })
+    const { code, stderr } = await runCommand(['lint', 'three', '--config', path])
+    expect(code).toBe(2)
+    expect(stderr).toContain('one, two')
+    expect((await runCommand(['lint', '--config', path])).code).toBe(2)
+  })
+
+  test('prints no secret', async () => {
+    const server = await httpServer()
+    const path = file({ upstreams: { one: { url: `${server.url}?api_key=pumpkin`, token: 'sesame' } } })
+    const { stdout } = await runCommand(['lint', 'one', '--config', path])
+    expect(stdout).toMatch(/^fail +C062 forbidden .*\n +the query has api_key\n/m)
+    expect(stdout).not.toMatch(/sesame|pumpkin/)
+  })
+})

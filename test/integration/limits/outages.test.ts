@@ -1,0 +1,98 @@
+import { once } from 'node:events'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
+import { expect, it, onTestFinished } from 'vitest'
+import { textOf } from '../../support/client/options.ts'
+import { until } from '../../support/condition.ts'
+import { callsOf, clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
+import { objectAt } from '../../support/server/json.ts'
+
+/** A door to a server that can be shut: connections are then refused. */
+interface Door {
+  readonly url: string
+  shut(): Promise<void>
+  open(): Promise<void>
+}
+
+async function doorTo(url: string): Promise<Door> {
+  const target = new URL(url)
+  const sockets = new Set<Socket>()
+  let server: Server
+  let port = 0
+  const open = async (): Promise<void> => {
+    server = createServer((socket) => {
+      const behind = connect(Number(target.port), target.hostname)
+      for (const each of [socket, behind]) {
+        sockets.add(each)
+        each.on('error', () => each.destroy()).on('close', () => sockets.delete(each))
+      }
+      socket.pipe(behind).pipe(socket)
+    })
+    server.listen(port, '127.0.0.1')
+    await once(server, 'listening')
+    const address = server.address()
+    if (typeof address === 'object' && address) ({ port } = address)
+  }
+  const shut = async (): Promise<void> => {
+    const closed = once(server, 'close')
+    server.close()
+    for (const socket of sockets) socket.destroy()
+    await closed
+  }
+  await open()
+  onTestFinished(() => shut().catch(() => undefined))
+  return { url: `http://127.0.0.1:${port}${target.pathname}`, open, shut }
+}
+
+it('makes a call again that could not be sent, once the server is there, and only where that is harmless', async () => {
+  const server = await httpServer({ revision: '2026-07-28' })
+  const door = await doorTo(server.url)
+  const tools = { echo: { idempotent: true, retry: 4 }, big: { op: 'write', idempotent: false } }
+  const gateway = await gatewayTo({ one: { url: door.url, revision: '2026-07-28', tools } })
+  const client = await clientOf(gateway)
+  expect(textOf(await client.request('tools/call', { name: 'echo', arguments: { first: 1 } }))).toContain(
+    'first',
+  )
+  await door.shut()
+  expect(codeOf(await client.request('tools/call', { name: 'big', arguments: {} }))).toBe(
+    'SERVER_UNAVAILABLE',
+  )
+  const again = client.request('tools/call', { name: 'echo', arguments: { second: 2 } })
+  await pause(50)
+  await door.open()
+  expect(textOf(await again)).toContain('second')
+  expect(callsOf(server, 'echo')).toBe(2)
+  expect(callsOf(server, 'big')).toBe(0)
+})
+
+it('never makes a call again that may have run', async () => {
+  const server = await httpServer({ revision: '2026-07-28' })
+  const tools = { crash: { idempotent: true, retry: 5 } }
+  const gateway = await gatewayTo({ one: { url: server.url, revision: '2026-07-28', tools } })
+  const client = await clientOf(gateway)
+  const reply = await client.request('tools/call', { name: 'crash', arguments: {} })
+  expect(JSON.stringify(reply)).toContain('OUTCOME_UNKNOWN')
+  expect(callsOf(server, 'crash')).toBe(1)
+})
+
+it('gives a server that only fails time to recover, and finds out when it has', async () => {
+  const server = await httpServer({ revision: '2026-07-28' })
+  const settings = { url: server.url, revision: '2026-07-28' }
+  const features = { breaker: { failures: 3, pause: '1s' } }
+  const gateway = await gatewayTo({ one: settings }, { config: { features } })
+  const client = await clientOf(gateway)
+  const call = () => client.request('tools/call', { name: 'slow', arguments: { ms: 1, steps: 1 } })
+  expect(textOf(await call())).toBe('took 1 steps')
+  server.refuse(503)
+  for (let failure = 0; failure < 3; failure++) expect(codeOf(await call())).toBe('SERVER_UNAVAILABLE')
+  const refused = await call()
+  expect(objectAt(refused.error, 'data')).toMatchObject({
+    code: 'SERVER_UNAVAILABLE',
+    retry_after_seconds: 1,
+  })
+  expect(objectAt(refused.error, 'data')['message']).toContain('it is tried again in 1 s')
+  server.refuse(undefined)
+  await until(async () => textOf(await call()) === 'took 1 steps', 'the server to be called again')
+  await gateway.logged(({ event }) => event === 'upstream.circuit_open')
+  await gateway.logged(({ event }) => event === 'upstream.circuit_closed')
+})

@@ -1,0 +1,111 @@
+import { Agent } from 'undici'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../../support/condition.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { startGatewayProcess } from '../../support/gateway-process.ts'
+import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
+import { openSession, toolCall } from '../../support/raw-session.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+
+/** Posts a call on a kept connection; gives the HTTP status. */
+type Post = (id: number) => Promise<number>
+
+const agent = new Agent({ connections: 32 })
+
+async function poster(gateway: GatewayProcess): Promise<Post> {
+  const session = await openSession(gateway.url, '2025-11-25')
+  const { origin, pathname: path } = new URL(gateway.url)
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...session.headers,
+  }
+  return async (id) => {
+    const body = JSON.stringify(toolCall(id, 'echo'))
+    const { statusCode, body: answer } = await agent.request({ origin, path, method: 'POST', headers, body })
+    await answer.dump()
+    return statusCode
+  }
+}
+
+/** Makes so many calls, a few at a time, at each gateway in turn; gives how many were let through and refused. */
+async function flood(posts: readonly Post[], count: number): Promise<{ granted: number; refused: number }> {
+  const found = { granted: 0, refused: 0 }
+  let next = 0
+  const worker = async (): Promise<void> => {
+    while (next < count) {
+      const id = ++next
+      const status = await posts[id % posts.length]?.(id)
+      if (status === 200) found.granted++
+      else if (status === 429) found.refused++
+      else throw new Error(`HTTP ${status}`)
+    }
+  }
+  await Promise.all(Array.from({ length: 48 }, worker))
+  return found
+}
+
+describe.runIf(hasRedis())('three gateways with one Redis', () => {
+  let redis: RedisServer
+  let server: FakeServer
+  let gateways: GatewayProcess[]
+  const start = (limits: object): Promise<GatewayProcess[]> => {
+    const config = { store: redis.url, limits, upstreams: { one: { url: server.url } } }
+    return Promise.all([1, 2, 3].map(() => startGatewayProcess(config)))
+  }
+
+  beforeAll(async () => {
+    redis = await startRedis()
+    server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
+    gateways = await start({ rate: ['2000/hour', '100000/day'] })
+  })
+  afterAll(async () => {
+    await Promise.all(gateways.map((gateway) => gateway.close()))
+    await agent.close()
+    await server.close()
+    await redis.stop()
+  })
+
+  it('C191 let exactly the limit through of 10,000 calls', async () => {
+    const posts = await Promise.all(gateways.map(poster))
+    const { granted, refused } = await flood(posts, 10_000)
+    expect(granted + refused).toBe(10_000)
+    expect(granted).toBeGreaterThanOrEqual(1980)
+    expect(granted).toBeLessThanOrEqual(2020)
+  }, 240_000)
+
+  it('count alone while Redis is away, which /ready says, and together when it is back', async () => {
+    const posts = await Promise.all(gateways.map(poster))
+    const stores = async (): Promise<unknown[]> => {
+      const answers = gateways.map(async ({ origin }) => (await fetch(`${origin}/ready`)).json())
+      return (await Promise.all(answers)).map((answer) => objectAt(answer as Json, 'checks')['store'])
+    }
+    await redis.stop()
+    await until(async () => !(await stores()).includes('ok'), 'the gateways to notice')
+    const alone = await flood(posts, 7000)
+    // Each of them has the whole limit to itself.
+    expect(alone.granted).toBe(3 * 2000)
+    await redis.start()
+    await until(async () => (await stores()).every((each) => each === 'ok'), 'Redis to be back', 20_000)
+    for (const gateway of gateways) {
+      await gateway.logged(({ event }) => event === 'store.away')
+      expect(gateway.log().filter(({ event }) => event === 'store.away')).toHaveLength(1)
+    }
+    const together = await flood(posts, 3000)
+    expect(together.granted).toBe(2000)
+  }, 240_000)
+
+  it('keep letting calls through while Redis comes and goes under load', async () => {
+    const posts = await Promise.all(gateways.map(poster))
+    await redis.stop()
+    await redis.start()
+    const flooding = flood(posts, 6000)
+    await redis.stop()
+    await redis.start()
+    const { granted, refused } = await flooding
+    expect(granted + refused).toBe(6000)
+    // At most what Redis and each gateway by itself let through.
+    expect(granted).toBeLessThanOrEqual(5 * 2000)
+  }, 240_000)
+})

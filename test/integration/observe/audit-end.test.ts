@@ -1,0 +1,76 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { runCommand } from '../../support/gateway-process.ts'
+import { clientOf, folder, gatewayTo, stdioServer } from '../../support/journey.ts'
+
+const lines = (file: string): string[] =>
+  existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []
+
+async function verify(...files: string[]): Promise<number | null> {
+  return (await runCommand(['audit', 'verify', ...files])).code
+}
+
+describe('an audit log when its gateway ends', () => {
+  it.each(['SIGTERM', 'SIGKILL'] as const)(
+    'is unbroken after %s, and goes on with the next gateway',
+    async (signal) => {
+      const file = join(folder(), 'audit.jsonl')
+      for (const count of [2, 4]) {
+        const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+        const client = await clientOf(gateway)
+        await client.request('tools/call', { name: 'echo' })
+        await until(() => lines(file).length === count, 'the lines of the call')
+        gateway.signal(signal)
+        await gateway.ended
+      }
+      expect(await verify(file)).toBe(0)
+      expect(existsSync(file.replace('audit', 'audit.2'))).toBe(false)
+    },
+  )
+
+  it('has every call that was answered, also where the gateway is told twice to stop', async () => {
+    const file = join(folder(), 'audit.jsonl')
+    const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+    const client = await clientOf(gateway)
+    const hanging = client
+      .request('tools/call', { name: 'sleep', arguments: { ms: 60_000 } })
+      .catch(() => undefined)
+    for (let n = 0; n < 30; n++) await client.request('tools/call', { name: 'echo', arguments: { n } })
+    gateway.signal('SIGTERM')
+    gateway.signal('SIGINT')
+    await gateway.ended
+    await Promise.race([hanging, client.close()])
+    expect(lines(file).filter((line) => line.includes('"tool":"echo"'))).toHaveLength(30)
+    expect(await verify(file)).toBe(0)
+  })
+
+  it('of two gateways with one file is one file each', async () => {
+    const file = join(folder(), 'audit.jsonl')
+    for (const _ of [1, 2]) {
+      const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
+      const client = await clientOf(gateway)
+      await client.request('tools/call', { name: 'echo' })
+    }
+    const other = file.replace('audit.jsonl', 'audit.2.jsonl')
+    await until(() => lines(file).length === 2 && lines(other).length === 2, 'both logs')
+    expect(await verify(file, other)).toBe(0)
+  })
+
+  it('follows its configuration when that changes, and one that can not be written changes nothing', async () => {
+    const place = folder()
+    const [first = '', second = ''] = ['one.jsonl', 'two.jsonl'].map((name) => join(place, name))
+    const upstreams = { one: stdioServer() }
+    const gateway = await gatewayTo(upstreams, { config: { observe: { audit: first } } })
+    gateway.configure({ upstreams, observe: { audit: '/proc/none/audit.jsonl' } })
+    await gateway.logged((line) => line['event'] === 'config.rejected')
+    gateway.configure({ upstreams, observe: { audit: second } })
+    await until(() => lines(second).length > 0, 'the other file')
+    const client = await clientOf(gateway)
+    await client.request('tools/call', { name: 'echo' })
+    await until(() => lines(second).length === 2, 'the call')
+    expect(lines(first)).toHaveLength(1)
+    expect(await verify(first, second)).toBe(0)
+  })
+})

@@ -1,0 +1,124 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { clientOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
+import { traceCollector } from '../../support/trace-collector.ts'
+
+const traceId = '4bf92f3577b34da6a3ce929d0e0e4736'
+const callerSpan = '00f067aa0ba902b7'
+const SERVER = 2
+const CLIENT = 3
+
+/** The `_meta` of a request. */
+const metaOf = (message: Json | undefined): Json => objectAt(objectAt(message, 'params'), '_meta')
+
+/** Makes a call as part of the caller's trace. */
+const traced = (name: string, flags = '01') => ({
+  name,
+  arguments: { secret: 'argument-value' },
+  _meta: { traceparent: `00-${traceId}-${callerSpan}-${flags}` },
+})
+
+describe('spans', () => {
+  it('C198 are one trace from the client through the gateway to a server over HTTP', async () => {
+    const collector = await traceCollector()
+    const server = await httpServer()
+    const traces = {
+      endpoint: collector.url,
+      headers: { 'x-api-key': 'collector-secret' },
+      service_name: 'door',
+    }
+    const gateway = await gatewayTo({ one: { url: server.url } }, { config: { observe: { traces } } })
+    const client = await clientOf(gateway, { revision: '2026-07-28' })
+    await client.request('tools/call', traced('echo'))
+    const spans = await collector.spans(traceId, 2)
+    const received = spans.find(({ kind }) => kind === SERVER)
+    const sent = spans.find(({ kind }) => kind === CLIENT)
+    expect(received).toMatchObject({
+      name: 'tools/call echo',
+      parentSpanId: callerSpan,
+      attributes: {
+        'mcp.method.name': 'tools/call',
+        'mcp.protocol.version': '2026-07-28',
+        'gen_ai.operation.name': 'execute_tool',
+        'gen_ai.tool.name': 'echo',
+        'network.transport': 'tcp',
+      },
+    })
+    expect(sent).toMatchObject({
+      name: 'tools/call echo',
+      parentSpanId: received?.spanId,
+      attributes: {
+        'mcp.protocol.version': '2025-11-25',
+        'server.address': '127.0.0.1',
+        'server.port': Number(new URL(server.url).port),
+        'gatehouse.upstream': 'one',
+      },
+    })
+    const [seen] = server.received('tools/call')
+    expect(seen?.headers['traceparent']).toBe(`00-${traceId}-${sent?.spanId}-01`)
+    expect(metaOf(seen?.message)['traceparent']).toBe(seen?.headers['traceparent'])
+    expect(collector.headers[0]?.['x-api-key']).toBe('collector-secret')
+    expect(collector.text()).toContain('"door"')
+    expect(collector.text()).not.toContain('argument-value')
+  })
+
+  it('C198 are one trace with a server over stdio, and tell what failed', async () => {
+    const collector = await traceCollector()
+    const journal = serverJournal()
+    const gateway = await gatewayTo(
+      { one: stdioServer({ seenFile: journal.file }) },
+      { config: { observe: { traces: { endpoint: `${collector.url}/v1/traces` } } } },
+    )
+    const client = await clientOf(gateway, { revision: '2026-07-28' })
+    await client.request('prompts/get', traced('no-such-prompt')).catch(() => undefined)
+    const spans = await collector.spans(traceId, 2)
+    const sent = spans.find(({ kind }) => kind === CLIENT)
+    expect(sent).toMatchObject({
+      name: 'prompts/get no-such-prompt',
+      status: { code: 2 },
+      attributes: {
+        'network.transport': 'pipe',
+        'error.type': expect.stringMatching(/^-32\d{3}$/),
+        'rpc.response.status_code': expect.stringMatching(/^-32\d{3}$/),
+      },
+    })
+    const line = await until(
+      () =>
+        readFileSync(journal.file, 'utf8')
+          .split('\n')
+          .find((each) => each.includes('prompts/get')),
+      'the call',
+    )
+    expect(metaOf(objectAt(JSON.parse(line), 'message'))['traceparent']).toBe(
+      `00-${traceId}-${sent?.spanId}-01`,
+    )
+  })
+
+  it('go as the caller decided, else by the configured part', async () => {
+    const collector = await traceCollector()
+    const server = await httpServer()
+    const traces = { endpoint: collector.url, sample: 0 }
+    const gateway = await gatewayTo({ one: { url: server.url } }, { config: { observe: { traces } } })
+    const client = await clientOf(gateway, { revision: '2026-07-28' })
+    await client.request('tools/call', { name: 'echo' })
+    await client.request('tools/call', traced('echo', '00'))
+    await client.request('tools/call', traced('echo', '01'))
+    const spans = await collector.spans(traceId, 2)
+    expect(spans).toHaveLength(2)
+    expect(collector.text()).not.toContain('server/discover')
+    const flags = server.received('tools/call').map(({ headers }) => headers['traceparent']?.slice(-2))
+    expect(flags).toEqual(['00', '00', '01'])
+  })
+
+  it('that can not be sent are told of in the log, and hinder nothing', async () => {
+    const gateway = await gatewayTo(
+      { one: stdioServer() },
+      { config: { observe: { traces: { endpoint: 'http://127.0.0.1:9/v1/traces' } } } },
+    )
+    const client = await clientOf(gateway)
+    await client.request('tools/call', { name: 'echo' })
+    await gateway.logged((line) => line['event'] === 'call' && line['trace_id'] !== undefined)
+  })
+})

@@ -1,0 +1,203 @@
+import { createHash } from 'node:crypto'
+import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import type { FakeClient } from '../../support/fake-client.ts'
+import { clientOf, folder, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
+import { type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const TOKENS = { reader: 'reader-token-of-the-test', writer: 'writer-token-of-the-test' }
+
+/** A gateway in front of the published file system server, with a secret in its folder. */
+async function files(
+  more: (root: string) => Json = () => ({}),
+  features: Json = {},
+): Promise<{
+  readonly gateway: GatewayProcess
+  readonly root: string
+}> {
+  const root = realpathSync(folder())
+  mkdirSync(join(root, 'private'))
+  writeFileSync(join(root, 'private', 'secret.txt'), 'the secret')
+  writeFileSync(join(root, 'open.txt'), 'for all')
+  const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
+  const config = { auth: { opaque: { tokens: holders() } }, features }
+  return { gateway: await gatewayTo({ files: { command, ...more(root) } }, { config }), root }
+}
+
+function holders(): Json[] {
+  const scopes = { reader: ['read:files'], writer: ['read:files', 'write:files', 'delete:files'] }
+  return (['reader', 'writer'] as const).map((id) => ({
+    hash: `sha256:saltsalt:${createHash('sha256').update(`saltsalt${TOKENS[id]}`).digest('hex')}`,
+    id,
+    scopes: scopes[id],
+  }))
+}
+
+function bearer(who: keyof typeof TOKENS): Record<string, string> {
+  return { authorization: `Bearer ${TOKENS[who]}` }
+}
+
+function as(gateway: GatewayProcess, who: keyof typeof TOKENS, revision = '2025-11-25'): Promise<FakeClient> {
+  return clientOf(gateway, { headers: bearer(who), revision: revision as '2025-11-25' })
+}
+
+describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client of %s', (revision) => {
+  test('C082 does for each caller what its scopes allow', async () => {
+    const { gateway, root } = await files()
+    const path = join(root, 'made.txt')
+    const reader = await as(gateway, 'reader', revision)
+    const read = { name: 'read_text_file', arguments: { path: join(root, 'open.txt') } }
+    const write = { name: 'write_file', arguments: { path, content: 'x' } }
+    expect(JSON.stringify(await reader.request('tools/call', read))).toContain('for all')
+    const refused = JSON.stringify(await reader.request('tools/call', write))
+    expect(refused).toContain('SCOPE_INSUFFICIENT')
+    expect(refused).toContain('"missing_scopes":["delete:files"]')
+    const writer = await as(gateway, 'writer', revision)
+    expect(JSON.stringify(await writer.request('tools/call', write))).toContain('Successfully wrote')
+  })
+
+  test('C083 lists everything and tells what is missing, or leaves it out', async () => {
+    const { gateway } = await files()
+    const reader = await as(gateway, 'reader', revision)
+    const { result } = await reader.request('tools/list')
+    const tools = (result as { tools: { name: string; _meta: Json }[] }).tools
+    const missing = tools.filter((tool) => tool._meta['dev.gatehouse/missing_scopes'] !== undefined)
+    expect(missing.map(({ name }) => name)).toEqual([
+      'write_file',
+      'edit_file',
+      'create_directory',
+      'move_file',
+    ])
+    expect(tools.every((tool) => tool._meta['dev.gatehouse/required_scopes'] !== undefined)).toBe(true)
+
+    const strict = await files(undefined, { permissions: { hide_unpermitted: true } })
+    const narrow = await as(strict.gateway, 'reader', revision)
+    const shown = JSON.stringify(await narrow.request('tools/list'))
+    expect(shown).toContain('read_text_file')
+    expect(shown).not.toContain('write_file')
+    const called = await narrow.request('tools/call', { name: 'write_file', arguments: {} })
+    expect(JSON.stringify(called)).toContain('Unknown tool: write_file')
+  })
+
+  test('keeps what a rule denies from everyone, however the path is written', async () => {
+    const { gateway, root } = await files((at) => ({
+      deny: { '*': { path: `${at}/private/**`, paths: `${at}/private/**` } },
+    }))
+    const writer = await as(gateway, 'writer', revision)
+    const name = root.slice(root.lastIndexOf('/') + 1)
+    const spellings = [
+      `${root}/private/secret.txt`,
+      `${root}/private/../private/secret.txt`,
+      `${root}//private/./secret.txt`,
+      `${root}/x/../private/secret.txt`,
+      `${root}/../${name}/private/secret.txt`,
+      ` ${root}/private/secret.txt `,
+      `"${root}/private/secret.txt"`,
+      'private/secret.txt',
+      './private/secret.txt',
+      `../${name}/private/secret.txt`,
+      `file://${root}/private/secret.txt`,
+      `/proc/self/root${root}/private/secret.txt`,
+    ]
+    for (const path of spellings) {
+      const one = await writer.request('tools/call', { name: 'read_text_file', arguments: { path } })
+      expect(path + JSON.stringify(one)).toContain('PERMISSION_DENIED')
+      const args = { paths: [`${root}/open.txt`, path] }
+      const many = await writer.request('tools/call', { name: 'read_multiple_files', arguments: args })
+      expect(path + JSON.stringify(many)).not.toContain('the secret')
+    }
+    const listing = { name: 'list_directory', arguments: { path: `${root}/private` } }
+    expect(JSON.stringify(await writer.request('tools/call', listing))).not.toContain('secret.txt')
+    const open = { name: 'read_text_file', arguments: { path: 'open.txt' } }
+    expect(JSON.stringify(await writer.request('tools/call', open))).toContain('for all')
+  })
+
+  test('is narrowed by the session token in the header of each request', async () => {
+    const { gateway, root } = await files()
+    const writer = await as(gateway, 'writer', revision)
+    const { result } = await writer.request('permissions/negotiate', { requested_scopes: ['read:files'] })
+    const { token } = (result as { session: { token: string } }).session
+    const write = { name: 'write_file', arguments: { path: join(root, 'a.txt'), content: 'x' } }
+    const narrowed = await writer.request('tools/call', write, { headers: { 'x-mcp-session-token': token } })
+    expect(JSON.stringify(narrowed)).toContain('SCOPE_INSUFFICIENT')
+    const wrong = await writer.request('tools/call', write, { headers: { 'x-mcp-session-token': 'x.y' } })
+    expect(JSON.stringify(wrong)).toContain('TOKEN_EXPIRED')
+    expect(JSON.stringify(await writer.request('tools/call', write))).toContain('Successfully wrote')
+  })
+
+  test('answers beforehand, as a method and as a tool', async () => {
+    const { gateway } = await files()
+    const reader = await as(gateway, 'reader', revision)
+    const asked = { tool: 'move_file', parameters: {} }
+    const expected = { allowed: false, missing_scopes: ['delete:files'] }
+    expect((await reader.request('permissions/check', asked)).result).toMatchObject(expected)
+    const called = await reader.request('tools/call', { name: 'check_permissions', arguments: asked })
+    expect(called.result).toMatchObject({ structuredContent: expected })
+    expect(JSON.stringify(await reader.request('tools/list'))).not.toContain('check_permissions')
+  })
+})
+
+describe('permissions over HTTP', () => {
+  test('say the same as the method, behind the same authentication', async () => {
+    const { gateway } = await files()
+    const at = (path: string): string => `${gateway.origin}${path}`
+    const stranger = await fetch(at('/permissions?tool=move_file'))
+    expect(stranger.status).toBe(401)
+    const got = await fetch(at('/permissions?tool=move_file&upstream=files'), { headers: bearer('reader') })
+    expect([got.status, await got.json()]).toMatchObject([200, { missing_scopes: ['delete:files'] }])
+    const post = (path: string, body: Json, headers: Record<string, string>): Promise<Response> =>
+      fetch(at(path), {
+        method: 'POST',
+        headers: { ...headers, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+    const posted = await post('/permissions', { tool: 'read_file', parameters: {} }, bearer('reader'))
+    expect(await posted.json()).toEqual({ allowed: true })
+    const body = { requested_scopes: ['read:files', 'admin:files'] }
+    const negotiated = (await (await post('/permissions/negotiate', body, bearer('writer'))).json()) as Json
+    expect(negotiated).toMatchObject({ granted_scopes: ['read:files'] })
+    const { token } = negotiated.session as { token: string }
+    const narrow = { ...bearer('writer'), 'x-mcp-session-token': token }
+    const narrowed = await post('/permissions', { tool: 'move_file' }, narrow)
+    expect(await narrowed.json()).toMatchObject({ allowed: false, missing_scopes: ['delete:files'] })
+    expect((await post('/permissions', { tool: 1 }, bearer('reader'))).status).toBe(400)
+    expect(
+      (await fetch(at('/permissions?tool=x&upstream=nowhere'), { headers: bearer('reader') })).status,
+    ).toBe(404)
+  })
+
+  test('are not there where the feature is off, and reach no server', async () => {
+    const server = await httpServer()
+    const gateway = await gatewayTo({ one: server.url }, { config: { features: { permissions: 'off' } } })
+    expect((await fetch(`${gateway.origin}/permissions?tool=echo`)).status).toBe(404)
+    expect(server.received('permissions/check')).toHaveLength(0)
+  })
+})
+
+test('gatehouse explain tells what kind of action a tool is, why, and the scopes it needs', async () => {
+  const root = folder()
+  const path = join(root, 'gateway.config.yaml')
+  const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
+  const config = { upstreams: { files: { command, tools: { 'move_*': { risk: 'reversible' } } } } }
+  writeFileSync(path, JSON.stringify(config))
+  const write = await runCommand(['explain', '--config', path, 'files', 'write_file'])
+  expect(write.stdout).toMatch(/op +write\n +risk +destructive\n +idempotent +yes\n/)
+  expect(write.stdout).toContain('its server says destructiveHint: true')
+  expect(write.stdout).toContain('delete:files')
+  const move = await runCommand(['explain', '--config', path, 'files', 'move_file'])
+  expect(move.stdout).toContain('the configuration says risk: reversible for move_*')
+  expect(move.stdout).toContain('write:files')
+  const none = await runCommand(['explain', '--config', path, 'files', 'none'])
+  expect(none.stdout).toContain('the server lists no tool of this name')
+})
+
+test('meta_tools decides whether the tools of the gateway are listed', async () => {
+  const gateway = await gatewayTo({ one: stdioServer() }, { config: { meta_tools: 'listed' } })
+  const client = await clientOf(gateway)
+  const listed = JSON.stringify(await client.request('tools/list'))
+  expect(listed).toContain('check_permissions')
+  expect(listed).toContain('negotiate_scopes')
+})

@@ -1,0 +1,85 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { Secret } from '../../../src/core/secret.ts'
+import { RedisStore } from '../../../src/store/redis.ts'
+import { until } from '../../support/condition.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { storeContract } from '../../support/store-contract.ts'
+
+describe.runIf(hasRedis())('the store in Redis', () => {
+  let redis: RedisServer
+  let store: RedisStore
+  const warnings: unknown[] = []
+  const log = {
+    ...silentLog,
+    warn: (event: string, fields?: object) => void warnings.push({ event, ...fields }),
+  }
+
+  beforeAll(async () => {
+    redis = await startRedis()
+    store = new RedisStore(new Secret(redis.url), log)
+    await store.opened()
+  })
+  afterAll(async () => {
+    await store.close()
+    await redis.stop()
+  })
+
+  storeContract(() => ({ store, pass: (milliseconds) => pause(milliseconds + 5) }))
+
+  it('C191 counts for several gateways together', async () => {
+    const other = new RedisStore(new Secret(redis.url), log)
+    await other.opened()
+    const bucket = { key: 'rate:{together}', limit: 100, window: 60_000 }
+    const takes = Array.from({ length: 300 }, async (_each, index) =>
+      (index % 2 === 0 ? store : other).take([bucket]),
+    )
+    const granted = (await Promise.all(takes)).filter(({ isGranted }) => isGranted)
+    expect(granted).toHaveLength(100)
+    await other.close()
+  })
+
+  it('counts alone while Redis is away, says so once, and goes on with it when it is back', async () => {
+    warnings.length = 0
+    const bucket = { key: 'rate:{away}', limit: 2, window: 60_000 }
+    await store.take([bucket])
+    await redis.stop()
+    await until(() => store.problem !== undefined, 'the store to notice')
+    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [1] })
+    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [0] })
+    expect(await store.take([bucket])).toMatchObject({ isGranted: false })
+    await expect(store.get('session:x')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    await expect(store.put('session:x', 'y', 1000)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    expect(warnings).toEqual([expect.objectContaining({ event: 'store.away' })])
+    await redis.start()
+    await until(() => store.problem === undefined, 'the store to be back')
+    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [1] })
+    await store.put('session:x', 'y', 1000)
+    expect(await store.get('session:x')).toBe('y')
+  })
+
+  it('waits a bounded time for a Redis that hangs, and then not at all', async () => {
+    const bucket = { key: 'rate:{hangs}', limit: 5, window: 60_000 }
+    redis.freeze()
+    const start = performance.now()
+    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [4] })
+    expect(performance.now() - start).toBeLessThan(2000)
+    const again = performance.now()
+    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [3] })
+    expect(performance.now() - again).toBeLessThan(100)
+    redis.thaw()
+    await until(async () => {
+      await store.put('session:z', 'z', 1000)
+      return store.problem === undefined
+    }, 'the store to be back')
+  })
+
+  it('never shows the password of its URL', async () => {
+    const secretive = new RedisStore(new Secret('redis://user:hunter2@127.0.0.1:1'), log)
+    await secretive.opened()
+    expect(secretive.problem).toBeDefined()
+    expect(JSON.stringify([warnings, secretive.problem])).not.toContain('hunter2')
+    await secretive.close()
+  })
+})

@@ -1,0 +1,146 @@
+import { createSeal } from '../../../src/bridge/seal.ts'
+import { loadSettings } from '../../../src/config/load.ts'
+import type { Handler } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import type { Log } from '../../../src/core/log.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import type { Refusal } from '../../../src/core/refusal.ts'
+import type { Settings } from '../../../src/core/settings.ts'
+import { listenHttp } from '../../../src/downstream/listen.ts'
+import { isObject, type Json } from '../server/json.ts'
+import type { SignIns } from '../../../src/downstream/sign-in-pages.ts'
+
+const noSignIns: SignIns = {
+  start: () => Promise.reject(new Error('Nobody signs in here.')),
+  finish: async () => 'nothing',
+  document: () => undefined,
+  site: () => undefined,
+}
+
+/** The HTTP edge of a gateway without servers, whose tools tell who called. */
+export interface GuardedFront {
+  readonly origin: string
+  /** Everything that was logged. */
+  readonly log: readonly Json[]
+  readonly refused: readonly Refusal[]
+  /** Makes a request of 2026-07-28. */
+  call(options?: Asking): Promise<Answer>
+  /** Makes any request. */
+  send(path: string, init?: RequestInit): Promise<Answer>
+  /** Goes on with other settings. */
+  configure(config: Json): void
+  close(): Promise<void>
+}
+
+interface Asking {
+  readonly token?: string | undefined
+  readonly method?: string
+  /** The name of the tool; tools need the scope they are called, but `whoami`. */
+  readonly tool?: string
+  readonly path?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly challenge: string | null
+  readonly body: Json
+}
+
+/** Starts the edge with this configuration. */
+export async function guardedFront(config: Json): Promise<GuardedFront> {
+  let settings = read(config)
+  const log: Json[] = []
+  const refused: Refusal[] = []
+  const listener = await listenHttp({
+    handle,
+    mirror: () => [],
+    has: (upstream) => upstream === 'files' || upstream === 'other',
+    listen: () => settings.listen,
+    auth: () => settings.auth,
+    signIns: noSignIns,
+    seal: createSeal(Date.now),
+    ready: async () => ({ isReady: true, checks: {} }),
+    page: () => 'a page',
+    metrics: () => Promise.resolve({ text: 'calls 1\n', type: 'text/plain' }),
+    onRefused: (refusal) => void refused.push(refusal),
+    log: recorder(log),
+  })
+  const send = async (path: string, init: RequestInit = {}): Promise<Answer> => {
+    const response = await fetch(listener.url + path, init)
+    const text = await response.text()
+    const { status, headers } = response
+    return { status, headers, challenge: headers.get('www-authenticate'), body: parsed(text) }
+  }
+  return {
+    origin: listener.url,
+    log,
+    refused,
+    send,
+    call: ({ token, method = 'tools/call', tool = 'whoami', path = '/mcp', headers = {} } = {}) =>
+      send(path, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json, text/event-stream',
+          'mcp-protocol-version': '2026-07-28',
+          'mcp-method': method,
+          ...(method === 'tools/call' && { 'mcp-name': tool }),
+          ...(token !== undefined && { authorization: `Bearer ${token}` }),
+          ...headers,
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: paramsOf(method, tool) }),
+      }),
+    configure: (next) => {
+      settings = read(next)
+    },
+    close: () => listener.close(),
+  }
+}
+
+function read(config: Json): Settings {
+  const upstreams = { files: 'server', other: 'server' }
+  const listen = { port: 0, ...(isObject(config['listen']) && config['listen']) }
+  const text = JSON.stringify({ upstreams, ...config, listen })
+  return loadSettings(text, { file: 'gateway.config.yaml', env: {} }).settings
+}
+
+const handle: Handler = async ({ method, target, principal }) => {
+  if (method !== 'tools/call') return { kind: 'result', result: Payload.of({ capabilities: {}, tools: [] }) }
+  const { name = '' } = target
+  if (name !== 'whoami' && principal.scopes && !principal.scopes.has(name)) {
+    throw new GatewayError('SCOPE_INSUFFICIENT', `Missing scope: ${name}`, {
+      details: { required_scopes: [name], missing_scopes: [name] },
+    })
+  }
+  const said = { id: principal.id, scopes: principal.scopes && [...principal.scopes] }
+  return { kind: 'result', result: Payload.of({ content: [], said }) }
+}
+
+function paramsOf(method: string, tool: string): Json {
+  return {
+    ...(method === 'tools/call' && { name: tool, arguments: {} }),
+    _meta: {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientCapabilities': {},
+    },
+  }
+}
+
+function recorder(lines: Json[]): Log {
+  const at =
+    (level: string): Log['info'] =>
+    (event, fields) =>
+      void lines.push({ level, event, ...fields })
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+}
+
+function parsed(text: string): Json {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : {}
+  } catch {
+    return { text }
+  }
+}

@@ -1,0 +1,51 @@
+import { createHash } from 'node:crypto'
+import { loadSettings } from '../../src/config/load.ts'
+import { createGateway } from '../../src/gateway.ts'
+import type { Log } from '../../src/core/log.ts'
+import type { Json } from './server/json.ts'
+
+/** A gateway in this process, with what it logged. */
+export interface LocalGateway {
+  /** The endpoint of all servers together. */
+  readonly url: string
+  readonly origin: string
+  /** Every line of its log: the event, and its fields. */
+  readonly lines: readonly Json[]
+  /** Names that would be the same. */
+  readonly collisions: readonly string[]
+  close(): Promise<void>
+}
+
+/** Starts a gateway on a free port of loopback, and waits until it tried its servers. */
+export async function localGateway(config: Json): Promise<LocalGateway> {
+  const text = JSON.stringify({ ...config, listen: { port: 0, ...Object(config['listen']) } })
+  const { settings } = loadSettings(text, { file: '/tmp/gateway.config.yaml', env: {} })
+  const lines: Json[] = []
+  const write =
+    (level: string) =>
+    (event: string, fields: Readonly<Record<string, unknown>> = {}): void =>
+      void lines.push({ level, event, ...fields })
+  const log: Log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
+  const gateway = createGateway(settings, { variables: {}, log })
+  const listener = await gateway.listen()
+  const close = async (): Promise<void> => {
+    await Promise.all([gateway.close(), listener.close()])
+  }
+  const collisions = await gateway.warm()
+  return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, close }
+}
+
+const token = 'a-token-of-at-least-32-characters-00'
+const salt = 'salt-of-a-test'
+const digest = createHash('sha256')
+  .update(salt + token)
+  .digest('hex')
+
+/** What the corporate profile needs besides servers. */
+export const corporate = {
+  profile: 'corporate',
+  auth: { opaque: { tokens: [{ id: 'agent', hash: `sha256:${salt}:${digest}` }] } },
+}
+
+/** The header of a caller the corporate profile lets in. */
+export const caller = { authorization: `Bearer ${token}` }

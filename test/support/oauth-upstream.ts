@@ -1,0 +1,128 @@
+import { onTestFinished } from 'vitest'
+import type { Call, Client, Outcome } from '../../src/core/call.ts'
+import { Payload } from '../../src/core/payload.ts'
+import type { Principal } from '../../src/core/principal.ts'
+import { Secret } from '../../src/core/secret.ts'
+import type { ListenSettings, OAuthSettings, UpstreamSettings } from '../../src/core/settings.ts'
+import { MemoryStore } from '../../src/store/memory.ts'
+import { createSignInDesk, type SignInDesk } from '../../src/upstream/credentials/desk.ts'
+import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
+import { metaKeys } from '../../src/wire/extensions.ts'
+import { silentLog } from './silent-log.ts'
+
+/** A server reached with OAuth, and where its users come back to. */
+export interface OAuthUpstream {
+  readonly upstream: Upstream
+  readonly desk: SignInDesk
+  readonly store: MemoryStore
+}
+
+/** The way to a server with these OAuth settings, until the test is over. */
+export function oauthUpstream(
+  url: string,
+  oauth: Partial<OAuthSettings>,
+  { publicUrl, settings = {} }: { publicUrl?: string; settings?: Partial<UpstreamSettings> } = {},
+): OAuthUpstream {
+  const store = new MemoryStore()
+  const desk = createSignInDesk({
+    store: () => store,
+    listen: () => ({ ...listen, ...(publicUrl !== undefined && { publicUrl }) }),
+    finisher: (name) => (name === 'one' ? upstream.finishSignIn : undefined),
+  })
+  desk.opened('http://127.0.0.1:8900')
+  const upstream = createUpstream(
+    {
+      ...defaults,
+      reach: { kind: 'url', url, headers: {}, oauth: { ...base, resource: url, ...oauth } },
+      ...settings,
+    },
+    { variables: {}, oauth: desk, log: silentLog },
+  )
+  onTestFinished(() => upstream.close())
+  return { upstream, desk, store }
+}
+
+const base = { grant: 'authorization_code', scopes: [] } as const
+const listen: ListenSettings = {
+  host: '127.0.0.1',
+  port: 8900,
+  origins: [],
+  legacySse: false,
+  aggregate: true,
+  body: 1_000_000,
+  isStrict: false,
+}
+const defaults: UpstreamSettings = {
+  name: 'one',
+  reach: { kind: 'command', command: '', args: [], env: {} },
+  transport: 'auto',
+  revision: '2026-07-28',
+  isolation: 'auto',
+  trust: false,
+  roots: 'off',
+  startTimeout: 5000,
+  idle: 60_000,
+  tools: {},
+  scopes: {},
+  allow: {},
+  deny: {},
+  errors: [],
+}
+
+/** Clients by what they can do about a link. */
+export const clients = {
+  modern: { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: { url: {} } } },
+  modernPlain: { era: 'modern', revision: '2026-07-28', capabilities: {} },
+  legacy: { era: 'legacy', revision: '2025-11-25', capabilities: { elicitation: { url: {} } } },
+  legacyMute: {
+    era: 'legacy',
+    revision: '2025-11-25',
+    capabilities: { elicitation: { url: {} } },
+    isMute: true,
+  },
+  legacyPlain: { era: 'legacy', revision: '2025-06-18', capabilities: { elicitation: {} } },
+} as const satisfies Record<string, Client>
+
+/** A caller, with the token it came with. */
+export function caller(id: string, token?: string): Principal {
+  return { id, ...(token !== undefined && { token: new Secret(token) }) }
+}
+
+/** Calls the tool `echo`. */
+export function echo(principal: Principal, given: Partial<Call> = {}): Call {
+  const controller = new AbortController()
+  const { revision, capabilities } = given.client ?? clients.modern
+  const meta = { [metaKeys.version]: revision, [metaKeys.capabilities]: capabilities }
+  return {
+    method: 'tools/call',
+    params: Payload.of({ name: 'echo', arguments: { text: 'hello' }, _meta: meta }),
+    target: { method: 'tools/call', upstream: 'one', name: 'echo' },
+    principal,
+    client: clients.modern,
+    requestId: 'test',
+    meta: {},
+    state: {},
+    signal: controller.signal,
+    abort: (reason) => controller.abort(reason),
+    facts: new Map(),
+    emit: () => undefined,
+    ...given,
+  }
+}
+
+/** The text of a result. */
+export function textOf(outcome: Outcome): unknown {
+  if (outcome.kind !== 'result') throw new Error(`There is a question: ${JSON.stringify(outcome.questions)}`)
+  return outcome.result.fields['content']
+}
+
+/** The link a caller was asked to open. */
+export function linkOf(outcome: Outcome): string {
+  if (outcome.kind !== 'ask') throw new Error('There is no question.')
+  return String(outcome.questions['sign_in']?.params?.fields['url'])
+}
+
+/** What a user sees who opens a link of a sign-in. */
+export function startOf(desk: SignInDesk, link: string): ReturnType<SignInDesk['start']> {
+  return desk.start(link.split('/').at(-1) ?? '')
+}

@@ -1,0 +1,102 @@
+import { createEntries } from '../../src/catalog/entries.ts'
+import { createCatalog } from '../../src/catalog/catalog.ts'
+import type { Call, Handler, Outcome } from '../../src/core/call.ts'
+import { isObject } from '../../src/core/json.ts'
+import { Payload } from '../../src/core/payload.ts'
+import type { UpstreamSettings } from '../../src/core/settings.ts'
+import type { Deps } from '../../src/features/feature.ts'
+import { permissions } from '../../src/features/scopes/permissions.ts'
+import type { Settings } from '../../src/features/scopes/settings.ts'
+import { featureDeps } from './feature-deps.ts'
+import { toolCall } from './tool-call.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+interface Given {
+  readonly servers: readonly UpstreamSettings[]
+  /** What each server lists, by the name of the list. */
+  readonly lists?: Readonly<Record<string, readonly Json[]>>
+  readonly settings?: Partial<Settings>
+  readonly deps?: Partial<Deps>
+  readonly metaTools?: 'hidden' | 'listed' | 'off'
+}
+
+/** The servers of a gateway behind the permissions feature, and what reaches them. */
+export interface Bench {
+  readonly handle: Handler
+  readonly seen: Call[]
+  /** Asks for something and gives back its result, or the error it failed with. */
+  ask(method: string, params: Json, given?: Partial<Call>): Promise<Json>
+}
+
+/** Sets up servers that all list the same and answer every call, with nothing but permissions before them. */
+export function permissionBench({ servers, lists = {}, settings, deps, metaTools = 'hidden' }: Given): Bench {
+  const seen: Call[] = []
+  const byName = new Map(servers.map((each) => [each.name, each]))
+  // A definition is of one server alone.
+  const tools = new Map(
+    servers.flatMap(({ name }) =>
+      (lists['tools/list'] ?? []).map((tool) => [
+        `${name} ${String(tool.name)}`,
+        { definition: { ...tool } },
+      ]),
+    ),
+  )
+  const tool = ({ target, params }: Call): { readonly definition: Json } | undefined =>
+    tools.get(`${target.upstream} ${String(params.fields.name)}`)
+  const entries = createEntries({
+    server: (name) => byName.get(name),
+    tool,
+    own: (call) => catalog.ownTool(call),
+    resolve: (call) => catalog.resolve(call),
+  })
+  const all: Deps = featureDeps({
+    servers: () => [...byName.keys()],
+    server: (name) => byName.get(name),
+    entry: entries.of,
+    listed: entries.listed,
+    ...deps,
+  })
+  const complete = { hide_unpermitted: false, approval: {}, ...settings }
+  const contribution = permissions.create(() => complete, all)
+  const server: Handler = async (call) => {
+    seen.push(call)
+    return { kind: 'result', result: Payload.of(answer(call, lists)) }
+  }
+  const catalog = createCatalog({
+    upstreams: new Map(servers.map(({ name }) => [name, server])),
+    policies: (target) => [contribution.policy?.(target)],
+    observe: (next) => next,
+    isAggregate: true,
+    isStrict: false,
+    own: [{ ...contribution, isOn: () => true }],
+    metaTools,
+    tool,
+  })
+  return {
+    handle: catalog.handle,
+    seen,
+    ask: async (method, params, given = {}) => {
+      const { name, uri } = params
+      const subject = typeof name === 'string' ? name : typeof uri === 'string' ? uri : undefined
+      const target = { method, ...(subject !== undefined && { name: subject }), ...given.target }
+      const meta = isObject(params._meta) ? params._meta : {}
+      const call = toolCall({ method, params: Payload.of(params), meta, ...given, target })
+      return catalog.handle(call).then(resultOf, failure)
+    },
+  }
+}
+
+function answer({ method }: Call, lists: Given['lists'] = {}): Json {
+  const key = method === 'resources/templates/list' ? 'resourceTemplates' : method.split('/')[0]
+  if (method.endsWith('/list')) return { [key ?? '']: lists[method] ?? [], cacheScope: 'public' }
+  return { content: [] }
+}
+
+function resultOf(outcome: Outcome): Json {
+  return outcome.kind === 'result' ? outcome.result.fields : { asks: true }
+}
+
+function failure(error: unknown): Json {
+  return { error }
+}

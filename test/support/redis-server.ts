@@ -1,0 +1,72 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { connect } from 'node:net'
+import { until } from './condition.ts'
+
+const PROGRAM = '/usr/bin/redis-server'
+
+/** A Redis server under test; it can be stopped and started again on its port, empty. */
+export interface RedisServer {
+  readonly url: string
+  start(): Promise<void>
+  stop(): Promise<void>
+  /** Keeps its connections and answers nothing, until it goes on. */
+  freeze(): void
+  thaw(): void
+}
+
+/** Whether there is a Redis server to test with. Where tests must not be left out, its absence is an error. */
+export function hasRedis(): boolean {
+  const isThere = existsSync(PROGRAM)
+  if (!isThere && process.env['TEST_SUMMARY'] !== undefined) throw new Error(`${PROGRAM} is missing`)
+  if (!isThere) process.stderr.write(`Tests with Redis are left out: there is no ${PROGRAM}.\n`)
+  return isThere
+}
+
+/** Starts a Redis server that keeps everything in memory. */
+export async function startRedis(): Promise<RedisServer> {
+  const port = await freePort()
+  let child: ChildProcess | undefined
+  const start = async (): Promise<void> => {
+    const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']
+    child = spawn(PROGRAM, settings, { stdio: 'ignore' })
+    await until(() => answers(port), 'Redis to answer')
+  }
+  const stop = async (): Promise<void> => {
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    const exit = once(child, 'exit')
+    child.kill('SIGKILL')
+    await exit
+  }
+  await start()
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    start,
+    stop,
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
+  }
+}
+
+function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'))
+    socket.once('data', (data) => {
+      socket.destroy()
+      resolve(data.toString().startsWith('+PONG'))
+    })
+    socket.once('error', () => resolve(false))
+  })
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (typeof address === 'object' && address) return address.port
+  throw new Error('No free port')
+}

@@ -1,0 +1,159 @@
+import { describe, expect, it } from 'vitest'
+import { classify } from '../../../src/catalog/classify.ts'
+import type { Nature } from '../../../src/core/entry.ts'
+import type { UpstreamSettings } from '../../../src/core/settings.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+
+type Hints = Readonly<Record<string, boolean>>
+
+function short({ op, risk, idempotent }: Nature): string {
+  return `${op} ${risk}${idempotent ? ' idempotent' : ''}`
+}
+
+function natureOf(name: string, annotations?: Hints, given: Partial<UpstreamSettings> = {}): Nature {
+  return classify({ name, ...(annotations && { annotations }) }, serverSettings(given))
+}
+
+const reads = { readOnlyHint: true, destructiveHint: false, idempotentHint: true }
+const acts = { readOnlyHint: false, destructiveHint: false, idempotentHint: false }
+const files = { readOnlyHint: true }
+const deletes = { readOnlyHint: false, destructiveHint: true, idempotentHint: true }
+
+describe('the tools of published servers', () => {
+  it.each([
+    ['everything', 'echo', reads, 'read safe idempotent'],
+    ['everything', 'get-annotated-message', reads, 'read safe idempotent'],
+    ['everything', 'get-env', reads, 'read safe idempotent'],
+    ['everything', 'get-resource-links', reads, 'read safe idempotent'],
+    ['everything', 'get-resource-reference', reads, 'read safe idempotent'],
+    ['everything', 'get-structured-content', reads, 'read safe idempotent'],
+    ['everything', 'get-sum', reads, 'read safe idempotent'],
+    ['everything', 'get-tiny-image', reads, 'read safe idempotent'],
+    ['everything', 'get-roots-list', reads, 'read safe idempotent'],
+    ['everything', 'gzip-file-as-resource', { ...acts, idempotentHint: true }, 'write reversible idempotent'],
+    ['everything', 'toggle-simulated-logging', acts, 'write reversible'],
+    ['everything', 'toggle-subscriber-updates', acts, 'write reversible'],
+    ['everything', 'trigger-long-running-operation', reads, 'read safe idempotent'],
+    ['everything', 'trigger-elicitation-request', acts, 'write reversible'],
+    ['everything', 'trigger-sampling-request', acts, 'write reversible'],
+    ['everything', 'simulate-research-query', acts, 'write reversible'],
+    ['files', 'read_file', files, 'read safe idempotent'],
+    ['files', 'read_text_file', files, 'read safe idempotent'],
+    ['files', 'read_media_file', files, 'read safe idempotent'],
+    ['files', 'read_multiple_files', files, 'read safe idempotent'],
+    ['files', 'write_file', deletes, 'write destructive idempotent'],
+    ['files', 'edit_file', { ...deletes, idempotentHint: false }, 'write destructive'],
+    ['files', 'create_directory', { ...acts, idempotentHint: true }, 'write reversible idempotent'],
+    ['files', 'list_directory', files, 'read safe idempotent'],
+    ['files', 'list_directory_with_sizes', files, 'read safe idempotent'],
+    ['files', 'directory_tree', files, 'read safe idempotent'],
+    ['files', 'move_file', { ...deletes, idempotentHint: false }, 'write destructive'],
+    ['files', 'search_files', files, 'read safe idempotent'],
+    ['files', 'get_file_info', files, 'read safe idempotent'],
+    ['files', 'list_allowed_directories', files, 'read safe idempotent'],
+    ['memory', 'create_entities', acts, 'write reversible'],
+    ['memory', 'create_relations', acts, 'write reversible'],
+    ['memory', 'add_observations', acts, 'write reversible'],
+    ['memory', 'delete_entities', deletes, 'delete destructive idempotent'],
+    ['memory', 'delete_observations', deletes, 'delete destructive idempotent'],
+    ['memory', 'delete_relations', deletes, 'delete destructive idempotent'],
+    ['memory', 'read_graph', reads, 'read safe idempotent'],
+    ['memory', 'search_nodes', reads, 'read safe idempotent'],
+    ['memory', 'open_nodes', reads, 'read safe idempotent'],
+  ] as const)('%s: %s', (server, tool, annotations, expected) => {
+    expect(short(natureOf(tool, annotations, { name: server }))).toBe(expected)
+  })
+})
+
+describe('the verb of a name', () => {
+  it.each([
+    ['get_user', 'read safe idempotent'],
+    ['listIssues', 'read safe idempotent'],
+    ['search-code', 'read safe idempotent'],
+    ['issues.list', 'write reversible'],
+    ['createJiraIssue', 'write reversible'],
+    ['GetHTTPStatus', 'read safe idempotent'],
+    ['archive', 'write reversible'],
+    ['delete_repository', 'delete destructive'],
+    ['merge_pull_request', 'delete destructive'],
+    ['overwrite', 'delete destructive'],
+    ['transfer_money', 'admin destructive'],
+    ['grantAccess', 'admin destructive'],
+    ['get_permission', 'read safe idempotent'],
+    ['run_query', 'write reversible'],
+    ['getaway', 'write reversible'],
+    ['', 'write reversible'],
+  ])('%s: %s', (name, expected) => {
+    expect(short(natureOf(name))).toBe(expected)
+  })
+
+  it.each([
+    ['github', 'github_get_issue', 'read safe idempotent'],
+    ['github', 'githubGetIssue', 'read safe idempotent'],
+    ['google-maps', 'google_maps_search_places', 'read safe idempotent'],
+    ['google-maps', 'google-maps.delete-place', 'delete destructive'],
+    ['search', 'search', 'read safe idempotent'],
+    ['delete', 'delete', 'delete destructive'],
+    ['git', 'github_get_issue', 'write reversible'],
+  ])('is looked for behind the name of the server %s: %s', (name, tool, expected) => {
+    expect(short(natureOf(tool, undefined, { name }))).toBe(expected)
+  })
+})
+
+describe('what a server says of its tools', () => {
+  it.each([
+    [{ readOnlyHint: true }, 'read safe idempotent'],
+    [{ destructiveHint: false }, 'delete reversible'],
+    [{ idempotentHint: true }, 'delete destructive idempotent'],
+  ])('is believed of a trusted one: delete_x with %o is %s', (hints, expected) => {
+    expect(short(natureOf('delete_x', hints))).toBe(expected)
+  })
+
+  it.each([
+    ['delete_x', { readOnlyHint: true }, 'delete destructive'],
+    ['delete_x', { destructiveHint: false }, 'delete destructive'],
+    ['delete_x', { idempotentHint: true }, 'delete destructive'],
+    ['frob', { readOnlyHint: true }, 'write reversible'],
+    ['get_x', { destructiveHint: true }, 'write destructive'],
+    ['get_x', { readOnlyHint: true, destructiveHint: true }, 'write destructive'],
+    ['get_x', { readOnlyHint: false }, 'write reversible'],
+    ['get_x', { idempotentHint: false }, 'read safe'],
+    ['create_x', { destructiveHint: true }, 'write destructive'],
+  ])('only makes it more of a risk where it is not trusted: %s with %o is %s', (name, hints, expected) => {
+    expect(short(natureOf(name, hints, { trust: false }))).toBe(expected)
+  })
+
+  it('does not count where it says nothing: the default of the protocol would make every tool destructive', () => {
+    expect(short(natureOf('create_x', {}))).toBe('write reversible')
+  })
+
+  it('is named among the evidence where it is not believed', () => {
+    const { evidence } = natureOf('delete_x', { readOnlyHint: true }, { trust: false })
+    expect(evidence).toContain('its server says readOnlyHint: true, which is not believed (trust is off)')
+  })
+})
+
+describe('what the configuration says of a tool', () => {
+  it('goes before everything else', () => {
+    const tools = { 'delete_*': { op: 'read', idempotent: false } } as const
+    expect(short(natureOf('delete_x', { destructiveHint: true }, { tools }))).toBe('read safe')
+  })
+
+  it('is what the most specific glob says, for each setting', () => {
+    const tools = {
+      '*': { risk: 'destructive', op: 'admin' },
+      'get_*': { op: 'write' },
+      get_x: { idempotent: true },
+    } as const
+    expect(short(natureOf('get_x', undefined, { tools }))).toBe('write destructive idempotent')
+    expect(short(natureOf('frob', undefined, { tools }))).toBe('admin destructive')
+  })
+
+  it('tells which glob said it', () => {
+    const { evidence } = natureOf('get_x', undefined, { tools: { 'get_*': { risk: 'destructive' } } })
+    expect(evidence).toEqual([
+      'the configuration says risk: destructive for get_*',
+      'its name begins with the verb "get": read',
+    ])
+  })
+})

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest'
+import { completeEntry, completeResult } from '../../../src/catalog/completeness.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+const png = 'iVBORw0KGgoAAAANSUhEUg=='
+
+function read(contents: readonly unknown[], uri = 'fake://notes.md'): unknown {
+  const call = toolCall({ method: 'resources/read', target: { method: 'resources/read', name: uri } })
+  return completeResult(call, Payload.of({ contents })).fields.contents
+}
+
+describe('an entry of a list', () => {
+  it('C170 of a resource without a name gets the last part of its URI', () => {
+    const entry = completeEntry('resources', Payload.of({ uri: 'file:///srv/notes.md' }))
+    expect(entry.fields).toEqual({ uri: 'file:///srv/notes.md', name: 'notes.md' })
+    const named = Payload.of({ uri: 'file:///srv/notes.md', name: 'Notes' })
+    expect(completeEntry('resources', named)).toBe(named)
+  })
+
+  it('C172 of a template without a name gets the last part of it', () => {
+    const entry = completeEntry('resourceTemplates', Payload.of({ uriTemplate: 'demo://item/{id}' }))
+    expect(entry.fields.name).toBe('{id}')
+  })
+
+  it('C158 of a prompt gets what its arguments leave out', () => {
+    const wanted = [{ name: 'code' }, { name: 'style', title: 'Style', required: true }]
+    const entry = completeEntry('prompts', Payload.of({ name: 'review', arguments: wanted }))
+    expect(entry.fields.arguments).toEqual([
+      { name: 'code', description: 'code', required: false },
+      { name: 'style', title: 'Style', description: 'Style', required: true },
+    ])
+    const whole = Payload.of({ name: 'p', arguments: [{ name: 'a', description: 'A', required: true }] })
+    expect(completeEntry('prompts', whole)).toBe(whole)
+  })
+})
+
+describe('what is read', () => {
+  it('C171 gets the type its bytes, its name or its kind tell', () => {
+    expect(
+      read([
+        { uri: 'fake://a.json', text: '{}' },
+        { uri: 'fake://plain', text: 'x' },
+        { uri: 'fake://bytes', blob: 'AAAA' },
+        { uri: 'fake://picture', blob: png },
+        { uri: 'fake://b.pdf?page=1', blob: 'AAAA' },
+        { text: 'x' },
+      ]),
+    ).toEqual([
+      { uri: 'fake://a.json', mimeType: 'application/json', text: '{}' },
+      { uri: 'fake://plain', mimeType: 'text/plain', text: 'x' },
+      { uri: 'fake://bytes', mimeType: 'application/octet-stream', blob: 'AAAA' },
+      { uri: 'fake://picture', mimeType: 'image/png', blob: png },
+      { uri: 'fake://b.pdf?page=1', mimeType: 'application/pdf', blob: 'AAAA' },
+      { uri: 'fake://notes.md', mimeType: 'text/markdown', text: 'x' },
+    ])
+  })
+
+  it('C171 stays as it is where the server said the type', () => {
+    const result = Payload.of({ contents: [{ uri: 'fake://a', mimeType: 'x/y', text: 'x' }] })
+    expect(completeResult(toolCall({ method: 'resources/read' }), result)).toBe(result)
+  })
+
+  it('C177 has the type of its bytes where a tool or a prompt left it out', () => {
+    const call = toolCall({ method: 'tools/call' })
+    const content = [
+      { type: 'image', data: png },
+      { type: 'audio', data: 'UklGRiQAAABXQVZFZm10' },
+      { type: 'text', text: 'x' },
+    ]
+    expect(completeResult(call, Payload.of({ content })).fields.content).toEqual([
+      { type: 'image', data: png, mimeType: 'image/png' },
+      { type: 'audio', data: 'UklGRiQAAABXQVZFZm10', mimeType: 'audio/wav' },
+      { type: 'text', text: 'x' },
+    ])
+    const messages = [{ role: 'user', content: { type: 'resource', resource: { uri: 'a://b', blob: png } } }]
+    expect(
+      completeResult(toolCall({ method: 'prompts/get' }), Payload.of({ messages })).fields.messages,
+    ).toEqual([
+      {
+        role: 'user',
+        content: { type: 'resource', resource: { uri: 'a://b', blob: png, mimeType: 'image/png' } },
+      },
+    ])
+  })
+})

@@ -1,0 +1,28 @@
+import { describe, expect, test } from 'vitest'
+import { originalUri, ownUri } from '../../../src/catalog/own-uris.ts'
+
+describe('the URI of a resource in the scheme of its server', () => {
+  test.each([
+    ['file:///srv/notes.md', 'files://file//srv/notes.md'],
+    ['https://a.example/x?y=1#z', 'files://https/a.example/x?y=1#z'],
+    ['urn:isbn:123', 'files://urn~/isbn:123'],
+    ['demo://item/{id}', 'files://demo/item/{id}'],
+    ['{+uri}', 'files://~/{+uri}'],
+    ['README.md', 'files://~/README.md'],
+    ['files://own', 'files://files/own'],
+    ['FILE:///x', 'files://~/FILE:///x'],
+    ['data:,a/b', 'files://data~/,a/b'],
+    ['x://', 'files://x/'],
+    ['', 'files://~/'],
+  ])('of %s is %s, and back', (uri, own) => {
+    expect(ownUri('files', uri)).toBe(own)
+    expect(originalUri('files', own)).toBe(uri)
+  })
+
+  test.each(['file:///srv/notes.md', 'other://file//srv', 'files://', 'files://nothing'])(
+    'is not that of %s, which stays as it is',
+    (uri) => {
+      expect(originalUri('files', uri)).toBe(uri)
+    },
+  )
+})

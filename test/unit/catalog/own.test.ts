@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest'
+import { type Bench, permissionBench } from '../../support/permission-bench.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+
+const theirs = { name: 'check_permissions', inputSchema: { type: 'object' } }
+
+function bench(
+  metaTools: 'hidden' | 'listed' | 'off',
+  tools: readonly Readonly<Record<string, unknown>>[] = [{ name: 'get_file' }],
+  names: readonly string[] = ['files'],
+): Bench {
+  const servers = names.map((name) => serverSettings({ name }))
+  return permissionBench({ servers, lists: { 'tools/list': tools }, metaTools })
+}
+
+async function listed({ ask }: Bench): Promise<unknown[]> {
+  const { tools } = await ask('tools/list', {})
+  return Array.isArray(tools) ? tools.map((tool: { name?: unknown }) => tool.name) : []
+}
+
+const checking = { name: 'check_permissions', arguments: { tool: 'get_file' } }
+
+describe('a tool of the gateway itself', () => {
+  it('can be called and is not listed', async () => {
+    const { ask, seen } = bench('hidden')
+    expect(await listed(bench('hidden'))).toEqual(['get_file'])
+    expect(await ask('tools/call', checking)).toEqual({
+      content: [{ type: 'text', text: '{"allowed":true}' }],
+      structuredContent: { allowed: true },
+    })
+    expect(seen).toHaveLength(0)
+  })
+
+  it('is listed after those of the server where that is wanted', async () => {
+    expect(await listed(bench('listed'))).toEqual(['get_file', 'check_permissions', 'negotiate_scopes'])
+  })
+
+  it('is listed once where servers are offered together', async () => {
+    const together = bench('listed', [{ name: 'get_file' }], ['one', 'two'])
+    const own = ['check_permissions', 'negotiate_scopes']
+    expect(await listed(together)).toEqual(['one_get_file', 'two_get_file', ...own])
+  })
+
+  it('is not there where it is off', async () => {
+    const { ask, seen } = bench('off')
+    expect(await ask('tools/call', checking)).toEqual({ content: [] })
+    expect(seen).toHaveLength(1)
+  })
+
+  it('gives way to a tool of the server by the same name, and is called with a prefix', async () => {
+    const both = bench('listed', [theirs])
+    const own = ['gateway_check_permissions', 'negotiate_scopes']
+    expect(await listed(both)).toEqual(['check_permissions', ...own])
+    expect(await both.ask('tools/call', checking)).toEqual({ content: [] })
+    expect(both.seen).toHaveLength(2)
+    const answer = await both.ask('tools/call', {
+      name: 'gateway_check_permissions',
+      arguments: { tool: 'check_permissions' },
+    })
+    expect(answer).toMatchObject({ structuredContent: { allowed: true } })
+    expect(both.seen).toHaveLength(2)
+  })
+
+  it('fails with a result, where the method of the same name fails with an error', async () => {
+    const { ask } = bench('hidden')
+    expect(await ask('permissions/check', {})).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+    const failed = await ask('tools/call', { name: 'check_permissions', arguments: {} })
+    expect(failed).toMatchObject({
+      isError: true,
+      error: { code: 'INVALID_INPUT', category: 'invalid_input' },
+      _meta: { 'dev.gatehouse/error': { code: 'INVALID_INPUT' } },
+    })
+    expect(failed).not.toHaveProperty('structuredContent')
+  })
+
+  it('answers a method only it has, and never passes it on', async () => {
+    const { ask, seen } = bench('off')
+    expect(await ask('permissions/check', { tool: 'get_file' })).toEqual({ allowed: true })
+    expect(seen).toHaveLength(0)
+    const target = { method: 'gateway/none', isOwn: true } as const
+    expect(await ask('gateway/none', {}, { target })).toMatchObject({
+      error: { code: 'UNSUPPORTED_OPERATION' },
+    })
+    expect(seen).toHaveLength(0)
+  })
+})

@@ -1,0 +1,181 @@
+import { inspect } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { ConfigError, problemLine } from '../../../src/config/problem.ts'
+import { isProtected } from '../../../src/core/auth-settings.ts'
+
+function load(text: string) {
+  return loadSettings(`upstreams: { it: x }\n${text}`, { file: 'f', env: { SECRET: 'hush hush' } })
+}
+
+function auth(text: string) {
+  return load(`auth: { ${text} }`).settings.auth
+}
+
+function problems(text: string): string[] {
+  try {
+    load(text)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map((problem) => problemLine({ ...problem, file: 'f' }).replace(/^f:\d+:\d+ /, ''))
+  }
+}
+
+const jwt = 'jwt: { issuer: "https://idp.example.com" }'
+const hash = `sha256:saltsalt:${'0'.repeat(64)}`
+const open = 'listen: { host: 0.0.0.0, public_url: "https://mcp.example.com" }'
+
+describe('auth', () => {
+  it('is nothing at all unless it is written', () => {
+    for (const text of ['', 'auth: none']) {
+      const { settings } = load(text)
+      expect(isProtected(settings.auth)).toBe(false)
+      expect(settings.auth).toMatchObject({
+        realm: 'gatehouse',
+        principal: { id: 'anonymous' },
+        session: { maxTtl: 28_800_000, idle: 1_800_000 },
+        authorizationServers: [],
+      })
+    }
+  })
+
+  it('C066 takes signed tokens by the URL of who issues them', () => {
+    const settings = auth(jwt)
+    expect(isProtected(settings)).toBe(true)
+    expect(settings.jwt).toEqual({
+      issuer: 'https://idp.example.com',
+      audiences: [],
+      algorithms: ['RS256', 'ES256'],
+      requiredClaims: [],
+      scopeClaim: 'scope',
+    })
+    expect(settings.authorizationServers).toEqual(['https://idp.example.com'])
+  })
+
+  it('takes everything there is to say', () => {
+    const settings = auth(`
+      jwt: { issuer: me, audience: [a, b], jwks: "https://idp.example.com/keys", algorithms: [EdDSA], required_claims: tenant, scope_claim: scp },
+      opaque: { introspect: { url: "https://idp.example.com/ask", client_id: gate, client_secret: "\${SECRET}" }, tokens: [{ hash: "${hash}", id: robot, scopes: one }] },
+      basic: { users: [{ name: prometheus, password_hash: "${hash.replace('sha256', 'scrypt')}" }] },
+      oauth: { authorization_servers: "https://idp.example.com", scopes_supported: [one, two] },
+      realm: tools, anonymous: [tools/list], principal: { id: me, scopes: [one] },
+      session: { max_ttl: 1h }, elevate_url: "https://idp.example.com/more", scope_map: { all: [one, two], "*": three }`)
+    expect(settings).toMatchObject({
+      jwt: { audiences: ['a', 'b'], algorithms: ['EdDSA'], requiredClaims: ['tenant'], scopeClaim: 'scp' },
+      introspect: { clientId: 'gate', requiresAudience: true },
+      tokens: [{ id: 'robot', scopes: ['one'] }],
+      users: [{ name: 'prometheus' }],
+      authorizationServers: ['https://idp.example.com'],
+      scopesSupported: ['one', 'two'],
+      realm: 'tools',
+      anonymous: ['tools/list'],
+      principal: { id: 'me', scopes: new Set(['one']) },
+      session: { maxTtl: 3_600_000, idle: 1_800_000 },
+      elevateUrl: 'https://idp.example.com/more',
+      scopeMap: { all: ['one', 'two'], '*': ['three'] },
+    })
+    expect(settings.introspect?.clientSecret.reveal()).toBe('hush hush')
+    const said = JSON.stringify(settings) + inspect(settings, { depth: 9 })
+    for (const secret of ['hush', '0000000000']) expect(said).not.toContain(secret)
+  })
+
+  it('C061 is needed where others can reach the address', () => {
+    const refused = /^listen\.host: everyone who can reach this address could call every tool/
+    expect(problems('listen: { host: 0.0.0.0 }')).toEqual([expect.stringMatching(refused)])
+    expect(problems('listen: { host: 0.0.0.0 }\nauth: { realm: x }')).toEqual([
+      expect.stringMatching(refused),
+    ])
+    expect(problems('listen: { host: 0.0.0.0 }\nauth: none')).toEqual([])
+    expect(problems(`${open}\nauth: { ${jwt} }`)).toEqual([])
+  })
+
+  it('C009 is needed in the corporate profile, wherever it listens', () => {
+    const refused = 'profile: corporate needs `auth` with `jwt` or `opaque` at the top level of the file'
+    expect(problems('profile: corporate')).toContain(refused)
+    expect(problems('profile: corporate\nauth: none')).toContain(refused)
+    expect(problems(`profile: corporate\nauth: { ${jwt} }`)).not.toContain(refused)
+  })
+
+  it('C220 takes shared keys under development alone', () => {
+    const secret = 'a shared key of more than 32 characters'
+    const shared = `jwt: { issuer: me, secret: ${secret} }`
+    expect(auth(`${shared}, development: on`).jwt).toMatchObject({ algorithms: ['HS256'] })
+    expect(problems(`auth: { ${shared} }`)).toEqual([
+      'auth.jwt.secret: needs `development: on` under `auth`: use `jwks` elsewhere',
+    ])
+    expect(problems(`profile: corporate\nauth: { ${shared}, development: on }`)).toContain(
+      'auth.development: does not go with `profile: corporate`',
+    )
+    expect(problems('auth: { jwt: { issuer: me, secret: short }, development: on }')).toEqual([
+      'auth.jwt.secret: must be 32 characters or more',
+    ])
+    expect(load(`auth: { ${shared}, development: on }`).warnings).toHaveLength(1)
+  })
+
+  it.each([
+    ['auth: tokens', 'auth: must be none, or a mapping with `jwt:` or `opaque:`'],
+    ['auth: { jwt: {} }', 'auth.jwt: needs `issuer`, which must be text'],
+    [
+      'auth: { jwt: { issuer: me } }',
+      'auth.jwt.issuer: must be a URL such as https://idp.example.com, or give `jwks` too',
+    ],
+    [
+      'auth: { jwt: { issuer: "http://idp.example.com" } }',
+      'auth.jwt.issuer: must be https://, except on loopback, or give `jwks` too',
+    ],
+    [
+      'auth: { jwt: { issuer: me, jwks: "http://a.b/keys" } }',
+      'auth.jwt.jwks: must be https://, except on loopback',
+    ],
+    [
+      'auth: { jwt: { issuer: me, jwks: "https://a.b/keys", algorithms: [HS256] } }',
+      'auth.jwt.algorithms: HS256 goes with `secret` only',
+    ],
+    [
+      'auth: { jwt: { issuer: me, jwks: "https://a.b/keys", algorithms: [none] } }',
+      /^auth\.jwt\.algorithms\[0\]: must be one of RS256/,
+    ],
+    [
+      `listen: { host: 0.0.0.0 }\nauth: { ${jwt} }`,
+      'auth.jwt: needs `audience` here or `listen.public_url`, to tell which tokens are meant for this server',
+    ],
+    ['auth: { opaque: { tokens: [] } }', 'auth.opaque: needs `introspect` or at least one of `tokens`'],
+    [
+      'auth: { opaque: { tokens: [{ id: a, hash: plain }] } }',
+      /^auth\.opaque\.tokens\[0\]\.hash: must be sha256:<salt/,
+    ],
+    [
+      `auth: { opaque: { tokens: [{ id: a, hash: "${hash}" }, { id: a, hash: "${hash}" }] } }`,
+      'auth.opaque.tokens[1].id: another token has this id',
+    ],
+    [
+      'auth: { opaque: { introspect: { url: "http://a.b", client_id: a, client_secret: b } } }',
+      'auth.opaque.introspect.url: must be https://, except on loopback',
+    ],
+    [
+      `listen: { host: 0.0.0.0 }\nauth: { jwt: { issuer: "https://a.b", audience: c }, basic: { users: [{ name: a, password_hash: "${hash.replace('sha256', 'scrypt')}" }] } }`,
+      'auth.basic: passwords only travel over https: give an https:// `listen.public_url`, or listen on 127.0.0.1',
+    ],
+    [
+      `auth: { oauth: { authorization_servers: "https://a.b" }, opaque: { tokens: [{ id: a, hash: "${hash}" }] } }`,
+      'auth.oauth: needs `jwt` or `opaque.introspect`',
+    ],
+    [
+      'auth: { anonymous: [tools/list] }',
+      'auth.anonymous: needs `jwt` or `opaque`: without, everything is open',
+    ],
+    [`auth: { ${jwt}, anonymous: [tools/call] }`, /^auth\.anonymous\[0\]: must be one of tools\/list/],
+    [`auth: { ${jwt}, scope_map: { a: "two words" } }`, /^auth\.scope_map\.a: must be a list of scopes/],
+    [`auth: { ${jwt}, realm: 'with "quotes"' }`, /^auth\.realm: must be a name/],
+    [`auth: { ${jwt}, elevate_ur: x }`, 'auth.elevate_ur: unknown key; did you mean `elevate_url`?'],
+    [`auth: { ${jwt}, session: { idle: soon } }`, /^auth\.session\.idle: must be a duration/],
+  ])('says what is wrong with %s', (text, message) => {
+    expect(problems(text)).toEqual([typeof message === 'string' ? message : expect.stringMatching(message)])
+  })
+
+  it('warns of tokens that travel unencrypted', () => {
+    const { warnings } = load(`listen: { public_url: "http://mcp.example.com" }\nauth: { ${jwt} }`)
+    expect(warnings.map(({ message }) => message)).toEqual(['tokens travel here unencrypted: use https://'])
+  })
+})

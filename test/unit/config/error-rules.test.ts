@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { ConfigError } from '../../../src/config/problem.ts'
+
+function problemsOf(match: string): readonly string[] {
+  const text = JSON.stringify({
+    upstreams: { one: { url: 'https://one.example', errors: [{ match, code: 'CONFLICT' }] } },
+  })
+  try {
+    loadSettings(text, { file: 'f', env: {} })
+    return []
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems.map(({ path, message }) => `${path}: ${message}`)
+    throw error
+  }
+}
+
+test('what errors mean is told by patterns', () => {
+  expect(problemsOf('quota (exceeded|gone)')).toEqual([])
+})
+
+test.each([
+  ['(', 'must be a regular expression'],
+  ['(?=x)y', 'must not look around or back, and be short'],
+  ['(x)\\1', 'must not look around or back, and be short'],
+])('%s is refused', (match, message) => {
+  expect(problemsOf(match)).toEqual([`upstreams.one.errors[0].match: ${message}`])
+})

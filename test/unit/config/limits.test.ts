@@ -1,0 +1,92 @@
+import { describe, expect, test } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { ConfigError } from '../../../src/config/problem.ts'
+
+function load(text: string, env: Readonly<Record<string, string>> = {}) {
+  return loadSettings(text, { file: '/x/gateway.config.yaml', env })
+}
+
+function problem(text: string, env: Readonly<Record<string, string>> = {}): string {
+  try {
+    load(text, env)
+    return ''
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(({ path, message }) => `${path}: ${message}`).join('\n')
+  }
+}
+
+const ok = 'upstreams: { it: x }'
+
+describe('limits', () => {
+  test('C188 C189 C190 have their defaults', () => {
+    const { settings } = load(ok)
+    expect(settings.listen.body).toBe(1024 ** 2)
+    expect(settings.features['limits']?.common).toEqual({ timeout: 30_000, max_timeout: 600_000 })
+    expect(settings.features['result_limit']?.common).toEqual({ result: 10 * 1024 ** 2 })
+    expect(settings.features['rate_limit']?.common).toEqual({})
+    expect(settings.features['concurrency']?.common).toEqual({})
+    expect(settings.features['retry']?.common).toEqual({ attempts: 2 })
+    expect(settings.features['breaker']?.common).toEqual({ failures: 10, window: 60_000, pause: 30_000 })
+  })
+
+  test('are one section for all and one for each server', () => {
+    const { features } = load(`
+limits: { rate: [10/second, 1000/day], concurrency: 4, result: 1MB }
+upstreams:
+  one: { command: x, limits: { rate: 5/minute, timeout: 5s } }
+  two: { command: x, limits: { rate: off, concurrency: off } }
+`).settings
+    expect(features['rate_limit']).toEqual({
+      common: { rate: ['10/second', '1000/day'] },
+      upstreams: { one: { rate: '5/minute' }, two: { rate: 'off' } },
+    })
+    expect(features['concurrency']).toEqual({
+      common: { concurrency: 4 },
+      upstreams: { two: { concurrency: 'off' } },
+    })
+    expect(features['limits']?.upstreams).toEqual({ one: { timeout: 5000, max_timeout: 600_000 } })
+    expect(features['result_limit']).toEqual({ common: { result: 1024 ** 2 }, upstreams: {} })
+  })
+
+  test('are refused where they mean nothing', () => {
+    expect(problem(`limits: { rate: 10 per minute }\n${ok}`)).toMatch(
+      /limits.rate: must be off, a rate such as/,
+    )
+    expect(problem(`limits: { rate: 0/minute }\n${ok}`)).toMatch(/must be off, a rate/)
+    expect(problem(`limits: { rate: 5/0s }\n${ok}`)).toMatch(/must be off, a rate/)
+    expect(problem(`limits: { concurrency: 0 }\n${ok}`)).toMatch(/must be off, or a whole number from 1/)
+    expect(problem(`limits: { rat: 1/s }\n${ok}`)).toMatch(/did you mean `rate`/)
+    expect(problem('upstreams: { it: { command: x, limits: { body: 1MB } } }')).toMatch(/unknown key/)
+    expect(problem('upstreams: { it: { command: x, tools: { a: { rate: x } } } }')).toMatch(/must be a rate/)
+  })
+})
+
+describe('the store', () => {
+  test('is memory, or Redis by a URL that is never shown', () => {
+    expect(load(ok).settings.store).toEqual({ kind: 'memory' })
+    const { settings, warnings } = load(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://u:hunter2@h:6379/1' })
+    if (settings.store.kind !== 'redis') throw new Error('it is not Redis')
+    expect(settings.store.url.reveal()).toBe('redis://u:hunter2@h:6379/1')
+    expect(JSON.stringify(settings)).not.toContain('hunter2')
+    expect(warnings).toEqual([])
+  })
+
+  test('with a password in the file is warned of', () => {
+    const [warning] = load(`store: redis://u:hunter2@h\n${ok}`).warnings
+    expect(warning).toMatchObject({ path: 'store', message: expect.stringContaining('looks like a secret') })
+    expect(JSON.stringify(warning)).not.toContain('hunter2')
+  })
+
+  test('can not be a file in this release', () => {
+    expect(problem(`store: ./gateway.db\n${ok}`)).toMatch(
+      /store: must be memory, .* a file can not be the store/,
+    )
+  })
+
+  test('must be a URL that can be read', () => {
+    const found = problem(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://hunter2@@:x' })
+    expect(found).toMatch(/store: must be a URL such as redis:/)
+    expect(found).not.toContain('hunter2')
+  })
+})

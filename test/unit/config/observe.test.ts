@@ -1,0 +1,64 @@
+import { describe, expect, it } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import type { ObserveSettings } from '../../../src/core/observe-settings.ts'
+
+const jwt = { issuer: 'https://idp.example.com', audience: 'gateway' }
+
+function load(config: Readonly<Record<string, unknown>>): ObserveSettings {
+  const text = JSON.stringify({ upstreams: { a: 'some-server' }, ...config })
+  return loadSettings(text, { file: '/srv/gateway/gateway.config.yaml', env: { KEY: 'k'.repeat(20) } })
+    .settings.observe
+}
+
+describe('observe', () => {
+  it('tells of metrics only, unless it is configured', () => {
+    expect(load({})).toEqual({ metrics: true })
+  })
+
+  it('sends spans to the usual path of a collector, with headers that are secrets', () => {
+    const { traces } = load({
+      observe: { traces: { endpoint: 'http://collector:4318', headers: { 'x-key': '${KEY}' } } },
+    })
+    expect(traces).toMatchObject({
+      endpoint: 'http://collector:4318/v1/traces',
+      sample: 1,
+      serviceName: 'gatehouse',
+    })
+    expect(String(traces?.headers['x-key'])).toBe('***')
+    expect(
+      load({ observe: { traces: { endpoint: 'https://otlp.example.com/custom' } } }).traces?.endpoint,
+    ).toBe('https://otlp.example.com/custom')
+  })
+
+  it.each([
+    [{ audit: './audit.jsonl' }, '/srv/gateway/audit.jsonl'],
+    [{ audit: 'on' }, '/srv/gateway/.gatehouse/audit.jsonl'],
+    [{ audit: true }, '/srv/gateway/.gatehouse/audit.jsonl'],
+    [{ audit: { file: '/var/log/audit.jsonl' } }, '/var/log/audit.jsonl'],
+    [{ audit: { max_size: '1MB' } }, '/srv/gateway/.gatehouse/audit.jsonl'],
+  ])('keeps an audit log where %j says', (observe, file) => {
+    expect(load({ observe }).audit?.file).toBe(file)
+  })
+
+  it('reads the size, the number and the key of an audit log', () => {
+    const { audit } = load({ observe: { audit: { max_size: '1MB', keep: 3, key: '${KEY}' } } })
+    expect(audit).toMatchObject({ maxSize: 1024 ** 2, keep: 3 })
+    expect(audit?.key?.reveal()).toBe('k'.repeat(20))
+  })
+
+  it('keeps an audit log in the profile corporate, unless it is off', () => {
+    const corporate = { profile: 'corporate', auth: { jwt } }
+    expect(load(corporate).audit?.file).toBe('/srv/gateway/.gatehouse/audit.jsonl')
+    expect(load({ ...corporate, observe: { audit: 'off' } }).audit).toBeUndefined()
+  })
+
+  it.each([
+    { metrics: 'maybe' },
+    { audit: { key: 'short' } },
+    { traces: {} },
+    { traces: { endpoint: 'collector:4318' } },
+    { traces: { endpoint: 'http://collector', sample: 2 } },
+    { log: { level: 'loud' } },
+    { other: 1 },
+  ])('refuses %j', (observe) => expect(() => load({ observe })).toThrow(/observe/))
+})

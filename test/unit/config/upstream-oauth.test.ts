@@ -1,0 +1,125 @@
+import { describe, expect, it } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { ConfigError } from '../../../src/config/problem.ts'
+import { isSame } from '../../../src/upstream/same.ts'
+
+function load(upstream: string, profile = 'open') {
+  const auth = profile === 'corporate' ? 'auth: { jwt: { issuer: "https://login.example.com" } }\n' : ''
+  const text = `profile: ${profile}\n${auth}upstreams:\n  it: ${upstream}\n`
+  return loadSettings(text, { file: '/srv/gateway.config.yaml', env: { SECRET: 'hidden' } })
+}
+
+function problems(upstream: string, profile?: string): string[] {
+  try {
+    load(upstream, profile)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(({ path, message }) => `${path}: ${message}`)
+  }
+}
+
+function settingsOf(upstream: string) {
+  const [found] = load(upstream).settings.upstreams
+  if (!found) throw new Error('There is no upstream.')
+  return found
+}
+
+const url = 'https://mcp.example.com/mcp'
+
+describe('oauth of an upstream', () => {
+  it('lets users sign in unless there is a secret', () => {
+    expect(settingsOf(`{ url: "${url}", oauth: {} }`).reach).toMatchObject({
+      oauth: { grant: 'authorization_code', scopes: [], resource: url },
+    })
+    const { reach } = settingsOf(`{ url: "${url}", oauth: { client_id: a, client_secret: "\${SECRET}" } }`)
+    expect(reach).toMatchObject({ oauth: { grant: 'client_credentials', clientId: 'a' } })
+    expect(JSON.stringify(reach)).not.toContain('hidden')
+  })
+
+  it('takes scopes as a list or as words, and a resource that is another or none', () => {
+    expect(settingsOf(`{ url: "${url}", oauth: { scopes: "a b" } }`).reach).toMatchObject({
+      oauth: { scopes: ['a', 'b'] },
+    })
+    expect(settingsOf(`{ url: "${url}", oauth: { resource: "urn:it", scopes: [a] } }`).reach).toMatchObject({
+      oauth: { scopes: ['a'], resource: 'urn:it' },
+    })
+    expect(settingsOf(`{ url: "${url}", oauth: { resource: off } }`).reach).not.toHaveProperty(
+      'oauth.resource',
+    )
+  })
+
+  it.each([
+    [`{ url: "${url}", token: "\${SECRET}", oauth: {} }`, 'there is a fixed token too'],
+    [`{ url: "${url}", headers: { Authorization: "\${SECRET}" }, oauth: {} }`, 'there is a fixed token too'],
+    ['{ command: npx some-server, oauth: {} }', 'goes with `url` only'],
+    [`{ url: "${url}", oauth: { grant: client_credentials, client_id: a } }`, 'needs `client_secret`'],
+    [`{ url: "${url}", oauth: { client_secret: "\${SECRET}" } }`, 'needs `client_id`'],
+    [`{ url: "${url}", oauth: { grant: token_exchange } }`, 'needs `client_id`'],
+    [`{ url: "${url}", oauth: { issuer: "http://login.example.com" } }`, 'must start with https://'],
+    [`{ url: "${url}", oauth: { token_endpoint: "https://login.example.com/t" } }`, 'give `issuer`'],
+    [`{ url: "${url}", oauth: { grant: password } }`, 'must be one of client_credentials'],
+    [`{ url: "${url}", oauth: { pass_through: on } }`, 'pass_through'],
+  ])('E34 %s is refused', (text, message) => {
+    expect(problems(text).join('\n')).toContain(message)
+  })
+
+  it.each(['authorization_code', 'token_exchange'])('never shares connections with %s', (grant) => {
+    const text = `{ url: "${url}", isolation: shared, oauth: { grant: ${grant}, client_id: a } }`
+    expect(problems(text)).toEqual([
+      expect.stringContaining('upstreams.it.isolation: each caller has credentials'),
+    ])
+  })
+
+  it('warns of a secret that stands in the file', () => {
+    const { warnings } = load(`{ url: "${url}", oauth: { client_id: a, client_secret: plain-words } }`)
+    expect(warnings.map(({ message }) => message)).toEqual([expect.stringContaining('looks like a secret')])
+  })
+
+  it('warns where all callers would share what one of them grants', () => {
+    const of = (above: string) => {
+      const text = `${above}\nupstreams:\n  it: { url: "${url}", oauth: {} }\n`
+      const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
+      return warnings.map(({ message }) => message)
+    }
+    const shared = [expect.stringContaining('whoever signs in first')]
+    expect(of('auth: none\nlisten: { host: 0.0.0.0 }')).toEqual(shared)
+    expect(of('listen: { public_url: "https://gateway.example.com" }')).toEqual(shared)
+    expect(of('listen: { port: 8900 }')).toEqual([])
+    expect(
+      of(
+        'auth: { jwt: { issuer: "https://login.example.com" } }\nlisten: { host: 0.0.0.0, public_url: "https://g.example.com" }',
+      ),
+    ).toEqual([])
+  })
+
+  it('with another secret makes another upstream', () => {
+    const of = (secret: string) =>
+      settingsOf(`{ url: "${url}", oauth: { client_id: a, client_secret: "${secret}" } }`)
+    expect(isSame(of('one'), of('one'))).toBe(true)
+    expect(isSame(of('one'), of('two'))).toBe(false)
+  })
+})
+
+describe('a secret in the query of a URL', () => {
+  it.each(['token=abc', 'api_key=abc', 'exaApiKey=abc', 'x=ghp_0123456789abcdef', 'a=1&access_token=abc'])(
+    'C062 is reported: %s',
+    (query) => {
+      const text = `"${url}?${query}"`
+      expect(problems(text, 'corporate')).toEqual([expect.stringContaining('the query holds a secret')])
+      expect(problems(text)).toEqual([])
+      const { warnings } = load(text)
+      expect(warnings.map(({ message }) => message)).toContainEqual(
+        expect.stringContaining('the query holds a secret'),
+      )
+    },
+  )
+
+  it('C062 never shows the secret', () => {
+    expect(problems(`"${url}?token=do-not-show"`, 'corporate').join()).not.toContain('do-not-show')
+  })
+
+  it.each(['page=2', 'toolsets=repos,issues', 'token='])('C062 is not seen in %s', (query) => {
+    expect(problems(`"${url}?${query}"`, 'corporate')).toEqual([])
+  })
+})

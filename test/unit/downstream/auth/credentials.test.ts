@@ -1,0 +1,60 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import {
+  basicCredentials,
+  bearerToken,
+  checkQuery,
+  checkToken,
+} from '../../../../src/downstream/auth/credentials.ts'
+
+const incoming = (authorization: string) => ({ headers: { authorization } })
+
+/** The token, or nothing where the request is refused. */
+function understood(message: ReturnType<typeof incoming>): string | undefined {
+  try {
+    const token = bearerToken(message) ?? ''
+    checkToken(token)
+    return token
+  } catch (error) {
+    if (error instanceof GatewayError) return undefined
+    throw error
+  }
+}
+
+describe('credentials', () => {
+  it('C070 are the token after Bearer', () => {
+    expect(bearerToken(incoming('Bearer abc.def-_~+/='))).toBe('abc.def-_~+/=')
+    expect(bearerToken(incoming('BEARER abc'))).toBe('abc')
+    expect(bearerToken({ headers: {} })).toBeUndefined()
+  })
+
+  it('C079 are refused when they are too long to be looked at', () => {
+    expect(() => bearerToken(incoming(`Bearer ${'a'.repeat(100_000)}`))).toThrow(
+      expect.objectContaining({ extra: expect.objectContaining({ reason: 'too_large' }) }),
+    )
+  })
+
+  it('C079 are refused or understood whatever they are', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+        // What Node makes of the bytes of a header.
+        const text = Buffer.from(bytes).toString('latin1')
+        for (const scheme of ['', 'Bearer ', 'Basic ']) {
+          const message = incoming(scheme + text)
+          basicCredentials(message)
+          const token = understood(message)
+          if (token !== undefined && !/^[A-Za-z0-9._~+/-]+=*$/.test(token)) return false
+        }
+        return true
+      }),
+    )
+  })
+
+  it('C062 are found in a query however they are spelled', () => {
+    for (const query of ['token=1', 'a=b&Access_Token=1', 'access%5Ftoken=1', 'api_key', 'client_secret=x'])
+      expect(() => checkQuery(`/mcp?${query}`)).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }))
+    for (const query of ['', 'session_id=1', 'q=token', 'tokens=1'])
+      expect(() => checkQuery(`/mcp?${query}`)).not.toThrow()
+  })
+})

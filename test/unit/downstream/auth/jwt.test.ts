@@ -1,0 +1,144 @@
+import { exportSPKI, generateKeyPair } from 'jose'
+import { afterAll, describe, expect, it } from 'vitest'
+import type { JwtSettings } from '../../../../src/core/auth-settings.ts'
+import { Secret } from '../../../../src/core/secret.ts'
+import { createJwtReader } from '../../../../src/downstream/auth/jwt.ts'
+import { createKeys } from '../../../../src/downstream/auth/keys.ts'
+import { fetchJson } from '../../../../src/downstream/fetch-json.ts'
+import { startIssuer } from '../../../support/auth/issuer.ts'
+
+const issuer = await startIssuer()
+const elliptic = await startIssuer('ES256')
+afterAll(() => Promise.all([issuer.close(), elliptic.close()]))
+
+function reader({
+  at = Date.now,
+  from = issuer,
+  ...more
+}: Partial<JwtSettings> & { at?: () => number; from?: typeof issuer } = {}) {
+  const settings: JwtSettings = {
+    issuer: from.url,
+    audiences: [],
+    algorithms: ['RS256', 'ES256'],
+    requiredClaims: [],
+    scopeClaim: 'scope',
+    ...more,
+  }
+  return createJwtReader({
+    settings,
+    keys: createKeys({ load: () => fetchJson(from.jwks), now: at }),
+    now: at,
+  })
+}
+
+const refusedFor = (reason: string) => ({ code: 'AUTHENTICATION_REQUIRED', extra: { reason } })
+const seconds = () => Math.floor(Date.now() / 1000)
+const later = (by: number) => () => Date.now() + by * 1000
+
+describe('signed tokens', () => {
+  it('C220 are taken with RS256 and ES256', async () => {
+    await expect(reader()(await issuer.sign())).resolves.toMatchObject({ sub: 'someone' })
+    const token = await elliptic.sign({ iss: elliptic.url })
+    await expect(reader({ from: elliptic })(token)).resolves.toMatchObject({ sub: 'someone' })
+  })
+
+  it('C220 are refused with other algorithms than the configured ones', async () => {
+    const read = reader({ algorithms: ['PS256'] })
+    await expect(read(await issuer.sign())).rejects.toMatchObject(refusedFor('algorithm'))
+  })
+
+  it('C220 are refused unsigned', async () => {
+    const [, payload] = (await issuer.sign()).split('.')
+    const header = Buffer.from('{"alg":"none"}').toString('base64url')
+    for (const token of [`${header}.${payload}.`, `${header}.${payload}.AAAA`])
+      await expect(reader()(token)).rejects.toMatchObject({ code: 'AUTHENTICATION_REQUIRED' })
+  })
+
+  it('C220 are refused when signed with the public key as a shared key', async () => {
+    const text = new TextEncoder().encode(await exportSPKI(issuer.key))
+    const token = await issuer.sign({}, { alg: 'HS256', key: text })
+    await expect(reader()(token)).rejects.toMatchObject(refusedFor('algorithm'))
+  })
+
+  it('C220 are taken with a shared key where that is configured', async () => {
+    const shared = 'a shared key of more than 32 characters'
+    const token = await issuer.sign({}, { alg: 'HS256', key: new TextEncoder().encode(shared) })
+    const read = reader({ algorithms: ['HS256'], secret: new Secret(shared) })
+    await expect(read(token)).resolves.toMatchObject({ sub: 'someone' })
+    await expect(read(await issuer.sign())).rejects.toMatchObject(refusedFor('algorithm'))
+  })
+
+  it('C079 are refused when forged or changed', async () => {
+    const { privateKey } = await generateKeyPair('RS256')
+    await expect(reader()(await issuer.sign({}, { key: privateKey }))).rejects.toMatchObject(
+      refusedFor('signature'),
+    )
+    const [header, , signature] = (await issuer.sign()).split('.')
+    const [, payload] = (await issuer.sign({ sub: 'somebody-else' })).split('.')
+    await expect(reader()(`${header}.${payload}.${signature}`)).rejects.toMatchObject(refusedFor('signature'))
+  })
+
+  it('C079 are refused when cut short anywhere', async () => {
+    const token = await issuer.sign()
+    const read = reader()
+    for (let length = 1; length < token.length; length += 37)
+      await expect(read(token.slice(0, length))).rejects.toMatchObject({ code: 'AUTHENTICATION_REQUIRED' })
+  })
+
+  it('C221 are refused when they name an unknown key', async () => {
+    const token = await issuer.sign({}, { kid: 'made-up' })
+    await expect(reader()(token)).rejects.toMatchObject(refusedFor('unknown_key'))
+  })
+
+  it('C066 are taken as access tokens, and not when they are for something else', async () => {
+    for (const typ of ['JWT', 'at+jwt', 'application/at+jwt'])
+      await expect(reader()(await issuer.sign({}, { typ }))).resolves.toMatchObject({ sub: 'someone' })
+    for (const typ of ['logout+jwt', 'dpop+jwt', 'entity-statement+jwt'])
+      await expect(reader()(await issuer.sign({}, { typ }))).rejects.toMatchObject(refusedFor('malformed'))
+  })
+
+  it('C222 are refused when they have expired', async () => {
+    await expect(reader({ at: later(3700) })(await issuer.sign())).rejects.toMatchObject({
+      code: 'TOKEN_EXPIRED',
+      extra: { reason: 'expired' },
+    })
+  })
+
+  it('C223 are refused before they are valid', async () => {
+    const token = await issuer.sign({ nbf: seconds() + 300 })
+    await expect(reader()(token)).rejects.toMatchObject(refusedFor('not_yet_valid'))
+    await expect(reader()(await issuer.sign({ iat: seconds() + 300 }))).rejects.toMatchObject(
+      refusedFor('not_yet_valid'),
+    )
+  })
+
+  it('C224 are refused when another issued them, without asking anyone for keys', async () => {
+    const before = issuer.fetches
+    const token = await issuer.sign({ iss: `${issuer.url}/` })
+    await expect(reader()(token)).rejects.toMatchObject(refusedFor('issuer'))
+    expect(issuer.fetches).toBe(before)
+  })
+
+  it('C226 may be of clocks that differ by half a minute, and not by more than one', async () => {
+    const token = await issuer.sign()
+    await expect(reader({ at: later(3600 + 25) })(token)).resolves.toMatchObject({ sub: 'someone' })
+    await expect(reader({ at: later(3600 + 61) })(token)).rejects.toMatchObject({ code: 'TOKEN_EXPIRED' })
+    await expect(reader()(await issuer.sign({ nbf: seconds() + 20 }))).resolves.toMatchObject({
+      sub: 'someone',
+    })
+    await expect(reader()(await issuer.sign({ nbf: seconds() + 61 }))).rejects.toMatchObject(
+      refusedFor('not_yet_valid'),
+    )
+  })
+
+  it.each(['iss', 'aud', 'sub', 'exp', 'iat'])('C227 are refused without %s', async (claim) => {
+    const token = await issuer.sign({ [claim]: undefined })
+    await expect(reader()(token)).rejects.toMatchObject({ code: 'AUTHENTICATION_REQUIRED' })
+  })
+
+  it('C227 are refused without a claim the configuration requires', async () => {
+    const read = reader({ requiredClaims: ['tenant'] })
+    await expect(read(await issuer.sign())).rejects.toMatchObject(refusedFor('claims'))
+    await expect(read(await issuer.sign({ tenant: 'acme' }))).resolves.toMatchObject({ tenant: 'acme' })
+  })
+})

@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { unauthorized, unavailable } from '../../../../src/downstream/auth/refusal.ts'
+import { createTokenCache } from '../../../../src/downstream/auth/token-cache.ts'
+import type { Verified } from '../../../../src/downstream/auth/verified.ts'
+
+function cache(verify: (token: string) => Promise<Verified>) {
+  const state = { now: 0, looks: 0 }
+  const find = createTokenCache({
+    verify: (token) => {
+      state.looks++
+      return verify(token)
+    },
+    now: () => state.now,
+  })
+  return { state, find }
+}
+
+const good = (until: number) => async (token: string) => ({ principal: { id: token }, until })
+
+describe('known tokens', () => {
+  it('are found at once the second time', async () => {
+    const { state, find } = cache(good(1000))
+    await find('a')
+    expect(find('a')).toMatchObject({ principal: { id: 'a' } })
+    expect(state.looks).toBe(1)
+  })
+
+  it('C222 are looked at again when they end', async () => {
+    const { state, find } = cache(good(1000))
+    await find('a')
+    state.now = 1000
+    await find('a')
+    expect(state.looks).toBe(2)
+  })
+
+  it('are looked at again after ten minutes, as keys are withdrawn', async () => {
+    const { state, find } = cache(good(Infinity))
+    await find('a')
+    state.now = 10 * 60_000 - 1
+    expect(find('a')).not.toBeInstanceOf(Promise)
+    state.now++
+    await find('a')
+    expect(state.looks).toBe(2)
+  })
+
+  it('are looked at once by all who come together', async () => {
+    const { state, find } = cache(good(1000))
+    await Promise.all([find('a'), find('a'), find('a')])
+    expect(state.looks).toBe(1)
+  })
+
+  it('stay refused for a while without another look', async () => {
+    const { state, find } = cache(() => Promise.reject(unauthorized('signature', 'no')))
+    await expect(find('a')).rejects.toThrow('no')
+    for (let times = 0; times < 100; times++) expect(() => find('a')).toThrow('no')
+    expect(state.looks).toBe(1)
+    state.now = 10_000
+    await expect(find('a')).rejects.toThrow('no')
+    expect(state.looks).toBe(2)
+  })
+
+  it('are not held against anyone where they could not be checked', async () => {
+    const { state, find } = cache(() => Promise.reject(unavailable('later')))
+    await expect(find('a')).rejects.toThrow('later')
+    await expect(find('a')).rejects.toThrow('later')
+    expect(state.looks).toBe(2)
+  })
+
+  it('are looked at side by side only so many at once', () => {
+    const { find } = cache(() => new Promise(() => undefined))
+    for (let count = 0; count < 256; count++) expect(find(`t${count}`)).toBeInstanceOf(Promise)
+    expect(() => find('one more')).toThrow(GatewayError)
+  })
+})

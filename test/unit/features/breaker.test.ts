@@ -1,0 +1,102 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Handler } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { breaker } from '../../../src/features/breaker.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+const settings = { failures: 3, window: 60_000, pause: 10_000 }
+const failed = (): GatewayError => new GatewayError('OUTCOME_UNKNOWN', 'broke')
+const refused = {
+  code: 'SERVER_UNAVAILABLE',
+  extra: { isUnsent: true, retryAfterSeconds: expect.any(Number) },
+}
+
+interface Server {
+  /** What it answers next. */
+  answer: () => Promise<unknown>
+  seen: number
+  call(upstream?: string): Promise<unknown>
+}
+
+function server(): Server {
+  const { policy } = breaker.create(() => settings, featureDeps())
+  const self: Server = {
+    answer: async () => ({}),
+    seen: 0,
+    call: (upstream = 'one') => {
+      const target = { method: 'tools/call', upstream, name: 't' }
+      const end: Handler = async () => {
+        self.seen++
+        await self.answer()
+        return { kind: 'result', result: Payload.of({}) }
+      }
+      return (policy?.(target)?.(end) ?? end)(toolCall({ target })).catch((error: unknown) => error)
+    },
+  }
+  return self
+}
+
+async function fails(one: Server, times: number, error: () => Error = failed): Promise<void> {
+  one.answer = () => Promise.reject(error())
+  for (let index = 0; index < times; index++) await one.call()
+}
+
+describe('a server that does not answer', () => {
+  it('is left alone after so many failures in a row, and others are not', async () => {
+    const one = server()
+    await fails(one, 3)
+    expect(await one.call()).toMatchObject(refused)
+    expect(one.seen).toBe(3)
+    one.answer = async () => ({})
+    expect(await one.call('two')).toMatchObject({ kind: 'result' })
+  })
+
+  it('gets a single call after the pause, and all of them once that was answered', async () => {
+    const one = server()
+    await fails(one, 3)
+    vi.advanceTimersByTime(10_001)
+    const probe = Promise.withResolvers<object>()
+    one.answer = () => probe.promise
+    const first = one.call()
+    expect(await one.call()).toMatchObject(refused)
+    probe.resolve({})
+    expect(await first).toMatchObject({ kind: 'result' })
+    expect(await one.call()).toMatchObject({ kind: 'result' })
+  })
+
+  it('is left alone again where that call fails', async () => {
+    const one = server()
+    await fails(one, 3)
+    vi.advanceTimersByTime(10_001)
+    await fails(one, 1)
+    expect(one.seen).toBe(4)
+    expect(await one.call()).toMatchObject(refused)
+  })
+
+  it('is not meant by failures that are far apart, or by an answer between them', async () => {
+    const one = server()
+    await fails(one, 2)
+    one.answer = async () => ({})
+    await one.call()
+    await fails(one, 2)
+    vi.advanceTimersByTime(60_001)
+    await fails(one, 2)
+    expect(one.seen).toBe(7)
+  })
+
+  it.each([
+    new GatewayError('UPSTREAM_ERROR', 'refused credentials', { details: { http_status: 401 } }),
+    new GatewayError('INVALID_INPUT', 'an answer'),
+    new GatewayError('CANCELLED', 'taken back'),
+    new GatewayError('SERVER_UNAVAILABLE', 'paused', { retryAfterSeconds: 20 }),
+  ])('is not meant by %s', async (error) => {
+    const one = server()
+    await fails(one, 10, () => error)
+    expect(one.seen).toBe(10)
+  })
+})

@@ -1,0 +1,76 @@
+import { describe, expect, it } from 'vitest'
+import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { concurrency } from '../../../src/features/concurrency.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+interface Gate {
+  readonly handle: Handler
+  readonly ends: ((outcome: Outcome) => void)[]
+}
+
+function gate(settings: (upstream?: string) => unknown, isGuarded = false): Gate {
+  const ends: ((outcome: Outcome) => void)[] = []
+  const { policy } = concurrency.create(settings as never, featureDeps({ isGuarded }))
+  const hanging: Handler = () => new Promise((resolve) => ends.push(resolve))
+  return { ends, handle: (call) => (policy?.(call.target)?.(hanging) ?? hanging)(call) }
+}
+
+function call(id = 'a', upstream = 'one'): Call {
+  return { ...toolCall(), principal: { id }, target: { method: 'tools/call', upstream, name: 't' } }
+}
+
+const refused = { code: 'OVERLOADED', extra: { status: 429, retryAfterSeconds: 1 } }
+
+describe('calls under way', () => {
+  it('C192 are bounded for each caller, and refused beyond that', async () => {
+    const { handle, ends } = gate(() => ({ concurrency: 2 }))
+    const running = [handle(call()), handle(call())]
+    await expect(handle(call())).rejects.toMatchObject(refused)
+    running.push(handle(call('b')))
+    ends[0]?.({ kind: 'result', result: Payload.of({}) })
+    await running[0]
+    running.push(handle(call()))
+    await expect(handle(call())).rejects.toMatchObject(refused)
+    expect(ends).toHaveLength(4)
+  })
+
+  it('make room again when they fail, and while they wait for a person', async () => {
+    const { handle, ends } = gate(() => ({ concurrency: 1 }))
+    const first = handle(call())
+    ends[0]?.({ kind: 'ask', questions: {}, state: {} })
+    await first
+    const second = handle(call())
+    await expect(handle(call())).rejects.toMatchObject(refused)
+    ends[1]?.(Promise.reject(new Error('broken')) as never)
+    await expect(second).rejects.toThrow('broken')
+    const third = handle(call())
+    ends[2]?.({ kind: 'result', result: Payload.of({}) })
+    await expect(third).resolves.toMatchObject({ kind: 'result' })
+  })
+
+  it('are bounded for a server beside those of all', async () => {
+    const { handle, ends } = gate((upstream) => ({ concurrency: upstream === 'one' ? 1 : 2 }))
+    void handle(call('a', 'one'))
+    await expect(handle(call('a', 'one'))).rejects.toMatchObject({
+      extra: { details: { scope: 'upstream' } },
+    })
+    void handle(call('a', 'two'))
+    await expect(handle(call('a', 'two'))).rejects.toMatchObject({
+      extra: { details: { scope: 'principal' } },
+    })
+    expect(ends).toHaveLength(2)
+  })
+
+  it('are unbounded unless configured or callers are told apart; listening never counts', async () => {
+    const open = gate(() => ({}))
+    for (let index = 0; index < 20; index++) void open.handle(call())
+    expect(open.ends).toHaveLength(20)
+    const guarded = gate(() => ({}), true)
+    for (let index = 0; index < 8; index++) void guarded.handle(call())
+    await expect(guarded.handle(call())).rejects.toMatchObject(refused)
+    const { policy } = concurrency.create(() => ({ concurrency: 1 }), featureDeps())
+    expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
+  })
+})

@@ -1,0 +1,480 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import type { Entry } from '../../../../src/core/entry.ts'
+import {
+  categories,
+  type ErrorCode,
+  errorCodes,
+  GatewayError,
+  isErrorCode,
+} from '../../../../src/core/error.ts'
+import { isObject } from '../../../../src/core/json.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { Secret } from '../../../../src/core/secret.ts'
+import type { ErrorRule, UpstreamSettings } from '../../../../src/core/settings.ts'
+import { errors } from '../../../../src/features/errors/errors.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { encodeLegacyError, legacyErrorCode } from '../../../../src/wire/legacy.ts'
+import { modernError } from '../../../../src/wire/modern.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+interface Given {
+  readonly call?: Partial<Call>
+  readonly rules?: readonly ErrorRule[]
+  readonly outputSchema?: object
+  readonly compat?: boolean
+  readonly deps?: Partial<Deps>
+}
+
+/** What the feature makes of the end of a call. */
+function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
+  const { rules = [], outputSchema, compat = true } = given
+  const server: UpstreamSettings = {
+    name: 'one',
+    reach: { kind: 'url', url: 'https://one.example/mcp', headers: {} },
+    transport: 'auto',
+    revision: 'auto',
+    isolation: 'auto',
+    trust: false,
+    roots: 'off',
+    startTimeout: 1000,
+    idle: 1000,
+    tools: {},
+    scopes: {},
+    allow: {},
+    deny: {},
+    errors: rules,
+  }
+  const entry: Entry = {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', ...(outputSchema && { outputSchema }) },
+    nature: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
+  }
+  const deps = featureDeps({ server: () => server, entry: () => entry, ...given.deps })
+  const { policy } = errors.create(() => ({ retry: 2, compat, documentation_hosts: ['docs.example'] }), deps)
+  const call = toolCall(given.call)
+  const target = { ...call.target, method: call.method }
+  const wrapped = policy?.(target)?.(async () => end())
+  if (!wrapped) throw new Error('There is no policy')
+  return wrapped(call)
+}
+
+async function resultOf(end: () => Outcome, given?: Given): Promise<Payload> {
+  const outcome = await ended(end, given)
+  if (outcome.kind === 'result') return outcome.result
+  throw new Error('It asks')
+}
+
+function thrownBy(end: () => Outcome, given?: Given): Promise<GatewayError> {
+  return ended(end, given).then(
+    () => Promise.reject(new Error('It did not fail')),
+    (error: unknown) => (error instanceof GatewayError ? error : Promise.reject(error)),
+  )
+}
+
+function fails(error: GatewayError): () => Outcome {
+  return () => {
+    throw error
+  }
+}
+
+function saying(text: string, more: object = {}): () => Outcome {
+  const result = Payload.of({ content: [{ type: 'text', text }], isError: true, ...more })
+  return () => ({ kind: 'result', result })
+}
+
+function relaying(code: number, message: string, data?: unknown): () => Outcome {
+  const relayed = Payload.of({ code, message, ...(data !== undefined && { data }) })
+  return fails(new GatewayError('UPSTREAM_ERROR', message, { relayed }))
+}
+
+function objectIn(result: Payload): Record<string, unknown> {
+  const { _meta: meta } = result.fields
+  const object = isObject(meta) ? meta['dev.gatehouse/error'] : undefined
+  if (!isObject(object)) throw new Error('There is no structured error')
+  return object
+}
+
+function expectWhole(object: unknown): void {
+  expect(object).toMatchObject({ code: expect.stringMatching(/^[A-Z_]+$/), message: expect.any(String) })
+  if (!isObject(object)) return
+  expect(categories).toContain(object.category)
+  expect(object.user_actionable).toBeTypeOf('boolean')
+  const mustWait = object.category === 'transient' || object.category === 'rate_limited'
+  const wait = object.retry_after_seconds
+  if (mustWait || wait !== undefined)
+    expect(wait).toSatisfy((each) => Number.isInteger(each) && Number(each) >= 0)
+  expect(object.retryAfter).toBe(wait)
+}
+
+const inResults = new Set<string>([
+  'RESOURCE_NOT_FOUND',
+  'SCOPE_INSUFFICIENT',
+  'PERMISSION_DENIED',
+  'CONFLICT',
+  'TRANSACTION_CONFLICT',
+  'IDEMPOTENCY_CONFLICT',
+  'IDEMPOTENCY_IN_PROGRESS',
+  'OUTCOME_UNKNOWN',
+  'COMPENSATION_UNAVAILABLE',
+  'CONFIRMATION_REQUIRED',
+  'CONFIRMATION_DECLINED',
+  'CONFIRMATION_TOKEN_INVALID',
+  'UPSTREAM_ERROR',
+])
+
+const rpcs: Partial<Record<ErrorCode, number>> = {
+  PARSE_ERROR: -32700,
+  INVALID_REQUEST: -32600,
+  UNSUPPORTED_OPERATION: -32601,
+  INVALID_INPUT: -32602,
+  UNKNOWN_TOOL: -32602,
+  RATE_LIMIT_EXCEEDED: -32003,
+  QUOTA_EXHAUSTED: -32003,
+  OPERATION_TIMEOUT: -32004,
+  PAYLOAD_TOO_LARGE: -32005,
+  SERVER_UNAVAILABLE: -32006,
+  CONFLICT: -32007,
+  TRANSACTION_CONFLICT: -32007,
+  IDEMPOTENCY_CONFLICT: -32007,
+  IDEMPOTENCY_IN_PROGRESS: -32007,
+  SERVER_ERROR: -32603,
+}
+
+describe('every code of the table', () => {
+  const codes = errorCodes.filter(isErrorCode)
+
+  it.each(codes)('C178 %s is told where it belongs, and whole', async (code) => {
+    const end = fails(new GatewayError(code, 'No.', { suggestion: 'Stop.' }))
+    if (inResults.has(code)) {
+      const result = await resultOf(end)
+      expect(result.fields).toMatchObject({
+        isError: true,
+        content: [{ type: 'text', text: expect.stringMatching(/^No\. /) }],
+      })
+      expectWhole(objectIn(result))
+      expect(objectIn(result)).toMatchObject({ code, requestId: 'r1' })
+      return
+    }
+    const error = await thrownBy(end)
+    expect(error.code).toBe(code)
+    expectWhole(error.data)
+  })
+
+  it.each(codes)('%s is an error of JSON-RPC for what is no tool', async (code) => {
+    const call = { method: 'prompts/get', target: { method: 'prompts/get', upstream: 'one', name: 'p' } }
+    const error = await thrownBy(fails(new GatewayError(code, 'No.')), { call })
+    expect(error.code).toBe(code === 'UPSTREAM_ERROR' ? 'UPSTREAM_ERROR' : code)
+    expectWhole(error.data)
+    expectWhole(modernError(error, 'r1').fields.data)
+  })
+
+  it.each(Object.entries(rpcs))('C179 %s has the code %d', (code, rpc) => {
+    expect(isErrorCode(code) && new GatewayError(code, 'No.').rpc).toBe(rpc)
+  })
+
+  it('C179 a resource that is not there has a code of its own before 2026-07-28', () => {
+    const error = new GatewayError('RESOURCE_NOT_FOUND', 'No.')
+    const request = { kind: 'request', id: '1', method: 'x/y', params: Payload.of({}) } as const
+    expect(legacyErrorCode(request, error)).toBe(-32002)
+    expect(encodeLegacyError(request, error, 'r1')).toContain('"code":-32002')
+    expect(modernError(error).fields.code).toBe(-32602)
+  })
+
+  it('waits whole seconds, and none below zero', () => {
+    const wait = (retryAfterSeconds: number) =>
+      new GatewayError('RATE_LIMIT_EXCEEDED', 'No.', { retryAfterSeconds }).data.retry_after_seconds
+    expect([wait(0.2), wait(-5), wait(30), wait(Number.NaN), wait(Infinity)]).toEqual([1, 0, 30, 1, 1])
+  })
+})
+
+describe('a refused call of a tool', () => {
+  const denied = fails(new GatewayError('PERMISSION_DENIED', 'No.'))
+
+  it('C135 says so in words, for programs, and in the reference form', async () => {
+    const { fields } = await resultOf(denied)
+    const object = { code: 'PERMISSION_DENIED', category: 'permanent', user_actionable: false }
+    expect(fields).toMatchObject({ error: object, structuredContent: { error: object } })
+  })
+
+  it('C178 leaves structured content alone where the tool says what stands there', async () => {
+    expect((await resultOf(denied, { outputSchema: { type: 'object' } })).fields).not.toHaveProperty(
+      'structuredContent',
+    )
+    const pending = { entry: () => new Promise<never>(() => undefined) }
+    expect((await resultOf(denied, { deps: pending })).fields).not.toHaveProperty('structuredContent')
+    const failing = { entry: () => Promise.reject(new Error('no list')) }
+    expect((await resultOf(denied, { deps: failing })).fields).not.toHaveProperty('structuredContent')
+  })
+
+  it('leaves the reference form out where it is not wanted', async () => {
+    expect((await resultOf(denied, { compat: false })).fields).not.toHaveProperty('error')
+  })
+
+  it('C080 C081 stays an error where the client can get the scope it lacks', async () => {
+    const lacking = fails(new GatewayError('SCOPE_INSUFFICIENT', 'No.'))
+    expect(objectIn(await resultOf(lacking))).toMatchObject({
+      category: 'auth_required',
+      user_actionable: true,
+    })
+    const call = { principal: { id: 'ada', token: new Secret('x') } }
+    expect(await thrownBy(lacking, { call })).toMatchObject({ code: 'SCOPE_INSUFFICIENT' })
+  })
+
+  it('is left as it is where nobody waits for it', async () => {
+    const signal = AbortSignal.abort(new GatewayError('CANCELLED', 'Gone.'))
+    expect(await thrownBy(denied, { call: { signal } })).toMatchObject({ code: 'PERMISSION_DENIED' })
+  })
+
+  it('C147 hides what was not foreseen, but not from the log', async () => {
+    const bug = new TypeError('secret')
+    const end = (): Outcome => {
+      throw bug
+    }
+    await expect(ended(end)).rejects.toBe(bug)
+  })
+
+  it('keeps its status and whether it was sent', async () => {
+    const error = new GatewayError('SERVER_UNAVAILABLE', 'connect ECONNREFUSED 10.0.0.1:80', {
+      isUnsent: true,
+    })
+    expect(await thrownBy(fails(error))).toMatchObject({
+      message: 'connect ECONNREFUSED [host]',
+      extra: { isUnsent: true },
+    })
+  })
+})
+
+describe('a tool that says it failed', () => {
+  it.each([
+    ['MCP error -32602: Tool nope not found', 'UNKNOWN_TOOL', 'invalid_input'],
+    ['Rate limit reached, retry in 30 seconds', 'RATE_LIMIT_EXCEEDED', 'rate_limited'],
+    ['the request timed out', 'OPERATION_TIMEOUT', 'transient'],
+    ['ENOENT: no such file', 'RESOURCE_NOT_FOUND', 'permanent'],
+    ['EACCES', 'PERMISSION_DENIED', 'permanent'],
+    ['401 Unauthorized', 'AUTHENTICATION_REQUIRED', 'auth_required'],
+    ['The token has expired', 'TOKEN_EXPIRED', 'auth_required'],
+    ['"a" must be a number', 'INVALID_INPUT', 'invalid_input'],
+    ['it broke', 'UPSTREAM_ERROR', 'permanent'],
+  ])('means by "%s" %s', async (text, code, category) => {
+    const result = await resultOf(saying(text))
+    expect(result.fields.content).toEqual([{ type: 'text', text }])
+    expect(objectIn(result)).toMatchObject({ code, category, message: text, requestId: 'r1' })
+    expectWhole(objectIn(result))
+  })
+
+  it('is read for how long to wait', async () => {
+    const wait = async (text: string) => objectIn(await resultOf(saying(text))).retry_after_seconds
+    expect(await wait('Too many requests, retry in 30 seconds')).toBe(30)
+    expect(await wait('rate limited; Retry-After: 7')).toBe(7)
+    expect(await wait('rate limited')).toBe(1)
+  })
+
+  it('says by what its meaning was found out', async () => {
+    expect(objectIn(await resultOf(saying('it broke'))).details).toEqual({ classified_by: 'default' })
+  })
+
+  it('follows the rules of the configuration before all else', async () => {
+    const rules = [
+      { match: 'quota (exceeded|gone)', code: 'QUOTA_EXHAUSTED', retryAfter: 90_500, suggestion: 'Buy.' },
+    ] as const
+    expect(objectIn(await resultOf(saying('Quota exceeded: invalid'), { rules }))).toMatchObject({
+      code: 'QUOTA_EXHAUSTED',
+      category: 'rate_limited',
+      retry_after_seconds: 91,
+      suggestion: 'Buy.',
+    })
+  })
+
+  it('follows no rule that could go on for ever, and is not held up by one', async () => {
+    const rules = [
+      { match: '(?=x)', code: 'CONFLICT' },
+      { match: '(a+)+$', code: 'CONFLICT' },
+    ] as const
+    const start = performance.now()
+    expect(objectIn(await resultOf(saying(`${'a'.repeat(50_000)}!`), { rules })).code).toBe('UPSTREAM_ERROR')
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+
+  it('keeps a structured error of its own, and its gaps are filled', async () => {
+    const own = {
+      code: 'WIDGET_STUCK',
+      category: 'transient',
+      details: { widget: 7, at: '/srv/w' },
+      documentation_url: 'https://docs.example/widgets',
+    }
+    for (const more of [{ error: own }, { structuredContent: { error: own } }]) {
+      const object = objectIn(await resultOf(saying('stuck', more)))
+      expect(object).toMatchObject({
+        ...own,
+        details: { widget: 7, at: '[path]' },
+        message: 'stuck',
+        retry_after_seconds: 1,
+      })
+      expectWhole(object)
+    }
+  })
+
+  it.each([
+    'http://docs.example/x',
+    'https://evil.example/x',
+    'https://a:b@docs.example/',
+    'javascript:1',
+    7,
+  ])('leads nobody to %s', async (url) => {
+    const error = { code: 'A', category: 'permanent', documentation_url: url }
+    expect(objectIn(await resultOf(saying('no', { error })))).not.toHaveProperty('documentation_url')
+  })
+
+  it('may lead to its own host', async () => {
+    const error = { code: 'A', category: 'permanent', documentation_url: 'https://help.one.example/x' }
+    expect(objectIn(await resultOf(saying('no', { error })))).toHaveProperty('documentation_url')
+  })
+
+  it('C182 C183 C185 is told without what is nobody’s business', async () => {
+    const result = await resultOf(saying('open /srv/a/b failed, password=hunter2, db.internal'))
+    expect(result.text).not.toMatch(/srv|hunter2|db\.internal/)
+  })
+
+  it('has words to read, whatever it sent', async () => {
+    for (const content of [undefined, [], [{ type: 'image', data: 'x', mimeType: 'y' }]]) {
+      const { fields } = await resultOf(saying('', { content }))
+      expect(fields.content).toEqual(expect.arrayContaining([{ type: 'text', text: 'The tool failed.' }]))
+    }
+  })
+
+  it('is not put into words twice', async () => {
+    const meta = { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED' } }
+    const { fields } = await resultOf(saying('confirm /srv/x', { _meta: meta }))
+    expect(fields).toMatchObject({ _meta: meta, content: [{ text: 'confirm /srv/x' }] })
+    expect(fields).not.toHaveProperty('error')
+  })
+
+  it('is told from one that did not fail, which is not looked into', async () => {
+    const result = Payload.text('{"content":[{"type":"text","text":"/srv/a/b password=x"}]}')
+    expect((await resultOf(() => ({ kind: 'result', result }))).text).toBe(result.text)
+  })
+})
+
+describe('an error of JSON-RPC', () => {
+  it.each([
+    [-32602, 'bad', 'INVALID_INPUT'],
+    [-32602, 'Tool x not found', 'UNKNOWN_TOOL'],
+    [-32601, 'no', 'UNSUPPORTED_OPERATION'],
+    [-32002, 'no', 'RESOURCE_NOT_FOUND'],
+    [-32021, 'no', 'CAPABILITY_REQUIRED'],
+    [-32603, 'rate limit', 'UPSTREAM_ERROR'],
+    [7, 'no', 'UPSTREAM_ERROR'],
+  ])('of the code %d (%s) means %s', async (rpc, message, code) => {
+    const error = await thrownBy(relaying(rpc, message))
+    expect(error).toMatchObject({ code, rpc })
+    expect(error.extra.relayed?.fields).toMatchObject({ code: rpc, message, data: { code, requestId: 'r1' } })
+    expectWhole(error.extra.relayed?.fields.data)
+  })
+
+  it('keeps the data of the server', async () => {
+    const data = { why: [1, 'é'], requiredCapabilities: { roots: {} } }
+    const error = await thrownBy(relaying(-32021, 'no', data))
+    expect(error.extra.relayed?.fields.data).toMatchObject(data)
+  })
+
+  it('keeps data that would not fit beside its own apart', async () => {
+    for (const data of [['a'], 'a', { code: 7, why: 1 }]) {
+      const error = await thrownBy(relaying(-32000, 'no', data))
+      expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'UPSTREAM_ERROR', upstream: data })
+    }
+  })
+
+  it('keeps a structured error of the server', async () => {
+    const data = { code: 'CONFLICT', category: 'permanent', reason: 'held' }
+    const error = await thrownBy(relaying(-32000, 'no', data))
+    expect(error.code).toBe('CONFLICT')
+    expect(error.extra.relayed?.fields.data).toMatchObject(data)
+    expectWhole(error.extra.relayed?.fields.data)
+  })
+
+  it('names the resource that is not there', async () => {
+    const call = {
+      method: 'resources/read',
+      params: Payload.of({ uri: 'a:b' }),
+      target: { method: 'resources/read' },
+    }
+    for (const end of [relaying(-32002, 'no'), relaying(-32602, 'no', { uri: 'a:b' })]) {
+      const error = await thrownBy(end, { call })
+      expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'RESOURCE_NOT_FOUND', uri: 'a:b' })
+    }
+  })
+
+  it('C181 C182 C186 is told without what is nobody’s business', async () => {
+    const error = await thrownBy(
+      relaying(-32603, 'no\n    at f (/a/b.js:1:2)', {
+        stack: 'Error\n    at f (/a/b.js:1:2)',
+        token: 'Bearer abcdefgh1234',
+      }),
+    )
+    expect(error.message).toBe('no')
+    expect(error.extra.relayed?.text).not.toMatch(/b\.js|abcdefgh/)
+  })
+
+  it('passes a demand for a visit to a URL on as it came', async () => {
+    const data = { elicitations: [{ url: 'http://localhost:3000/a' }] }
+    const end = relaying(-32042, 'visit', data)
+    expect((await thrownBy(end)).extra.relayed?.fields.data).toEqual(data)
+  })
+})
+
+describe('an HTTP status of the server', () => {
+  const answering = (status: number, extra: object = {}) =>
+    fails(
+      new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, {
+        details: { http_status: status },
+        ...extra,
+      }),
+    )
+
+  it.each([
+    [401, 'SERVER_UNAVAILABLE', 'transient'],
+    [413, 'PAYLOAD_TOO_LARGE', 'invalid_input'],
+    [422, 'INVALID_INPUT', 'invalid_input'],
+    [429, 'RATE_LIMIT_EXCEEDED', 'rate_limited'],
+    [503, 'SERVER_UNAVAILABLE', 'transient'],
+  ])('%d means %s', async (status, code, category) => {
+    expect(await thrownBy(answering(status))).toMatchObject({ code, category })
+  })
+
+  it.each([
+    [403, 'PERMISSION_DENIED'],
+    [404, 'RESOURCE_NOT_FOUND'],
+    [409, 'CONFLICT'],
+    [400, 'UPSTREAM_ERROR'],
+  ])('%d means %s, which a model reads', async (status, code) => {
+    expect(objectIn(await resultOf(answering(status)))).toMatchObject({
+      code,
+      details: { http_status: status },
+    })
+  })
+
+  it('says how long to wait where the server does', async () => {
+    const error = await thrownBy(answering(429, { retryAfterSeconds: 12 }))
+    expect(error.data).toMatchObject({ retry_after_seconds: 12, retryAfter: 12 })
+  })
+})
+
+describe('whatever a server sends', () => {
+  it('becomes an error that is whole', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.jsonValue(), fc.integer(), fc.string(), async (data, code, message) => {
+        fc.pre(code !== -32042)
+        const error = await thrownBy(relaying(code, message, data))
+        expectWhole(error.extra.relayed?.fields.data)
+        const result = await resultOf(saying(message, { error: data, structuredContent: data }))
+        expectWhole(objectIn(result))
+      }),
+      { numRuns: 50 },
+    )
+  })
+})

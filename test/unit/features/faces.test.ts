@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import type { Contribution } from '../../../src/features/feature.ts'
+import { features } from '../../../src/features/index.ts'
+import { isProtocolMethod } from '../../../src/wire/methods.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+
+const { settings } = loadSettings('upstreams: { it: { command: x } }', { file: 'f.yaml', env: {} })
+
+const contributions: readonly (readonly [string, Contribution])[] = features.map((feature) => {
+  const own = settings.features[feature.name]
+  return [feature.name, feature.create((() => own?.common) as never, featureDeps())]
+})
+const speaking = contributions.filter(([, { methods: own = {} }]) => Object.keys(own).length > 0)
+
+it('C099 every feature that has methods can be reached by a tool as well', () => {
+  expect(speaking.length).toBeGreaterThan(0)
+  for (const [name, { methods: own = {}, tools = [] }] of speaking) {
+    expect([name, tools.length]).toEqual([name, Object.keys(own).length])
+  }
+})
+
+it('C099 no method of a feature takes the place of one of the protocol', () => {
+  for (const [, { methods: own = {} }] of speaking) {
+    for (const name of Object.keys(own)) expect(isProtocolMethod(name)).toBe(false)
+  }
+})

@@ -1,0 +1,210 @@
+import { describe, expect, it } from 'vitest'
+import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import type { UpstreamSettings } from '../../../src/core/settings.ts'
+import type { Target } from '../../../src/core/target.ts'
+import type { Deps, SettingsOf } from '../../../src/features/feature.ts'
+import { rateLimit } from '../../../src/features/rate-limit.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+import type { Taken } from '../../../src/store/store.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+type Rate = string | readonly string[] | undefined
+interface Given {
+  readonly common?: Rate
+  /** The rates of servers by name. */
+  readonly own?: Readonly<Record<string, Rate>>
+  readonly tools?: Readonly<Record<string, { rate: string | readonly string[] }>>
+  readonly deps?: Partial<Deps>
+  readonly end?: Handler
+}
+
+const done: Handler = async () => ({ kind: 'result', result: Payload.of({ content: [] }) })
+
+/** The handler of any target behind the rates, as a gateway compiles it. */
+function limited({ common, own = {}, tools = {}, deps, end = done }: Given): Handler {
+  const settings: SettingsOf<object> = (upstream) => {
+    const rate = upstream !== undefined && upstream in own ? own[upstream] : common
+    return rate === undefined ? {} : { rate }
+  }
+  const server = (): UpstreamSettings => ({ tools }) as unknown as UpstreamSettings
+  const { policy } = rateLimit.create(settings, featureDeps({ server, ...deps }))
+  return (call) => (policy?.(call.target)?.(end) ?? end)(call)
+}
+
+function to(name: string, given: Partial<Call> = {}, upstream = 'one'): Call {
+  const target: Target = { method: given.method ?? 'tools/call', upstream, name }
+  return { ...toolCall(), method: target.method, ...given, target }
+}
+
+const as = (id: string, session?: string): Partial<Call> => ({
+  principal: { id },
+  client: { ...toolCall().client, ...(session !== undefined && { session }) },
+})
+
+async function granted(handle: Handler, calls: readonly Call[]): Promise<boolean[]> {
+  const found: boolean[] = []
+  for (const call of calls) {
+    found.push(
+      await handle(call).then(
+        () => true,
+        (error: unknown) => {
+          expect(error).toMatchObject({ code: 'RATE_LIMIT_EXCEEDED' })
+          return false
+        },
+      ),
+    )
+  }
+  return found
+}
+
+function metaOf(outcome: Outcome): unknown {
+  return outcome.kind === 'result'
+    ? outcome.result.at('_meta')?.fields['dev.gatehouse/rate_limit']
+    : undefined
+}
+
+describe('rate limits', () => {
+  it('C191 count for each caller, whatever its session', async () => {
+    const handle = limited({ common: '2/minute' })
+    const calls = [
+      to('t', as('a', 's1')),
+      to('t', as('a', 's2')),
+      to('t', as('a', 's3')),
+      to('t', as('b', 's1')),
+    ]
+    expect(await granted(handle, calls)).toEqual([true, true, false, true])
+  })
+
+  it('C195 refuse with -32003, when to come back, and which limit it was', async () => {
+    const handle = limited({ common: '1/minute' })
+    await handle(to('t'))
+    const error = await handle(to('t')).catch((thrown: unknown) => thrown)
+    if (!(error instanceof GatewayError)) throw error
+    expect([error.code, error.rpc, error.extra.status]).toEqual(['RATE_LIMIT_EXCEEDED', -32003, 429])
+    const { data } = error
+    expect(data).toMatchObject({
+      category: 'rate_limited',
+      details: { limit: 1, window: 60, remaining: 0, scope: 'principal' },
+    })
+    expect(data['retryAfter']).toBe(data['retry_after_seconds'])
+    expect(Number.isInteger(data['retryAfter'])).toBe(true)
+    expect(data['retryAfter']).toBeGreaterThan(55)
+  })
+
+  it('hold for each server and each tool beside that of all', async () => {
+    const handle = limited({
+      common: '5/minute',
+      own: { one: '3/minute' },
+      tools: { 'delete_*': { rate: '1/minute' } },
+    })
+    const calls = [
+      to('delete_a'),
+      to('delete_a'),
+      to('delete_b'),
+      to('other'),
+      to('other'),
+      to('other', {}, 'two'),
+      to('other', {}, 'two'),
+      to('other', {}, 'two'),
+    ]
+    expect(await granted(handle, calls)).toEqual([true, false, true, true, false, true, true, false])
+  })
+
+  it('take nothing from any bucket where one of them refuses', async () => {
+    const handle = limited({ common: '3/minute', tools: { strict: { rate: '1/minute' } } })
+    const calls = [...Array.from({ length: 6 }, () => to('strict')), to('free'), to('free'), to('free')]
+    expect(await granted(handle, calls)).toEqual([true, ...Array(5).fill(false), true, true, false])
+  })
+
+  it('have several windows, and the most specific glob of a tool counts', async () => {
+    const handle = limited({ tools: { '*': { rate: '9/minute' }, get: { rate: ['2/second', '3/hour'] } } })
+    expect(await granted(handle, [to('get'), to('get'), to('get')])).toEqual([true, true, false])
+    const outcome = await limited({ common: ['5/s', '7/day'] })(to('x'))
+    expect(metaOf(outcome)).toMatchObject({ limit: 5, remaining: 4 })
+  })
+
+  it('tell what is left in the result and in headers', async () => {
+    const headers = new Map<string, string>()
+    const envelope = { header: (name: string, value: string) => void headers.set(name, value) }
+    const store = new MemoryStore(() => 2_000_000)
+    const handle = limited({ common: ['10/second', '2/minute'], deps: { store } })
+    expect(metaOf(await handle(to('t', { envelope })))).toEqual({ limit: 2, remaining: 1, reset_seconds: 62 })
+    expect(headers.get('ratelimit-policy')).toBe('"principal-60s";q=2;w=60')
+    expect(headers.get('ratelimit')).toBe('"principal-60s";r=1;t=62')
+    await handle(to('t', { envelope }))
+    await expect(handle(to('t', { envelope }))).rejects.toMatchObject({ code: 'RATE_LIMIT_EXCEEDED' })
+    expect(headers.get('ratelimit')).toMatch(/^"principal-60s";r=0;t=\d+$/)
+  })
+
+  it('do not charge the answers to a question, but each ticket only once', async () => {
+    let rounds = 0
+    const asking: Handler = async ({ state }) =>
+      state['confirm'] === undefined || rounds++ === 0
+        ? { kind: 'ask', questions: {}, state: { confirm: 'asked' } }
+        : { kind: 'result', result: Payload.of({}) }
+    const handle = limited({ common: '1/minute', end: asking })
+    const first = await handle(to('t'))
+    if (first.kind !== 'ask') throw new Error('it did not ask')
+    const second = await handle(to('t', { state: first.state, answers: {} }))
+    if (second.kind !== 'ask') throw new Error('it did not ask again')
+    expect(await handle(to('t', { state: second.state, answers: {} }))).toMatchObject({ kind: 'result' })
+    const replays = [
+      to('t', { state: first.state, answers: {} }),
+      to('t', { state: { rate: 'x' }, answers: {} }),
+    ]
+    expect(await granted(handle, [...replays, to('t', { answers: {} })])).toEqual([false, false, false])
+  })
+
+  it('hold unsaid only where callers are told apart', async () => {
+    const calls = Array.from({ length: 61 }, () => to('t'))
+    expect(await granted(limited({}), calls)).not.toContain(false)
+    const guarded = limited({ deps: { isGuarded: true } })
+    expect((await granted(guarded, calls)).filter(Boolean)).toHaveLength(60)
+    expect(await granted(limited({ common: 'off', deps: { isGuarded: true } }), calls)).not.toContain(false)
+  })
+
+  it('of a server stand in place of what is unsaid, and can be off for it', async () => {
+    const calls = Array.from({ length: 70 }, () => to('t'))
+    const own = limited({ own: { one: '65/minute' }, deps: { isGuarded: true } })
+    expect((await granted(own, calls)).filter(Boolean)).toHaveLength(65)
+    expect(await granted(limited({ common: '1/minute', own: { one: 'off' } }), calls)).not.toContain(false)
+  })
+
+  it('charge a list once, though all servers are asked for it', async () => {
+    const handle = limited({ common: '2/minute', own: { one: '1/minute' } })
+    const facts = new Map()
+    const list = { method: 'tools/list', facts }
+    const calls = [
+      to('', list),
+      to('', list, 'two'),
+      to('', { method: 'tools/list' }),
+      to('', { method: 'tools/list' }),
+    ]
+    expect(await granted(handle, calls)).toEqual([true, true, true, false])
+  })
+
+  it('leave alone what is no call', () => {
+    const { policy } = rateLimit.create(() => ({ rate: '1/s' }), featureDeps())
+    for (const method of ['server/discover', 'subscriptions/listen', 'notifications/x', 'tasks/get']) {
+      expect(policy?.({ method, upstream: 'one' })).toBeUndefined()
+    }
+  })
+
+  it('keep callers apart whose names look like keys', async () => {
+    const keys = new Set<string>()
+    const memory = new MemoryStore()
+    const store = Object.assign(Object.create(memory), {
+      take: (buckets: { key: string; limit: number; window: number }[]): Taken => {
+        for (const { key } of buckets) keys.add(key)
+        return memory.take(buckets)
+      },
+    })
+    const handle = limited({ common: '1/minute', deps: { store } })
+    for (const id of ['a', 'a}', '{a', 'a%7D', 'a:all']) await handle(to('t', as(id)))
+    expect(keys.size).toBe(5)
+    for (const key of keys) expect(key).toMatch(/^rate:\{[^{}]+\}:principal:60000:all$/)
+  })
+})

@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest'
+import type { Op, Risk } from '../../../../src/core/entry.ts'
+import type { UpstreamSettings } from '../../../../src/core/settings.ts'
+import {
+  missingScopes,
+  requiredScopes,
+  requirementOf,
+  scopesOf,
+} from '../../../../src/features/scopes/requirement.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+
+interface Asked {
+  readonly kind?: 'tool' | 'prompt' | 'resource'
+  readonly name?: string
+  readonly op?: Op
+  readonly risk?: Risk
+}
+
+function required(asked: Asked, given: Partial<UpstreamSettings> = {}): readonly (readonly string[])[] {
+  const { kind = 'tool', name = 't', op = 'read', risk = 'safe' } = asked
+  return requirementOf({ kind, name, nature: { op, risk } }, serverSettings(given))
+}
+
+describe('the scopes something needs', () => {
+  it.each([
+    ['read', 'safe', 'read:files'],
+    ['write', 'reversible', 'write:files'],
+    ['write', 'destructive', 'delete:files'],
+    ['delete', 'destructive', 'delete:files'],
+    ['delete', 'reversible', 'delete:files'],
+    ['admin', 'destructive', 'admin:files'],
+    ['admin', 'safe', 'admin:files'],
+  ] as const)('C083 follow from what a tool does: %s and %s need %s', (op, risk, scope) => {
+    expect(required({ op, risk })).toEqual([[scope]])
+  })
+
+  it('are those the configuration names for a tool, all of them', () => {
+    const tools = { 't*': { scopes: ['one', 'two'] } }
+    expect(required({}, { tools, scopes: { three: ['t'] } })).toEqual([['one'], ['two']])
+    expect(required({ kind: 'prompt' }, { tools })).toEqual([['read:files']])
+  })
+
+  it('are one of those that open it, that with the most specific glob first', () => {
+    const scopes = { 'all:repo': ['*'], 'read:repo': ['get_*', 'list_*'] }
+    expect(required({ name: 'get_x' }, { scopes })).toEqual([['read:repo', 'all:repo']])
+    expect(required({ name: 'frob' }, { scopes })).toEqual([['all:repo']])
+  })
+
+  it('stay the derived ones where no named scope opens it', () => {
+    const scopes = { 'read:repo': ['get_*'] }
+    expect(required({ name: 'list_x' }, { scopes })).toEqual([['read:files']])
+  })
+
+  it.each(['file:///docs/../etc/passwd', 'file:///docs/%2e%2e/etc/passwd', 'file:///docs/a/..//../etc/x'])(
+    'C083 are those of every resource a URI could be read as: %s',
+    (name) => {
+      const scopes = { 'read:docs': ['file:///docs/**'] }
+      expect(required({ kind: 'resource', name: 'file:///docs/a' }, { scopes })).toEqual([['read:docs']])
+      expect(required({ kind: 'resource', name }, { scopes })).toContainEqual(['read:files'])
+    },
+  )
+
+  it('open a resource whose URI is encoded like the glob', () => {
+    const scopes = { 'read:docs': ['file:///my%20docs/**'] }
+    expect(required({ kind: 'resource', name: 'file:///my%20docs/a' }, { scopes })).toEqual([['read:docs']])
+  })
+})
+
+describe('the scopes a caller lacks', () => {
+  it('are exactly those that would be enough', () => {
+    const needed = [['a', 'b'], ['c'], ['d']]
+    expect(missingScopes(needed, new Set(['b', 'd']))).toEqual(['c'])
+    expect(missingScopes(needed, new Set())).toEqual(['a', 'c', 'd'])
+    expect(missingScopes(needed, new Set(missingScopes(needed, new Set())))).toEqual([])
+    expect(requiredScopes(needed)).toEqual(['a', 'c', 'd'])
+  })
+
+  it('are none for a caller without limits', () => {
+    expect(missingScopes([['a']], undefined)).toEqual([])
+  })
+})
+
+it('knows every scope of a server', () => {
+  const given = { scopes: { 'read:repo': ['get_*'] }, tools: { t: { scopes: ['special'] } } }
+  expect(scopesOf(serverSettings(given))).toEqual([
+    'read:files',
+    'write:files',
+    'delete:files',
+    'admin:files',
+    'read:repo',
+    'special',
+  ])
+})

@@ -1,0 +1,347 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Outcome } from '../../../../src/core/call.ts'
+import type { Entry } from '../../../../src/core/entry.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import type { Log } from '../../../../src/core/log.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { validate } from '../../../../src/features/validate/validate.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const inputSchema = {
+  type: 'object',
+  properties: {
+    path: { type: 'string', minLength: 1 },
+    mode: { enum: ['a', 'b'] },
+    lines: { type: 'array', items: { type: 'integer' } },
+  },
+  required: ['path'],
+  additionalProperties: false,
+}
+
+const done = Payload.of({ content: [] })
+
+interface Given {
+  readonly definition?: Readonly<Record<string, unknown>>
+  readonly output?: 'off' | 'warn' | 'strict'
+  readonly result?: Payload
+  readonly params?: Readonly<Record<string, unknown>>
+  readonly entry?: Deps['entry']
+  readonly log?: Log
+}
+
+function entryOf(definition: Readonly<Record<string, unknown>>): Entry {
+  const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
+  return { upstream: 'one', kind: 'tool', name: 't', definition: { name: 't', ...definition }, nature }
+}
+
+function maker({
+  definition = { inputSchema },
+  output = 'warn',
+  result = done,
+  entry,
+  log = silentLog,
+}: Given) {
+  const known = entryOf(definition)
+  const deps = featureDeps({ entry: entry ?? (() => known), log })
+  const { policy } = validate.create(() => ({ output }), deps)
+  const target = { method: 'tools/call', upstream: 'one', name: 't' }
+  const made: unknown[] = []
+  const wrapped = policy?.(target)?.(async (call) => {
+    made.push(call.params.fields.arguments)
+    return { kind: 'result', result }
+  })
+  if (!wrapped) throw new Error('There is no policy')
+  return {
+    made,
+    call: (params: Readonly<Record<string, unknown>>): Promise<Outcome> =>
+      wrapped(toolCall({ params: Payload.of({ name: 't', ...params }) })),
+  }
+}
+
+async function refusal(given: Given): Promise<GatewayError> {
+  const { call, made } = maker(given)
+  const error = await call(given.params ?? {}).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  expect(made).toEqual([])
+  if (error instanceof GatewayError) return error
+  throw new Error(`It was not refused: ${String(error)}`)
+}
+
+function withArguments(args: unknown, definition?: Given['definition']): Promise<GatewayError> {
+  return refusal({ params: { arguments: args }, ...(definition && { definition }) })
+}
+
+describe('a call of a tool', () => {
+  it('C149 that fits goes to the server as it is', async () => {
+    const { call, made } = maker({})
+    const args = { path: 'x', mode: 'a', lines: [1] }
+    await call({ arguments: args })
+    expect(made).toEqual([args])
+  })
+
+  it('C145 the server does not have is refused before the server sees it', async () => {
+    const entry = () => undefined
+    expect(await refusal({ entry, params: { name: 'no.such' } })).toMatchObject({
+      code: 'UNKNOWN_TOOL',
+      rpc: -32602,
+      message: 'Unknown tool: no.such',
+      isResult: false,
+    })
+    for (const name of ['<script>', 'x'.repeat(65), 'a b']) {
+      expect((await refusal({ entry, params: { name } })).message).toBe('Unknown tool')
+    }
+  })
+
+  it.each([
+    ['without a name', { name: undefined }],
+    ['with a number for a name', { name: 7 }],
+    ['with a list of arguments', { arguments: [] }],
+    ['with null for arguments', { arguments: null }],
+    ['with text for arguments', { arguments: 'x' }],
+  ])('C144 %s is malformed', async (_what, params) => {
+    expect(await refusal({ params })).toMatchObject({ code: 'INVALID_INPUT', rpc: -32602, isResult: false })
+  })
+
+  it.each([
+    [{}, 'path', 'required', '"path" is required'],
+    [{ path: 1 }, 'path', 'type', '"path" must be string'],
+    [{ path: 'x', mode: 'c' }, 'mode', 'enum', '"mode" must be one of "a", "b"'],
+    [{ path: 'x', lines: [1, 'y'] }, 'lines.1', 'type', '"lines.1" must be integer'],
+    [{ path: 'x', other: 1 }, 'other', 'additionalProperties', '"other" is not an argument of this tool'],
+  ])('C146 C187 with %o is told what to correct', async (args, field, reason, words) => {
+    const error = await withArguments(args)
+    expect(error).toMatchObject({
+      code: 'INVALID_INPUT',
+      isResult: true,
+      message: `Invalid arguments: ${words}.`,
+    })
+    expect(error.data).toMatchObject({ field, reason, category: 'invalid_input', user_actionable: true })
+  })
+
+  it('C149 without arguments is checked as one with none', async () => {
+    expect((await refusal({})).data).toMatchObject({ field: 'path', reason: 'required' })
+  })
+
+  it('is told of several problems at once, but not of all', async () => {
+    const { message, data } = await withArguments({ lines: Array.from({ length: 50 }, () => 'x') })
+    expect(message).toMatch(/"path" is required; "lines\.0" must be integer; .* \(and \d+ more\)\.$/)
+    expect(message.length).toBeLessThan(500)
+    expect(JSON.stringify(data).length).toBeLessThan(5000)
+  })
+
+  it('C186 is not told its own values', async () => {
+    const secret = 'ada@example.com'
+    const error = await withArguments({ path: 1, mode: secret, [`${secret} ${secret}`]: secret })
+    expect(error.message).not.toContain(secret)
+  })
+
+  it('C125 is checked by 2020-12 unless the schema says otherwise', async () => {
+    const schema = { properties: { pair: { prefixItems: [{ type: 'string' }] } } }
+    expect((await withArguments({ pair: [1] }, { inputSchema: schema })).data.field).toBe('pair.0')
+    const { call, made } = maker({
+      definition: { inputSchema: { ...schema, $schema: 'http://json-schema.org/draft-07/schema#' } },
+    })
+    await call({ arguments: { pair: [1] } })
+    expect(made).toHaveLength(1)
+  })
+
+  it('C126 is checked by draft-07 where the schema says so', async () => {
+    const inputSchema = {
+      $schema: 'http://json-schema.org/draft-07/schema#',
+      properties: { pair: { items: [{ type: 'string' }] } },
+    }
+    expect((await withArguments({ pair: [1] }, { inputSchema })).data.field).toBe('pair.0')
+  })
+
+  it('is refused where its arguments are nested without end', async () => {
+    const deep = JSON.parse(`${'{"a":'.repeat(5000)}1${'}'.repeat(5000)}`)
+    expect(await withArguments(deep, { inputSchema: {} })).toMatchObject({
+      code: 'INVALID_INPUT',
+      isResult: true,
+    })
+  })
+
+  it.each([
+    [
+      'can not list its tools',
+      (): Promise<Entry> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no')),
+    ],
+    [
+      'fails at once',
+      (): Entry => {
+        throw new GatewayError('SERVER_UNAVAILABLE', 'no')
+      },
+    ],
+  ])('goes to a server that %s', async (_what, entry) => {
+    const { call, made } = maker({ entry })
+    await call({ arguments: { any: 1 } })
+    expect(made).toHaveLength(1)
+  })
+
+  it('waits for a list that is not known yet', async () => {
+    const entry = () => Promise.resolve(entryOf({ inputSchema }))
+    expect((await refusal({ entry })).code).toBe('INVALID_INPUT')
+  })
+})
+
+describe('a schema that can not be used', () => {
+  it.each([
+    ['C121 is no schema', { type: 'strnig' }],
+    ['refers to another document', { $ref: 'https://example.com/schema' }],
+    ['has a broken pattern', { properties: { a: { pattern: '(' } } }],
+    [
+      'is a bomb',
+      { $ref: '#/$defs/a', $defs: { a: { allOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/a' }] } } },
+    ],
+  ])('lets every call through where it %s, and the log knows once', async (_what, schema) => {
+    const told: string[] = []
+    const log: Log = { ...silentLog, warn: (event) => told.push(event) }
+    const { call, made } = maker({ definition: { inputSchema: schema }, log })
+    await call({ arguments: { a: 'x' } })
+    await call({ arguments: { a: 'x' } })
+    expect(made).toHaveLength(2)
+    expect(told).toEqual(['validate.schema_unusable'])
+  })
+
+  it('is checked but for a pattern that can not be matched in linear time', async () => {
+    const told: unknown[] = []
+    const log: Log = { ...silentLog, debug: (_event, fields) => told.push(fields?.pattern) }
+    const { call, made } = maker({
+      definition: { inputSchema: { properties: { a: { pattern: '^(?!x)' } } } },
+      log,
+    })
+    await call({ arguments: { a: 'x' } })
+    await call({ arguments: { a: 'x' } })
+    expect(made).toHaveLength(2)
+    expect(told).toEqual(['^(?!x)'])
+  })
+
+  it('can not make a check go on for ever by a pattern', async () => {
+    const start = performance.now()
+    const error = await withArguments(
+      { a: `${'a'.repeat(50_000)}!` },
+      { inputSchema: { properties: { a: { pattern: '^(a+)+$' } } } },
+    )
+    expect(error.data).toMatchObject({ field: 'a', reason: 'pattern' })
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+})
+
+describe('any arguments', () => {
+  it('are let through or refused, and never cause anything else', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.jsonValue(), async (args) => {
+        const { call } = maker({})
+        const ended = await call({ arguments: args }).catch((error: unknown) => error)
+        if (ended instanceof GatewayError) expect(ended.code).toBe('INVALID_INPUT')
+        else expect(ended).toMatchObject({ kind: 'result' })
+      }),
+    )
+  })
+})
+
+describe('what a tool answers', () => {
+  const outputSchema = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+  const definition = { inputSchema: {}, outputSchema }
+  const answer = (structuredContent?: unknown, more: object = {}) =>
+    Payload.of({ content: [], ...(structuredContent !== undefined && { structuredContent }), ...more })
+
+  async function watched(
+    output: Given['output'],
+    result: Payload,
+  ): Promise<{ outcome: unknown; told: string[] }> {
+    const told: string[] = []
+    const log: Log = { ...silentLog, warn: (event) => told.push(event) }
+    const { call } = maker({ definition, result, log, ...(output && { output }) })
+    await call({ arguments: {} }).catch(() => undefined)
+    return { outcome: await call({ arguments: {} }).catch((error: unknown) => error), told }
+  }
+
+  it('C150 goes on where it fits', async () => {
+    const result = answer({ n: 1 })
+    expect(await watched('strict', result)).toEqual({ outcome: { kind: 'result', result }, told: [] })
+  })
+
+  it('C150 goes on where it does not fit, and the log knows once', async () => {
+    for (const result of [answer({ n: 'x' }), answer()]) {
+      expect(await watched('warn', result)).toEqual({
+        outcome: { kind: 'result', result },
+        told: ['validate.output'],
+      })
+    }
+  })
+
+  it('C150 is an error where it does not fit and should', async () => {
+    for (const result of [answer({ n: 'x' }), answer()]) {
+      expect((await watched('strict', result)).outcome).toMatchObject({
+        code: 'UPSTREAM_ERROR',
+        isResult: true,
+      })
+    }
+  })
+
+  it('is not looked at where that is off, or where the tool failed', async () => {
+    expect((await watched('off', answer({ n: 'x' }))).told).toEqual([])
+    expect((await watched('strict', answer(undefined, { isError: true }))).told).toEqual([])
+  })
+
+  it('C148 has content, even where the server sends none', async () => {
+    const { call } = maker({ definition: { inputSchema: {} }, result: Payload.text('{"x":1.0}') })
+    const outcome = await call({})
+    expect(outcome.kind === 'result' && outcome.result.text).toBe('{"x":1.0,"content":[]}')
+  })
+
+  it.each([
+    ['structured content', { structuredContent: { n: 1 } }],
+    ['a task', { task: { taskId: 'x' } }],
+    ['a result of another type', { resultType: 'task' }],
+  ])('stays as it is where it is %s', async (_what, fields) => {
+    const result = Payload.of(fields)
+    const { call } = maker({ definition: { inputSchema: {} }, result })
+    expect(await call({})).toEqual({ kind: 'result', result })
+  })
+})
+
+describe('a list of tools', () => {
+  async function listed(tools: unknown): Promise<Payload> {
+    const { policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
+    const result = Payload.of({ tools })
+    const handler = policy?.({ method: 'tools/list', upstream: 'one' })?.(async () => ({
+      kind: 'result',
+      result,
+    }))
+    const outcome = await handler?.(toolCall({ method: 'tools/list' }))
+    if (outcome?.kind === 'result') return outcome.result
+    throw new Error('There is no list')
+  }
+
+  it('C127 has an input schema for each', async () => {
+    const repaired = { type: 'object', additionalProperties: false }
+    const list = await listed([{ name: 'a', inputSchema: null }, { name: 'b' }, { name: 'c', inputSchema }])
+    expect(list.fields.tools).toEqual([
+      { name: 'a', inputSchema: repaired },
+      { name: 'b', inputSchema: repaired },
+      { name: 'c', inputSchema },
+    ])
+  })
+
+  it('stays as it is where each has one, or where it is none', async () => {
+    for (const tools of [[{ name: 'c', inputSchema: {} }], 'x', undefined]) {
+      const list = await listed(tools)
+      expect(list.fields.tools).toEqual(tools)
+    }
+  })
+})
+
+describe('other methods', () => {
+  it('are not looked at', () => {
+    const { policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
+    expect(policy?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
+  })
+})

@@ -1,0 +1,312 @@
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../src/core/error.ts'
+import { assertions, audit } from '../../../src/lint/audit.ts'
+import { answered, type Difference, listOf, subjectOf, toolOf } from '../../support/audited.ts'
+import type { Json } from '../../support/server/json.ts'
+
+/** What a server is held to by one rule. */
+function verdict(id: string, difference: Difference) {
+  const found = assertions.find((each) => each.id === id)
+  if (!found) throw new Error(`There is no rule ${id}`)
+  return found.check(subjectOf(difference))
+}
+
+function tool(more: Json): Difference {
+  return { tools: [toolOf(more)] }
+}
+
+function schema(inputSchema: unknown): Difference {
+  return tool({ inputSchema })
+}
+
+const url = (text: string): Difference => ({ settings: { reach: { kind: 'url', url: text, headers: {} } } })
+const reading = (...contents: Json[]): Difference => ({
+  readings: [{ uri: 'notes://one', listed: 'text/plain', contents }],
+})
+const noMethod = new GatewayError('UNSUPPORTED_OPERATION', 'Method not found')
+
+describe('a rule that is broken says where', () => {
+  it.each<[string, Difference, RegExp]>([
+    [
+      'C062 finds secrets in the query',
+      url('https://x.example/mcp?a=1&api_key=geheim'),
+      /^the query has api_key$/,
+    ],
+    ['C062 finds credentials before the host', url('https://me:geheim@x.example/mcp'), /before the host/],
+    ['C119 finds names with hyphens', tool({ name: 'get-note' }), /^get-note$/],
+    ['C119 finds names in camel case', tool({ name: 'getNote' }), /^getNote$/],
+    ['C121 finds tools without a schema', schema(undefined), /get_note: has none/],
+    [
+      'C121 finds types that do not exist',
+      schema({ type: 'nonsense' }),
+      /get_note: the schema cannot be used/,
+    ],
+    ['C124 finds hints that are no booleans', tool({ annotations: { readOnlyHint: 'yes' } }), /readOnlyHint/],
+    ['C126 finds words of draft-07', schema({ type: 'object', definitions: {} }), /uses definitions/],
+    [
+      'C126 finds words of draft-07 in what is inside',
+      schema({ properties: { list: { items: [{ type: 'string' }] } } }),
+      /uses a list of items/,
+    ],
+    [
+      'C126 finds dialects nobody knows',
+      schema({ $schema: 'https://example.com/mine' }),
+      /example\.com\/mine/,
+    ],
+    ['C127 finds a schema that is null', schema(null), /get_note: is null/],
+    ['C128 finds schemas of no type', schema({ properties: {} }), /type is absent/],
+    ['C129 finds schemas without properties', schema({ type: 'object' }), /get_note/],
+    ['C130 finds schemas that do not say what is required', schema({ type: 'object' }), /get_note/],
+    ['C131 finds schemas that take any argument', schema({ type: 'object' }), /get_note/],
+    ['C132 finds arguments that are not described', schema({ properties: { of: {} } }), /get_note: of/],
+    ['C159 finds a schema', { prompts: [{ name: 'brief', arguments: { type: 'object' } }] }, /^brief$/],
+    [
+      'C160 finds arguments of prompts that are not described',
+      { prompts: [{ name: 'brief', arguments: [{ name: 'of' }] }] },
+      /^brief: of$/,
+    ],
+    [
+      'C161 finds schemes that are not the name of the server',
+      { resources: [{ uri: 'demo://x' }] },
+      /demo:\/\/x/,
+    ],
+    ['C162 finds schemes of others', { resources: [{ uri: 'file:///x' }] }, /file:\/\/\/x/],
+    ['C170 finds resources without a name', { resources: [{ uri: 'notes://x' }] }, /notes:\/\/x: no name/],
+    ['C170 finds resources without a URI', { resources: [{ name: 'x' }] }, /no URI/],
+    ['C171 finds contents without a type', reading({ uri: 'notes://one', text: '' }), /no mimeType/],
+    ['C171 finds contents without text or bytes', reading({ uri: 'x', mimeType: 'a/b' }), /no text or blob/],
+    [
+      'C171 finds what can not be read',
+      { readings: [{ uri: 'notes://one', listed: 'a/b', error: noMethod }] },
+      /notes:\/\/one: -32601/,
+    ],
+    [
+      'C172 finds templates with open braces',
+      { templates: [{ uriTemplate: 'notes://{x', name: 'x' }] },
+      /no URI/,
+    ],
+    [
+      'C173 finds words in place of booleans',
+      { capabilities: { resources: { subscribe: 1 } } },
+      /subscribe is 1/,
+    ],
+    ['C177 finds bytes that are no base64', reading({ blob: 'abc' }), /no base64/],
+    [
+      'C177 finds text that claims to be an image',
+      reading({ mimeType: 'image/png', text: '' }),
+      /image\/png/,
+    ],
+  ])('%s', (name, difference, evidence) => {
+    const { status, evidence: found } = verdict(name.slice(0, 4), difference)
+    expect(status).toBe('fail')
+    expect(found.join('\n')).toMatch(evidence)
+  })
+
+  it.each<[string, string, Difference, RegExp]>([
+    [
+      'capabilities that are not declared',
+      'C008',
+      { capabilities: {}, lists: listsWith('tools/list', { items: [{}] }) },
+      /tools\/list/,
+    ],
+    ['a version that is none', 'C021', { serverInfo: { version: 'latest' } }, /latest/],
+    [
+      'declared lists that fail',
+      'C087',
+      { lists: listsWith('prompts/list', { error: noMethod }) },
+      /prompts\/list: -32601/,
+    ],
+    ['tools that are not declared', 'C088', { ...tool({}), capabilities: {} }, /1 tools/],
+    ['logging that is not declared', 'C089', { capabilities: {} }, /logging/],
+    ['an answer to a method nobody has', 'C100', { stranger: answered({}) }, /with a result/],
+    [
+      'a page that is too long',
+      'C102',
+      { lists: listsWith('tools/list', { pages: [10, 500] }) },
+      /500 entries/,
+    ],
+    [
+      'lists that change their order',
+      'C105',
+      { lists: listsWith('tools/list', { isStable: false }) },
+      /differ/,
+    ],
+    ['tasks that no tool takes', 'C118', { capabilities: { tasks: { requests: { tools: {} } } } }, /no tool/],
+    ['tasks that are not declared', 'C118', tool({ execution: { taskSupport: 'required' } }), /get_note/],
+    ['tools without a description', 'C120', tool({ description: '' }), /no description/],
+    ['descriptions that say nothing', 'C120', tool({ description: 'A note.' }), /no more than/],
+    [
+      'destruction that is not warned of',
+      'C120',
+      tool({ name: 'delete_note', annotations: {}, description: 'Takes the note of a given name.' }),
+      /does not warn/,
+    ],
+    ['tools without a title', 'C122', tool({ title: '' }), /get_note/],
+    ['effects that are not named', 'C133', tool({ name: 'send', annotations: {} }), /names no effect/],
+    [
+      'deletion that claims to only read',
+      'C133',
+      tool({ name: 'delete_note', description: 'Deletes a note for good.' }),
+      /claims readOnlyHint: true/,
+    ],
+    [
+      'changes that claim to only read',
+      'C133',
+      tool({ name: 'create_note', description: 'Creates a note.' }),
+      /claims readOnlyHint: true/,
+    ],
+    ['reading that does not say so', 'C143', tool({ annotations: {} }), /readOnlyHint is absent/],
+    [
+      'prompts that are not declared',
+      'C152',
+      { capabilities: {}, prompts: [{ name: 'brief' }] },
+      /not declared/,
+    ],
+    [
+      'prompts that can not be fetched',
+      'C152',
+      { prompt: { name: 'brief', error: noMethod } },
+      /prompts\/get brief/,
+    ],
+    [
+      'arguments of prompts that are no list',
+      'C158',
+      { prompts: [{ name: 'brief', arguments: {} }] },
+      /no list/,
+    ],
+    [
+      'reserved schemes used for something else',
+      'C164',
+      { resources: [{ uri: 'use://notes' }] },
+      /use:\/\/notes/,
+    ],
+    [
+      'reserved documents that can not be read',
+      'C163',
+      {
+        resources: [{ uri: 'use://auth' }],
+        readings: [{ uri: 'use://auth', listed: 'text/plain', error: noMethod }],
+      },
+      /use:\/\/auth/,
+    ],
+  ])('%s (%s)', (_, id, difference, evidence) => {
+    const { status, evidence: found } = verdict(id, difference)
+    expect(status).toBe('fail')
+    expect(found.join('\n')).toMatch(evidence)
+  })
+})
+
+describe('a server without fault', () => {
+  const sound = subjectOf({
+    tools: [
+      toolOf(),
+      toolOf({
+        name: 'delete_note',
+        annotations: {},
+        description: 'Deletes a note; this can not be undone.',
+      }),
+    ],
+    prompts: [{ name: 'brief', arguments: [{ name: 'of', description: 'What of.', required: true }] }],
+    resources: [{ uri: 'notes://one', name: 'one' }],
+    templates: [{ uriTemplate: 'notes://{name}', name: 'any' }],
+    readings: [
+      {
+        uri: 'notes://one',
+        listed: 'text/plain',
+        contents: [
+          { uri: 'notes://one', mimeType: 'text/plain', text: 'one' },
+          { uri: 'notes://two', mimeType: 'image/png', blob: 'AAAA' },
+        ],
+      },
+    ],
+  })
+
+  it('breaks no rule that is its own to keep', () => {
+    const failing = audit(sound, sound).assertions.filter(({ status }) => status === 'fail')
+    const ofGateway = failing.filter(({ fix }) => /^(?:Set|Configure|Give the upstream) /.test(fix ?? ''))
+    expect(failing.map(({ id }) => id)).toEqual(ofGateway.map(({ id }) => id))
+  })
+
+  it('C174 keeps the form of its results, where each tool has an output schema', () => {
+    expect(verdict('C174', { tools: [toolOf()] }).status).toBe('pass')
+    const unsaid = verdict('C174', tool({ outputSchema: undefined }))
+    expect(unsaid).toMatchObject({ status: 'not applicable', isOwners: true })
+    expect(unsaid.evidence.join()).toContain('get_note')
+  })
+
+  it('C123 has an output schema for each tool, or its owner is asked', () => {
+    expect(verdict('C123', { tools: [toolOf()] }).status).toBe('pass')
+    expect(verdict('C123', tool({ outputSchema: undefined })).isOwners).toBe(true)
+  })
+
+  it('may write schemas of draft-07 that say so', () => {
+    const old = { $schema: 'http://json-schema.org/draft-07/schema#', type: 'object', definitions: {} }
+    expect(verdict('C126', schema(old)).status).toBe('pass')
+  })
+
+  it('may open something without changing it', () => {
+    const opening = tool({ name: 'open_note', description: 'Returns the note of this name.' })
+    expect(verdict('C133', opening).status).toBe('pass')
+  })
+
+  it('need not have what is optional', () => {
+    const { assertions: found } = audit(subjectOf(), subjectOf())
+    const open = ['C118', 'C119', 'C152', 'C170', 'C171', 'C172']
+    const statuses = found.filter(({ id }) => open.includes(id)).map(({ status }) => status)
+    expect(new Set(statuses)).toEqual(new Set(['not applicable', 'pass']))
+  })
+})
+
+describe('what the gateway keeps for a server', () => {
+  const guards = new Map<string, unknown>([
+    ['validate', { output: 'strict' }],
+    ['limits', {}],
+    ['permissions', {}],
+  ])
+
+  it('is repaired where the feature is on, and fails where it is off', () => {
+    for (const id of ['C145', 'C148', 'C149', 'C190', 'C194']) {
+      expect(verdict(id, { guards }).status).toBe('repaired')
+      expect(verdict(id, {}).status).toBe('fail')
+    }
+    expect(verdict('C189', { guards })).toEqual({
+      status: 'fail',
+      evidence: ['limits.result is off for this upstream'],
+    })
+  })
+
+  it('is repaired where results that break their schema are refused, and else for the owner to say', () => {
+    const promising = { tools: [toolOf()], guards }
+    expect(verdict('C150', promising).status).toBe('repaired')
+    const warned = verdict('C150', { ...promising, guards: new Map([['validate', { output: 'warn' }]]) })
+    expect(warned.isOwners).toBe(true)
+    expect(verdict('C150', { ...promising, guards: new Map() }).status).toBe('fail')
+  })
+
+  it('needs rules or callers who prove who they are', () => {
+    expect(verdict('C082', { guards }).status).toBe('fail')
+    expect(verdict('C082', { guards, isProtected: true }).status).toBe('repaired')
+    expect(verdict('C082', { guards, settings: { deny: { 'delete_*': true } } }).status).toBe('repaired')
+    expect(verdict('C082', { isProtected: true }).status).toBe('fail')
+  })
+
+  it('is repaired where clients see the fault no more', () => {
+    const bad = subjectOf(tool({ name: 'get-note' }))
+    const [found] = audit(bad, subjectOf(tool({}))).assertions.filter(({ id }) => id === 'C119')
+    expect(found).toMatchObject({ status: 'repaired', evidence: ['clients see it mended', 'get-note'] })
+    expect(found?.fix).toBeUndefined()
+    const [same] = audit(bad, bad).assertions.filter(({ id }) => id === 'C119')
+    expect(same?.status).toBe('fail')
+  })
+
+  it('is not repaired where clients see nothing at all', () => {
+    const bad = subjectOf(tool({ name: 'get-note' }))
+    const [found] = audit(bad, subjectOf()).assertions.filter(({ id }) => id === 'C119')
+    expect(found?.status).toBe('fail')
+  })
+})
+
+function listsWith(name: 'tools/list' | 'prompts/list', more: Parameters<typeof listOf>[1]) {
+  const { lists } = subjectOf()
+  return { ...lists, [name]: listOf([], more) }
+}

@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest'
+import { binding, pending } from '../../support/standard.ts'
+import { type Ran, standardReport } from '../../support/standard-report.ts'
+
+const everything: readonly Ran[] = binding
+  .filter(({ id }) => !pending.has(id))
+  .map(({ id }) => ({ names: ['a group', `${id} is kept`], state: 'passed' }))
+const [first = ''] = everything.map(({ names }) => names[1]?.slice(0, 4))
+const [left = ''] = pending.keys()
+
+describe('the report on the standard', () => {
+  it('is complete when each row has a test that passed or is pending', () => {
+    const { text, isComplete } = standardReport(everything)
+    expect(isComplete).toBe(true)
+    expect(text).toMatch(new RegExp(`^\\| ${first} \\| \\w+ \\| [GAL ]+ \\| passed \\| is kept \\|$`, 'm'))
+    expect(text).toMatch(new RegExp(`^\\| ${left} .* pending: .*\\|  \\|$`, 'm'))
+    expect(text.match(/^\| C\d{3} /gm)).toHaveLength(231)
+  })
+
+  it.each<[string, readonly Ran[], string]>([
+    ['a row without a test', everything.slice(1), `${first} has neither a test`],
+    [
+      'a test that failed',
+      [...everything, { names: [`${first} is also kept`], state: 'failed' }],
+      `${first} has a test that did not pass`,
+    ],
+    [
+      'a pending row with a test',
+      [...everything, { names: [`${left} is kept`], state: 'passed' }],
+      `${left} is pending and has a test`,
+    ],
+    [
+      'a number that is no row',
+      [...everything, { names: [`C${999} is kept`], state: 'passed' }],
+      `C${999} is no row`,
+    ],
+    [
+      'a file that was not loaded',
+      [...everything, { names: ['test/broken.test.ts'], state: 'not loaded' }],
+      'test/broken.test.ts could not be loaded',
+    ],
+  ])('is not complete with %s', (_, tests, problem) => {
+    const { text, isComplete } = standardReport(tests)
+    expect(isComplete).toBe(false)
+    expect(text).toContain(`- ${problem}`)
+  })
+
+  it('counts a test for each row its name starts with', () => {
+    const second = everything[1]?.names[1]?.slice(0, 4) ?? ''
+    const both: Ran = { names: [`${first} ${second} are kept`], state: 'passed' }
+    const { text, isComplete } = standardReport([...everything.slice(2), both])
+    expect(isComplete).toBe(true)
+    expect(text).toMatch(new RegExp(`^\\| ${second} .*\\| are kept \\|$`, 'm'))
+  })
+
+  it('counts the tests of a group that is named after a row', () => {
+    const grouped: Ran = { names: [`${first} says this`, 'here'], state: 'passed' }
+    expect(standardReport([...everything.slice(1), grouped]).isComplete).toBe(true)
+  })
+})
