@@ -67,7 +67,8 @@ const walls: readonly Wall[] = [
     uses: ['node:readline', 'node:stream', ...files],
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
-  { part: 'gateway.ts', may: [...folders, 'observed.ts'], uses: ['node:stream', ...timers, ...files] },
+  { part: 'build.ts', may: [...folders, 'observed.ts'] },
+  { part: 'gateway.ts', may: [...folders, 'build.ts', 'observed.ts'], uses: ['node:stream'] },
   { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },
 ]
 

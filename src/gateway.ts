@@ -1,41 +1,29 @@
 import type { Readable, Writable } from 'node:stream'
 import { createSeal } from './bridge/seal.ts'
-import { createCatalog, type Catalog } from './catalog/catalog.ts'
-import { createEntries } from './catalog/entries.ts'
+import { build, type Kept, ownCall, warmUp } from './build.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
-import { isProtected } from './core/auth-settings.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
-import { anonymous } from './core/principal.ts'
-import { newRequestId } from './core/request-id.ts'
 import type { Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
 import { type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
 import { isMapped } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
-import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
-import { features } from './features/index.ts'
 import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
 import { readiness } from './observe/health.ts'
-import { createLog, type Level, type OpenLog, withFields } from './observe/log.ts'
-import { observe, observeServer, observeTarget } from './observe/observe.ts'
+import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
 export { verifyAudit } from './observe/audit-verify.ts'
-import { createObserving, timed, wayTo } from './observed.ts'
+import { createObserving, timed } from './observed.ts'
 import { isSameStore, openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
-import type { OAuthSite } from './upstream/credentials.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
-import { isSame } from './upstream/same.ts'
-import type { Tool } from './upstream/tools.ts'
-import { createUpstream, type Status, type Upstream } from './upstream/upstream.ts'
-import { warmServers } from './upstream/warm.ts'
+import type { Status } from './upstream/upstream.ts'
 import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
-import { latestLegacy } from './wire/revisions.ts'
 
 interface Options {
   /** The environment variables every child process gets. */
@@ -104,7 +92,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       const { catalog } = current
       const found = catalog.resolve(call)
       const mirrorOf = (each: Call | undefined): Mirror | Promise<Mirror> => {
-        const tool = each && toolOf(current, each)
+        const tool = each && current.tool(each)
         return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
       }
       return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
@@ -237,124 +225,4 @@ function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
 function stateOf({ problem, revision }: Status): string {
   if (problem !== undefined) return `unavailable: ${problem}`
   return revision === undefined ? 'starting' : `ready, speaks ${revision}`
-}
-
-/** A feature that is on. */
-interface Active {
-  readonly name: string
-  readonly contribution: Contribution
-  settingsOf(upstream?: string): unknown
-}
-
-interface Built {
-  readonly settings: Settings
-  readonly upstreams: ReadonlyMap<string, Upstream>
-  readonly catalog: Catalog
-  readonly active: readonly Active[]
-  readonly entry: Deps['entry']
-  /** Aborted when other settings take over. */
-  readonly ended: AbortController
-}
-
-interface Kept {
-  readonly variables: Variables
-  readonly log: Log
-  readonly observing: Observing
-  readonly oauth: OAuthSite
-  readonly store: Store
-}
-
-function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
-  const { variables, oauth, log, store, observing } = kept
-  const upstreams = new Map(
-    settings.upstreams.map((each) => {
-      const kept = before.get(each.name)
-      if (kept && isSame(kept.settings, each)) return [each.name, kept]
-      const own = withFields(log, { upstream: each.name })
-      return [each.name, createUpstream(each, { variables, oauth, log: own })]
-    }),
-  )
-  const { of: entry, listed } = createEntries({
-    server: (name) => upstreams.get(name)?.settings,
-    tool: (call) => upstreamOf({ upstreams }, call)?.tool(call),
-    own: (call) => catalog.ownTool(call),
-    resolve: (call) => catalog.resolve(call),
-  })
-  const deps: Deps = {
-    log,
-    store,
-    isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
-    call: (call) => catalog.handle(call),
-    servers: () => [...upstreams.keys()],
-    server: (name) => upstreams.get(name)?.settings,
-    auth: settings.auth,
-    entry,
-    listed,
-  }
-  const active = features.flatMap((feature) => {
-    const own = settings.features[feature.name]
-    if (!own) return []
-    const settingsOf = (upstream?: string): unknown =>
-      upstream !== undefined && Object.hasOwn(own.upstreams, upstream) ? own.upstreams[upstream] : own.common
-    // Checked against the feature's own schema when the configuration was read.
-    const contribution = feature.create(settingsOf as SettingsOf<never>, deps)
-    return [{ name: feature.name, contribution, settingsOf }]
-  })
-  const catalog = createCatalog({
-    upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
-    policies: (target) => [
-      observeTarget(observing.metrics, target),
-      // Features look at the lists of a server, which may be for users who signed in alone.
-      target.isOwn ? undefined : upstreams.get(target.upstream ?? '')?.guard,
-      ...active.map(({ contribution, settingsOf }) =>
-        settingsOf(target.upstream) === false ? undefined : contribution.policy?.(target),
-      ),
-      target.isOwn
-        ? undefined
-        : observeServer(observing, target, () => wayTo(upstreams.get(target.upstream ?? ''))),
-    ],
-    observe: observe(observing),
-    isAggregate: settings.listen.aggregate,
-    isStrict: settings.listen.isStrict,
-    own: active.map(({ contribution, settingsOf }) => ({
-      ...contribution,
-      isOn: (upstream?: string) => settingsOf(upstream) !== false,
-    })),
-    metaTools: settings.metaTools,
-    tool: (call) => upstreamOf({ upstreams }, call)?.tool(call),
-  })
-  return { settings, upstreams, catalog, active, entry, ended: new AbortController() }
-}
-
-function upstreamOf({ upstreams }: Pick<Built, 'upstreams'>, { target }: Call): Upstream | undefined {
-  return target.upstream === undefined ? undefined : upstreams.get(target.upstream)
-}
-
-function toolOf(built: Built, call: Call): Tool | undefined | Promise<Tool | undefined> {
-  return upstreamOf(built, call)?.tool(call)
-}
-
-/** Reaches each server once. Resolves with the names of tools that would collide. */
-async function warmUp({ upstreams, catalog, ended }: Built, log: Log): Promise<readonly string[]> {
-  const call = ownCall()
-  await warmServers(upstreams.values(), call, ended.signal, log)
-  return catalog.collisions(call)
-}
-
-/** A call of the gateway itself. */
-function ownCall(): Call {
-  return {
-    requestId: newRequestId(),
-    method: 'server/discover',
-    params: Payload.of({}),
-    target: { method: 'server/discover' },
-    principal: anonymous,
-    client: { era: 'legacy', revision: latestLegacy.name, capabilities: {} },
-    meta: {},
-    state: {},
-    signal: new AbortController().signal,
-    abort: () => undefined,
-    facts: new Map(),
-    emit: () => undefined,
-  }
 }

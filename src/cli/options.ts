@@ -36,7 +36,8 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     if (!allowed.includes(name)) throw new UsageError(`--${name} has no meaning here`)
   }
   const logLevel = levels.find((each) => each === values['log-level'])
-  if (values['log-level'] !== undefined && !logLevel) throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
+  if (values['log-level'] !== undefined && !logLevel)
+    throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
   return {
     config: values.config,
     host: values.host,

@@ -144,6 +144,7 @@ const basicSchema: JsonSchema = {
       type: 'array',
       minItems: 1,
       errorMessage: 'must be a list of { name, password_hash }',
+      description: 'Who may use service paths, and by which password.',
       items: {
         type: 'object',
         required: ['name', 'password_hash'],

@@ -1,6 +1,7 @@
 import { isObject } from '../core/json.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import { asksForTokens, checkAuth } from './auth-checks.ts'
+import { maskProblems } from './mask-checks.ts'
 import type { Checked, Finding } from './problem.ts'
 import { checkUpstream } from './upstream-checks.ts'
 import { sharedGrants } from './upstream-oauth-checks.ts'
@@ -23,7 +24,11 @@ export function checkTogether(value: unknown, directory: string): Checked {
   const shared = sharedGrants(Object.fromEntries(upstreams), isReachable && !asksForTokens(value.auth))
   const all = [checkAuth(value), checkStore(value.store), ...checked]
   return {
-    problems: [...checkListen(listen, value), ...all.flatMap(({ problems }) => problems)],
+    problems: [
+      ...checkListen(listen, value),
+      ...maskProblems(value.features, ['features']),
+      ...all.flatMap(({ problems }) => problems),
+    ],
     warnings: [...all.flatMap(({ warnings }) => warnings), ...shared],
   }
 }

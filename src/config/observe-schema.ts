@@ -87,6 +87,7 @@ export const observeSchema: JsonSchema = {
       type: 'object',
       default: {},
       errorMessage: 'must be a mapping such as { level: warn }',
+      description: 'What is written to stderr.',
       properties: {
         level: {
           enum: ['debug', 'info', 'warn', 'error'],

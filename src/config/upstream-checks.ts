@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { compilePattern } from '../core/pattern.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
+import { maskProblems } from './mask-checks.ts'
 import type { Checked, Finding } from './problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from './tokens.ts'
 import { oauthProblems } from './upstream-oauth-checks.ts'
@@ -25,6 +26,7 @@ export function checkUpstream(upstream: Values, path: Path, { directory, isStric
     cwdProblem(upstream, path, directory),
     urlProblem(upstream, path),
     ...oauthProblems(upstream, path),
+    ...maskProblems(upstream.features, [...path, 'features']),
     ...patternProblems(upstream, path),
     ...(isStrict ? query : []),
   ]

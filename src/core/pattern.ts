@@ -5,6 +5,8 @@ import { RE2JS } from 're2js'
 export interface Pattern {
   /** Whether the text contains a match. A text that is too long to look at counts as `otherwise`. */
   test(text: string, otherwise: boolean): boolean
+  /** The text, however long, with each match replaced, and how many there were. */
+  replaceAll(text: string, replacement: string): { readonly text: string; readonly count: number }
 }
 
 /** How long a pattern and a text may be, in characters. */
@@ -28,7 +30,18 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
   try {
     const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0
     const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)
-    return { test: (text, otherwise) => (text.length > most.text ? otherwise : compiled.test(text)) }
+    return {
+      test: (text, otherwise) => (text.length > most.text ? otherwise : compiled.test(text)),
+      replaceAll: (text, replacement) => {
+        let count = 0
+        const replace = (): string => {
+          count += 1
+          return replacement
+        }
+        const replaced = compiled.matcher(text).replaceAll(replace)
+        return { text: replaced, count }
+      },
+    }
   } catch {
     return 'unsupported'
   }

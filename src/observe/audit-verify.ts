@@ -2,7 +2,7 @@ import { createReadStream, existsSync, readFileSync } from 'node:fs'
 import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './audit-line.ts'
 
 /** Where an audit log is broken, and why. */
-export interface Break {
+interface Break {
   readonly file: string
   /** From 1; absent where it is about the file as a whole. */
   readonly line?: number

@@ -100,7 +100,7 @@ export class Audit {
       upstream: target.upstream,
       method,
       ...(subject !== undefined && { [subject]: target.name }),
-      rule: facts.get('rule'),
+      rule: facts.get('rule') ?? facts.get('limited_by'),
       outcome: ending.outcome,
       code: ending.code,
       arguments_digest: given === undefined ? undefined : this.#digest(given),

@@ -1,7 +1,7 @@
 import type { Probe, Probes } from '../core/probe.ts'
 
 /** How a part of the gateway does; why it fails is for the log alone. */
-export type Check = 'ok' | 'failing' | 'starting'
+type Check = 'ok' | 'failing' | 'starting'
 
 interface Parts {
   /** Every server was tried once. */

@@ -96,7 +96,8 @@ function record(observers: Observers, call: Call, ending: Ending): void {
   const reached = reachedBy(call)
   const target = reached?.target ?? { method: call.method }
   const meter = reached?.meter ?? metrics.meter(target)
-  meter.count(ending.outcome, ending.ms / 1000, () => observers.isListed(call, target))
+  const { outcome, code = outcome } = ending
+  meter.count(isRefusal(code) ? code : outcome, ending.ms / 1000, () => observers.isListed(call, target))
   if (isRateLimit(ending.code)) metrics.rateLimited(target.upstream ?? '')
   if (isAuthFailure(ending.code)) metrics.refused(String(ending.code).toLowerCase())
   if (audit && (isAudited(call.method) || isRefusal(ending.code))) {

@@ -8,7 +8,7 @@ import type { Target } from '../core/target.ts'
 import type { Ending } from './ending.ts'
 
 /** A span of a call, and the call as it goes on within it. */
-export interface CallSpan {
+interface CallSpan {
   readonly call: Call
   end(ending: Ending): void
 }

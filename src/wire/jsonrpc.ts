@@ -112,13 +112,13 @@ function readUsual(text: string, value: Record<string, unknown>): Message | unde
   const { id, method, params, result } = value
   if (!Number.isSafeInteger(id)) return undefined
   const envelope = `"jsonrpc":"2.0","id":${String(id)}`
-  if (typeof method === 'string' && method !== '' && isObject(params) && count(value) === 4) {
+  if (typeof method === 'string' && method !== '' && isObject(params) && Object.keys(value).length === 4) {
     const body = between(text, envelope, `"method":"${method}","params":`)
     return body === undefined
       ? undefined
       : { kind: 'request', id: String(id), method, params: Payload.text(body, params) }
   }
-  if (!isObject(result) || count(value) !== 3) return undefined
+  if (!isObject(result) || Object.keys(value).length !== 3) return undefined
   const body = between(text, envelope, '"result":')
   return body === undefined
     ? undefined
@@ -137,12 +137,6 @@ function between(text: string, envelope: string, lead: string): string | undefin
 
 /** A key of a message, or an escape that could spell one. */
 const anotherKey = /"(?:jsonrpc|id|method|params|result)"|\\u/
-
-function count(value: Record<string, unknown>): number {
-  let keys = 0
-  for (const _key in value) keys++
-  return keys
-}
 
 function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): Response {
   if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')

@@ -4,7 +4,7 @@ import { onTestFinished } from 'vitest'
 import { until } from './condition.ts'
 
 /** A span as it was received over OTLP/HTTP. */
-export interface Received {
+interface Received {
   readonly name: string
   readonly kind: number
   readonly traceId: string

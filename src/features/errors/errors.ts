@@ -100,7 +100,6 @@ function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome
   const { _meta: meta } = result.fields
   if (isObject(meta) && Object.hasOwn(meta, ERROR_KEY)) return outcome
   const object = objectOf(result, call, manners)
-  call.facts.set('error', object.code)
   const safe = safeResult(result, sentBy(call))
   return { kind: 'result', result: withObject(safe, object, { compat, isFree: false }) }
 }
@@ -109,7 +108,6 @@ function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome
 function refused(thrown: unknown, call: Call, { manners, compat, deps }: Tell): Outcome {
   const error = told(thrown, call, manners)
   if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
-  call.facts.set('error', error.code)
   const object = { ...error.data, requestId: call.requestId }
   return { kind: 'result', result: failedResult(object, { compat, isFree: isFree(call, deps) }) }
 }

@@ -48,7 +48,7 @@ describe('an audit log when its gateway ends', () => {
 
   it('of two gateways with one file is one file each', async () => {
     const file = join(folder(), 'audit.jsonl')
-    for (const _ of [1, 2]) {
+    for (let started = 0; started < 2; started++) {
       const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { audit: file } } })
       const client = await clientOf(gateway)
       await client.request('tools/call', { name: 'echo' })

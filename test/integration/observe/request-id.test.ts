@@ -49,7 +49,7 @@ describe('the name of a request', () => {
     await gateway.logged((line) => line['request_id'] === 'mine-7')
   })
 
-  it('C202 C230 is on every answer, and in the log of what was refused', async () => {
+  it('C230 is on every answer, and in the log of what was refused', async () => {
     const gateway = await gatewayTo({ one: stdioServer() })
     for (const path of ['/health', '/ready', '/metrics', '/nothing', '/', '/mcp', '/sse']) {
       const answer = await fetch(gateway.origin + path, {

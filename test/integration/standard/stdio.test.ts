@@ -67,6 +67,20 @@ it('C024 C028 C029 C030 on stdio there are messages alone on stdout, one a line,
   expect(JSON.stringify(await answerTo(command, 3))).toContain('a\\\\nb')
 })
 
+it('C085 on stdio nothing but a ping comes before the handshake', async () => {
+  const server = await httpServer()
+  const command = gatewayOnStdio({ it: server.url })
+  send(command, { jsonrpc: '2.0', id: 1, method: 'ping' })
+  expect(await answerTo(command, 1)).toEqual({ jsonrpc: '2.0', id: 1, result: {} })
+  send(command, toolCall(2, 'echo'))
+  expect(await answerTo(command, 2)).toMatchObject({ error: { code: -32600 } })
+  expect(server.received('tools/call')).toEqual([])
+  send(command, initialize('2025-11-25', 3))
+  expect(await answerTo(command, 3)).toMatchObject({ result: { protocolVersion: '2025-11-25' } })
+  send(command, toolCall(4, 'echo'))
+  expect(await answerTo(command, 4)).toMatchObject({ result: { content: [{ text: '{}' }] } })
+})
+
 it('C111 initialize can not be cancelled', async () => {
   const command = gatewayOnStdio({ slow: { url: (await httpServer({ delayMs: 300 })).url } })
   send(command, initialize())
@@ -117,7 +131,7 @@ it('C024 a client starts the gateway as its own server', async () => {
   const server = await httpServer()
   const file = join(folder(), 'gateway.config.yaml')
   writeFileSync(file, JSON.stringify({ upstreams: { it: server.url } }))
-  const [command = process.execPath, ...args] = [...gatewayProgram(), 'stdio', '--config', file]
+  const [command, ...args] = [...gatewayProgram(), 'stdio', '--config', file]
   const client = await connect({ transport: 'stdio', command, args, revision: '2025-11-25' })
   expect(objectAt(client.initialized, 'serverInfo')['name']).toBe('fake-server')
   expect((await client.request('tools/call', { name: 'echo', arguments: {} })).error).toBeUndefined()

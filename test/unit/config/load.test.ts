@@ -42,6 +42,19 @@ describe('the smallest file', () => {
     expect(none).toEqual([])
     expect(settings).toEqual({
       file,
+      profile: 'open',
+      auth: {
+        principal: { id: 'anonymous' },
+        realm: 'gatehouse',
+        tokens: [],
+        users: [],
+        anonymous: [],
+        authorizationServers: [],
+        scopesSupported: [],
+        scopeMap: {},
+        session: { maxTtl: 28_800_000, idle: 1_800_000 },
+      },
+      observe: { metrics: true },
       listen: {
         host: '127.0.0.1',
         port: 8900,
@@ -70,6 +83,11 @@ describe('the smallest file', () => {
           roots: 'off',
           startTimeout: 30_000,
           idle: 600_000,
+          tools: {},
+          scopes: {},
+          allow: {},
+          deny: {},
+          errors: [],
         },
       ],
       features: {
@@ -265,7 +283,7 @@ upstreams: { it: x }
 
   test('checks an address from the command line like its own', () => {
     expect(problems('upstreams: { it: x }', {}, { host: '0.0.0.0' })[0]).toMatch(
-      /every tool: write `auth: none`/,
+      /every tool: say who may under `auth`, write `auth: none`/,
     )
   })
 
@@ -290,7 +308,7 @@ describe('problems', () => {
     ['an empty upstream', 'upstreams:\n  it: ""\n', 'f:2:7 upstreams.it: must be a command line'],
     ['a number', 'upstreams:\n  it: 3\n', 'f:2:7 upstreams.it: must be a command line'],
     ['an unknown key', `${it}listn: {}`, 'f:2:1 listn: unknown key; did you mean `listen`?'],
-    ['a far-off key', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; known here: version, listen'],
+    ['a far-off key', `${it}zzz: {}`, 'f:2:1 zzz: unknown key; known here: version, profile, listen'],
     ['an unknown nested key', one('command: x, star_timeout: 1s'), 'did you mean `start_timeout`?'],
     [
       'an unknown feature',
@@ -329,7 +347,7 @@ describe('problems', () => {
       `${it}auth: none\nlisten: { host: "::", origins: ["*"] }`,
       '`*` lets any web page',
     ],
-    ['another auth', `${it}auth: { jwt: {} }`, 'f:2:1 auth: must be none: other kinds'],
+    ['another auth', `${it}auth: { jwt: {} }`, 'f:2:9 auth.jwt: needs `issuer`'],
     ['a bad name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
     ['a reserved name', 'upstreams:\n  server-card: x', '`server-card-2` would do'],
     ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],

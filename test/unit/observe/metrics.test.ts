@@ -39,6 +39,17 @@ describe('metrics of calls', () => {
     ])
   })
 
+  it('C207 sort how long calls took into buckets from a millisecond to minutes', async () => {
+    const metrics = metricsWith()
+    for (const seconds of [0.0005, 0.02, 400]) metrics.meter(toolOf('read')).count('ok', seconds, never)
+    const buckets = await samples(metrics, 'gatehouse_call_duration_seconds_bucket')
+    const counts = buckets.map((line) => [/le="([^"]+)"/.exec(line)?.[1], line.split(' ').at(-1)])
+    expect(counts[0]).toEqual(['0.001', '1'])
+    expect(counts).toContainEqual(['0.025', '2'])
+    expect(counts).toContainEqual(['300', '2'])
+    expect(counts.at(-1)).toEqual(['+Inf', '3'])
+  })
+
   it('do not take the name of a tool from a caller alone', async () => {
     const metrics = metricsWith()
     metrics.meter(toolOf('made-up')).count('tool_error', 0, never)

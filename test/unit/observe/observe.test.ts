@@ -108,6 +108,15 @@ describe('what is counted of a call', () => {
     )
   })
 
+  it('C206 is the code of a refusal, also where a tool seems to have failed', async () => {
+    const { observers } = watched()
+    const error = { code: 'PERMISSION_DENIED' }
+    const result = Payload.of({ isError: true, content: [], _meta: { 'dev.gatehouse/error': error } })
+    const chain = [observe(observers), observeTarget(observers.metrics, target)]
+    await compose(chain, async () => ({ kind: 'result', result }))(toolCall())
+    expect(await observers.metrics.text()).toContain('outcome="PERMISSION_DENIED"} 1')
+  })
+
   it('is no server where several took part', async () => {
     const { observers } = watched()
     const list = (upstream: string): Handler =>

@@ -72,7 +72,7 @@ describe('what is told of calls', () => {
     observed.apply(settings({ audit: 'one.jsonl' }))
     observed.serve({ transport: 'tcp' })
     const before = observed.audit
-    expect(() => observed.apply(settings({ audit: '/proc/none/audit.jsonl' }))).toThrow()
+    expect(() => observed.apply(settings({ audit: '/proc/none/audit.jsonl' }))).toThrow('ENOENT')
     expect(observed.audit).toBe(before)
     await observed.close()
   })
@@ -82,6 +82,27 @@ describe('what is told of calls', () => {
     const log: OpenLog = { ...silentLog, configure: (given) => told.push(given) }
     observing(log).apply(settings({ log: { level: 'warn' } }, { KEY: 'env-secret' }))
     expect(told).toEqual([{ secrets: ['env-secret'], level: 'warn' }])
+  })
+
+  it('C109 tells why a request was refused without what it was sent with', async () => {
+    const observed = observing({
+      ...silentLog,
+      info: (_event, fields) => expect(fields).not.toHaveProperty('headers'),
+    })
+    observed.apply(settings({ audit: 'audit.jsonl' }))
+    observed.serve({ transport: 'tcp' })
+    observed.refused(refusal('TOKEN_EXPIRED', 'expired'))
+    await observed.close()
+    const { seq, time, prev, hash, ...line } = JSON.parse(lines('audit.jsonl').at(-1) ?? '')
+    expect([seq, typeof time, typeof prev, typeof hash]).toEqual([2, 'string', 'string', 'string'])
+    expect(line).toEqual({
+      event: 'refused',
+      request_id: 'r1',
+      address: '127.0.0.1',
+      request: 'POST /mcp',
+      code: 'TOKEN_EXPIRED',
+      reason: 'expired',
+    })
   })
 
   it('C208 counts who is not let in by why, and tells of other refusals in the log', async () => {

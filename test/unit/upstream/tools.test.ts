@@ -11,7 +11,7 @@ describe('a list of tools that is refused', () => {
     ['by an error', async () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'no'))],
     ['by something that is no list', async () => Payload.of({ content: [] })],
   ])('%s is not asked for again at every call', async (_how, answer) => {
-    const list = vi.fn(answer)
+    const list = vi.fn<() => Promise<Payload>>(answer)
     const tools = new ToolIndex(list)
     for (let call = 0; call < 3; call++) await expect(tools.of('t')).rejects.toBeInstanceOf(GatewayError)
     expect(list).toHaveBeenCalledTimes(1)
@@ -21,7 +21,8 @@ describe('a list of tools that is refused', () => {
   })
 
   it('for a lost connection is asked for again', async () => {
-    const list = vi.fn(async () => Promise.reject(new GatewayError('OUTCOME_UNKNOWN', 'lost')))
+    const lost = new GatewayError('OUTCOME_UNKNOWN', 'lost')
+    const list = vi.fn<() => Promise<Payload>>(() => Promise.reject(lost))
     const tools = new ToolIndex(list)
     for (let call = 0; call < 2; call++) await expect(tools.of('t')).rejects.toBeInstanceOf(GatewayError)
     expect(list).toHaveBeenCalledTimes(2)

@@ -124,7 +124,7 @@ test('what is encoded never has params or an id that are null, except in an erro
 describe('a message whose members stand in any order', () => {
   const value = fc.oneof(fc.jsonValue(), fc.constant({ id: 1, result: 2 }), fc.constant('"id":9,"result":{}'))
   const body = fc.dictionary(fc.constantFrom('a', 'id', 'result', 'params', 'jsonrpc', 'd'), value)
-  const id = fc.oneof(fc.integer(), fc.string(), fc.constant(9007199254740993))
+  const id = fc.oneof(fc.integer(), fc.string(), fc.constant(2 ** 53 + 2))
 
   test('is read the same whatever the order and the spaces', () => {
     const property = fc.property(

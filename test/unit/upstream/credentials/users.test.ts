@@ -161,7 +161,8 @@ describe('a user who has not signed in', () => {
   it('can open a session nevertheless', async () => {
     const here = await world()
     const target = { method: 'server/discover', upstream: 'one' }
-    const call = echo(alice, { method: 'server/discover', target, params: Payload.of({}) })
+    const params = echo(alice).params.with({ name: undefined, arguments: undefined })
+    const call = echo(alice, { method: 'server/discover', target, params })
     const outcome = await here.upstream.handle(call)
     expect(outcome).toMatchObject({ result: { fields: { capabilities: { tools: {} } } } })
     await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')

@@ -1,0 +1,141 @@
+import { createCatalog, type Catalog } from './catalog/catalog.ts'
+import { createEntries } from './catalog/entries.ts'
+import { isProtected } from './core/auth-settings.ts'
+import type { Call } from './core/call.ts'
+import type { Log } from './core/log.ts'
+import { Payload } from './core/payload.ts'
+import { anonymous } from './core/principal.ts'
+import { newRequestId } from './core/request-id.ts'
+import type { Settings } from './core/settings.ts'
+import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
+import { features } from './features/index.ts'
+import { withFields } from './observe/log.ts'
+import { observe, observeServer, observeTarget } from './observe/observe.ts'
+import type { Observing } from './observe/observing.ts'
+import { wayTo } from './observed.ts'
+import type { Store } from './store/store.ts'
+import type { Variables } from './upstream/child.ts'
+import type { OAuthSite } from './upstream/credentials.ts'
+import { isSame } from './upstream/same.ts'
+import type { Tool } from './upstream/tools.ts'
+import { createUpstream, type Upstream } from './upstream/upstream.ts'
+import { warmServers } from './upstream/warm.ts'
+import { latestLegacy } from './wire/revisions.ts'
+
+/** A feature that is on. */
+export interface Active {
+  readonly name: string
+  readonly contribution: Contribution
+  settingsOf(upstream?: string): unknown
+}
+
+/** What was put together from one version of the settings. */
+export interface Built {
+  readonly settings: Settings
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly catalog: Catalog
+  readonly active: readonly Active[]
+  readonly entry: Deps['entry']
+  /** What the server's own list says of the tool a call names. */
+  tool(call: Call): Tool | undefined | Promise<Tool | undefined>
+  /** Aborted when other settings take over. */
+  readonly ended: AbortController
+}
+
+/** What lasts longer than one version of the settings. */
+export interface Kept {
+  readonly variables: Variables
+  readonly log: Log
+  readonly observing: Observing
+  readonly oauth: OAuthSite
+  readonly store: Store
+}
+
+/** Puts the parts together; servers that are configured as before are kept. */
+export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
+  const { variables, oauth, log, store, observing } = kept
+  const upstreams = new Map(
+    settings.upstreams.map((each) => {
+      const kept = before.get(each.name)
+      if (kept && isSame(kept.settings, each)) return [each.name, kept]
+      const own = withFields(log, { upstream: each.name })
+      return [each.name, createUpstream(each, { variables, oauth, log: own })]
+    }),
+  )
+  const tool: Built['tool'] = (call) => upstreams.get(call.target.upstream ?? '')?.tool(call)
+  const { of: entry, listed } = createEntries({
+    server: (name) => upstreams.get(name)?.settings,
+    tool,
+    own: (call) => catalog.ownTool(call),
+    resolve: (call) => catalog.resolve(call),
+  })
+  const deps: Deps = {
+    log,
+    store,
+    isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
+    call: (call) => catalog.handle(call),
+    servers: () => [...upstreams.keys()],
+    server: (name) => upstreams.get(name)?.settings,
+    auth: settings.auth,
+    entry,
+    listed,
+  }
+  const active = features.flatMap((feature) => {
+    const own = settings.features[feature.name]
+    if (!own) return []
+    const settingsOf = (upstream?: string): unknown =>
+      upstream !== undefined && Object.hasOwn(own.upstreams, upstream) ? own.upstreams[upstream] : own.common
+    // Checked against the feature's own schema when the configuration was read.
+    const contribution = feature.create(settingsOf as SettingsOf<never>, deps)
+    return [{ name: feature.name, contribution, settingsOf }]
+  })
+  const catalog = createCatalog({
+    upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
+    policies: (target) => [
+      observeTarget(observing.metrics, target),
+      // Features look at the lists of a server, which may be for users who signed in alone.
+      target.isOwn ? undefined : upstreams.get(target.upstream ?? '')?.guard,
+      ...active.map(({ contribution, settingsOf }) =>
+        settingsOf(target.upstream) === false ? undefined : contribution.policy?.(target),
+      ),
+      target.isOwn
+        ? undefined
+        : observeServer(observing, target, () => wayTo(upstreams.get(target.upstream ?? ''))),
+    ],
+    observe: observe(observing),
+    isAggregate: settings.listen.aggregate,
+    isStrict: settings.listen.isStrict,
+    own: active.map(({ contribution, settingsOf }) => ({
+      ...contribution,
+      isOn: (upstream?: string) => settingsOf(upstream) !== false,
+    })),
+    metaTools: settings.metaTools,
+    tool,
+  })
+  return { settings, upstreams, catalog, active, entry, tool, ended: new AbortController() }
+}
+
+/** Reaches each server once. Resolves with the names of tools that would collide. */
+export async function warmUp({ upstreams, catalog, ended }: Built, log: Log): Promise<readonly string[]> {
+  const call = ownCall()
+  await warmServers(upstreams.values(), call, ended.signal, log)
+  return catalog.collisions(call)
+}
+
+/** A call of the gateway itself. */
+export function ownCall(): Call {
+  return {
+    requestId: newRequestId(),
+    method: 'server/discover',
+    params: Payload.of({}),
+    target: { method: 'server/discover' },
+    principal: anonymous,
+    client: { era: 'legacy', revision: latestLegacy.name, capabilities: {} },
+    meta: {},
+    state: {},
+    signal: new AbortController().signal,
+    abort: () => undefined,
+    facts: new Map(),
+    emit: () => undefined,
+  }
+}

@@ -1,0 +1,178 @@
+import type { Call, Note, Outcome, Questions } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Deps, Feature } from '../feature.ts'
+import { maskFailure } from './failure.ts'
+import { beginMasking } from './masking.ts'
+import { type Rules, rulesFor, type RuleSettings } from './rules.ts'
+import { type Asked, maskMessage, maskResult, maskValue } from './shape.ts'
+
+interface Settings {
+  readonly rules: readonly RuleSettings[]
+}
+
+const globs = { type: ['string', 'array'], items: { type: 'string', minLength: 1 }, minLength: 1 } as const
+
+/** Masks personal data in whatever servers say: results, errors, notifications and questions. */
+export const mask: Feature<Settings> = {
+  name: 'mask',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'off',
+    properties: {
+      rules: {
+        type: 'array',
+        default: [],
+        errorMessage: 'must be a list of { path } or { pattern }',
+        description:
+          'What is masked in the answers of servers. The rules of a server stand in place of those for all. Lists of tools, prompts and resources are not masked.',
+        items: {
+          type: 'object',
+          additionalProperties: false,
+          errorMessage: 'must be a mapping with `path:` or `pattern:`',
+          properties: {
+            path: {
+              type: 'string',
+              minLength: 1,
+              errorMessage: 'must be a path such as $.items[*].email',
+              description:
+                'Where in JSON: of structured content, and of texts that are JSON. It starts with $; then come .name, [0], [*] or .* steps.',
+              examples: ['$.items[*].email'],
+            },
+            pattern: {
+              type: 'string',
+              minLength: 1,
+              errorMessage: 'must be a regular expression',
+              description: 'A regular expression: what it matches is masked wherever it stands.',
+              examples: ['[\\w.+-]+@[\\w-]+\\.[\\w.]+'],
+            },
+            tools: {
+              ...globs,
+              errorMessage: 'must be the name of a tool, a glob, or a list of them',
+              description: 'The tools whose answers it is for; all answers unless given.',
+            },
+            replace: {
+              type: 'string',
+              default: '***',
+              errorMessage: 'must be a text',
+              description: 'What is put in its place.',
+            },
+          },
+        },
+        examples: [[{ path: '$.items[*].email' }, { pattern: '\\b\\d{3}-\\d{2}-\\d{4}\\b', replace: '[SSN]' }]],
+      },
+    },
+  },
+  create: (settings, deps) => ({
+    policy: (target) => {
+      const { upstream, method, isOwn } = target
+      if (upstream === undefined || isOwn || method.startsWith('notifications/')) return undefined
+      const rules = rulesFor(settings(upstream).rules, target)
+      if (!rules) return undefined
+      const isCatalogue = catalogue.has(method)
+      return (next) => (call) => {
+        const heard = { ...call, emit: (note: Note) => call.emit(maskNote(note, rules)) }
+        return next(heard).then(
+          (outcome) => (isCatalogue ? outcome : masked(outcome, call, { rules, deps })),
+          (thrown: unknown) => {
+            throw maskFailure(thrown, rules, call.params.fields.uri)
+          },
+        )
+      }
+    },
+  }),
+}
+
+/** What a server has: names by which it is called. */
+const catalogue = new Set([
+  'initialize',
+  'server/discover',
+  'tools/list',
+  'prompts/list',
+  'resources/list',
+  'resources/templates/list',
+])
+
+interface Around {
+  readonly rules: Rules
+  readonly deps: Deps
+}
+
+/** @throws UPSTREAM_ERROR where nothing could stand in place of what is masked */
+function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise<Outcome> {
+  const { rules, deps } = around
+  if (outcome.kind === 'ask') return { ...outcome, questions: maskQuestions(outcome.questions, rules) }
+  const { uri } = call.params.fields
+  const { result } = outcome
+  if (call.method !== 'tools/call' || result.fields.structuredContent === undefined) {
+    return finished(outcome, call, { rules, asked: { uri } })
+  }
+  const tool = known(() => deps.entry(call))
+  if (!(tool instanceof Promise)) {
+    return finished(outcome, call, { rules, asked: { uri, tool: tool?.definition } })
+  }
+  // Whoever can not be asked for its list any more can not be held to it.
+  return tool
+    .catch(() => undefined)
+    .then((found) => finished(outcome, call, { rules, asked: { uri, tool: found?.definition } }))
+}
+
+function known<Value>(read: () => Value): Value | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}
+
+type Result = Outcome & { readonly kind: 'result' }
+
+function finished(
+  outcome: Result,
+  call: Call,
+  { rules, asked }: { readonly rules: Rules; readonly asked: Asked },
+): Outcome {
+  const masking = beginMasking(rules)
+  const result = maskResult(outcome.result, masking, asked)
+  if (masking.count > 0) call.facts.set('masked', masking.count)
+  if (!result) throw unmaskable()
+  return result === outcome.result ? outcome : { kind: 'result', result }
+}
+
+function maskNote(note: Note, rules: Rules): Note {
+  const { method, params } = note
+  if (!params) return note
+  const masking = beginMasking(rules)
+  const { data, ...others } = params.fields
+  const isLog = method === 'notifications/message'
+  // Who listens to a resource knows its URI.
+  const words = maskMessage(isLog ? others : params.fields, masking, others.uri)
+  const edits = {
+    ...(isObject(words) && words),
+    ...(isLog && data !== undefined && { data: maskValue(data, masking) }),
+  }
+  return masking.count === 0 ? note : { method, params: Payload.of(edits) }
+}
+
+function maskQuestions(questions: Questions, rules: Rules): Questions {
+  const masking = beginMasking(rules)
+  return Object.fromEntries(
+    Object.entries(questions).map(([key, { method, params }]) => [
+      key,
+      { method, ...(params && { params: Payload.of(maskMessage(params.value, masking)) }) },
+    ]),
+  )
+}
+
+function unmaskable(): GatewayError {
+  return new GatewayError(
+    'UPSTREAM_ERROR',
+    'The answer of the server holds data that is masked here, and its output schema leaves no way to do so.',
+    {
+      suggestion: 'The call may have taken effect: check before making it again.',
+      details: { classified_by: 'mask' },
+    },
+  )
+}

@@ -1,0 +1,50 @@
+import type { Outcome } from '../core/call.ts'
+import { canonical, isObject } from '../core/json.ts'
+import type { Feature } from './feature.ts'
+
+/** Gives the structured content of a tool's result as text too, for clients and models that read text alone. */
+export const structuredText: Feature<Record<never, never>> = {
+  name: 'structured_text',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'off',
+    description:
+      'Whether structured content that stands in no text of a result is added as one. By default `off`, and `on` in the corporate profile.',
+    properties: {},
+  },
+  create: () => ({
+    policy: ({ method }) =>
+      method === 'tools/call' ? (next) => (call) => next(call).then(withText) : undefined,
+  }),
+}
+
+function withText(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result' || outcome.result.fields.isError === true) return outcome
+  const { result } = outcome
+  const structured = result.at('structuredContent')
+  if (structured === undefined) return outcome
+  const { content } = result.fields
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : []
+  const { text } = structured
+  const same = lazily(() => canonical(structured.value))
+  if (blocks.some((block) => isObject(block) && says(block.text, text, same))) return outcome
+  return { kind: 'result', result: result.with({ content: [...blocks, { type: 'text', text }] }) }
+}
+
+/** Whether a text contains the JSON, or is the same JSON in other characters. */
+function says(text: unknown, json: string, same: () => string): boolean {
+  if (typeof text !== 'string') return false
+  if (text.includes(json)) return true
+  if (!/^\s*[[{"\d-]/.test(text)) return false
+  try {
+    return canonical(JSON.parse(text)) === same()
+  } catch {
+    return false
+  }
+}
+
+function lazily<Value>(make: () => Value): () => Value {
+  let made: { readonly value: Value } | undefined
+  return () => (made ??= { value: make() }).value
+}
