@@ -57,24 +57,28 @@ export function wayTo(upstream: Upstream | undefined): Way {
 
 /** The same store; how long each of its operations takes is told. */
 export function timed(store: Store, { metrics }: Observing): Store {
-  const known = new Map<string, unknown>()
-  const timing = (name: string, operation: (...values: unknown[]) => unknown) => {
-    return (...values: unknown[]): unknown => {
-      const start = performance.now()
-      const end = (): void => metrics.stored(name, (performance.now() - start) / 1000)
-      const result = operation.apply(store, values)
-      if (result instanceof Promise) return result.finally(end)
-      end()
-      return result
-    }
+  const timing = <Result>(name: string, operation: () => Promise<Result>): Promise<Result> => {
+    const start = performance.now()
+    const end = (): void => metrics.stored(name, (performance.now() - start) / 1000)
+    const result = operation()
+    result.then(end, end)
+    return result
   }
-  return new Proxy(store, {
-    get: (_store, name) => {
-      const value: unknown = Reflect.get(store, name, store)
-      if (typeof name !== 'string' || typeof value !== 'function') return value
-      const found = known.get(name) ?? timing(name, value as (...values: unknown[]) => unknown)
-      known.set(name, found)
-      return found
+  return {
+    get problem() {
+      return store.problem
     },
-  })
+    opened: async () => store.opened?.(),
+    get: (key) => timing('get', () => store.get(key)),
+    put: (key, value, ttl) => timing('put', () => store.put(key, value, ttl)),
+    delete: (key) => timing('delete', () => store.delete(key)),
+    take: (buckets) => {
+      const start = performance.now()
+      const taken = store.take(buckets)
+      if (taken instanceof Promise) return timing('take', () => taken)
+      metrics.stored('take', (performance.now() - start) / 1000)
+      return taken
+    },
+    close: () => store.close(),
+  }
 }

@@ -49,6 +49,9 @@ type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'sessionToken'> 
 /** Nothing is said about the message before its answer. */
 const mute = { emit: (): void => undefined }
 
+/** Requests that concern one session. */
+const local = new Set(['logging/setLevel', 'resources/subscribe', 'resources/unsubscribe'])
+
 /** One client of a revision with a handshake, whatever transport it came by. */
 export class ClientSession {
   readonly id: string
@@ -112,7 +115,8 @@ export class ClientSession {
     }
     this.#running.set(request.id, { controller, reply, isOpening: request.method === 'initialize' })
     try {
-      const answer = await this.#answer(request, reply, controller)
+      const own = this.#own(request, reply, controller)
+      const answer = own ? await own : await this.#answer(request, reply, controller)
       reply.end(isCancelled(controller.signal) ? undefined : answer)
     } catch (error) {
       // A cancelled request gets no answer (2025-11-25 basic/utilities/cancellation).
@@ -147,31 +151,47 @@ export class ClientSession {
     this.#peer.fail(gone)
   }
 
-  async #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
-    const revision = this.#revision
-    if (request.method === 'ping') return encodeResult(request.id, Payload.text('{}'))
+  /** The answer to what concerns this session alone; nothing where it is for a server. */
+  #own(request: Request, reply: Reply, controller: AbortController): Promise<string> | undefined {
+    if (request.method === 'ping') return Promise.resolve(encodeResult(request.id, Payload.text('{}')))
     if (request.method === 'initialize') return this.#initialize(request, reply, controller)
-    if (!revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
+    if (!this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
     const { only } = method(request.method)
     if (only === 'modern')
       throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
-    const local = only === 'legacy' ? await this.#local(request) : undefined
-    if (local) return encodeResult(request.id, local)
-    const pace = new Pace((note) => reply.emit(encode(lowerNote(note, revision))))
-    const { emit } = pace
+    if (only !== 'legacy' || !local.has(request.method)) return undefined
+    return this.#local(request).then((result) => encodeResult(request.id, result))
+  }
+
+  /** Hands the request on, and lowers what comes back. It is no frame of its own: every call comes this way. */
+  #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
+    const revision = this.#revision ?? latestLegacy
+    let pace: Pace | undefined
+    const emit = (note: Note): void => {
+      pace ??= new Pace((each) => reply.emit(encode(lowerNote(each, revision))))
+      pace.emit(note)
+    }
     const { requestId, principal, trace, sessionToken } = reply
     const around = { requestId, principal, trace, sessionToken, envelope: reply, emit }
     const call = this.#lift(request, around, controller)
     const { handle } = this.#options
-    const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
-    try {
-      const outcome = await handle(call)
-      const result = outcome.kind === 'result' ? outcome.result : await rounds(outcome, call, handle, put)
-      pace.end()
+    const lowered = (result: Payload): string => {
+      pace?.end()
       return encodeLegacyResult(request.id, request.method, result, revision)
-    } finally {
-      pace.stop()
     }
+    return handle(call).then(
+      (outcome) => {
+        if (outcome.kind === 'result') return lowered(outcome.result)
+        const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
+        return rounds(outcome, call, handle, put)
+          .then(lowered)
+          .finally(() => pace?.stop())
+      },
+      (error: unknown) => {
+        pace?.stop()
+        throw error
+      },
+    )
   }
 
   async #initialize(request: Request, reply: Reply, controller: AbortController): Promise<string> {
@@ -207,9 +227,8 @@ export class ClientSession {
   }
 
   /** Requests that concern this session alone. */
-  async #local({ method: name, params }: Request): Promise<Payload | undefined> {
+  async #local({ method: name, params }: Request): Promise<Payload> {
     if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
-    if (name !== 'resources/subscribe' && name !== 'resources/unsubscribe') return undefined
     const { uri } = params.fields
     if (typeof uri !== 'string')
       throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')

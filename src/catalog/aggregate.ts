@@ -8,7 +8,7 @@ import { method } from '../wire/methods.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
 import { canCollide, type Candidate, exposedName, type Naming, namesOf } from './names.ts'
-import { resultOf, walk } from './walk.ts'
+import { resultOf, walk, walkIfThere } from './walk.ts'
 
 interface Options {
   readonly names: readonly string[]
@@ -93,14 +93,17 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
       )
     }
     const lists = await fromAll(names, async (upstream) => {
-      const entries = await walk(handle, forServer(call, upstream), call.method)
-      return nameEntries(upstream, entries, naming)
+      const entries = await walkIfThere(handle, forServer(call, upstream), call.method)
+      return entries && nameEntries(upstream, entries, naming)
     })
+    if (lists.length === names.length && lists.every((each) => each === undefined)) {
+      throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`)
+    }
     return done(
       Payload.of({}).with({
         [list]: Payload.text(
           `[${lists
-            .flat()
+            .flatMap((each) => each ?? [])
             .map((each) => each.text)
             .join(',')}]`,
         ),

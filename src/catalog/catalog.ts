@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache'
 import { type Call, compose, type Handler, type Policy } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
@@ -46,13 +45,18 @@ export interface Catalog {
 const PAGE = 1000
 const SHORT_PAGE = 100
 
-/** How many targets keep their compiled chain. */
+/** How many targets keep their compiled chain; then all are compiled again when they are needed. */
 const CHAINS = 10_000
 
 /** Compiles the chains of all servers, each when it is first needed. */
 export function createCatalog(options: Options): Catalog {
   const { upstreams, policies, observe, isAggregate } = options
-  const chains = new LRUCache<string, Handler>({ max: CHAINS })
+  const chains = new Map<string, Handler>()
+  const keep = (key: string, chain: Handler): Handler => {
+    if (chains.size >= CHAINS) chains.clear()
+    chains.set(key, chain)
+    return chain
+  }
   const ended = new AbortController()
 
   const one: Handler = (call) => {
@@ -62,8 +66,7 @@ export function createCatalog(options: Options): Catalog {
     if (!chain) {
       const end = upstream === undefined ? undefined : upstreams.get(upstream)
       if (!end) return Promise.reject(unknownUpstream(upstream))
-      chain = compose(policies(call.target), end)
-      chains.set(key, chain)
+      chain = keep(key, compose(policies(call.target), end))
     }
     return chain(call)
   }
@@ -97,12 +100,7 @@ export function createCatalog(options: Options): Catalog {
     run: (call, end) => {
       const { upstream = '', method, name = '' } = call.target
       const key = `own ${upstream} ${method} ${name}`
-      let chain = chains.get(key)
-      if (!chain) {
-        chain = compose(policies(call.target), end)
-        chains.set(key, chain)
-      }
-      return chain(call)
+      return (chains.get(key) ?? keep(key, compose(policies(call.target), end)))(call)
     },
   })
   const answer = own.answer((call) => {

@@ -114,15 +114,17 @@ function naming(call: Call, name: string): Call {
 
 /** Adds own tools to the end of a list of tools, also where the server has none and says so. */
 function adding(next: Handler, listed: (call: Call) => Promise<Payload[]>): Handler {
-  return async (call) => {
-    if (call.method === 'server/discover') return withCapability(await next(call))
-    if (call.method !== 'tools/list') return next(call)
+  const list: Handler = async (call) => {
     const outcome = await next(call).catch(absentList)
     if (outcome.kind === 'ask' || typeof outcome.result.fields.nextCursor === 'string') return outcome
     const there = outcome.result.at('tools')?.items ?? []
     const all = [...there, ...(await listed(call))]
     const tools = Payload.text(`[${all.map(({ text }) => text).join(',')}]`)
     return { kind: 'result', result: outcome.result.with({ tools }) }
+  }
+  return (call) => {
+    if (call.method === 'tools/list') return list(call)
+    return call.method === 'server/discover' ? next(call).then(withCapability) : next(call)
   }
 }
 

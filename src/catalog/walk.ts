@@ -6,8 +6,16 @@ import { method } from '../wire/methods.ts'
 
 const MAX_PAGES = 1000
 
-/** All entries of a list, page by page, for the caller of a call that may be about something else. */
+/** All entries of a list; none where the server has no such lists. */
 export async function walk(handle: Handler, call: Call, list: string): Promise<Payload[]> {
+  return (await walkIfThere(handle, call, list)) ?? []
+}
+
+/**
+ * All entries of a list, page by page, for the caller of a call that may be about something else; nothing where
+ * the server has no such lists.
+ */
+export async function walkIfThere(handle: Handler, call: Call, list: string): Promise<Payload[] | undefined> {
   const key = method(list).list ?? ''
   const { upstream } = call.target
   const target = { method: list, ...(upstream !== undefined && { upstream }) }
@@ -20,7 +28,9 @@ export async function walk(handle: Handler, call: Call, list: string): Promise<P
     seen.add(cursor)
     const params = Payload.of({ ...(cursor !== undefined && { cursor }) }).withMeta(sentMeta(call))
     const listing = { ...rest, method: list, params, target, state: {} }
-    const result = resultOf(await handle(listing).catch(absentList))
+    const outcome = await handle(listing).catch(absentList)
+    if (!outcome) return undefined
+    const result = resultOf(outcome)
     entries.push(...listed(result, key))
     cursor = result.fields.nextCursor
     if (typeof cursor !== 'string' || cursor === '') break
@@ -39,9 +49,8 @@ function sentMeta(call: Call): Readonly<Record<string, unknown>> {
   return hasExtension(call, SESSION_TOKEN) ? withoutExtension(call, SESSION_TOKEN).meta : call.meta
 }
 
-/** A server without the capability has an empty list. */
-function absentList(error: unknown): Outcome {
-  if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({}) }
+function absentList(error: unknown): undefined {
+  if (asGatewayError(error).rpc === -32601) return undefined
   throw error
 }
 

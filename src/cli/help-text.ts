@@ -30,13 +30,15 @@ A changed configuration file is read again; one with mistakes changes nothing.
   --log-level L   debug, info (default), warn or error`,
   stdio: `Usage: gatehouse stdio [--config FILE | URL | -- COMMAND…] [--log-level LEVEL]
 
-Is a stdio MCP server in front of the configured servers, for clients that start their servers.`,
+Is a stdio MCP server in front of the configured servers, for clients that start their servers.
+Its client needs no token; \`auth.principal\` of the configuration says who it is and what it may do.`,
   check: `Usage: gatehouse check [--config FILE | URL | -- COMMAND…]
 
 Reads the configuration, connects to each server and prints every problem, with file, line and column.`,
   explain: `Usage: gatehouse explain SERVER [TOOL] [--config FILE]
 
-Prints how a server is reached, what it speaks, and what a call passes on its way.`,
+Prints how a server is reached, what it speaks, and what a call passes on its way; of a tool also what kind
+of action it is and why, and which scopes it takes.`,
   audit: `Usage: gatehouse audit verify FILE… [--head HASH]
 
 Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.

@@ -9,12 +9,12 @@ type Values = Readonly<Record<string, unknown>>
 
 /**
  * The settings of every feature that is on somewhere, from the expanded values of a file; `defaults` are values
- * by feature that go before those of its schema.
+ * by feature that go before those of its schema, or `on` for a feature that is off by its schema.
  */
 export function featureSettings(
   file: Values,
   features: readonly FeatureSchema[],
-  defaults: Readonly<Record<string, Values>> = {},
+  defaults: Readonly<Record<string, Values | 'on'>> = {},
 ): Readonly<Record<string, FeatureSettings>> {
   const entries = features.map(
     (feature) => [feature.name, settingsOf(feature, file, defaults[feature.name] ?? {})] as const,
@@ -24,9 +24,14 @@ export function featureSettings(
   )
 }
 
-function settingsOf(feature: FeatureSchema, file: Values, defaults: Values): FeatureSettings | undefined {
+function settingsOf(
+  feature: FeatureSchema,
+  file: Values,
+  preset: Values | 'on',
+): FeatureSettings | undefined {
   const schema = withSwitches(feature.schema)
-  const common = written(feature, file) ?? schema.default
+  const defaults = preset === 'on' ? {} : preset
+  const common = written(feature, file) ?? (preset === 'on' ? preset : schema.default)
   const below = isObject(common) ? merged(defaults, common) : defaults
   const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
     ([name, upstream]) => {

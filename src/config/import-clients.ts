@@ -128,8 +128,9 @@ function workingFolder(cwd: unknown, isBound: boolean, context: SecretContext): 
 const lost: Readonly<Record<string, string>> = {
   envFile: 'its `envFile` is not read here: set those variables in the environment of the gateway',
   headersHelper: 'its `headersHelper` is not available here: give the headers as ${NAME}',
-  oauth: 'its `oauth` settings are not available here: give a token as ${NAME}',
-  auth: 'its `auth` settings are not available here: give a token as ${NAME}',
+  oauth:
+    'its `oauth` settings were not taken over: write `oauth` under this server, or give a token as ${NAME}',
+  auth: 'its `auth` settings were not taken over: write `oauth` under this server, or give a token as ${NAME}',
 }
 
 function noteLosses(entry: ClientServer['entry'], { note }: SecretContext): void {

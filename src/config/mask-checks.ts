@@ -29,7 +29,10 @@ function ruleProblems(
   }
   if (typeof path === 'string' && path !== '' && !parsePath(path)) {
     return [
-      { path: [...at, 'path'], message: 'must be a path such as $.items[*].email, of .name, [0] and [*] steps' },
+      {
+        path: [...at, 'path'],
+        message: 'must be a path such as $.items[*].email, of .name, [0] and [*] steps',
+      },
     ]
   }
   if (typeof pattern !== 'string' || pattern === '') return []

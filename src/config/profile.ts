@@ -4,8 +4,8 @@ import type { Settings } from '../core/settings.ts'
 interface Profile {
   /** Requests must be to the letter: both types in `Accept`, one message at a time. */
   readonly isStrict: boolean
-  /** Settings of features, by the name of the feature, that stand below those of the file. */
-  readonly features: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  /** Settings of features, by the name of the feature, that stand below those of the file; `on` switches it on. */
+  readonly features: Readonly<Record<string, Readonly<Record<string, unknown>> | 'on'>>
 }
 
 /** Every default that depends on the profile. */
@@ -13,6 +13,6 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
   open: { isStrict: false, features: {} },
   corporate: {
     isStrict: true,
-    features: { errors: { http_status: 'mapped' }, confirm: { fallback: 'deny' } },
+    features: { errors: { http_status: 'mapped' }, confirm: { fallback: 'deny' }, structured_text: 'on' },
   },
 }

@@ -16,7 +16,9 @@ const argumentRules = {
   default: {},
   errorMessage: 'must be a mapping of tools to arguments, as in { read_*: { path: "/private/**" } }',
   additionalProperties: {
-    type: ['object', 'boolean'],
+    type: ['object', 'boolean', 'string'],
+    pattern: '^(on|true)$',
+    not: { const: false },
     additionalProperties: { type: 'string', errorMessage: 'must be a glob of the value, in quotes' },
     errorMessage: 'must be on, or a mapping of arguments to globs of their values',
   },

@@ -62,6 +62,8 @@ export interface Envelope {
 export interface Call {
   /** Names the call in logs, in errors, in the audit log and toward servers. */
   readonly requestId: string
+  /** The JSON-RPC id of the request, as the JSON text it came in; absent where no answer is expected. */
+  readonly rpcId?: string
   readonly method: string
   /** The params object as the client sent it, `_meta` included. */
   readonly params: Payload

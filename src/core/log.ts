@@ -2,6 +2,8 @@ import { GatewayError } from './error.ts'
 
 /** Where things that happen are written down. */
 export interface Log {
+  /** Whether ordinary lines are written: what is done for each call need not be put into words otherwise. */
+  readonly isInfo?: boolean
   debug(event: string, fields?: Readonly<Record<string, unknown>>): void
   info(event: string, fields?: Readonly<Record<string, unknown>>): void
   warn(event: string, fields?: Readonly<Record<string, unknown>>): void

@@ -32,7 +32,7 @@ function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
     const compiled = RE2JS.compile(RE2JS.translateRegExp(source), flags)
     return {
       test: (text, otherwise) => (text.length > most.text ? otherwise : compiled.test(text)),
-      replaceAll: (text, replacement) => {
+      replaceAll: (text: string, replacement: string) => {
         let count = 0
         const replace = (): string => {
           count += 1

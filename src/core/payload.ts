@@ -65,6 +65,14 @@ export class Payload {
     return this.with({ _meta: Object.keys(meta.fields).length > 0 ? meta : undefined })
   }
 
+  /** The value of one member; an edited object is not put together for it. */
+  member(key: string): unknown {
+    if (!this.#base || !this.#edits || this.#isParsed) return this.fields[key]
+    if (!Object.hasOwn(this.#edits, key)) return this.#base.member(key)
+    const edit = this.#edits[key]
+    return edit instanceof Payload ? edit.value : edit
+  }
+
   /** One member as a payload of its own, with its text. */
   at(key: string): Payload | undefined {
     if (this.#base && this.#edits) {
@@ -111,7 +119,14 @@ function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<
   const value: Record<string, unknown> = { ...base }
   for (const [key, edit] of Object.entries(edits)) {
     if (edit === undefined) delete value[key]
-    else value[key] = edit instanceof Payload ? edit.value : edit
+    else setOwn(value, key, edit instanceof Payload ? edit.value : edit)
   }
   return value
+}
+
+/** Sets a member of its own, whatever it is called: an assignment to `__proto__` would set none. */
+function setOwn(value: Record<string, unknown>, key: string, member: unknown): void {
+  if (key !== '__proto__') value[key] = member
+  else
+    Object.defineProperty(value, key, { value: member, writable: true, enumerable: true, configurable: true })
 }

@@ -6,44 +6,77 @@ import { Chunks } from '../wire/chunks.ts'
 /** How long a body that is too large is still read and dropped before its sender is told, in milliseconds. */
 const LINGER = 1000
 
-/** Reads a request's body, in UTF-8. @throws PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, PARSE_ERROR */
-export function readBody(incoming: IncomingMessage, limit: number): Promise<string> {
-  const type = incoming.headers['content-type'] ?? ''
-  if (!/^application\/json(?:;|$)/i.test(type.trim())) {
-    const suggestion = 'Send Content-Type: application/json.'
-    return Promise.reject(
-      new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON.', { suggestion }),
-    )
-  }
-  return new Promise((resolve, reject) => {
-    const chunks = new Chunks()
-    let isTooLarge = false
-    const overflow = (): void => {
-      isTooLarge = true
-      chunks.clear()
-      // A client that is cut off while it sends may never read why.
-      setTimeout(() => reject(tooLarge(limit)), LINGER).unref()
-    }
-    if (Number(incoming.headers['content-length'] ?? 0) > limit) overflow()
-    incoming.on('data', (chunk: Buffer) => {
-      if (isTooLarge) return
-      chunks.add(chunk)
-      if (chunks.size > limit) overflow()
-    })
-    incoming.on('end', () => {
-      if (isTooLarge) return reject(tooLarge(limit))
-      const bytes = chunks.take()
-      // Broken characters would go on as other text than was sent.
-      if (isUtf8(bytes)) resolve(bytes.toString('utf8'))
-      else reject(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
-    })
-    incoming.on('error', reject)
-    incoming.on('aborted', () => reject(new GatewayError('CANCELLED', 'The client went away.')))
-  })
+/** Who takes a body, or why there is none. */
+interface Taker {
+  onBody(text: string): void
+  onError(error: unknown): void
 }
 
-function tooLarge(limit: number): GatewayError {
-  return new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${limit} bytes.`, {
-    details: { limit },
-  })
+/** Reads a request's body, in UTF-8; it fails with PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE or PARSE_ERROR. */
+export function readBody(incoming: IncomingMessage, limit: number, taker: Taker): void {
+  const type = incoming.headers['content-type'] ?? ''
+  if (type !== 'application/json' && !/^application\/json(?:;|$)/i.test(type.trim())) {
+    const suggestion = 'Send Content-Type: application/json.'
+    taker.onError(new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON.', { suggestion }))
+    return
+  }
+  const body = new Body(limit, taker)
+  if (Number(incoming.headers['content-length'] ?? 0) > limit) body.overflow()
+  incoming.on('data', (chunk: Buffer) => body.add(chunk))
+  incoming.on('end', () => body.end())
+  incoming.on('error', () => taker.onError(new GatewayError('CANCELLED', 'The client went away.')))
 }
+
+/** The same as a promise, for what is not on the way of a call. */
+export function wholeBody(incoming: IncomingMessage, limit: number): Promise<string> {
+  return new Promise((onBody, onError) => readBody(incoming, limit, { onBody, onError }))
+}
+
+class Body {
+  readonly #limit: number
+  readonly #taker: Taker
+  #first: Buffer | undefined
+  #more: Chunks | undefined
+  #isTooLarge = false
+
+  constructor(limit: number, taker: Taker) {
+    this.#limit = limit
+    this.#taker = taker
+  }
+
+  overflow(): void {
+    this.#isTooLarge = true
+    this.#first = this.#more = undefined
+    // A client that is cut off while it sends may never read why.
+    setTimeout(() => this.#refuse(), LINGER).unref()
+  }
+
+  add(chunk: Buffer): void {
+    if (this.#isTooLarge) return
+    if (this.#first === undefined) this.#first = chunk
+    else {
+      this.#more ??= new Chunks()
+      this.#more.add(chunk)
+    }
+    if (this.#first.length + (this.#more?.size ?? 0) > this.#limit) this.overflow()
+  }
+
+  end(): void {
+    if (this.#isTooLarge) return this.#refuse()
+    const first = this.#first ?? empty
+    const bytes = this.#more ? Buffer.concat([first, this.#more.take()]) : first
+    // Broken characters would go on as other text than was sent.
+    if (isUtf8(bytes)) return this.#taker.onBody(bytes.toString('utf8'))
+    this.#taker.onError(new GatewayError('PARSE_ERROR', 'Parse error: the body is not valid UTF-8.'))
+  }
+
+  #refuse(): void {
+    this.#taker.onError(
+      new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${this.#limit} bytes.`, {
+        details: { limit: this.#limit },
+      }),
+    )
+  }
+}
+
+const empty = Buffer.alloc(0)

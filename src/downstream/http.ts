@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
+import type { Principal } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { newRequestId } from '../core/request-id.ts'
 import type { Seal } from '../bridge/seal.ts'
@@ -24,7 +25,7 @@ import { latestModern } from '../wire/revisions.ts'
 import { headerToken } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Access } from './access.ts'
-import type { Door, Visit, Visitor } from './auth/door.ts'
+import type { Door, Visit } from './auth/door.ts'
 import { readBody } from './body.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp } from './legacy-http.ts'
 import type { Exchange } from './exchange.ts'
@@ -72,36 +73,46 @@ export class HttpFront {
   }
 
   /** Serves one HTTP request. Never throws. */
-  async serve(
-    incoming: IncomingMessage,
-    outgoing: ServerResponse,
-    upstream: string | undefined,
-  ): Promise<void> {
-    const id = requestId(incoming)
-    let text = ''
+  serve(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): void {
+    const visit = { incoming, outgoing, upstream, requestId: requestId(incoming) }
+    const fail = (error: unknown, text = ''): void => this.#refuse(visit, error, text)
     try {
-      const visit = { incoming, outgoing, upstream, requestId: id }
       if (!this.#admit(visit)) return
       const caller = this.#options.door().enter(visit)
       // A token that is known costs no turn of the event loop.
-      const principal = caller instanceof Promise ? await caller : caller
-      const exchange = this.#open({ ...visit, principal })
-      if (incoming.method === 'POST') {
-        text = await readBody(incoming, this.#options.body())
-        if (this.#options.isStrict()) checkNames(incoming, POSTED)
-        return await this.#post(exchange, text)
-      }
-      const hasSession = incoming.headers['mcp-session-id'] !== undefined
-      if (incoming.method === 'GET' && hasSession) {
-        if (this.#options.isStrict()) checkNames(incoming, ['text/event-stream'])
-        return this.#legacy.get(exchange)
-      }
-      if (incoming.method === 'DELETE' && hasSession) return this.#legacy.delete(exchange)
-      throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
+      if (caller instanceof Promise)
+        caller.then((principal) => this.#receive(visit, principal, fail)).catch(fail)
+      else this.#receive(visit, caller, fail)
     } catch (error) {
-      const { log, onRefused } = this.#options
-      refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId: id, log, onRefused })
+      fail(error)
     }
+  }
+
+  #receive(visit: Visit, principal: Principal, fail: (error: unknown, text?: string) => void): void {
+    const exchange = this.#open(visit, principal)
+    const { incoming } = visit
+    if (incoming.method === 'POST') {
+      const onBody = (text: string): void => {
+        try {
+          this.#post(exchange, text)?.catch((error: unknown) => fail(error, text))
+        } catch (error) {
+          fail(error, text)
+        }
+      }
+      return readBody(incoming, this.#options.body(), { onBody, onError: fail })
+    }
+    const hasSession = incoming.headers['mcp-session-id'] !== undefined
+    if (incoming.method === 'GET' && hasSession) {
+      if (this.#options.isStrict()) checkNames(incoming, ['text/event-stream'])
+      return this.#legacy.get(exchange)
+    }
+    if (incoming.method === 'DELETE' && hasSession) return this.#legacy.delete(exchange)
+    throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
+  }
+
+  #refuse({ outgoing, requestId }: Visit, error: unknown, text: string): void {
+    const { log, onRefused } = this.#options
+    refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
   }
 
   /** Whether the request is not one of a page that may not call, nor a preflight, which is answered. @throws FORBIDDEN */
@@ -117,16 +128,17 @@ export class HttpFront {
   }
 
   /** @throws UNSUPPORTED_OPERATION */
-  #open(visitor: Visitor): Exchange {
-    const { upstream, principal } = visitor
+  #open({ incoming, outgoing, upstream, requestId }: Visit, principal: Principal): Exchange {
     if (upstream !== undefined && !this.#options.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
+    const visitor = { incoming, outgoing, upstream, requestId, principal }
     if (!principal.claims) return visitor
     return { ...visitor, challenge: (error) => this.#options.door().stepUp(visitor, error) }
   }
 
-  async #post(exchange: Exchange, text: string): Promise<void> {
+  #post(exchange: Exchange, text: string): Promise<void> | undefined {
+    if (this.#options.isStrict()) checkNames(exchange.incoming, POSTED)
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
     const value = parseJson(text)
@@ -140,6 +152,7 @@ export class HttpFront {
     if (classify(message, header) === 'legacy') return this.#legacy.post(exchange, message, text)
     if (message.kind === 'request') return this.#stateless(exchange, message)
     this.#notification(exchange, message)
+    return undefined
   }
 
   async #stateless(exchange: Exchange, request: Request): Promise<void> {

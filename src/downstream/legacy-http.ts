@@ -26,7 +26,7 @@ export class LegacyHttp {
   }
 
   /** Takes one posted message. @throws what is refused before it is looked into */
-  async post(exchange: Exchange, message: Message, text: string): Promise<void> {
+  post(exchange: Exchange, message: Message, text: string): Promise<void> | undefined {
     if (message.kind === 'request' && message.method === 'initialize')
       return this.#initialize(exchange, message)
     const found = this.#session(exchange)
@@ -34,6 +34,7 @@ export class LegacyHttp {
     if (message.kind === 'notification') found.session.notification(message)
     else found.session.response(message, text)
     accept(exchange)
+    return undefined
   }
 
   /** Takes a posted array of messages, where the session's revision has batches. */

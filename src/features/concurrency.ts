@@ -53,7 +53,19 @@ export const concurrency: Feature<Settings> = {
           )
           if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
           for (const key of keys) enter(running, key)
-          return next(call).finally(() => keys.forEach((key) => leave(running, key)))
+          const done = (): void => {
+            for (const key of keys) leave(running, key)
+          }
+          return next(call).then(
+            (outcome) => {
+              done()
+              return outcome
+            },
+            (error: unknown) => {
+              done()
+              throw error
+            },
+          )
         }
       },
     }

@@ -3,10 +3,12 @@ import { breaker } from './breaker.ts'
 import { concurrency } from './concurrency.ts'
 import { errors } from './errors/errors.ts'
 import { limits } from './limits.ts'
+import { mask } from './mask/mask.ts'
 import { permissions } from './scopes/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
 import { resultLimit } from './result-limit/result-limit.ts'
 import { retry } from './retry.ts'
+import { structuredText } from './structured-text.ts'
 import { validate } from './validate/validate.ts'
 
 /** Every feature; the first one is outermost. */
@@ -18,6 +20,8 @@ export const features: readonly Feature<never>[] = [
   permissions, // what may not be done spends nothing more
   validate, // what the server would get, against its own schema
   resultLimit, // what the server sent, before anyone keeps it
+  structuredText, // a text more, which counts toward the limit and repeats nothing that is masked
+  mask, // what nobody above may see, while texts are whole: JSON that was shortened is none, and paths find nothing there
   retry, // each attempt is one for the breaker
   breaker, // next to the server
 ]

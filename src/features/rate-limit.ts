@@ -35,6 +35,7 @@ export const rateLimit: Feature<Settings> = {
     },
   },
   create: (settings, deps) => {
+    const bucketsFor = bucketFinder()
     // One request for a list may be several, to all servers together.
     const listed = new WeakSet<object>()
     return {
@@ -50,7 +51,7 @@ export const rateLimit: Feature<Settings> = {
             return next(call).then((outcome) => concluded(outcome, standing, deps.store))
           }
           const charge = (call: Call): Promise<Outcome> => {
-            const taken = deps.store.take(bucketsOf(limits, call.principal.id))
+            const taken = deps.store.take(bucketsFor(limits, call.principal.id))
             return taken instanceof Promise ? taken.then((each) => go(call, each)) : go(call, taken)
           }
           const resume = async (call: Call, ticket: string): Promise<Outcome> => {
@@ -131,6 +132,24 @@ function bucketsOf(limits: readonly Limit[], principal: string): Bucket[] {
   return limits.map(({ limit, window, suffix }) => ({ key: prefix + suffix, limit, window }))
 }
 
+/** How many callers' buckets are remembered at a time. */
+const REMEMBERED = 1000
+
+/** Finds the buckets of a caller; those of the last callers need not be made again. */
+function bucketFinder(): typeof bucketsOf {
+  const known = new WeakMap<readonly Limit[], Map<string, Bucket[]>>()
+  return (limits, principal) => {
+    const callers = known.get(limits) ?? new Map<string, Bucket[]>()
+    const found = callers.get(principal)
+    if (found) return found
+    known.set(limits, callers)
+    if (callers.size >= REMEMBERED) callers.clear()
+    const buckets = bucketsOf(limits, principal)
+    callers.set(principal, buckets)
+    return buckets
+  }
+}
+
 /** The limit with the least left; of those with nothing left, that with the longest wait. */
 function standingOf(limits: readonly Limit[], { remaining, wait, reset }: Taken): Standing {
   let at = 0
@@ -182,10 +201,11 @@ function concluded(outcome: Outcome, standing: Standing, store: Store): Outcome 
   if (outcome.kind === 'ask') return withTicket(outcome, store)
   const { limit, remaining, reset } = standing
   const { result } = outcome
-  const said = Payload.text(`{"limit":${limit.limit},"remaining":${remaining},"reset_seconds":${reset}}`)
-  if (result.fields['_meta'] !== undefined)
+  const said = { limit: limit.limit, remaining, reset_seconds: reset }
+  if (result.member('_meta') !== undefined)
     return { kind: 'result', result: result.withMeta({ [KEY]: said }) }
-  return { kind: 'result', result: result.with({ _meta: Payload.text(`{"${KEY}":${said.text}}`) }) }
+  const text = `{"${KEY}":{"limit":${limit.limit},"remaining":${remaining},"reset_seconds":${reset}}}`
+  return { kind: 'result', result: result.with({ _meta: Payload.text(text, { [KEY]: said }) }) }
 }
 
 async function withTicket(outcome: Outcome & { kind: 'ask' }, store: Store): Promise<Outcome> {

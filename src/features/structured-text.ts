@@ -35,7 +35,7 @@ function withText(outcome: Outcome): Outcome {
 /** Whether a text contains the JSON, or is the same JSON in other characters. */
 function says(text: unknown, json: string, same: () => string): boolean {
   if (typeof text !== 'string') return false
-  if (text.includes(json)) return true
+  if (/^[[{]/.test(json) && text.includes(json)) return true
   if (!/^\s*[[{"\d-]/.test(text)) return false
   try {
     return canonical(JSON.parse(text)) === same()

@@ -16,7 +16,7 @@ type Fields = Readonly<Record<string, unknown>>
 type Entry = () => Fields
 
 /** How long entries may wait to be written together, and to be tried again, in milliseconds. */
-const DELAY = 20
+const DELAY = 50
 const RETRY = 1000
 /** How often writing may fail before the last entries are given up. */
 const TRIES = 3
@@ -151,7 +151,8 @@ export class Audit {
       clearTimeout(this.#timer)
       this.#timer = undefined
       if (!this.#isLeft || this.#isClosed) return
-      this.#timer = setTimeout(() => void this.#flush(), this.#hasFailed ? RETRY : 0).unref()
+      const delay = this.#hasFailed ? RETRY : this.#waiting.length >= BATCH ? 0 : DELAY
+      this.#timer = setTimeout(() => void this.#flush(), delay).unref()
     })
     return this.#writing
   }

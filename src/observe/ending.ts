@@ -22,9 +22,9 @@ const ERROR_KEY = `${NS}/error`
 /** The ending of a call with an outcome. */
 export function endingOf(outcome: Outcome, ms: number): Ending {
   if (outcome.kind === 'ask') return { outcome: 'ask', ms }
-  const { fields } = outcome.result
-  if (fields.isError !== true) return { outcome: ok, ms }
-  const meta = fields._meta
+  const { result } = outcome
+  if (result.member('isError') !== true) return { outcome: ok, ms }
+  const meta = result.member('_meta')
   const error = isObject(meta) ? meta[ERROR_KEY] : undefined
   const code = isObject(error) ? error.code : undefined
   return { outcome: TOOL_ERROR, ms, ...(typeof code === 'string' && { code }) }

@@ -1,7 +1,7 @@
 import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
 import type { Log } from '../core/log.ts'
-import { isTelling, Redactor } from './redact.ts'
+import { isTelling, Redactor } from '../core/redact.ts'
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
 export type Level = (typeof levels)[number]
@@ -63,6 +63,9 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
   }
 
   return {
+    get isInfo() {
+      return least <= levels.indexOf('info')
+    },
     configure: ({ secrets, level: later }) => {
       redactor.learn(secrets)
       least = levels.indexOf(level ?? later ?? 'info')
@@ -77,6 +80,9 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
 /** A log whose lines all have some fields more. */
 export function withFields(log: Log, more: Fields): Log {
   return {
+    get isInfo() {
+      return log.isInfo ?? true
+    },
     debug: (event, fields) => log.debug(event, { ...more, ...fields }),
     info: (event, fields) => log.info(event, { ...more, ...fields }),
     warn: (event, fields) => log.warn(event, { ...more, ...fields }),

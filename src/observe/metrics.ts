@@ -1,6 +1,7 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { self } from '../core/self.ts'
 import type { Target } from '../core/target.ts'
+import { type Duration, Durations } from './durations.ts'
 
 /** What is counted only when somebody asks. */
 export interface Levels {
@@ -40,19 +41,13 @@ export class Metrics {
   readonly #options: Options
   readonly #series = new Map<string, Series>()
   readonly #tools = new Map<string, Set<string>>()
-  readonly #operations = new Map<string, Histogram.Internal<string>>()
-  readonly #calls = this.#counter('gatehouse_calls_total', 'Calls by what they ended with.', [
-    'method',
-    'upstream',
-    'tool',
-    'outcome',
-  ])
-  readonly #duration = this.#histogram(
-    'gatehouse_call_duration_seconds',
-    'How long calls took.',
-    ['method', 'upstream', 'tool'],
-    CALL_SECONDS,
-  )
+  readonly #operations = new Map<string, Duration>()
+  readonly #duration = new Durations({
+    name: 'gatehouse_call_duration_seconds',
+    help: 'How long calls took.',
+    labels: ['method', 'upstream', 'tool'],
+    bounds: CALL_SECONDS,
+  })
   readonly #authFailures = this.#counter(
     'gatehouse_auth_failures_total',
     'Requests refused because of who made them, or because nobody said so.',
@@ -61,16 +56,17 @@ export class Metrics {
   readonly #rateLimited = this.#counter('gatehouse_rate_limited_total', 'Calls refused by a rate or quota.', [
     'upstream',
   ])
-  readonly #store = this.#histogram(
-    'gatehouse_store_seconds',
-    'How long the store took.',
-    ['operation'],
-    STORE_SECONDS,
-  )
+  readonly #store = new Durations({
+    name: 'gatehouse_store_seconds',
+    help: 'How long the store took.',
+    labels: ['operation'],
+    bounds: STORE_SECONDS,
+  })
 
   constructor(options: Options) {
     this.#options = options
     collectDefaultMetrics({ register: this.#registry })
+    this.#createCalls()
     this.#createLevels()
     this.#gauge('gatehouse_build_info', 'The version that runs.', ['version', 'node']).set(
       { version: self.version, node: process.versions.node },
@@ -83,8 +79,8 @@ export class Metrics {
   }
 
   /** Everything as Prometheus reads it. */
-  text(): Promise<string> {
-    return this.#registry.metrics()
+  async text(): Promise<string> {
+    return (await this.#registry.metrics()) + this.#duration.text + this.#store.text
   }
 
   /** Counts the calls of a target. */
@@ -103,7 +99,7 @@ export class Metrics {
         )
           series = find(this.#learn(upstream, tool))
         const meant = series ?? find(OTHER)
-        meant.outcome(this.#options.isOutcome(outcome) ? outcome : OTHER).inc()
+        meant.outcome(this.#options.isOutcome(outcome) ? outcome : OTHER).count++
         meant.duration.observe(seconds)
       },
     }
@@ -119,7 +115,7 @@ export class Metrics {
 
   /** Takes the time an operation of the store took. */
   stored(operation: string, seconds: number): void {
-    const found = this.#operations.get(operation) ?? this.#store.labels(operation)
+    const found = this.#operations.get(operation) ?? this.#store.with(operation)
     this.#operations.set(operation, found)
     found.observe(seconds)
   }
@@ -141,17 +137,36 @@ export class Metrics {
     const key = labels.join(' ')
     const found = this.#series.get(key)
     if (found) return found
-    const outcomes = new Map<string, Counter.Internal>()
+    const outcomes = new Map<string, Tally>()
     const series: Series = {
-      duration: this.#duration.labels(...labels),
+      labels,
+      outcomes,
+      duration: this.#duration.with(...labels),
       outcome: (outcome) => {
-        const counter = outcomes.get(outcome) ?? this.#calls.labels(...labels, outcome)
-        outcomes.set(outcome, counter)
-        return counter
+        const known = outcomes.get(outcome)
+        if (known) return known
+        const tally = { count: 0 }
+        outcomes.set(outcome, tally)
+        return tally
       },
     }
     this.#series.set(key, series)
     return series
+  }
+
+  /** Counts are kept here and told when somebody asks: that is rarer than calls. */
+  #createCalls(): void {
+    const calls = new Counter({
+      name: 'gatehouse_calls_total',
+      help: 'Calls by what they ended with.',
+      labelNames: ['method', 'upstream', 'tool', 'outcome'],
+      registers: [this.#registry],
+      collect: () => {
+        calls.reset()
+        for (const { labels, outcomes } of this.#series.values())
+          for (const [outcome, { count }] of outcomes) calls.labels(...labels, outcome).inc(count)
+      },
+    })
   }
 
   #createLevels(): void {
@@ -183,10 +198,6 @@ export class Metrics {
     return new Counter({ name, help, labelNames, registers: [this.#registry] })
   }
 
-  #histogram(name: string, help: string, labelNames: string[], buckets: number[]): Histogram {
-    return new Histogram({ name, help, labelNames, buckets, registers: [this.#registry] })
-  }
-
   #gauge(name: string, help: string, labelNames: string[], collect?: () => void): Gauge {
     return new Gauge({ name, help, labelNames, registers: [this.#registry], ...(collect && { collect }) })
   }
@@ -194,6 +205,12 @@ export class Metrics {
 
 /** The counters of one set of labels. */
 interface Series {
-  readonly duration: Histogram.Internal<string>
-  outcome(outcome: string): Counter.Internal
+  readonly labels: readonly [method: string, upstream: string, tool: string]
+  readonly outcomes: ReadonlyMap<string, Tally>
+  readonly duration: Duration
+  outcome(outcome: string): Tally
+}
+
+interface Tally {
+  count: number
 }

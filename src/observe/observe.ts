@@ -41,7 +41,7 @@ export function observe(observers: Observers): Policy {
     try {
       const outcome = await next(call)
       const ending = endingOf(outcome, since(start))
-      observers.log.info('call', line(call, ending))
+      if (observers.log.isInfo !== false) observers.log.info('call', line(call, ending))
       record(observers, call, ending)
       span?.end(ending)
       return outcome
@@ -111,7 +111,7 @@ function reachedBy({ facts }: Call): Reached | undefined {
 }
 
 function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<string, unknown> {
-  const { principal, client, facts, meta, requestId } = call
+  const { principal, client, facts, meta, requestId, rpcId } = call
   const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
     method: call.method,
@@ -122,6 +122,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
     outcome,
     ms,
     request_id: requestId,
+    rpc_id: rpcId === undefined || rpcId.length <= LONGEST_ID ? rpcId : rpcId.slice(0, LONGEST_ID),
   }
   if (rpc !== undefined) fields.rpc = rpc
   else if (code !== undefined) fields.code = code
@@ -130,6 +131,9 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   for (const [name, value] of facts) if (name !== REACHED) fields[name] = value
   return fields
 }
+
+/** How much of a JSON-RPC id is told. */
+const LONGEST_ID = 64
 
 function since(start: number): number {
   return Math.round((performance.now() - start) * 100) / 100

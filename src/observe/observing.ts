@@ -10,7 +10,7 @@ import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
 import { type Levels, Metrics } from './metrics.ts'
 import type { Observers } from './observe.ts'
-import { secretsOf } from './redact.ts'
+import { secretsOf } from '../core/redact.ts'
 import { openTracing, type Tracing, type Way } from './tracing.ts'
 
 interface Options {

@@ -91,13 +91,14 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
   }
 }
 
-/** How long names may be. */
+/** How long names and ids may be. */
 const NAME = 200
+const LONGEST_ID = 64
 
 function attributesOf(call: Call, target: Target, way: Way): Attributes {
-  const { method, facts } = call
+  const { method, rpcId } = call
   const name = target.name?.slice(0, NAME)
-  const id = facts.get('rpc_id')
+  const id = rpcId?.slice(0, LONGEST_ID)
   return {
     'mcp.method.name': method.slice(0, NAME),
     'mcp.protocol.version': way.revision ?? call.client.revision,

@@ -19,7 +19,9 @@ export function connectionNames(settings: UpstreamSettings): (call: Call, route:
     if (isolation === 'shared') return ''
     if (era === 'modern')
       return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
-    const name = known.get(call.client) ?? nameFor(call)
+    const found = known.get(call.client)
+    if (found !== undefined) return found
+    const name = nameFor(call)
     known.set(call.client, name)
     return name
   }

@@ -194,7 +194,7 @@ export class LegacyConnection implements Connection {
       {
         request: (request, about) => background(this.#questioning.take(request, about), log),
         notification: (note, about) => this.#heard(note, about),
-        noise: (text) => log.debug('upstream.noise', { text: text.slice(0, 200) }),
+        noise: (text) => log.debug('upstream.noise', { text: excerpt(text) }),
       },
     )
   }

@@ -60,7 +60,7 @@ export class ModernConnection implements Connection {
         // Servers of this revision send no requests.
         request: (request) => options.log.debug('upstream.noise', { method: request.method }),
         notification: (note, about) => this.#heard(note, about),
-        noise: (text) => options.log.debug('upstream.noise', { text: text.slice(0, 200) }),
+        noise: (text) => options.log.debug('upstream.noise', { text: excerpt(text) }),
       },
     )
   }

@@ -171,7 +171,7 @@ async function withPeer<Result>(
     closed: (error) => peer.fail(new GatewayError('OUTCOME_UNKNOWN', error.message)),
     sessionLost: ignore,
   })
-  const noise = (text: string): void => log.debug('upstream.noise', { text: text.slice(0, 200) })
+  const noise = (text: string): void => log.debug('upstream.noise', { text: excerpt(text) })
   const peer = new Peer(link, { request: ignore, notification: ignore, noise })
   try {
     return await use(peer, link)

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { CommandReach } from '../core/settings.ts'
 import { encodeLine, lines } from '../wire/lines.ts'
 import { Child, type Variables } from './child.ts'
@@ -20,7 +21,7 @@ export function stdioConnect(reach: CommandReach, environment: Variables, log: L
     )
     child.stderr.on(
       'data',
-      lines(65_536, (line) => log.info('upstream.stderr', { line }), tooLong),
+      lines(65_536, (line) => log.info('upstream.stderr', { line: withoutSecrets(line) }), tooLong),
     )
     // What was on its way out of the process is read before its end counts.
     const drained = once(child.stdout, 'close').catch(() => undefined)

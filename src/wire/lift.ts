@@ -24,9 +24,6 @@ interface Circumstances {
   emit(note: Note): void
 }
 
-/** How much of a JSON-RPC id logs tell. */
-const LONGEST_ID = 64
-
 /** A message of a client as a call. */
 export function lift(message: Request | Notification, around: Circumstances): Call {
   const { params } = message
@@ -42,7 +39,8 @@ export function lift(message: Request | Notification, around: Circumstances): Ca
     state: {},
     signal: around.controller.signal,
     abort: (reason) => around.controller.abort(reason),
-    facts: new Map(message.kind === 'request' ? [['rpc_id', message.id.slice(0, LONGEST_ID)]] : []),
+    ...(message.kind === 'request' && { rpcId: message.id }),
+    facts: new Map(),
     envelope: around.envelope,
     emit: around.emit,
   }

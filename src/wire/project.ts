@@ -20,14 +20,14 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
   }
 }
 
+const modernFields = ['resultType', 'ttlMs', 'cacheScope']
+
 function stripModern(result: Payload): Payload {
-  const { fields } = result
-  const hasFields =
-    fields.resultType !== undefined || fields.ttlMs !== undefined || fields.cacheScope !== undefined
+  const hasFields = modernFields.some((key) => result.member(key) !== undefined)
   const bare = hasFields
     ? result.with({ resultType: undefined, ttlMs: undefined, cacheScope: undefined })
     : result
-  const meta = fields._meta
+  const meta = result.member('_meta')
   if (!isObject(meta) || !Object.hasOwn(meta, metaKeys.serverInfo)) return bare
   return bare.withMeta({ [metaKeys.serverInfo]: undefined })
 }
@@ -49,7 +49,8 @@ function needsWrap(tool: unknown): tool is { outputSchema: Record<string, unknow
 
 /** `structuredContent` was an object before 2026-07-28, and clients before 2025-06-18 read only the text. */
 function lowerStructured(result: Payload): Payload {
-  const { structuredContent, content } = result.fields
+  const structuredContent = result.member('structuredContent')
+  const content = result.member('content')
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
   const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
   const raw = result.at('structuredContent')
@@ -72,8 +73,10 @@ function lowerMessages(result: Payload, revision: Revision): Payload {
 }
 
 function lowerContent(result: Payload, key: string, revision: Revision): Payload {
-  const blocks = result.fields[key]
+  const blocks = result.member(key)
   if (!Array.isArray(blocks)) return result
+  const isKnown = (block: unknown): boolean => isObject(block) && lowerBlock(block, revision) === block
+  if (blocks.every(isKnown)) return result
   const lowered = blocks.map((block: unknown) => (isObject(block) ? lowerBlock(block, revision) : block))
   return lowered.every((each, index) => each === blocks[index]) ? result : result.with({ [key]: lowered })
 }

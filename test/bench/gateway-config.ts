@@ -21,7 +21,7 @@ const bare = { features: 'none', observe: { metrics: 'off' } }
 function guarded(folder: string) {
   return {
     auth: { development: true, jwt: { issuer, audience: 'bench', secret, algorithms: ['HS256'] } },
-    limits: { rate: ['1000000/second', '1000000000/day'], concurrency: 1000 },
+    limits: { rate: ['1000000/second', '100000000/day'], concurrency: 1000 },
     features: { permissions: 'on', validate: 'on', errors: 'on' },
     observe: { metrics: 'on', audit: { file: `${folder}/audit.jsonl` } },
   }

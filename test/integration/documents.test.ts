@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import { loadSettings } from '../../src/config/load.ts'
 import { fileSchema } from '../../src/config/schema.ts'
+import { isErrorCode } from '../../src/core/error.ts'
 import { features } from '../../src/features/index.ts'
 import { until } from '../support/condition.ts'
 import { inRepository, readDocument, schemaKeys } from '../support/document.ts'
@@ -13,7 +14,7 @@ import { type CommandProcess, runCommand, startCommand } from '../support/gatewa
 const readme = readDocument('README.md')
 const deploying = readDocument('deploy/README.md')
 const changes = readDocument('CHANGELOG.md')
-const env = { GITHUB_TOKEN: 'a-token' }
+const env = { GITHUB_TOKEN: 'a-token', TICKETS_SECRET: 'a-secret' }
 
 /** Loads a configuration as the gateway would. @throws ConfigError */
 function load(text: string, file = readme.file) {
@@ -29,6 +30,20 @@ describe('the examples of configuration', () => {
 
   test.each(examples)('load without problems or warnings: %s', (text) => {
     expect(load(text).warnings).toEqual([])
+  })
+
+  test('of gateway.config.yaml loads, with all that is commented out in it too', () => {
+    const file = inRepository('gateway.config.yaml')
+    const text = readFileSync(file, 'utf8')
+    expect(load(text, file).warnings).toEqual([])
+    const [, ...lines] = text.split('\n')
+    const whole = lines.map((line) => line.replace(/^( *)# (?=[ #]|- |"?[\w*]+"?:(?: |$))/, '$1')).join('\n')
+    const secrets = { API_KEY: 'a-key', INTROSPECT_SECRET: 'a-secret', ...env }
+    const { settings, warnings } = loadSettings(whole, { file, features, env: secrets })
+    expect(warnings).toEqual([])
+    expect(settings).toMatchObject({ profile: 'corporate', auth: { jwt: {}, tokens: [{}], users: [{}] } })
+    expect(settings.upstreams.map(({ name }) => name)).toEqual(['everything', 'files', 'github', 'calendar'])
+    expect(settings.features).toHaveProperty('mask')
   })
 
   test('of Docker loads, and is published to this machine only', () => {
@@ -76,6 +91,41 @@ describe('the table of configuration keys', () => {
     const written = Object.fromEntries(rows)
     const defaults = [...schemaKeys(fileSchema(features))].map(([key, value]) => [key, shown(value)])
     expect(written).toEqual(Object.fromEntries(defaults))
+  })
+})
+
+describe('the table of limits', () => {
+  const rows = readme
+    .table('Limit')
+    .map(([key = '', value = '', meaning = '']) =>
+      [key, value, meaning].map((cell) => cell.replaceAll('`', '')),
+    )
+
+  test('C219 names every key of limits with its default, what it means, and whether servers have their own', () => {
+    const { properties } = fileSchema(features) as { properties: Record<string, unknown> }
+    const limits = schemaKeys({ properties: { limits: properties.limits } })
+    const own = [...schemaKeys({ properties }).keys()].filter((key) =>
+      key.startsWith('upstreams.<name>.limits'),
+    )
+    const expected = [...limits].map(([key, value]) => {
+      const isOwn = own.some((each) => each === `upstreams.<name>.${key}`)
+      return [`${key.replace('limits.', '')}${isOwn ? ' ¹' : ''}`, shown(value)]
+    })
+    expect(Object.fromEntries(rows)).toEqual(Object.fromEntries(expected))
+    expect(rows).toHaveLength(expected.length)
+    expect(rows.filter(([, , meaning = '']) => meaning.length < 20)).toEqual([])
+  })
+
+  test('C219 names only codes that there are', () => {
+    const codes = rows.flatMap(([, , meaning = '']) => meaning.match(/[A-Z]+(?:_[A-Z]+)+|OVERLOADED/g) ?? [])
+    expect(codes.length).toBeGreaterThan(3)
+    expect(codes.filter((code) => !isErrorCode(code))).toEqual([])
+  })
+
+  test('C219 the README says what is refused, which errors there are, and every key', () => {
+    for (const title of ['Endpoints', 'What is refused, and how', 'Configuration reference', 'Limits']) {
+      expect(readme.text).toContain(`\n## ${title}\n`)
+    }
   })
 })
 
@@ -181,7 +231,7 @@ describe('snippets for clients', () => {
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/)
     expect(JSON.parse(text)).toEqual({ mcpServers: { gatehouse: { type: 'http', url } } })
     const answer = await fetch(new URL('/health', url))
-    expect(await answer.json()).toEqual({ status: 'ok' })
+    expect(await answer.json()).toMatchObject({ status: 'ok' })
   })
 })
 
@@ -195,7 +245,7 @@ function yamlOf(path: string) {
 
 /** A default as the README writes it. */
 function shown(value: unknown): string {
-  if (value === undefined || (Array.isArray(value) && value.length === 0)) return ''
+  if (value === undefined || (typeof value === 'object' && Object.keys(value ?? {}).length === 0)) return ''
   if (typeof value === 'boolean') return value ? 'on' : 'off'
   return String(value)
 }

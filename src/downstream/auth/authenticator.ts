@@ -42,17 +42,28 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
   if (!isProtected(auth) && auth.users.length === 0)
     return { caller: () => anonymous, servant: () => anonymous, probes: {} }
   const keys = auth.jwt && keysOf(auth.jwt, now)
-  const find = createTokenCache({ verify: verifier(auth, keys, now), now })
+  const look = createTokenCache({ verify: verifier(auth, keys, now), now })
   const check = createPasswords(auth.users)
   const isOpen = auth.anonymous.length > 0
 
+  // The header of the last request on each connection: to tell that it is the same costs less than its hash.
+  const lasts = new WeakMap<object, { readonly header: string | undefined; readonly verified: Verified }>()
+
+  const find = (incoming: IncomingMessage, token: string): Verified | Promise<Verified> => {
+    const header = incoming.headers.authorization
+    const last = lasts.get(incoming.socket)
+    if (last && last.header === header && last.verified.until > now()) return last.verified
+    const found = look(token)
+    if (!(found instanceof Promise)) lasts.set(incoming.socket, { header, verified: found })
+    return found
+  }
   const bearer: Authenticator['caller'] = (incoming, upstream) => {
     const token = bearerToken(incoming)
     if (token === undefined) {
       if (isOpen) return stranger
       throw unauthorized('missing', 'Authentication is required.')
     }
-    const found = find(token)
+    const found = find(incoming, token)
     const admit = ({ principal, audiences }: Verified): Principal => {
       if (audiences && !resources.accepts(audiences, upstream))
         throw unauthorized('audience', 'The token is meant for another server.')
@@ -61,7 +72,7 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
     return found instanceof Promise ? found.then(admit) : admit(found)
   }
   return {
-    probes: keys ? { jwks: { isNeeded: true, works: () => keys.works() } } : {},
+    probes: keys && !auth.jwt?.secret ? { jwks: { isNeeded: true, works: () => keys.works() } } : {},
     caller: isProtected(auth) ? bearer : () => anonymous,
     servant: (incoming) => {
       const credentials = auth.users.length > 0 ? basicCredentials(incoming) : undefined

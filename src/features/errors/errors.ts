@@ -2,6 +2,7 @@ import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Log } from '../../core/log.ts'
+import { Redactor, secretsOf } from '../../core/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { compileRules } from './classify.ts'
@@ -12,8 +13,6 @@ import { sentBy } from './sent.ts'
 interface Settings {
   /** Read at the edge. */
   readonly http_status?: 'compatible' | 'mapped'
-  /** Read where calls are tried again. */
-  readonly retry: number
   readonly compat: boolean
   readonly documentation_hosts: string | readonly string[]
 }
@@ -29,14 +28,6 @@ export const errors: Feature<Settings> = {
         enum: ['compatible', 'mapped'],
         description:
           'Which HTTP status goes with an error of a call: 200, which every client reads, or one of its own. By default `compatible`, and `mapped` in the corporate profile.',
-      },
-      retry: {
-        type: 'integer',
-        minimum: 0,
-        maximum: 5,
-        default: 2,
-        errorMessage: 'must be a number from 0 to 5',
-        description: 'How often a call that was not sent is tried again.',
       },
       compat: {
         type: 'boolean',
@@ -54,9 +45,12 @@ export const errors: Feature<Settings> = {
   },
   create: (settings, deps) => {
     const manners = new Map<string | undefined, Manners>()
+    const ours = new Redactor()
+    ours.learn(secretsOf(deps.servers().map((name) => deps.server(name))))
     const mannersOf = (upstream: string | undefined): Manners => {
       const known =
-        manners.get(upstream) ?? readManners(serverOf(deps, upstream), settings(upstream), deps.log)
+        manners.get(upstream) ??
+        readManners(serverOf(deps, upstream), settings(upstream), { log: deps.log, ours })
       manners.set(upstream, known)
       return known
     }
@@ -91,7 +85,7 @@ interface Tell {
 type Result = Outcome & { readonly kind: 'result' }
 
 function isFailed(outcome: Outcome): outcome is Result {
-  return outcome.kind === 'result' && outcome.result.fields.isError === true
+  return outcome.kind === 'result' && outcome.result.member('isError') === true
 }
 
 /** What a tool said of its failure, with what it means. */
@@ -100,7 +94,7 @@ function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome
   const { _meta: meta } = result.fields
   if (isObject(meta) && Object.hasOwn(meta, ERROR_KEY)) return outcome
   const object = objectOf(result, call, manners)
-  const safe = safeResult(result, sentBy(call))
+  const safe = safeResult(result, sentBy(call, manners.ours))
   return { kind: 'result', result: withObject(safe, object, { compat, isFree: false }) }
 }
 
@@ -150,12 +144,12 @@ function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | 
 function readManners(
   server: UpstreamSettings | undefined,
   { documentation_hosts: hosts }: Settings,
-  log: Log,
+  { log, ours }: { readonly log: Log; readonly ours: Redactor },
 ): Manners {
   const url = server?.reach.kind === 'url' ? new URL(server.reach.url).hostname : undefined
   const own = url === undefined ? [] : [url, `*.${url}`]
   const rules = compileRules(server?.errors ?? [], ({ match }) =>
     log.warn('errors.rule_unusable', { upstream: server?.name, match }),
   )
-  return { rules, hosts: [hosts, own].flat() }
+  return { rules, hosts: [hosts, own].flat(), ours }
 }

@@ -58,7 +58,11 @@ export function wordsOf(result: Payload): string {
   const block: unknown = Array.isArray(content)
     ? content.find((each: unknown) => isObject(each) && typeof each.text === 'string' && each.text !== '')
     : undefined
-  const text = isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
+  return isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
+}
+
+/** A text no longer than a message may be. */
+export function shortened(text: string): string {
   return text.length > MAX_MESSAGE ? `${text.slice(0, MAX_MESSAGE - 1)}…` : text
 }
 

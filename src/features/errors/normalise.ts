@@ -2,8 +2,9 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
+import type { Redactor } from '../../core/redact.ts'
 import { classify, type Finding, type Rule, suggestions } from './classify.ts'
-import { wordsOf } from './face.ts'
+import { shortened, wordsOf } from './face.ts'
 import { sanitise } from './sanitise.ts'
 import { sentBy } from './sent.ts'
 import { cleaned, completed, isStructured, nearestCode, type Structured } from './structured.ts'
@@ -13,19 +14,22 @@ export interface Manners {
   readonly rules: readonly Rule[]
   /** Globs of the hosts that documentation may be on. */
   readonly hosts: readonly string[]
+  /** Knows the secrets servers were given. */
+  readonly ours: Redactor
 }
 
 /** What a failed result of a tool means, as the object programs read. */
 export function objectOf(result: Payload, call: Call, manners: Manners): Structured {
-  const { hosts, rules } = manners
-  const sent = sentBy(call)
+  const { hosts, rules, ours } = manners
+  const sent = sentBy(call, ours)
   const raw = wordsOf(result)
-  const message = sanitise(raw, sent)
+  // Cut at last: a part of a secret is not recognised.
+  const message = shortened(sanitise(raw, sent))
   const { error, structuredContent } = result.fields
   const given = [error, isObject(structuredContent) && structuredContent.error].find(isStructured)
   const object = given
     ? completed(given, message, { sent, hosts })
-    : found(message, classify({ text: raw }, rules)).data
+    : found(message, classify({ text: shortened(raw) }, rules)).data
   return { ...object, requestId: call.requestId }
 }
 
@@ -34,7 +38,7 @@ export function normalised(error: GatewayError, call: Call, manners: Manners): G
   if (error.extra.relayed) return completedRelay(error, error.extra.relayed, call, manners)
   if (!isFromServer(error)) return error
   const status = error.extra.details?.http_status
-  const message = sanitise(error.message, sentBy(call))
+  const message = sanitise(error.message, sentBy(call, manners.ours))
   if (error.code !== 'UPSTREAM_ERROR' && typeof status !== 'number') return reworded(error, message)
   const finding = classify(
     { text: error.message, status: typeof status === 'number' ? status : undefined },
@@ -72,11 +76,11 @@ function completedRelay(
   error: GatewayError,
   relayed: Payload,
   call: Call,
-  { rules, hosts }: Manners,
+  { rules, hosts, ours }: Manners,
 ): GatewayError {
   const { rpc } = error
   if (rpc === VISIT) return error
-  const sent = sentBy(call)
+  const sent = sentBy(call, ours)
   const message = sanitise(error.message, sent)
   const { data } = relayed.fields
   const { requestId } = call

@@ -1,21 +1,24 @@
 import type { Call } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
+import type { Redactor } from '../../core/redact.ts'
 import type { Sent } from './sanitise.ts'
 
 /** How much of a caller's arguments is looked at: values, and characters. */
 const most = { values: 1000, characters: 65_536 }
 
 /** What the caller of a call sent, gathered when it is first asked for. */
-export function sentBy(call: Call): Sent {
+export function sentBy(call: Call, ours?: Redactor): Sent {
   let gathered: Gathered | undefined
   const all = (): Gathered => (gathered ??= gather(call.params.fields))
+  const has = (text: string): boolean => text !== '' && all().texts.some((each) => each.includes(text))
   return {
-    has: (text) => text !== '' && all().texts.some((each) => each.includes(text)),
+    has,
     tailOf: (path) => {
       const ends = all().texts.filter((each) => /^[^/\\]/.test(each) && endsIn(path, each))
       return ends.toSorted((one, other) => other.length - one.length)[0]
     },
     hasKey: (key) => all().keys.has(key),
+    ...(ours && { withoutOurs: (text) => ours.text(text, has) }),
   }
 }
 

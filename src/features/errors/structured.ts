@@ -1,6 +1,8 @@
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
 import { fits } from '../../core/glob.ts'
 import { isObject } from '../../core/json.ts'
+import { isTelling } from '../../core/redact.ts'
+import { isWordOfErrors } from '../../core/secret-shapes.ts'
 import { sanitise, type Sent } from './sanitise.ts'
 
 /** The object that says what an error is, for programs. */
@@ -51,9 +53,17 @@ export function cleaned(value: unknown, sent: Sent): unknown {
     if (typeof each === 'string') return sanitise(each, sent)
     if (Array.isArray(each)) return each.map((item) => clean(item, depth + 1))
     if (!isObject(each)) return each
-    return Object.fromEntries(Object.entries(each).map(([key, member]) => [key, clean(member, depth + 1)]))
+    const members = Object.entries(each).map(([key, member]) => {
+      return [key, isTelling(key) && isSecret(member) ? '[redacted]' : clean(member, depth + 1)] as const
+    })
+    return Object.fromEntries(members)
   }
   return clean(value, 0)
+}
+
+/** What stands under a key such as `password`, unless it says what is wrong with one. */
+function isSecret(value: unknown): boolean {
+  return typeof value === 'string' && value !== '' && !isWordOfErrors(value)
 }
 
 function isDocumentation(url: unknown, hosts: readonly string[]): url is string {

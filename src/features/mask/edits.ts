@@ -4,7 +4,7 @@ import { elements, members } from '../../core/json.ts'
 export const GONE = Symbol('gone')
 
 /** A place in a JSON value, and what is to stand there. */
-export interface Edit {
+interface Edit {
   readonly path: readonly (string | number)[]
   readonly to: unknown
 }

@@ -61,7 +61,9 @@ export const mask: Feature<Settings> = {
             },
           },
         },
-        examples: [[{ path: '$.items[*].email' }, { pattern: '\\b\\d{3}-\\d{2}-\\d{4}\\b', replace: '[SSN]' }]],
+        examples: [
+          [{ path: '$.items[*].email' }, { pattern: '\\b\\d{3}-\\d{2}-\\d{4}\\b', replace: '[SSN]' }],
+        ],
       },
     },
   },

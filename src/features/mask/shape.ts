@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { isObject } from '../../core/json.ts'
+import { canonical, isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { NS } from '../../wire/extensions.ts'
 import { schemaOf, maskToFit } from './fit.ts'
@@ -23,56 +23,89 @@ export interface Asked {
 
 /** A result without what is masked, and with a word on how much that was; nothing where its schema forbids that. */
 export function maskResult(result: Payload, masking: Masking, { uri, tool }: Asked): Payload | undefined {
-  const edits: Record<string, unknown> = {}
-  const { structuredContent, ...others } = result.fields
-  for (const [key, value] of Object.entries(others)) {
-    const masked = maskMember(key, value, masking, uri)
-    if (masked !== value) edits[key] = masked
-  }
-  const places = structuredContent === undefined ? [] : masking.places(structuredContent)
-  const content = result.at('structuredContent')
-  if (places.length > 0 && content) {
-    // What a failed tool says is bound by no schema.
-    const fitted = maskToFit(content, places, result.fields.isError === true ? undefined : schemaOf(tool))
-    if (!fitted) return undefined
-    edits.structuredContent = fitted
-  }
+  const { structuredContent: _own, content, ...rest } = result.fields
+  const structured = result.at('structuredContent')
+  const places = structured ? masking.places(structured.value) : []
+  // What a failed tool says is bound by no schema.
+  const schema = result.fields.isError === true ? undefined : schemaOf(tool)
+  const fitted = structured && places.length > 0 ? maskToFit(structured, places, schema) : structured
+  if (structured && !fitted) return undefined
+
+  const isChanged = structured && fitted && fitted !== structured
+  const blocks = isChanged && Array.isArray(content) ? mirrored(content, structured, fitted) : content
+  const edits = Object.entries({ content: blocks, ...rest }).flatMap(([key, value]) => {
+    const masked = maskMember([key, value], masking, { uri, depth: 0 })
+    return masked === result.fields[key] ? [] : [[key, masked] as const]
+  })
   if (masking.count === 0) return result
-  return result.with(edits).withMeta({ [`${NS}/masked`]: masking.count })
+  const masked = { ...Object.fromEntries(edits), ...(isChanged && { structuredContent: fitted }) }
+  return result.with(masked).withMeta({ [`${NS}/masked`]: masking.count })
+}
+
+/** Blocks of which those that tell the structured content tell what became of it. */
+function mirrored(blocks: readonly unknown[], before: Payload, after: Payload): unknown[] {
+  const isSame = (text: string): boolean => {
+    if (text === before.text) return true
+    try {
+      return canonical(JSON.parse(text)) === canonical(before.value)
+    } catch {
+      return false
+    }
+  }
+  return blocks.map((block) =>
+    isObject(block) && typeof block.text === 'string' && isSame(block.text)
+      ? { ...block, text: after.text }
+      : block,
+  )
 }
 
 /** What a message says, without what is masked; its structure stays. */
 export function maskMessage(value: unknown, masking: Masking, uri?: unknown): unknown {
+  return maskPart(value, masking, { uri, depth: 0 })
+}
+
+interface Where {
+  readonly uri: unknown
+  readonly depth: number
+}
+
+/** How deep messages of the protocol are nested at most; what is deeper is data. */
+const MAX_DEPTH = 100
+
+function maskPart(value: unknown, masking: Masking, { uri, depth }: Where): unknown {
+  if (depth > MAX_DEPTH) return maskValue(value, masking)
+  const where = { uri, depth: depth + 1 }
   if (typeof value === 'string') return masking.text(value)
   if (Array.isArray(value)) {
-    const masked = value.map((each: unknown) => maskMessage(each, masking, uri))
+    const masked = value.map((each: unknown) => maskPart(each, masking, where))
     return masked.some((each, index) => each !== value[index]) ? masked : value
   }
   if (!isObject(value)) return value
   const changed = Object.entries(value).flatMap(([key, member]) => {
-    const masked = maskMember(key, member, masking, uri)
+    const masked = maskMember([key, member], masking, where)
     return masked === member ? [] : [[key, masked] as const]
   })
   return changed.length === 0 ? value : { ...value, ...Object.fromEntries(changed) }
 }
 
-function maskMember(key: string, value: unknown, masking: Masking, uri: unknown): unknown {
+function maskMember([key, value]: readonly [string, unknown], masking: Masking, where: Where): unknown {
   if (kept.has(key) || key.startsWith('io.modelcontextprotocol/')) return value
-  if (key === 'uri' && value === uri) return value
-  if (schemas.has(key)) return maskWords(value, masking)
-  if (typeof value !== 'string') return maskMessage(value, masking, uri)
+  if (key === 'uri' && value === where.uri) return value
+  if (schemas.has(key)) return maskWords(value, masking, 0)
+  if (typeof value !== 'string') return maskPart(value, masking, where)
   if (key === 'text') return masking.document(value)
   return key === 'blob' ? maskBlob(value, masking) : masking.text(value)
 }
 
 /** A schema without what is masked in its titles and descriptions: all else of it is to be answered to. */
-function maskWords(value: unknown, masking: Masking): unknown {
-  if (Array.isArray(value)) return value.map((each) => maskWords(each, masking))
+function maskWords(value: unknown, masking: Masking, depth: number): unknown {
+  if (depth > MAX_DEPTH) return maskValue(value, masking)
+  if (Array.isArray(value)) return value.map((each) => maskWords(each, masking, depth + 1))
   if (!isObject(value)) return value
   return Object.fromEntries(
     Object.entries(value).map(([key, member]) => {
       const isWords = typeof member === 'string' && (key === 'title' || key === 'description')
-      return [key, isWords ? masking.text(member) : maskWords(member, masking)]
+      return [key, isWords ? masking.text(member) : maskWords(member, masking, depth + 1)]
     }),
   )
 }

@@ -86,6 +86,7 @@ function fitObject(
 ): Record<string, unknown> | undefined {
   const members = Object.entries(object).map(([key, value]) => ({ key, value, size: sizeOf(value) }))
   let left = budget - 1 - members.reduce((sum, { key }) => sum + sizeOf(key) + 2, 0)
+  if (left < (members.length === 0 ? 1 : 0)) return undefined
   const short = new Map<string, unknown>()
   const bySize = members.toSorted((one, other) => one.size - other.size)
   for (const [index, member] of bySize.entries()) {

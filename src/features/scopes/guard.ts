@@ -7,7 +7,7 @@ import type { Target } from '../../core/target.ts'
 import { untilAborted } from '../../core/waiting.ts'
 import { method } from '../../wire/methods.ts'
 import type { Context, Guard } from './context.ts'
-import { type Gate, gateOf, isShut, judge, refusal } from './gate.ts'
+import { type Gate, gateOf, isShut, judge, refusal, type Verdict } from './gate.ts'
 import { listGuard } from './lists.ts'
 import { hasRules } from './rules.ts'
 import { refuseTwins, refuseTwinsWithin } from './twins.ts'
@@ -42,9 +42,7 @@ function toolGuard(settings: UpstreamSettings, context: Context): Guard {
     const { scopes } = call.principal
     if (!gate || (isHiding && isShut(gate, scopes))) throw unknownTool(call.target.name)
     if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
-    const error = refusal(judge(gate, call.params.fields.arguments, scopes), elevateUrl)
-    if (error) throw error
-    return call
+    return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
   }
   return {
     isForAll: hasRules(settings),
@@ -86,9 +84,14 @@ function admitRead(call: Call, { kind, name, gate }: Read, { elevateUrl, isHidin
   const { scopes } = call.principal
   if (isHiding && isShut(gate, scopes)) throw unknownRead(kind, name)
   if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
-  const error = refusal(judge(gate, call.params.fields.arguments, scopes), elevateUrl)
-  if (error) throw error
-  return call
+  return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
+}
+
+/** The call, unless it is refused; the audit log is told by which rule. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED */
+function permitted(call: Call, verdict: Verdict, elevateUrl: string | undefined): Call {
+  if (verdict.kind === 'allowed') return call
+  call.facts.set('rule', verdict.kind === 'denied' ? 'arguments' : `scopes ${verdict.missing.join(' ')}`)
+  throw refusal(verdict, elevateUrl)
 }
 
 /** Completing an argument tells of the prompt or resource it is for. */
@@ -124,11 +127,8 @@ function vendorGuard(settings: UpstreamSettings, { elevateUrl }: Context): Guard
   const requirement = [[`write:${settings.name}`]]
   return {
     isForAll: false,
-    admit: (call) => {
-      const error = refusal(judge({ requirement, rules: undefined }, {}, call.principal.scopes), elevateUrl)
-      if (error) throw error
-      return call
-    },
+    admit: (call) =>
+      permitted(call, judge({ requirement, rules: undefined }, {}, call.principal.scopes), elevateUrl),
   }
 }
 

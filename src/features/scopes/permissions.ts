@@ -1,4 +1,4 @@
-import type { Call, Handler, Policy } from '../../core/call.ts'
+import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Target } from '../../core/target.ts'
@@ -73,10 +73,15 @@ function guarding(target: Target, guard: Guard | undefined, sessions: Sessions):
 }
 
 function guardedBy({ admit, show }: Guard, next: Handler): Handler {
-  return async (call) => {
-    const admitted = admit ? admit(call) : call
-    const outcome = await next(admitted instanceof Promise ? await admitted : admitted)
-    return show ? show(call, outcome) : outcome
+  const go = (call: Call, admitted: Call): Promise<Outcome> =>
+    show ? next(admitted).then((outcome) => show(call, outcome)) : next(admitted)
+  return (call) => {
+    try {
+      const admitted = admit ? admit(call) : call
+      return admitted instanceof Promise ? admitted.then((each) => go(call, each)) : go(call, admitted)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 }
 

@@ -9,7 +9,7 @@ import {
 } from '../../core/schema.ts'
 
 /** What became of looking at a value: the ways in which it does not fit, or why it was not looked at. */
-export type Verdict = readonly SchemaProblem[] | 'unchecked'
+type Verdict = readonly SchemaProblem[] | 'unchecked'
 
 /** Checks values against the schemas of servers; each schema is compiled once, when it is first used. */
 export interface Checks {

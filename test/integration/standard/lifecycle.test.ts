@@ -209,6 +209,18 @@ describe.each(revisions)('to a client of %s', (revision) => {
     },
   )
 
+  it('C101 what none of several servers declared is refused where they are offered together', async () => {
+    const one = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
+    const other = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
+    const both = await localGateway({ upstreams: { one: one.url, other: other.url } })
+    const client = await clientOf('', revision, { to: both })
+    expect((await client.request('prompts/list')).error).toMatchObject({ code: -32601 })
+    expect((await client.request('tools/list')).result).toMatchObject({ tools: [] })
+    await client.close()
+    await both.close()
+    await Promise.all([one.close(), other.close()])
+  })
+
   it('C087 C089 what several servers can do is declared once, and works', async () => {
     const client = await clientOf('', revision)
     const capabilities = objectAt(client.initialized, 'capabilities')

@@ -61,7 +61,7 @@ describe('the log line of a call', () => {
   it('E54 tells the JSON-RPC id, the request id and the trace id apart', async () => {
     const { observers, lines } = watched()
     const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
-    await observe(observers)(done)(toolCall({ meta: { traceparent }, facts: new Map([['rpc_id', '7']]) }))
+    await observe(observers)(done)(toolCall({ meta: { traceparent }, rpcId: '7' }))
     expect(lines[0]).toMatchObject({
       request_id: 'r1',
       rpc_id: '7',

@@ -1,23 +1,29 @@
-import { isObject } from '../core/json.ts'
-import { Secret } from '../core/secret.ts'
+import { isObject } from './json.ts'
+import { Secret } from './secret.ts'
 
 /** What stands in place of a secret. */
 const MASK = '***'
 /** Shorter values are words of every line. */
 const SHORTEST = 6
 const DEEPEST = 8
+/** Lines of a secret of several lines are secrets too, unless they are as short as any other line. */
+const SHORTEST_LINE = 16
 /** How many keys are remembered as telling or not. */
 const KEYS = 1000
+/** How many secrets are known at once. */
+const SECRETS = 2000
 
 type Fields = Readonly<Record<string, unknown>>
 
 /** Keeps secrets out of what is written down: by their value, and by the key they stand under. */
 export class Redactor {
   #secrets: RegExp | undefined
+  #known: readonly string[] = []
 
-  /** Sets the secrets, in place of those before. */
+  /** Adds secrets. Those before are still secret: a server they were given to may be slow to end. */
   learn(secrets: readonly string[]): void {
-    const forms = new Set(secrets.flatMap(formsOf).filter((form) => form.length >= SHORTEST))
+    this.#known = [...new Set([...secrets, ...this.#known])].slice(0, SECRETS)
+    const forms = new Set(this.#known.flatMap(formsOf).filter((form) => form.length >= SHORTEST))
     // Of two that begin alike the longer one is tried first.
     const sorted = [...forms].toSorted((one, other) => other.length - one.length)
     this.#secrets = sorted.length > 0 ? new RegExp(sorted.map(escaped).join('|'), 'g') : undefined
@@ -30,8 +36,10 @@ export class Redactor {
     return this.#secrets.test(text)
   }
 
-  text(text: string): string {
-    return this.#secrets ? text.replace(this.#secrets, MASK) : text
+  /** A text without secrets, but for those that may stay. */
+  text(text: string, mayStay?: (secret: string) => boolean): string {
+    if (!this.#secrets) return text
+    return text.replace(this.#secrets, (found) => (mayStay?.(found) ? found : MASK))
   }
 
   /** A value without secrets, whatever it consists of. */
@@ -75,11 +83,15 @@ export function secretsOf(settings: unknown): string[] {
   return isObject(settings) ? Object.values(settings).flatMap(secretsOf) : []
 }
 
-/** How a secret may look where it turns up: alone, without its scheme, escaped in JSON or in a URL. */
+/** How a secret may look where it turns up: whole or line by line, without its scheme, escaped in JSON or in a URL. */
 function formsOf(secret: string): string[] {
+  const lines = secret.split(/[\r\n]+/).map((line) => line.trim())
   const [, bare] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
   const password = URL.canParse(secret) ? new URL(secret).password : ''
-  const plain = [secret, bare ?? '', password, decoded(password)].filter((each) => each.length >= SHORTEST)
+  const parts = lines.length > 1 ? lines.filter((line) => line.length >= SHORTEST_LINE) : []
+  const plain = [secret, bare ?? '', password, decoded(password), ...parts].filter(
+    (each) => each.length >= SHORTEST,
+  )
   return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
 }
 

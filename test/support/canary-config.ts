@@ -1,0 +1,124 @@
+import { createHash, scryptSync } from 'node:crypto'
+import { resolved } from '../../src/config/subschema.ts'
+import type { Canaries } from './canary.ts'
+import { isObject, type Json } from './server/json.ts'
+
+/** What the gateway of the configuration has around it. */
+interface Around {
+  /** Servers that tell what they get; `broken` answers nothing else. */
+  readonly legacy: string
+  readonly modern: string
+  readonly broken: string
+  readonly child: readonly string[]
+  /** Where tokens are asked about, and where the gateway gets its own. */
+  readonly issuer: string
+  readonly collector: string
+  readonly audit: string
+}
+
+/** The issuer of signed tokens. */
+export const issuerName = 'https://idp.example.com'
+
+/** A configuration with a recognisable secret in every place that takes one. */
+export function canaryConfig(canaries: Canaries, around: Around): Json {
+  const of = (slot: string): string => canaries.of(slot)
+  const tokenSalt = of('token-salt')
+  const passwordSalt = of('password-salt')
+  const tokenDigest = createHash('sha256')
+    .update(tokenSalt + of('opaque-token'))
+    .digest('hex')
+  const passwordDigest = scryptSync(of('password'), passwordSalt, 32).toString('hex')
+  const calls = { revision: '2025-11-25', tools: { hang: { timeout: '500ms', retry: 0 } } }
+  return {
+    listen: { port: 0, legacy_sse: true },
+    limits: { rate: 'off' },
+    auth: {
+      development: true,
+      jwt: { issuer: issuerName, audience: 'gateway', secret: of('jwt-secret') },
+      opaque: {
+        introspect: {
+          url: `${around.issuer}/introspect`,
+          client_id: 'gateway',
+          client_secret: of('introspect-secret'),
+          require_audience: false,
+        },
+        tokens: [{ hash: canaries.add('token-hash', `sha256:${tokenSalt}:${tokenDigest}`), id: 'robot' }],
+      },
+      basic: {
+        users: [
+          {
+            name: 'prometheus',
+            password_hash: canaries.add('password-hash', `scrypt:${passwordSalt}:${passwordDigest}`),
+          },
+        ],
+      },
+    },
+    store: `redis://gate:${of('store-password')}@127.0.0.1:9/0`,
+    observe: {
+      traces: { endpoint: around.collector, headers: { 'x-api-key': of('traces-header') } },
+      audit: { file: around.audit, key: of('audit-key') },
+    },
+    upstreams: {
+      header: { url: around.legacy, headers: { 'x-api-key': of('header') }, ...calls },
+      token: { url: around.modern, token: of('token'), ...calls, revision: '2026-07-28' },
+      broken: { url: around.broken, headers: { Authorization: `Bearer ${of('broken-header')}` }, ...calls },
+      away: { url: 'http://127.0.0.1:9/mcp', token: of('away-token') },
+      granted: {
+        url: around.legacy,
+        oauth: {
+          client_id: 'gateway',
+          client_secret: of('client-secret'),
+          token_endpoint: `${around.issuer}/token`,
+        },
+        ...calls,
+      },
+      child: {
+        command: around.child,
+        env: { API_KEY: `${of('child-env')}\n${of('child-second-line')}` },
+        ...calls,
+      },
+      missing: { command: ['/nowhere/at-all'], env: { API_KEY: of('missing-env') } },
+    },
+  }
+}
+
+/** Every place of a configuration that takes a secret, such as `upstreams.*.env.*`. */
+export function secretSlots(schema: Json, root = schema, path = '', seen: readonly Json[] = []): Set<string> {
+  const own = resolved(schema, root)
+  if (seen.includes(own)) return new Set()
+  const inner = (part: unknown, at: string): string[] =>
+    isObject(part) ? [...secretSlots(part, root, at, [...seen, own])] : []
+  const { properties, additionalProperties, items } = own
+  const branches = [own['anyOf'], own['oneOf'], own['allOf']].flat()
+  return new Set([
+    ...(own['x-secret'] === true ? [path] : []),
+    ...(isObject(properties) ? Object.entries(properties) : []).flatMap(([key, part]) =>
+      inner(part, `${path}.${key}`),
+    ),
+    ...inner(additionalProperties, `${path}.*`),
+    ...inner(items, `${path}[]`),
+    ...branches.flatMap((part) => inner(part, path)),
+  ])
+}
+
+/** The places of `slots` that hold a recognisable secret in a configuration. */
+export function filledSlots(config: Json, slots: ReadonlySet<string>, canaries: Canaries): Set<string> {
+  return new Set(
+    [...slots].filter((slot) =>
+      valuesAt(config, slot).some((value) => canaries.in(String(value)).length > 0),
+    ),
+  )
+}
+
+function valuesAt(config: unknown, slot: string): readonly unknown[] {
+  const steps = slot.replaceAll('[]', '.[]').split('.').slice(1)
+  return steps.reduce<unknown[]>(
+    (values, step) =>
+      values.flatMap((value) => {
+        if (step === '[]') return Array.isArray(value) ? (value as unknown[]) : []
+        if (!isObject(value)) return []
+        return step === '*' ? Object.values(value) : [value[step]]
+      }),
+    [config],
+  )
+}

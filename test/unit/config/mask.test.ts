@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { ConfigError } from '../../../src/config/problem.ts'
+
+function problemsOf(rules: string): string[] {
+  const file = `upstreams: { one: { command: x } }\nfeatures:\n  mask:\n    rules:\n${rules}\n`
+  try {
+    loadSettings(file, { file: 'f.yaml', env: {} })
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(({ line, path, message }) => `${line} ${path}: ${message}`)
+  }
+}
+
+describe('rules of masking', () => {
+  it('C176 are taken with a path or a pattern', () => {
+    const lines = [
+      `- path: '$.items[*].email'`,
+      `- pattern: '[\\w.+-]+@[\\w-]+\\.[\\w.]+'`,
+      `- { pattern: '\\b\\d{9}\\b', tools: 'get_*', replace: '[number]' }`,
+      `- { path: '$', tools: [a, b] }`,
+    ]
+    expect(problemsOf(lines.map((line) => `      ${line}`).join('\n'))).toEqual([])
+  })
+
+  it.each([
+    ['{ replace: x }', /^5 features\.mask\.rules\[0\]: needs `path` or `pattern`, and not both/],
+    [`{ path: '$.a', pattern: b }`, /^5 features\.mask\.rules\[0\]: needs `path` or `pattern`, and not both/],
+    ['{ path: items.email }', /^5 features\.mask\.rules\[0\]\.path: must be a path such as/],
+    [`{ path: '$.a..b' }`, /\.path: must be a path/],
+    [`{ path: '$.a[x]' }`, /\.path: must be a path/],
+    [`{ pattern: '(' }`, /^5 features\.mask\.rules\[0\]\.pattern: must be a regular expression/],
+    [`{ pattern: '(a)\\1' }`, /\.pattern: cannot be matched in a time that is bounded/],
+    [`{ pattern: '(?<=a)b' }`, /\.pattern: cannot be matched in a time that is bounded/],
+    [`{ pattern: 'a*' }`, /\.pattern: matches where there is no text at all/],
+    [`{ pattern: '\\b' }`, /\.pattern: matches where there is no text at all/],
+    [`{ pattern: '\\*' }`, /\.pattern: matches what is put in place of masked text/],
+    [`{ pattern: '[a-z]+', replace: hidden }`, /\.pattern: matches what is put in place/],
+    [`{ pattern: 7x, more: 1 }`, /more/],
+  ])('C176 such as %s are a problem at their line', (rule, problem) => {
+    const found = problemsOf(`      - ${rule}`)
+    expect(found).toHaveLength(1)
+    expect(found[0]).toMatch(problem)
+  })
+
+  it('C176 are looked at for each server too', () => {
+    const file = `upstreams:\n  one:\n    command: x\n    features:\n      mask: { rules: [{ pattern: '(' }] }\n`
+    expect(() => loadSettings(file, { file: 'f.yaml', env: {} })).toThrow(/upstreams\.one\.features\.mask/)
+  })
+})

@@ -1,0 +1,370 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Call, Handler, Note, Outcome } from '../../../../src/core/call.ts'
+import type { Entry } from '../../../../src/core/entry.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { isObject } from '../../../../src/core/json.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { validator } from '../../../../src/core/schema.ts'
+import { mask } from '../../../../src/features/mask/mask.ts'
+import type { RuleSettings } from '../../../../src/features/mask/rules.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const EMAIL = String.raw`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`
+const emails = [{ pattern: EMAIL }]
+
+type Rule = Partial<RuleSettings>
+
+interface Around {
+  readonly rules?: readonly Rule[]
+  readonly outputSchema?: object
+  readonly method?: string
+  readonly name?: string
+  readonly given?: Partial<Call>
+}
+
+function chain(end: Handler, { rules = emails, outputSchema, method = 'tools/call', name = 't' }: Around) {
+  const definition = { name: 't', ...(outputSchema && { outputSchema }) }
+  const entry: Entry = {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition,
+    nature: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
+  }
+  const settings = { rules: rules.map((rule) => ({ replace: '***', ...rule })) }
+  const { policy } = mask.create(() => settings, featureDeps({ entry: () => entry }))
+  return policy?.({ method, upstream: 'one', name })?.(end)
+}
+
+function called(around: Around): Call {
+  const { method = 'tools/call', name = 't', given } = around
+  return toolCall({ method, target: { method, upstream: 'one', name }, ...given })
+}
+
+async function outcomeOf(outcome: Outcome, around: Around = {}): Promise<Outcome> {
+  return (await chain(async () => outcome, around)?.(called(around))) ?? outcome
+}
+
+async function through(result: object, around: Around = {}): Promise<Payload> {
+  const outcome = await outcomeOf({ kind: 'result', result: Payload.text(JSON.stringify(result)) }, around)
+  if (outcome.kind !== 'result') throw new Error('no result')
+  // What is sent is the text.
+  expect(JSON.parse(outcome.result.text)).toEqual(outcome.result.value)
+  return outcome.result
+}
+
+function failure(error: unknown, around: Around = {}): Promise<unknown> {
+  const end = chain(() => Promise.reject(error), around)
+  return end ? end(called(around)).catch((thrown: unknown) => thrown) : Promise.resolve(undefined)
+}
+
+const text = (words: string) => ({ type: 'text', text: words })
+const countOf = ({ fields }: Payload): unknown =>
+  isObject(fields['_meta']) ? fields['_meta']['dev.gatehouse/masked'] : undefined
+
+describe('without rules', () => {
+  it('C176 masking costs nothing', () => {
+    expect(chain(async () => ({ kind: 'result', result: Payload.of({}) }), { rules: [] })).toBeUndefined()
+    const rules = [{ pattern: 'x', tools: 'other_*' }]
+    expect(chain(async () => ({ kind: 'result', result: Payload.of({}) }), { rules })).toBeUndefined()
+  })
+})
+
+describe('a pattern', () => {
+  it('C176 C231 is masked in every text of a result, and the result says how often', async () => {
+    const found = await through({
+      content: [
+        text('Ask ann@example.com or bob@example.org.'),
+        { type: 'image', data: 'YW5uQGV4YW1wbGUuY29t', mimeType: 'image/png' },
+        { type: 'resource', resource: { uri: 'mail://ann@example.com', text: 'of ann@example.com' } },
+        { type: 'resource_link', uri: 'it://1', name: 'ann@example.com', description: 'ann@example.com' },
+      ],
+      structuredContent: { to: 'ann@example.com', n: 12345678901234567890n.toString() },
+      _meta: { theirs: 'ann@example.com' },
+    })
+    expect(found.text).not.toContain('example.')
+    expect(found.value).toMatchObject({
+      content: [
+        text('Ask *** or ***.'),
+        { data: 'YW5uQGV4YW1wbGUuY29t', mimeType: 'image/png' },
+        { resource: { uri: 'mail://***', text: 'of ***' } },
+        { uri: 'it://1', name: '***', description: '***' },
+      ],
+      structuredContent: { to: '***' },
+      _meta: { theirs: '***' },
+    })
+    expect(countOf(found)).toBe(8)
+  })
+
+  it('C176 leaves the very text of what it does not match', async () => {
+    const given = '{"content":[], "structuredContent":{"a":1.0,"b":12345678901234567890,"c":"x"}}'
+    const untouched = Payload.text(given)
+    const outcome = await outcomeOf({ kind: 'result', result: untouched })
+    expect(outcome.kind === 'result' && outcome.result).toBe(untouched)
+    const more = Payload.text(given.replace('"x"', '["ann@example.com",1.0]'))
+    const masked = await outcomeOf({ kind: 'result', result: more })
+    expect(masked.kind === 'result' && masked.result.text).toContain(
+      '"structuredContent":{"a":1.0,"b":12345678901234567890,"c":["***",1.0]}',
+    )
+  })
+
+  it('C231 is found in JSON that escapes it, in numbers, in names of members, and in binary text', async () => {
+    const found = await through(
+      {
+        content: [text(String.raw`{"to":"ann\u0040example.com","phone":5551234567}`)],
+        structuredContent: { 'ann@example.com': { phone: 5551234567 }, 'bob@example.com': { phone: 1 } },
+        contents: [{ uri: 'it://1', blob: Buffer.from('name,ann@example.com').toString('base64') }],
+      },
+      { rules: [...emails, { pattern: String.raw`\d{10}`, replace: '[phone]' }] },
+    )
+    expect(found.value).toMatchObject({
+      content: [text('{"to":"***","phone":"[phone]"}')],
+      structuredContent: { '***': { phone: '[phone]' }, '*** 2': { phone: 1 } },
+      contents: [{ blob: Buffer.from('name,***').toString('base64') }],
+    })
+  })
+
+  it('C176 holds for the tools its rule names, and for tasks whose tool is not known', async () => {
+    const rules = [{ pattern: EMAIL, tools: ['get_*', 'find'] }]
+    const result = { content: [text('ann@example.com')] }
+    const has = async (around: Around): Promise<boolean> =>
+      (await through(result, { rules, ...around })).text.includes('ann@')
+    expect(await has({ name: 'get_it' })).toBe(false)
+    expect(await has({ name: 'find' })).toBe(false)
+    expect(await has({ name: 'list' })).toBe(true)
+    expect(await has({ method: 'tasks/result' })).toBe(false)
+    expect(await has({ method: 'prompts/get' })).toBe(true)
+  })
+
+  it('C176 is masked in resources, prompts and completions', async () => {
+    const params = Payload.of({ uri: 'it://ann@example.com' })
+    const read = await through(
+      { contents: [{ uri: 'it://ann@example.com', text: 'ann@example.com' }] },
+      { method: 'resources/read', given: { params } },
+    )
+    // The caller said so itself.
+    expect(read.value).toMatchObject({ contents: [{ uri: 'it://ann@example.com', text: '***' }] })
+    const messages = [{ role: 'user', content: text('to ann@example.com') }]
+    const prompt = await through({ messages, description: 'ann@example.com' }, { method: 'prompts/get' })
+    expect(prompt.value).toMatchObject({
+      messages: [{ role: 'user', content: text('to ***') }],
+      description: '***',
+    })
+    const completed = await through(
+      { completion: { values: ['ann@example.com'] } },
+      { method: 'completion/complete' },
+    )
+    expect(completed.value).toMatchObject({ completion: { values: ['***'] } })
+  })
+
+  it('leaves lists as they are, since calls go by their names', async () => {
+    const list = { resources: [{ uri: 'it://ann@example.com', name: 'ann@example.com' }] }
+    expect((await through(list, { method: 'resources/list' })).value).toEqual(list)
+  })
+
+  it('C231 is masked in errors, those of the server included', async () => {
+    const relayed = Payload.of({
+      code: -32000,
+      message: 'no ann@example.com',
+      data: { who: 'ann@example.com' },
+    })
+    const error = new GatewayError('UPSTREAM_ERROR', 'no ann@example.com', {
+      relayed,
+      suggestion: 'Ask ann@example.com.',
+      details: { who: ['ann@example.com'] },
+    })
+    const told = await failure(error)
+    expect(told).toMatchObject({ code: 'UPSTREAM_ERROR', message: 'no ***', rpc: -32000 })
+    if (!(told instanceof GatewayError)) throw new Error('no error')
+    expect(JSON.stringify([told.data, told.extra.relayed])).not.toContain('ann@')
+    const other = new GatewayError('SERVER_UNAVAILABLE', 'gone')
+    expect(await failure(other)).toBe(other)
+    const bug = new TypeError('ann@example.com')
+    expect(await failure(bug)).toBe(bug)
+  })
+
+  it('C231 is masked in progress, log messages and questions', async () => {
+    const heard: Note[] = []
+    const notes: Note[] = [
+      { method: 'notifications/progress', params: Payload.of({ progressToken: 'a@b.c', message: 'a@b.c' }) },
+      {
+        method: 'notifications/message',
+        params: Payload.of({ level: 'info', data: { 'a@b.c': { blob: 'a@b.c', type: 'a@b.c' } } }),
+      },
+      { method: 'notifications/resources/updated', params: Payload.of({ uri: 'it://a@b.c' }) },
+    ]
+    const questions = {
+      q: {
+        method: 'elicitation/create',
+        params: Payload.of({
+          message: 'Write to a@b.c?',
+          url: 'https://example.com/?a@b.c',
+          requestedSchema: { properties: { to: { title: 'a@b.c', enum: ['a@b.c'] } } },
+        }),
+      },
+    }
+    const end: Handler = async (call) => {
+      for (const note of notes) call.emit(note)
+      return { kind: 'ask', questions, state: { secret: 'a@b.c' } }
+    }
+    const outcome = await chain(end, {})?.(called({ given: { emit: (note) => void heard.push(note) } }))
+    expect(heard.map(({ params }) => params?.value)).toEqual([
+      { progressToken: 'a@b.c', message: '***' },
+      { level: 'info', data: { '***': { blob: '***', type: '***' } } },
+      { uri: 'it://a@b.c' },
+    ])
+    expect(outcome?.kind === 'ask' && outcome.questions['q']?.params?.value).toEqual({
+      message: 'Write to ***?',
+      url: 'https://example.com/?a@b.c',
+      requestedSchema: { properties: { to: { title: '***', enum: ['a@b.c'] } } },
+    })
+    expect(outcome).toMatchObject({ state: { secret: 'a@b.c' } })
+  })
+
+  it('masks as a whole what is too long to be looked at', async () => {
+    const long = 'x'.repeat(1_999_999)
+    const found = await through({ content: [text(long), text('and more'), text('ann@example.com')] })
+    expect(found.value).toMatchObject({ content: [text(long), text('***'), text('***')] })
+  })
+
+  it('C231 leaves no match in any text, whatever is answered', async () => {
+    const rules = [
+      { pattern: 'ab+c' },
+      { pattern: '[0-9]{3}', replace: '#' },
+      { pattern: 'x#y', replace: '' },
+    ]
+    const words = fc.string({ unit: fc.constantFrom(...Array.from('abc0x#y"{}[]:,\\ ')), maxLength: 30 })
+    const value = fc.letrec((tie) => ({
+      value: fc.oneof(
+        { maxDepth: 3 },
+        words,
+        fc.integer(),
+        fc.boolean(),
+        fc.constant(null),
+        fc.array(tie('value'), { maxLength: 4 }),
+        fc.dictionary(words, tie('value'), { maxKeys: 4 }),
+      ),
+    })).value
+    const results = fc.record({
+      content: fc.array(
+        fc.oneof(
+          words.map(text),
+          value.map((each) => text(JSON.stringify(each))),
+        ),
+      ),
+      structuredContent: value,
+      _meta: fc.dictionary(fc.constantFrom('p', 'q'), words),
+    })
+    const matches = /ab+c|[0-9]{3}|x#y/
+    await fc.assert(
+      fc.asyncProperty(results, async (result) => {
+        const { _meta, ...found } = (await through(result, { rules })).fields
+        const { 'dev.gatehouse/masked': _count, ...others } = isObject(_meta) ? _meta : {}
+        expect(stringsOf([found, others]).filter((each) => matches.test(each))).toEqual([])
+      }),
+      { numRuns: 300 },
+    )
+  })
+})
+
+describe('a path', () => {
+  const items = [
+    { id: 1, email: 'ann@example.com' },
+    { id: 2, email: null },
+  ]
+  const rules = [{ path: '$.items[*].email' }]
+
+  it('C176 is masked in structured content and in texts that are JSON', async () => {
+    const found = await through(
+      { content: [text(JSON.stringify({ items })), text('{ no JSON')], structuredContent: { items } },
+      { rules },
+    )
+    const masked = {
+      items: [
+        { id: 1, email: '***' },
+        { id: 2, email: null },
+      ],
+    }
+    expect(found.value).toMatchObject({
+      content: [text(JSON.stringify(masked)), text('{ no JSON')],
+      structuredContent: masked,
+    })
+    expect(countOf(found)).toBe(2)
+  })
+
+  it.each([
+    ['$', '***'],
+    ['$.a', { a: '***', b: [[1], { a: 2 }] }],
+    ['$.b[0]', { a: { a: true }, b: ['***', { a: 2 }] }],
+    ['$.b[0][*]', { a: { a: true }, b: [['***'], { a: 2 }] }],
+    ['$.*.a', { a: { a: '***' }, b: [[1], { a: 2 }] }],
+    ['$.b.*.a', { a: { a: true }, b: [[1], { a: '***' }] }],
+    ['$.none.a[7]', { a: { a: true }, b: [[1], { a: 2 }] }],
+  ])('C176 of %s leads there and nowhere else', async (path, structuredContent) => {
+    const given = { a: { a: true }, b: [[1], { a: 2 }] }
+    const found = await through({ structuredContent: given }, { rules: [{ path }] })
+    expect(found.fields['structuredContent']).toEqual(structuredContent)
+  })
+
+  const age = (schema: object, more: object = {}): object => ({
+    type: 'object',
+    properties: {
+      people: { type: 'array', items: { type: 'object', properties: { age: schema }, ...more } },
+    },
+  })
+
+  it.each([
+    ['a text', age({}), [{ age: '***' }, { age: '***' }]],
+    ['a text', age({ type: ['integer', 'string'] }, { required: ['age'] }), [{ age: '***' }, { age: '***' }]],
+    ['null', age({ type: ['integer', 'null'] }, { required: ['age'] }), [{ age: null }, { age: null }]],
+    ['nothing', age({ type: 'integer' }), [{}, {}]],
+  ])('C176 gives %s where the schema wants that', async (_what, outputSchema, people) => {
+    const structuredContent = { people: [{ age: 41 }, { age: 42 }] }
+    const found = await through({ structuredContent }, { rules: [{ path: '$.people[*].age' }], outputSchema })
+    expect(found.fields['structuredContent']).toEqual({ people })
+    expect(validator(outputSchema as Record<string, unknown>)(found.fields['structuredContent'])).toEqual([])
+  })
+
+  it('C176 C231 refuses the whole result where the schema leaves no way', async () => {
+    const outputSchema = age({ type: 'integer' }, { required: ['age'] })
+    const result = Payload.of({ content: [text('41')], structuredContent: { people: [{ age: 41 }] } })
+    const around = { rules: [{ path: '$.people[*].age' }], outputSchema }
+    const told = await outcomeOf({ kind: 'result', result }, around).catch((thrown: unknown) => thrown)
+    expect(told).toMatchObject({ code: 'UPSTREAM_ERROR', isResult: true })
+    expect(JSON.stringify((told as GatewayError).data)).not.toContain('41')
+  })
+
+  it('C176 lets a result that did not fit its schema before be as wrong as it was', async () => {
+    const outputSchema = { ...age({ type: 'integer' }), required: ['total'] }
+    const found = await through(
+      { structuredContent: { people: [{ age: 41, name: 'Ann' }] } },
+      { rules: [{ path: '$.people[*].age' }], outputSchema },
+    )
+    expect(found.fields['structuredContent']).toEqual({ people: [{ name: 'Ann' }] })
+  })
+
+  it('C176 masks what a tool says of its failure, which no schema binds', async () => {
+    const outputSchema = age({ type: 'integer' }, { required: ['age'] })
+    const found = await through(
+      { isError: true, content: [], structuredContent: { people: [{ age: 41 }] } },
+      { rules: [{ path: '$.people[*].age' }], outputSchema },
+    )
+    expect(found.fields['structuredContent']).toEqual({ people: [{ age: '***' }] })
+  })
+
+  it('C176 masks a matching text so that it fits too', async () => {
+    const to = { type: ['string', 'null'], pattern: '@' }
+    const outputSchema = { type: 'object', properties: { to }, required: ['to'] }
+    const found = await through({ structuredContent: { to: 'ann@example.com' } }, { outputSchema })
+    expect(found.fields['structuredContent']).toEqual({ to: null })
+  })
+})
+
+function stringsOf(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  if (typeof value !== 'object' || value === null) return []
+  const names = Array.isArray(value) ? [] : Object.keys(value)
+  return [...names, ...Object.values(value).flatMap(stringsOf)]
+}
