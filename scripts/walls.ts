@@ -26,7 +26,7 @@ const folders = ['core', 'wire', 'store', 'observe', 'bridge', 'catalog', 'upstr
 const walls: readonly Wall[] = [
   { part: 'core' },
   { part: 'core/schema.ts', uses: ['ajv', 'node:module'] },
-  { part: 'core/pattern.ts', uses: ['re2js'] },
+  { part: 'core/pattern.ts', uses: ['re2js', 'node:module'] },
   { part: 'wire', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', ...files] },
   { part: 'observe', may: ['core', 'wire/extensions.ts'], uses: ['prom-client', '@opentelemetry', ...files] },

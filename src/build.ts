@@ -23,7 +23,7 @@ import { warmServers } from './upstream/warm.ts'
 import { latestLegacy } from './wire/revisions.ts'
 
 /** A feature that is on. */
-export interface Active {
+interface Active {
   readonly name: string
   readonly contribution: Contribution
   settingsOf(upstream?: string): unknown

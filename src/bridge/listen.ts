@@ -2,6 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import type { Handler, Call, Note } from '../core/call.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import { excerpt } from '../core/secret-shapes.ts'
 import { ACKNOWLEDGED, type Filter, readFilter, toldChanges } from '../wire/filter.ts'
 
 interface Options {
@@ -57,7 +58,9 @@ export class Listening {
 
   /** Where the listening call ends by itself, as when the configuration changed, it is made again. */
   async #follow(ended: Promise<unknown>, filter: Filter, signal: AbortSignal): Promise<void> {
-    await ended.catch((error: unknown) => this.#options.log.debug('listen.ended', { error: String(error) }))
+    await ended.catch((error: unknown) =>
+      this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
+    )
     await wait(AGAIN, undefined, { signal, ref: false }).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)

@@ -1,4 +1,4 @@
-import type { Envelope } from '../core/call.ts'
+import type { Call, Envelope } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import type { TraceContext } from '../wire/trace-context.ts'
@@ -20,3 +20,7 @@ export interface Reply extends Envelope {
   /** The answer, or nothing where none is wanted any more; with its code where it is an error. */
   end(message?: string, errorCode?: unknown): void
 }
+
+/** What belongs to one message of the client. */
+export type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'sessionToken'> &
+  Pick<Call, 'emit' | 'envelope'>

@@ -1,4 +1,12 @@
-import type { Answers, Call, Client, Handler, Note, Outcome, Questions } from '../core/call.ts'
+import {
+  type Answers,
+  type Call,
+  type Client,
+  type Handler,
+  type Note,
+  type Questions,
+  resultOf,
+} from '../core/call.ts'
 import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { isObject } from '../core/json.ts'
@@ -19,7 +27,7 @@ import {
 } from '../wire/jsonrpc.ts'
 import { encodeLegacyError, encodeLegacyResult, initializeResult, legacyErrorCode } from '../wire/legacy.ts'
 import { lift } from '../wire/lift.ts'
-import { isForServers, method, severity } from '../wire/methods.ts'
+import { isForServers, method, severity, unknownMethod } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { lowerNote } from '../wire/project.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
@@ -27,7 +35,7 @@ import { askInline, type Put, rounds } from './ask.ts'
 import { Listening } from './listen.ts'
 import { putQuestions } from './put.ts'
 import { Pace } from './pace.ts'
-import type { Reply } from './reply.ts'
+import type { Around, Reply } from './reply.ts'
 import { cancelRunning, type Running } from './running.ts'
 
 interface Options {
@@ -41,10 +49,6 @@ interface Options {
   isStrict?(): boolean
   readonly log: Log
 }
-
-/** What belongs to one message of the client. */
-type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'sessionToken'> &
-  Pick<Call, 'emit' | 'envelope'>
 
 /** Nothing is said about the message before its answer. */
 const mute = { emit: (): void => undefined }
@@ -157,40 +161,34 @@ export class ClientSession {
     if (request.method === 'initialize') return this.#initialize(request, reply, controller)
     if (!this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
     const { only } = method(request.method)
-    if (only === 'modern')
-      throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${request.method}`)
+    if (only === 'modern') throw unknownMethod(request.method)
     if (only !== 'legacy' || !local.has(request.method)) return undefined
     return this.#local(request).then((result) => encodeResult(request.id, result))
   }
 
-  /** Hands the request on, and lowers what comes back. It is no frame of its own: every call comes this way. */
+  /** Hands the request on, and lowers what comes back. */
   #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
-    let pace: Pace | undefined
-    const emit = (note: Note): void => {
-      pace ??= new Pace((each) => reply.emit(encode(lowerNote(each, revision))))
-      pace.emit(note)
-    }
+    const pace = new Pace((note) => reply.emit(encode(lowerNote(note, revision))))
     const { requestId, principal, trace, sessionToken } = reply
-    const around = { requestId, principal, trace, sessionToken, envelope: reply, emit }
+    const around = { requestId, principal, trace, sessionToken, envelope: reply, emit: pace.emit }
     const call = this.#lift(request, around, controller)
     const { handle } = this.#options
+    const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
     const lowered = (result: Payload): string => {
-      pace?.end()
+      pace.end()
       return encodeLegacyResult(request.id, request.method, result, revision)
     }
+    const failed = (error: unknown): never => {
+      pace.stop()
+      throw error
+    }
     return handle(call).then(
-      (outcome) => {
-        if (outcome.kind === 'result') return lowered(outcome.result)
-        const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
-        return rounds(outcome, call, handle, put)
-          .then(lowered)
-          .finally(() => pace?.stop())
-      },
-      (error: unknown) => {
-        pace?.stop()
-        throw error
-      },
+      (outcome) =>
+        outcome.kind === 'result'
+          ? lowered(outcome.result)
+          : rounds(outcome, call, handle, put).then(lowered, failed),
+      failed,
     )
   }
 
@@ -234,7 +232,7 @@ export class ClientSession {
       throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
     const { resources } = this.#capabilities
     if (!isObject(resources) || resources.subscribe !== true) {
-      throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
+      throw unknownMethod(name)
     }
     if (name === 'resources/subscribe') await this.#subscribe(uri)
     else if (this.#uris.delete(uri)) await this.#listening.open(this.#filter())
@@ -245,7 +243,7 @@ export class ClientSession {
     if (severity(level) < 0)
       throw new GatewayError('INVALID_INPUT', 'Invalid params: level is not a log level.')
     if (!isObject(this.#capabilities.logging)) {
-      throw new GatewayError('UNSUPPORTED_OPERATION', 'Method not found: logging/setLevel')
+      throw unknownMethod('logging/setLevel')
     }
     this.#level = String(level)
     await this.#listening.open(this.#filter())
@@ -293,11 +291,6 @@ export class ClientSession {
   #send(note: Note): void {
     this.#options.send(encode(lowerNote(note, this.#revision ?? latestLegacy)))
   }
-}
-
-function resultOf(outcome: Outcome): Payload {
-  if (outcome.kind === 'result') return outcome.result
-  throw new GatewayError('SERVER_ERROR', 'A question was left over.')
 }
 
 function encode(note: Note): string {

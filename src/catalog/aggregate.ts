@@ -1,14 +1,14 @@
-import type { Call, Handler, Note, Outcome } from '../core/call.ts'
+import { type Call, type Handler, type Note, type Outcome, resultOf } from '../core/call.ts'
 import { aliasOf, isShortened } from '../core/alias.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { self } from '../core/self.ts'
 import { withUri } from '../wire/filter.ts'
-import { method } from '../wire/methods.ts'
+import { method, unknownMethod } from '../wire/methods.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
 import { canCollide, type Candidate, exposedName, type Naming, namesOf } from './names.ts'
-import { resultOf, walk, walkIfThere } from './walk.ts'
+import { walk, walkIfThere } from './walk.ts'
 
 interface Options {
   readonly names: readonly string[]
@@ -97,7 +97,7 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
       return entries && nameEntries(upstream, entries, naming)
     })
     if (lists.length === names.length && lists.every((each) => each === undefined)) {
-      throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`)
+      throw unknownMethod(call.method)
     }
     return done(
       Payload.of({}).with({

@@ -1,9 +1,8 @@
-import type { Call, Handler, Outcome } from '../core/call.ts'
+import { type Call, type Handler, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { method } from '../wire/methods.ts'
-import { resultOf } from './walk.ts'
+import { method, unknownMethod } from '../wire/methods.ts'
 
 type Capabilities = Readonly<Record<string, unknown>>
 
@@ -47,5 +46,5 @@ export function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handl
 }
 
 function absent(call: Call): GatewayError {
-  return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`)
+  return unknownMethod(call.method)
 }

@@ -3,6 +3,7 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
+import { unknownMethod } from '../wire/methods.ts'
 
 /** A tool the gateway answers itself. */
 export interface OwnTool {
@@ -141,5 +142,5 @@ function absentList(error: unknown): Outcome {
 }
 
 function absent(method: string): GatewayError {
-  return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${method}`)
+  return unknownMethod(method)
 }

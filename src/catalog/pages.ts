@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Call, Handler, Outcome } from '../core/call.ts'
+import { type Call, type Handler, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { method } from '../wire/methods.ts'
-import { resultOf } from './walk.ts'
 
 /** How many bytes of lists are kept, so that all pages of a listing are of the same list. */
 const KEPT = 16 * 1024 * 1024

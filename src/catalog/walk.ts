@@ -1,5 +1,5 @@
-import type { Call, Handler, Outcome } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { type Call, type Handler, resultOf } from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { hasExtension, SESSION_TOKEN, withoutExtension } from '../wire/extensions.ts'
 import { method } from '../wire/methods.ts'
@@ -36,12 +36,6 @@ export async function walkIfThere(handle: Handler, call: Call, list: string): Pr
     if (typeof cursor !== 'string' || cursor === '') break
   }
   return entries
-}
-
-/** The result of a call that asks nothing. @throws SERVER_ERROR */
-export function resultOf(outcome: Outcome): Payload {
-  if (outcome.kind === 'result') return outcome.result
-  throw new GatewayError('SERVER_ERROR', 'A list was answered with a question.')
 }
 
 /** What the client sent along, without what is for the gateway alone. */

@@ -1,4 +1,5 @@
 import { environment } from '../config/secrets.ts'
+import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
 import { readOptions, readSource, UsageError, warn } from './options.ts'
@@ -56,8 +57,14 @@ function toolLines(inspected: Inspected): string[] {
 }
 
 function reachOf({ reach, transport }: UpstreamSettings): string {
-  if (reach.kind === 'command') return `a child process: ${[reach.command, ...reach.args].join(' ')}`
-  return `${reach.url} (${transport === 'auto' ? 'transport found out' : `transport ${transport}, as configured`})`
+  if (reach.kind === 'command') return `a child process: ${shownWords([reach.command, ...reach.args])}`
+  return `${withoutSecrets(reach.url)} (${transport === 'auto' ? 'transport found out' : `transport ${transport}, as configured`})`
+}
+
+/** A command line without what was put in for a reference to a secret, as far as that can be seen. */
+function shownWords(words: readonly string[]): string {
+  const line = withoutSecrets(words.join(' '))
+  return line.replace(/(--?[\w-]*(?:token|secret|passw(?:or)?d|key|credentials?)\s+)[^\s-]\S*/gi, '$1***')
 }
 
 function spoken(revision: string | undefined, pinned: string): string {

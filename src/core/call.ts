@@ -1,4 +1,4 @@
-import type { GatewayError } from './error.ts'
+import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
 import type { Target } from './target.ts'
@@ -91,6 +91,12 @@ export type Handler = (call: Call) => Promise<Outcome>
 
 /** Wraps a handler. Built once per target when the configuration is loaded, never per call. */
 export type Policy = (next: Handler) => Handler
+
+/** The result of what can not end with a question. @throws SERVER_ERROR where it did */
+export function resultOf(outcome: Outcome): Payload {
+  if (outcome.kind === 'result') return outcome.result
+  throw new GatewayError('SERVER_ERROR', 'A question was left over.')
+}
 
 /** Composes policies around a handler; the first one listed is the outermost. */
 export function compose(policies: readonly (Policy | undefined)[], end: Handler): Handler {

@@ -1,4 +1,5 @@
 import { GatewayError } from './error.ts'
+import { excerpt } from './secret-shapes.ts'
 
 /** Where things that happen are written down. */
 export interface Log {
@@ -13,7 +14,8 @@ export interface Log {
 /** Lets a promise run unawaited; a rejection is logged instead of ending the process. */
 export function background(promise: Promise<unknown>, log: Log): void {
   promise.catch((error: unknown) => {
-    if (error instanceof GatewayError) log.warn('background', { error: String(error), code: error.code })
-    else log.error('background', { error: String(error) })
+    if (error instanceof GatewayError)
+      log.warn('background', { error: excerpt(String(error), 500), code: error.code })
+    else log.error('background', { error: excerpt(String(error), 500) })
   })
 }

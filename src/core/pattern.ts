@@ -1,5 +1,5 @@
+import { createRequire } from 'node:module'
 import { LRUCache } from 'lru-cache'
-import { RE2JS } from 're2js'
 
 /** A regular expression of somebody else, matched in time linear to the text. */
 export interface Pattern {
@@ -24,7 +24,11 @@ export function compilePattern(source: string, { ignoreCase = false } = {}): Pat
   return known === 'unsupported' ? undefined : known
 }
 
+const require = createRequire(import.meta.url)
+
 function compile(source: string, ignoreCase: boolean): Pattern | 'unsupported' {
+  // Loaded for the first pattern, which most configurations never have.
+  const { RE2JS }: typeof import('re2js') = require('re2js')
   checkSyntax(source)
   if (source.length > most.pattern) return 'unsupported'
   try {

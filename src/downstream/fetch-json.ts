@@ -42,9 +42,18 @@ export async function fetchJson(url: string, { method = 'GET', headers, body }: 
     response.body.destroy()
     throw new StatusError(url, response.statusCode)
   }
-  const value: unknown = JSON.parse(await textOf(response.body, url))
+  const value = jsonOf(await textOf(response.body, url))
   if (!isObject(value)) throw new Error(`${url} did not answer with an object`)
   return value
+}
+
+/** Errors of the parser itself quote the text, in which there may be a token. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 async function textOf(body: AsyncIterable<Buffer>, url: string): Promise<string> {

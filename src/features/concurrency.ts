@@ -53,16 +53,16 @@ export const concurrency: Feature<Settings> = {
           )
           if (full) return Promise.reject(refusal(full.limit, full.of === '' ? 'principal' : 'upstream'))
           for (const key of keys) enter(running, key)
-          const done = (): void => {
+          const free = (): void => {
             for (const key of keys) leave(running, key)
           }
           return next(call).then(
             (outcome) => {
-              done()
+              free()
               return outcome
             },
             (error: unknown) => {
-              done()
+              free()
               throw error
             },
           )

@@ -9,6 +9,7 @@ import type { Target } from '../core/target.ts'
 import { AuditFile } from './audit-file.ts'
 import { encodeLine, type Head } from './audit-line.ts'
 import type { Ending } from './ending.ts'
+import { shownName } from './shown-uri.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -16,7 +17,7 @@ type Fields = Readonly<Record<string, unknown>>
 type Entry = () => Fields
 
 /** How long entries may wait to be written together, and to be tried again, in milliseconds. */
-const DELAY = 50
+const DELAY = 20
 const RETRY = 1000
 /** How often writing may fail before the last entries are given up. */
 const TRIES = 3
@@ -99,7 +100,7 @@ export class Audit {
       client: clientName(client.info),
       upstream: target.upstream,
       method,
-      ...(subject !== undefined && { [subject]: target.name }),
+      ...(subject !== undefined && { [subject]: shownName(method, target.name) }),
       rule: facts.get('rule') ?? facts.get('limited_by'),
       outcome: ending.outcome,
       code: ending.code,

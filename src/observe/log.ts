@@ -116,7 +116,7 @@ function json(time: string, level: Level, event: string, fields: Fields = {}): s
 }
 
 function encoded(value: unknown): string {
-  if (typeof value === 'string') return harmless.test(value) ? `"${value}"` : JSON.stringify(value)
+  if (typeof value === 'string') return isPlain(value) ? `"${value}"` : JSON.stringify(value)
   if (typeof value === 'number' && Number.isFinite(value)) return `${value}`
   return JSON.stringify(value, masking) ?? 'null'
 }
@@ -128,8 +128,18 @@ function masking(key: string, value: unknown): unknown {
   return key !== '' && isTelling(key) ? '***' : value
 }
 
-/** Text that needs no escape. */
-const harmless = /^[\w .:/+-]*$/
+/** Longer text is looked at by those who are made for it. */
+const SHORT = 64
+
+/** Whether text is short and needs no escape. */
+function isPlain(text: string): boolean {
+  if (text.length > SHORT) return false
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code < 32 || code > 126 || code === 34 || code === 92) return false
+  }
+  return true
+}
 
 const colours = { debug: 'gray', info: 'cyan', warn: 'yellow', error: 'red' } as const
 

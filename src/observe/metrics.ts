@@ -1,7 +1,6 @@
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
-import { self } from '../core/self.ts'
 import type { Target } from '../core/target.ts'
 import { type Duration, Durations } from './durations.ts'
+import type { Exposition } from './exposition.ts'
 
 /** What is counted only when somebody asks. */
 export interface Levels {
@@ -37,7 +36,6 @@ const STORE_SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 
 /** Everything that is counted, for Prometheus. */
 export class Metrics {
-  readonly #registry = new Registry()
   readonly #options: Options
   readonly #series = new Map<string, Series>()
   readonly #tools = new Map<string, Set<string>>()
@@ -48,14 +46,8 @@ export class Metrics {
     labels: ['method', 'upstream', 'tool'],
     bounds: CALL_SECONDS,
   })
-  readonly #authFailures = this.#counter(
-    'gatehouse_auth_failures_total',
-    'Requests refused because of who made them, or because nobody said so.',
-    ['reason'],
-  )
-  readonly #rateLimited = this.#counter('gatehouse_rate_limited_total', 'Calls refused by a rate or quota.', [
-    'upstream',
-  ])
+  readonly #authFailures = new Map<string, number>()
+  readonly #rateLimited = new Map<string, number>()
   readonly #store = new Durations({
     name: 'gatehouse_store_seconds',
     help: 'How long the store took.',
@@ -63,24 +55,25 @@ export class Metrics {
     bounds: STORE_SECONDS,
   })
 
+  #exposition: Promise<Exposition> | undefined
+
   constructor(options: Options) {
     this.#options = options
-    collectDefaultMetrics({ register: this.#registry })
-    this.#createCalls()
-    this.#createLevels()
-    this.#gauge('gatehouse_build_info', 'The version that runs.', ['version', 'node']).set(
-      { version: self.version, node: process.versions.node },
-      1,
+  }
+
+  /** Everything as Prometheus reads it, and its media type. */
+  async page(): Promise<{ readonly text: string; readonly type: string }> {
+    // The library and what it watches of the process are there only once somebody asks.
+    this.#exposition ??= import('./exposition.ts').then(({ expose }) =>
+      expose({
+        calls: this.#series,
+        authFailures: this.#authFailures,
+        rateLimited: this.#rateLimited,
+        levels: () => this.#options.levels(),
+      }),
     )
-  }
-
-  get type(): string {
-    return this.#registry.contentType
-  }
-
-  /** Everything as Prometheus reads it. */
-  async text(): Promise<string> {
-    return (await this.#registry.metrics()) + this.#duration.text + this.#store.text
+    const { text, type } = await this.#exposition
+    return { text: (await text()) + this.#duration.text + this.#store.text, type }
   }
 
   /** Counts the calls of a target. */
@@ -106,11 +99,11 @@ export class Metrics {
   }
 
   refused(code: string): void {
-    this.#authFailures.inc({ reason: code })
+    count(this.#authFailures, code)
   }
 
   rateLimited(upstream: string): void {
-    this.#rateLimited.inc({ upstream })
+    count(this.#rateLimited, upstream)
   }
 
   /** Takes the time an operation of the store took. */
@@ -153,58 +146,14 @@ export class Metrics {
     this.#series.set(key, series)
     return series
   }
+}
 
-  /** Counts are kept here and told when somebody asks: that is rarer than calls. */
-  #createCalls(): void {
-    const calls = new Counter({
-      name: 'gatehouse_calls_total',
-      help: 'Calls by what they ended with.',
-      labelNames: ['method', 'upstream', 'tool', 'outcome'],
-      registers: [this.#registry],
-      collect: () => {
-        calls.reset()
-        for (const { labels, outcomes } of this.#series.values())
-          for (const [outcome, { count }] of outcomes) calls.labels(...labels, outcome).inc(count)
-      },
-    })
-  }
-
-  #createLevels(): void {
-    const { levels } = this.#options
-    const perUpstream = (
-      name: string,
-      help: string,
-      value: (each: Levels['upstreams'][number]) => number,
-    ): void => {
-      const gauge = this.#gauge(name, help, ['upstream'], () => {
-        gauge.reset()
-        for (const each of levels().upstreams) gauge.set({ upstream: each.name }, value(each))
-      })
-    }
-    perUpstream('gatehouse_upstream_up', 'Whether a server can be reached.', ({ isUp }) => (isUp ? 1 : 0))
-    perUpstream('gatehouse_upstream_connections', 'Open connections to a server.', (each) => each.connections)
-    const sessions = this.#gauge('gatehouse_sessions', 'Open sessions of clients.', [], () =>
-      sessions.set(levels().sessions),
-    )
-    const parked = this.#gauge(
-      'gatehouse_parked_calls',
-      'Calls that wait for an answer of their caller.',
-      [],
-      () => parked.set(levels().upstreams.reduce((sum, each) => sum + each.parked, 0)),
-    )
-  }
-
-  #counter(name: string, help: string, labelNames: string[]): Counter {
-    return new Counter({ name, help, labelNames, registers: [this.#registry] })
-  }
-
-  #gauge(name: string, help: string, labelNames: string[], collect?: () => void): Gauge {
-    return new Gauge({ name, help, labelNames, registers: [this.#registry], ...(collect && { collect }) })
-  }
+function count(counts: Map<string, number>, label: string): void {
+  counts.set(label, (counts.get(label) ?? 0) + 1)
 }
 
 /** The counters of one set of labels. */
-interface Series {
+export interface Series {
   readonly labels: readonly [method: string, upstream: string, tool: string]
   readonly outcomes: ReadonlyMap<string, Tally>
   readonly duration: Duration

@@ -5,6 +5,7 @@ import type { Target } from '../core/target.ts'
 import { type Audit, isAudited } from './audit.ts'
 import { type Ending, endingOf, failureOf, isAuthFailure, isRateLimit, isRefusal } from './ending.ts'
 import type { Meter, Metrics } from './metrics.ts'
+import { shownName } from './shown-uri.ts'
 import type { Tracing, Way } from './tracing.ts'
 
 /** What is told of calls just now. */
@@ -116,7 +117,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   const fields: Record<string, unknown> = {
     method: call.method,
     upstream: target?.upstream ?? call.target.upstream,
-    name: target?.name ?? call.target.name,
+    name: shownName(call.method, target?.name ?? call.target.name),
     principal: principal.id,
     revision: client.revision,
     outcome,

@@ -81,7 +81,7 @@ export class Observing implements Observers {
   /** What `/metrics` answers; nothing where it is off. */
   async page(): Promise<{ readonly text: string; readonly type: string } | undefined> {
     if (this.#settings?.metrics === false) return undefined
-    return { text: await this.metrics.text(), type: this.metrics.type }
+    return this.metrics.page()
   }
 
   async close(): Promise<void> {

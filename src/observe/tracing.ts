@@ -6,6 +6,7 @@ import type { TraceSettings } from '../core/observe-settings.ts'
 import { self } from '../core/self.ts'
 import type { Target } from '../core/target.ts'
 import type { Ending } from './ending.ts'
+import { shownUri } from './shown-uri.ts'
 
 /** A span of a call, and the call as it goes on within it. */
 interface CallSpan {
@@ -110,15 +111,10 @@ function attributesOf(call: Call, target: Target, way: Way): Attributes {
     ...(method === 'tools/call' && { 'gen_ai.operation.name': 'execute_tool' }),
     ...(method === 'tools/call' && name !== undefined && { 'gen_ai.tool.name': name }),
     ...(method === 'prompts/get' && name !== undefined && { 'gen_ai.prompt.name': name }),
-    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': withoutQuery(name) }),
+    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': shownUri(name) }),
     ...(target.upstream !== undefined && { 'gatehouse.upstream': target.upstream }),
     'gatehouse.request_id': call.requestId,
   }
-}
-
-/** What stands in a query or before a host may be a secret. */
-function withoutQuery(uri: string): string {
-  return uri.replace(/[?#].*$/s, '').replace(/^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i, '$1')
 }
 
 function end(span: Span, { outcome, code, rpc }: Ending, failed: 2): void {

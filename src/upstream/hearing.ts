@@ -3,6 +3,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import { excerpt } from '../core/secret-shapes.ts'
 import { ACKNOWLEDGED, type Filter, memberFor, readFilter, toldChanges } from '../wire/filter.ts'
 import type { Working } from '../bridge/park.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -64,7 +65,7 @@ export class Hearing {
       await this.#send('logging/setLevel', Payload.of({ level: levelOf(rank) }))
     } catch (error) {
       // What is asked for is only how much is heard of; the call itself can do without.
-      this.#log.warn('upstream.level_refused', { error: String(error) })
+      this.#log.warn('upstream.level_refused', { error: excerpt(String(error)) })
     }
   }
 
@@ -130,7 +131,7 @@ export class Hearing {
       return true
     } catch (error) {
       this.#uris.delete(uri)
-      this.#log.warn('upstream.subscribe_refused', { error: String(error) })
+      this.#log.warn('upstream.subscribe_refused', { error: excerpt(String(error)) })
       return false
     }
   }

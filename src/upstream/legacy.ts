@@ -2,6 +2,7 @@ import type { Call, Note, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import { excerpt } from '../core/secret-shapes.ts'
 import type { Working } from '../bridge/park.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -13,6 +14,7 @@ import { callHeaders } from '../wire/trace-context.ts'
 import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
 import type { Connection } from './connection.ts'
+import type { Discretion } from './discretion.ts'
 import { Hearing } from './hearing.ts'
 import type { Connect, Link } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
@@ -34,6 +36,7 @@ interface Options {
   readonly roots?: readonly string[]
   /** The opening exchange may take this long, in milliseconds. */
   readonly startTimeout: number
+  readonly discretion: Discretion
   readonly log: Log
 }
 
@@ -280,7 +283,9 @@ export class LegacyConnection implements Connection {
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     const call = this.#attribution.owner(about)
-    this.#hearing.hear(note, call?.working, (client) => this.#attribution.mayHear(client))
+    this.#hearing.hear(this.#options.discretion.note(note), call?.working, (client) =>
+      this.#attribution.mayHear(client),
+    )
   }
 }
 

@@ -4,6 +4,7 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
+import { excerpt } from '../core/secret-shapes.ts'
 import { Registry } from '../core/registry.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -13,6 +14,7 @@ import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { callHeaders } from '../wire/trace-context.ts'
 import type { Connection } from './connection.ts'
+import type { Discretion } from './discretion.ts'
 import type { Connect, Link } from './link.ts'
 import { modernParams } from './params.ts'
 import { type Tool, ToolIndex } from './tools.ts'
@@ -23,6 +25,7 @@ interface Options {
   /** Over HTTP some of a request is repeated in headers. */
   readonly mirrors: boolean
   readonly startTimeout: number
+  readonly discretion: Discretion
   readonly log: Log
 }
 
@@ -205,7 +208,8 @@ export class ModernConnection implements Connection {
       Number.isNaN(subscription) ? (about ?? this.#only()) : subscription,
     )?.working
     if (!working) return
-    const params = note.params?.withMeta({ [metaKeys.subscription]: undefined })
+    const { params: told } = this.#options.discretion.note(note)
+    const params = told?.withMeta({ [metaKeys.subscription]: undefined })
     working.note({ method: note.method, ...(params && { params }) })
   }
 

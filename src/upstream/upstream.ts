@@ -4,12 +4,14 @@ import { type Call, compose, type Handler, type Outcome, type Policy } from '../
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Log } from '../core/log.ts'
+import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
 import type { Variables } from './child.ts'
 import type { Connection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
+import { type Discretion, discretion } from './discretion.ts'
 import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
@@ -72,13 +74,18 @@ interface Key {
 export function createUpstream(settings: UpstreamSettings, { variables, oauth, log }: Environment): Upstream {
   const credentials = createCredentials(settings, oauth)
   const isPersonal = credentials?.isPersonal === true
+  const discreet = discretion(settings)
   const negotiate = negotiator(settings, variables, log)
   let route: Promise<Route> | undefined
   let known: Route | undefined
   let problem: string | undefined
   let running = 0
   const retired = new AbortController()
-  const pool = new Pool<Key>({ idle: settings.idle, open: (key) => openConnection(key, settings, log), log })
+  const pool = new Pool<Key>({
+    idle: settings.idle,
+    open: (key) => openConnection(key, settings, { discreet, log }),
+    log,
+  })
 
   const nameOf = connectionNames(settings)
   const connect = async (call: Call): Promise<Connection> => {
@@ -92,7 +99,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       return connection
     } catch (thrown) {
       const error = beforeCall(thrown)
-      problem = asGatewayError(error).message
+      problem = discreet.text(asGatewayError(error).message)
       // A verdict that did not hold is reached anew by the next call.
       if (!known || !isPassing(error)) route = known = undefined
       throw error
@@ -177,17 +184,19 @@ function negotiator(
 function openConnection(
   { route, call, login }: Key,
   settings: UpstreamSettings,
-  log: Log,
+  { discreet, log }: { readonly discreet: Discretion; readonly log: Log },
 ): Promise<Connection> {
   const { revision, mirrors } = route
   const connect: Connect = (receiver) => route.connect(receiver, login)
   const { startTimeout, isolation, roots } = settings
-  if (route.era === 'modern') return ModernConnection.open({ connect, revision, mirrors, startTimeout, log })
+  if (route.era === 'modern')
+    return ModernConnection.open({ connect, revision, mirrors, startTimeout, discretion: discreet, log })
   return LegacyConnection.open({
     connect,
     capabilities: declared(call, settings),
     revision,
     startTimeout,
+    discretion: discreet,
     log,
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
@@ -251,7 +260,7 @@ async function keepListening(
     } catch (error) {
       if (retired.aborted && !gone.aborted) return { kind: 'result', result: Payload.of({}) }
       if (gone.aborted || !isPassing(error)) throw error
-      log.debug('upstream.listen_again', { error: String(error) })
+      log.debug('upstream.listen_again', { error: excerpt(String(error)) })
     }
     onLost()
     await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, {

@@ -23,7 +23,8 @@ async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean>
     log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
     return true
   } catch (error) {
-    log.warn('upstream.unavailable', { upstream: upstream.name, reason: asGatewayError(error).message })
+    const reason = upstream.status.problem ?? asGatewayError(error).message
+    log.warn('upstream.unavailable', { upstream: upstream.name, reason })
     return false
   }
 }

@@ -1,3 +1,4 @@
+import { GatewayError } from '../core/error.ts'
 /** What the gateway must know of a method of the protocol. */
 interface Method {
   /** The member of `params` that names the thing it is for; mirrored in `Mcp-Name` at 2026-07-28. */
@@ -78,4 +79,9 @@ export function severity(level: unknown): number {
 /** The name of a severity. */
 export function levelOf(rank: number): string {
   return levels[rank] ?? 'emergency'
+}
+
+/** The error for a method the gateway or the server does not have. */
+export function unknownMethod(name: string): GatewayError {
+  return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
 }

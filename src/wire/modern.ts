@@ -6,7 +6,7 @@ import { self } from '../core/self.ts'
 import { metaKeys } from './extensions.ts'
 import { checkStandardHeaders, type Headers, mismatch } from './headers.ts'
 import { errorObject, type Request } from './jsonrpc.ts'
-import { method, severity } from './methods.ts'
+import { method, severity, unknownMethod } from './methods.ts'
 import { wordQuestion } from './questions.ts'
 import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
 
@@ -80,11 +80,6 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
 export function modernStatus(code: unknown): number {
   if (code === -32601) return 404
   return code === -32020 || code === -32021 || code === -32022 ? 400 : 200
-}
-
-/** The error for a method the gateway or the server does not have. */
-function unknownMethod(name: string): GatewayError {
-  return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
 }
 
 function worded(questions: Questions, client: Client): Record<string, unknown> {

@@ -74,7 +74,7 @@ export async function startCanaryServer(options: Options): Promise<CanaryServer>
 
 /** The command of such a server on stdio, which is given a secret as API_KEY. */
 export function canaryCommand(own: string): string[] {
-  return [process.execPath, fileURLToPath(import.meta.url), own]
+  return [process.execPath, fileURLToPath(import.meta.url), '--api-key', own]
 }
 
 /** Texts as servers write them, with the secrets in them. `given` are known to the gateway, `own` is not. */
@@ -192,4 +192,4 @@ function serveChild(own: string): void {
   lines.on('close', () => stderr.write(`bye, ${key}\n`, () => process.exit(0)))
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) serveChild(process.argv[2] ?? '')
+if (process.argv[1] === fileURLToPath(import.meta.url)) serveChild(process.argv[3] ?? '')

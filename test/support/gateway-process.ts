@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { ambientCanary, checkAmbient } from './canary.ts'
 import { until } from './condition.ts'
 import { isObject, type Json } from './server/json.ts'
 
@@ -23,7 +24,7 @@ export interface CommandProcess {
   stderr(): string
   signal(name: NodeJS.Signals): void
   readonly ended: Promise<Finished>
-  /** Ends it by force where it runs. */
+  /** Ends it by force where it runs. @throws where it told a secret of its environment */
   close(): Promise<void>
 }
 
@@ -39,7 +40,7 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
   const [program = process.execPath, ...first] = options.program ?? gatewayProgram()
   const child = spawn(program, [...first, ...args], {
     stdio: 'pipe',
-    env: { ...process.env, ...options.env },
+    env: { ...process.env, ...ambientCanary(), ...options.env },
     ...(options.cwd !== undefined && { cwd: options.cwd }),
   })
   const output = { stdout: '', stderr: '' }
@@ -61,6 +62,7 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
     close: async () => {
       child.kill('SIGKILL')
       await ended
+      checkAmbient(output)
     },
   }
 }
@@ -69,7 +71,7 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
 export function runCommand(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
   const command = startCommand(args, options)
   command.stdin.end()
-  return command.ended
+  return command.ended.finally(() => command.close())
 }
 
 /** The program that runs the built gateway: GATEHOUSE_COMMAND, a JSON array, if it is set. */

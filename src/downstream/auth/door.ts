@@ -21,7 +21,7 @@ export interface Visit {
 }
 
 /** A request of somebody. */
-export type Visitor = Visit & { readonly principal: Principal }
+type Visitor = Visit & { readonly principal: Principal }
 
 /** Lets requests in, or tells them what they need. */
 export interface Door {

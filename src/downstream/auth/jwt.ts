@@ -1,4 +1,4 @@
-import { decodeJwt, errors, jwtVerify, type JWTPayload, type JWTVerifyOptions } from 'jose'
+import type { errors, JWTPayload, JWTVerifyOptions } from 'jose'
 import type { JwtSettings } from '../../core/auth-settings.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { FindKey } from './keys.ts'
@@ -27,6 +27,9 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
     requiredClaims: ['iss', 'aud', 'sub', 'exp', 'iat', ...requiredClaims],
   }
   return async (token) => {
+    // Loaded for the first token: who takes none need not have it.
+    const jose = await import('jose')
+    const { decodeJwt, jwtVerify } = jose
     try {
       // Costs little, and spares the keys: tokens of others never ask for any.
       if (decodeJwt(token).iss !== issuer) throw unauthorized('issuer', 'The token is of another issuer.')
@@ -40,7 +43,7 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
         throw unauthorized('not_yet_valid', 'The token is of the future.')
       return payload
     } catch (error) {
-      throw error instanceof errors.JOSEError ? refusalOf(error) : error
+      throw error instanceof jose.errors.JOSEError ? refusalOf(error, jose.errors) : error
     }
   }
 }
@@ -50,12 +53,14 @@ function isForAccess(type: unknown): boolean {
   return type === undefined || (typeof type === 'string' && /^(?:jwt|.*at\+jwt)$/i.test(type))
 }
 
-function refusalOf(error: errors.JOSEError): GatewayError {
-  const reason = reasonOf(error)
+type Errors = typeof errors
+
+function refusalOf(error: errors.JOSEError, known: Errors): GatewayError {
+  const reason = reasonOf(error, known)
   return unauthorized(reason, words[reason] ?? 'The token is not a signed token.', error)
 }
 
-function reasonOf(error: errors.JOSEError): Reason {
+function reasonOf(error: errors.JOSEError, errors: Errors): Reason {
   if (error instanceof errors.JWTExpired) return 'expired'
   if (error instanceof errors.JWSSignatureVerificationFailed) return 'signature'
   if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys)

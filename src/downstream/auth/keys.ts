@@ -1,11 +1,4 @@
-import {
-  createLocalJWKSet,
-  errors,
-  type CryptoKey,
-  type FlattenedJWSInput,
-  type JSONWebKeySet,
-  type JWSHeaderParameters,
-} from 'jose'
+import type { CryptoKey, FlattenedJWSInput, JSONWebKeySet, JWSHeaderParameters } from 'jose'
 import type { GatewayError } from '../../core/error.ts'
 import { unavailable } from './refusal.ts'
 
@@ -44,7 +37,7 @@ export function createKeys({ load, now }: Options): Keys {
 
   const fetchKeys = async (): Promise<void> => {
     try {
-      const loaded = await load()
+      const [loaded, { createLocalJWKSet }] = await Promise.all([load(), import('jose')])
       // It checks the shape of the whole set.
       keys = createLocalJWKSet(loaded as JSONWebKeySet)
       loadedAt = now()
@@ -75,6 +68,7 @@ export function createKeys({ load, now }: Options): Keys {
     try {
       return await known(header, token)
     } catch (error) {
+      const { errors } = await import('jose')
       if (!(error instanceof errors.JWKSNoMatchingKey)) throw error
       // Those who come while keys are fetched learn from that fetch too.
       if (!pending) {

@@ -3,7 +3,7 @@ import { Payload } from '../../core/payload.ts'
 import { NS } from '../../wire/extensions.ts'
 import type { Sent } from './sanitise.ts'
 import { sanitise } from './sanitise.ts'
-import type { Structured } from './structured.ts'
+import { cleaned, type Structured } from './structured.ts'
 
 /** Where in a result the structured error stands. */
 export const ERROR_KEY = `${NS}/error`
@@ -37,9 +37,20 @@ export function safeResult(result: Payload, sent: Sent): Payload {
   const { content } = result.fields
   const blocks: readonly unknown[] = Array.isArray(content) ? content : []
   const safe = blocks.map((block) => (isObject(block) ? safeBlock(block, sent) : block))
+  const told = safeMembers(result, sent)
   const hasText = safe.some((block) => isObject(block) && block.type === 'text')
-  if (!hasText) return result.with({ content: [{ type: 'text', text: 'The tool failed.' }, ...safe] })
-  return safe.every((block, index) => block === blocks[index]) ? result : result.with({ content: safe })
+  if (!hasText) return told.with({ content: [{ type: 'text', text: 'The tool failed.' }, ...safe] })
+  return safe.every((block, index) => block === blocks[index]) ? told : told.with({ content: safe })
+}
+
+/** What programs read of a failed result may hold the same texts. */
+function safeMembers(result: Payload, sent: Sent): Payload {
+  const changed = ['structuredContent', 'error'].flatMap((name) => {
+    const value = result.fields[name]
+    const safe = cleaned(value, sent)
+    return JSON.stringify(safe) === JSON.stringify(value) ? [] : [[name, safe] as const]
+  })
+  return changed.length === 0 ? result : result.with(Object.fromEntries(changed))
 }
 
 function safeBlock(block: Record<string, unknown>, sent: Sent): Record<string, unknown> {

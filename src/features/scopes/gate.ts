@@ -16,6 +16,7 @@ export type Verdict =
   | { readonly kind: 'denied' }
   | { readonly kind: 'missing'; readonly required: readonly string[]; readonly missing: readonly string[] }
 
+type Refused = Exclude<Verdict, { kind: 'allowed' }>
 type Scopes = ReadonlySet<string> | undefined
 
 /** The gate of something of a server. */
@@ -47,9 +48,8 @@ export function isShut({ requirement, rules }: Gate, scopes: Scopes): boolean {
   return rules?.isClosed === true || missingScopes(requirement, scopes).length > 0
 }
 
-/** Why a call is refused; nothing where it is not. */
-export function refusal(verdict: Verdict, elevateUrl: string | undefined): GatewayError | undefined {
-  if (verdict.kind === 'allowed') return undefined
+/** Why a call is refused. */
+export function refusal(verdict: Refused, elevateUrl: string | undefined): GatewayError {
   if (verdict.kind === 'denied') {
     return new GatewayError('PERMISSION_DENIED', 'This call is not permitted here.', {
       suggestion: 'Do without it: no scope would permit it.',

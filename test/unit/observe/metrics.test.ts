@@ -21,7 +21,7 @@ const toolOf = (name: string) => ({ method: 'tools/call', upstream: 'files', nam
 
 /** The sample lines of a metric. */
 async function samples(metrics: Metrics, name: string): Promise<string[]> {
-  const lines = (await metrics.text()).split('\n')
+  const lines = (await metrics.page()).text.split('\n')
   return lines.filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `))
 }
 
@@ -120,7 +120,7 @@ describe('metrics of the rest', () => {
       metrics.refused('TOKEN_EXPIRED')
       metrics.rateLimited('files')
       const checked = spawnSync('promtool', ['check', 'metrics'], {
-        input: await metrics.text(),
+        input: (await metrics.page()).text,
         encoding: 'utf8',
       })
       // The process metrics every Node program has are named by others.

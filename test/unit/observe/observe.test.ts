@@ -103,7 +103,7 @@ describe('what is counted of a call', () => {
     const { observers } = watched()
     const handle = compose([observe(observers), observeTarget(observers.metrics, target)], done)
     await handle(toolCall({ target: { method: 'tools/call', name: 'files_read' } }))
-    expect(await observers.metrics.text()).toContain(
+    expect((await observers.metrics.page()).text).toContain(
       'gatehouse_calls_total{method="tools/call",upstream="files",tool="read",outcome="ok"} 1',
     )
   })
@@ -114,7 +114,7 @@ describe('what is counted of a call', () => {
     const result = Payload.of({ isError: true, content: [], _meta: { 'dev.gatehouse/error': error } })
     const chain = [observe(observers), observeTarget(observers.metrics, target)]
     await compose(chain, async () => ({ kind: 'result', result }))(toolCall())
-    expect(await observers.metrics.text()).toContain('outcome="PERMISSION_DENIED"} 1')
+    expect((await observers.metrics.page()).text).toContain('outcome="PERMISSION_DENIED"} 1')
   })
 
   it('is no server where several took part', async () => {
@@ -126,7 +126,7 @@ describe('what is counted of a call', () => {
       return list('two')(call)
     }
     await observe(observers)(both)(toolCall({ method: 'tools/list', target: { method: 'tools/list' } }))
-    expect(await observers.metrics.text()).toContain(
+    expect((await observers.metrics.page()).text).toContain(
       'gatehouse_calls_total{method="tools/list",upstream="",tool="",outcome="ok"} 1',
     )
   })
@@ -137,7 +137,7 @@ describe('what is counted of a call', () => {
       const chain = [observe(observers), observeTarget(observers.metrics, target)]
       await expect(compose(chain, failing(new GatewayError(code, 'no')))(toolCall())).rejects.toThrow('no')
     }
-    const text = await observers.metrics.text()
+    const text = (await observers.metrics.page()).text
     expect(text).toContain('gatehouse_auth_failures_total{reason="scope_insufficient"} 1')
     expect(text).toContain('gatehouse_rate_limited_total{upstream="files"} 1')
   })
