@@ -20,11 +20,6 @@ interface GatewayOptions {
   readonly timeout?: number
 }
 
-/** Starts a gateway in front of the HTTP server at `url` and resolves once it is ready. */
-export function viaGateway(url: string, options: GatewayOptions = {}): Promise<RunningGateway> {
-  return startGateway([url], options)
-}
-
 /** Starts `gatehouse serve --port <free port>` with more arguments and resolves once it is ready. */
 export async function startGateway(
   args: readonly string[],

@@ -24,7 +24,7 @@ const servers: Readonly<Record<string, Partial<ServerOptions>>> = {
 
 let all: Variants
 beforeAll(async () => {
-  all = await startVariants(servers)
+  all = await startVariants(servers, {}, { limits: { result: '20MB' } })
 })
 afterAll(() => all.close())
 
