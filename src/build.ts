@@ -92,7 +92,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const catalog = createCatalog({
     upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
     policies: (target) => [
-      observeTarget(observing.metrics, target),
+      observeTarget(observing, target),
       // Features look at the lists of a server, which may be for users who signed in alone.
       target.isOwn ? undefined : upstreams.get(target.upstream ?? '')?.guard,
       ...active.map(({ contribution, settingsOf }) =>

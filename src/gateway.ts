@@ -1,6 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { createSeal } from './bridge/seal.ts'
 import { build, type Kept, ownCall, warmUp } from './build.ts'
+import { isProtected } from './core/auth-settings.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import { background, type Log } from './core/log.ts'
@@ -211,7 +212,10 @@ function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
         url: gateway.settings.listen.publicUrl ?? url,
         version: self.version,
         isAggregate: gateway.settings.listen.aggregate,
-        rows: [...gateway.statuses].map(([name, status]) => ({ name, state: stateOf(status) })),
+        rows: [...gateway.statuses].map(([name, status]) => ({
+          name,
+          state: stateOf(status, isProtected(gateway.settings.auth)),
+        })),
       }),
     log: observing.log,
   })
@@ -222,7 +226,8 @@ function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
   })
 }
 
-function stateOf({ problem, revision }: Status): string {
-  if (problem !== undefined) return `unavailable: ${problem}`
+/** How a server does; why it fails is not for everybody where callers are told apart. */
+function stateOf({ problem, revision }: Status, isPrivate: boolean): string {
+  if (problem !== undefined) return isPrivate ? 'unavailable' : `unavailable: ${problem}`
   return revision === undefined ? 'starting' : `ready, speaks ${revision}`
 }

@@ -50,6 +50,9 @@ interface Options {
   readonly log: Log
 }
 
+/** How long what a client says of itself may be, in characters: it is kept as long as its session. */
+const MAX_HANDSHAKE = 65_536
+
 /** Nothing is said about the message before its answer. */
 const mute = { emit: (): void => undefined }
 
@@ -69,6 +72,8 @@ export class ClientSession {
   #client: Client
   #capabilities: Readonly<Record<string, unknown>> = {}
   #level: string | undefined
+  /** Who asked for what is listened to: what a caller may hear changes with its tokens. */
+  #listener: Pick<Around, 'principal' | 'sessionToken'> = {}
 
   constructor(options: Options) {
     this.id = options.id
@@ -163,6 +168,7 @@ export class ClientSession {
     const { only } = method(request.method)
     if (only === 'modern') throw unknownMethod(request.method)
     if (only !== 'legacy' || !local.has(request.method)) return undefined
+    this.#listener = { principal: reply.principal, sessionToken: reply.sessionToken }
     return this.#local(request).then((result) => encodeResult(request.id, result))
   }
 
@@ -196,11 +202,10 @@ export class ClientSession {
     if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
     const { protocolVersion, capabilities, clientInfo } = request.params.fields
     if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
-      throw new GatewayError(
-        'INVALID_INPUT',
-        'Invalid params: initialize needs protocolVersion and capabilities.',
-      )
+      throw invalid('initialize needs protocolVersion and capabilities')
     }
+    if (request.params.text.length > MAX_HANDSHAKE)
+      throw new GatewayError('PAYLOAD_TOO_LARGE', 'What the client says of itself is too long.')
     const revision = negotiate(protocolVersion)
     this.#client = {
       era: 'legacy',
@@ -209,12 +214,7 @@ export class ClientSession {
       session: this.id,
       ...(isObject(clientInfo) && { info: clientInfo }),
     }
-    const discover: Request = {
-      kind: 'request',
-      id: request.id,
-      method: 'server/discover',
-      params: Payload.of({}),
-    }
+    const discover: Request = { ...request, method: 'server/discover', params: Payload.of({}) }
     const { requestId, trace } = reply
     const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
     const outcome = await this.#options.handle(call)
@@ -228,8 +228,7 @@ export class ClientSession {
   async #local({ method: name, params }: Request): Promise<Payload> {
     if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
     const { uri } = params.fields
-    if (typeof uri !== 'string')
-      throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
+    if (typeof uri !== 'string') throw invalid('uri must be a string')
     const { resources } = this.#capabilities
     if (!isObject(resources) || resources.subscribe !== true) {
       throw unknownMethod(name)
@@ -240,8 +239,7 @@ export class ClientSession {
   }
 
   async #setLevel(level: unknown): Promise<Payload> {
-    if (severity(level) < 0)
-      throw new GatewayError('INVALID_INPUT', 'Invalid params: level is not a log level.')
+    if (severity(level) < 0) throw invalid('level is not a log level')
     if (!isObject(this.#capabilities.logging)) {
       throw unknownMethod('logging/setLevel')
     }
@@ -285,12 +283,16 @@ export class ClientSession {
 
   #listenCall(params: Payload, controller: AbortController, emit: (note: Note) => void): Call {
     const message = { kind: 'notification', method: 'subscriptions/listen', params } as const
-    return this.#lift(message, { requestId: newRequestId(), emit }, controller)
+    return this.#lift(message, { ...this.#listener, requestId: newRequestId(), emit }, controller)
   }
 
   #send(note: Note): void {
     this.#options.send(encode(lowerNote(note, this.#revision ?? latestLegacy)))
   }
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
 }
 
 function encode(note: Note): string {

@@ -47,12 +47,15 @@ const SHORT_PAGE = 100
 
 /** How many targets keep their compiled chain; then all are compiled again when they are needed. */
 const CHAINS = 10_000
+/** How long the name of a target may be for its chain to be kept, in characters: callers choose names. */
+const LONGEST = 1000
 
 /** Compiles the chains of all servers, each when it is first needed. */
 export function createCatalog(options: Options): Catalog {
   const { upstreams, policies, observe, isAggregate } = options
   const chains = new Map<string, Handler>()
   const keep = (key: string, chain: Handler): Handler => {
+    if (key.length > LONGEST) return chain
     if (chains.size >= CHAINS) chains.clear()
     chains.set(key, chain)
     return chain

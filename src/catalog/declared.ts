@@ -1,5 +1,5 @@
 import { type Call, type Handler, type Outcome, resultOf } from '../core/call.ts'
-import { GatewayError } from '../core/error.ts'
+import type { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { method, unknownMethod } from '../wire/methods.ts'

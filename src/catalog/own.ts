@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError, type GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'

@@ -38,6 +38,7 @@ class Body {
   #first: Buffer | undefined
   #more: Chunks | undefined
   #isTooLarge = false
+  #isRefused = false
 
   constructor(limit: number, taker: Taker) {
     this.#limit = limit
@@ -71,6 +72,8 @@ class Body {
   }
 
   #refuse(): void {
+    if (this.#isRefused) return
+    this.#isRefused = true
     this.#taker.onError(
       new GatewayError('PAYLOAD_TOO_LARGE', `The body is larger than ${this.#limit} bytes.`, {
         details: { limit: this.#limit },

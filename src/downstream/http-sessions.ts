@@ -45,7 +45,7 @@ export class HttpSessions {
 
   /** A session that has not shaken hands yet; it counts only once it is kept. @throws OVERLOADED */
   create(principal: Principal, upstream: string | undefined): HttpSession {
-    if (this.#sessions.size >= LIMIT && !this.#makeRoom())
+    if (this.#sessions.size >= LIMIT && !this.#makeRoom(principal))
       throw new GatewayError('OVERLOADED', 'Too many sessions.')
     const replay = new Replay()
     const session = new ClientSession({
@@ -88,9 +88,11 @@ export class HttpSessions {
     for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) this.end(each)
   }
 
-  #makeRoom(): boolean {
+  /** Ends a session that is not used: one of the caller where there is one, so that nobody ends those of others. */
+  #makeRoom({ id }: Principal): boolean {
     const idle = [...this.#sessions.values()].filter(isIdle)
-    const [oldest] = idle.toSorted((one, other) => one.usedAt - other.usedAt)
+    const own = idle.filter(({ session }) => session.principal.id === id)
+    const [oldest] = (own.length > 0 ? own : idle).toSorted((one, other) => one.usedAt - other.usedAt)
     if (oldest) this.end(oldest)
     return oldest !== undefined
   }

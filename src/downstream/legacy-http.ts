@@ -50,6 +50,8 @@ export class LegacyHttp {
     const { incoming, outgoing } = exchange
     const found = this.#session(exchange)
     if (!accepts(incoming, 'text/event-stream')) throw notAcceptable('text/event-stream')
+    // Who is gone by now would never be heard to leave.
+    if (outgoing.destroyed) return
     const eventId = incoming.headers['last-event-id']
     const resumed = typeof eventId === 'string' ? found.replay.find(eventId) : undefined
     const stream = resumed?.stream ?? found.replay.general

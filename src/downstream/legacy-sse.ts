@@ -54,6 +54,8 @@ export class LegacySse {
 
   /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
   stream({ outgoing, upstream, principal, requestId }: Exchange): void {
+    // Who is gone by now would never be heard to leave.
+    if (outgoing.destroyed) return
     if (this.#open.size >= LIMIT) throw new GatewayError('OVERLOADED', 'Too many sessions.')
     const id = randomUUID()
     const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })

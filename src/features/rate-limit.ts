@@ -8,7 +8,7 @@ import { settingOf } from '../core/tool-settings.ts'
 import { rates, rateSchema, type Rate } from '../core/units.ts'
 import type { Bucket, Store, Taken } from '../store/store.ts'
 import { NS } from '../wire/extensions.ts'
-import { method as known } from '../wire/methods.ts'
+import { isVendorRequest, method as known } from '../wire/methods.ts'
 import type { Deps, Feature, SettingsOf } from './feature.ts'
 
 interface Settings {
@@ -36,8 +36,8 @@ export const rateLimit: Feature<Settings> = {
   },
   create: (settings, deps) => {
     const bucketsFor = bucketFinder()
-    // One request for a list may be several, to all servers together.
-    const listed = new WeakSet<object>()
+    // One request for a list may be several, to all servers together: all get what the first one got.
+    const listed = new WeakMap<object, Taken | Promise<Taken>>()
     return {
       policy: (target) => {
         const limits = limitsOf(target, settings, deps)
@@ -48,12 +48,17 @@ export const rateLimit: Feature<Settings> = {
             const standing = standingOf(limits, taken)
             tell(call, standing)
             if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
+            // What the result of another's method may hold is not known.
+            if (isVendorRequest(target.method)) return next(call)
             return next(call).then((outcome) => concluded(outcome, standing, deps.store))
           }
           const charge = (call: Call): Promise<Outcome> => {
             const taken = deps.store.take(bucketsFor(limits, call.principal.id))
+            if (isList) listed.set(call.facts, taken)
             return taken instanceof Promise ? taken.then((each) => go(call, each)) : go(call, taken)
           }
+          const share = (call: Call, taken: Taken): Promise<Outcome> =>
+            taken.isGranted ? next(call) : Promise.reject(refusal(call, standingOf(limits, taken), taken))
           const resume = async (call: Call, ticket: string): Promise<Outcome> => {
             if (!(await isPaid(deps.store, ticket))) return charge(call)
             const outcome = await next(call)
@@ -62,9 +67,9 @@ export const rateLimit: Feature<Settings> = {
           return (call) => {
             const ticket = call.state[SLOT]
             if (typeof ticket === 'string') return resume(call, ticket)
-            if (isList && listed.has(call.facts)) return next(call)
-            if (isList) listed.add(call.facts)
-            return charge(call)
+            const taken = isList ? listed.get(call.facts) : undefined
+            if (taken === undefined) return charge(call)
+            return taken instanceof Promise ? taken.then((each) => share(call, each)) : share(call, taken)
           }
         }
       },
@@ -98,7 +103,7 @@ const charged: ReadonlySet<string> = new Set([
 ])
 
 function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Settings>, deps: Deps): Limit[] {
-  const isCharged = charged.has(method)
+  const isCharged = charged.has(method) || isVendorRequest(method)
   if (!isCharged && known(method).list === undefined) return []
   const own = upstream === undefined ? undefined : settings(upstream).rate
   const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? UNSAID : undefined)

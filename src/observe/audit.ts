@@ -142,7 +142,7 @@ export class Audit {
 
   #add(entry: Entry): void {
     if (this.#waiting.length >= LIMIT) this.#dropped++
-    else this.#waiting.push(entry)
+    else this.#waiting.push(this.#waiting.length < BATCH ? entry : made(entry))
     this.#timer ??= setTimeout(() => void this.#flush(), DELAY).unref()
   }
 
@@ -208,6 +208,12 @@ export class Audit {
   }
 }
 
+/** The same entry, made at once: while nothing can be written what waits must not keep whole calls. */
+function made(entry: Entry): Entry {
+  const fields = entry()
+  return () => fields
+}
+
 function now(): { readonly time: string } {
   return { time: new Date().toISOString() }
 }
@@ -216,8 +222,8 @@ function canonicalText(value: unknown): string {
   try {
     return canonical(value)
   } catch {
-    // Nested deeper than there is room to follow.
-    return JSON.stringify(String(value))
+    // Nested deeper than there is room to follow, for whatever would make a text of it.
+    return '"[deep]"'
   }
 }
 

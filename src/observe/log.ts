@@ -23,6 +23,8 @@ export interface OpenLog extends Log {
 
 type Fields = Readonly<Record<string, unknown>>
 
+const INFO = levels.indexOf('info')
+
 /** How long lines may wait to be written together, in milliseconds. */
 const DELAY = 20
 const MAX_WAITING = 64 * 1024
@@ -64,7 +66,7 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
 
   return {
     get isInfo() {
-      return least <= levels.indexOf('info')
+      return least <= INFO
     },
     configure: ({ secrets, level: later }) => {
       redactor.learn(secrets)

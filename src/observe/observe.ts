@@ -1,4 +1,4 @@
-import type { Call, Policy } from '../core/call.ts'
+import type { Call, Handler, Policy } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Target } from '../core/target.ts'
@@ -12,6 +12,8 @@ import type { Tracing, Way } from './tracing.ts'
 export interface Observers {
   readonly log: Log
   readonly metrics: Metrics
+  /** Whether nothing is told of calls that end well: they then need not be looked at. */
+  readonly isQuiet: boolean
   readonly audit?: Audit | undefined
   /** Whether spans are made, even if what makes them is still being loaded. */
   readonly isTraced: boolean
@@ -33,7 +35,25 @@ interface Reached {
 
 /** The outermost frame: one log line for each call, counted, traced and recorded. */
 export function observe(observers: Observers): Policy {
-  return (next) => async (given) => {
+  return (next) => {
+    const watched = watching(observers, next)
+    return (call) => (observers.isQuiet ? next(call).catch(complain(observers, call)) : watched(call))
+  }
+}
+
+/** Tells of what went wrong here, where nothing else is told. */
+function complain(observers: Observers, call: Call): (thrown: unknown) => never {
+  return (thrown) => {
+    const error = asGatewayError(thrown)
+    if (error.code === 'SERVER_ERROR') {
+      observers.log.error('call', { ...line(call, failureOf(error, 0)), cause: stackOf(thrown) })
+    }
+    throw thrown
+  }
+}
+
+function watching(observers: Observers, next: Handler): Handler {
+  return async (given) => {
     const start = performance.now()
     // What lasts as long as a client listens is no operation.
     const isLasting = given.method === 'subscriptions/listen'
@@ -60,13 +80,15 @@ export function observe(observers: Observers): Policy {
 }
 
 /** The frame around what one target does: it tells the outermost one where the call came to. */
-export function observeTarget(metrics: Metrics, target: Target): Policy {
+export function observeTarget(observers: Observers, target: Target): Policy {
+  const { metrics } = observers
   const reached: Reached = { target, meter: metrics.meter(target) }
   const several: Reached = {
     target: { method: target.method },
     meter: metrics.meter({ method: target.method }),
   }
   return (next) => (call) => {
+    if (observers.isQuiet) return next(call)
     const before = reachedBy(call)
     const isAnother = before?.target.method === target.method && before.target.upstream !== target.upstream
     call.facts.set(REACHED, isAnother ? several : reached)

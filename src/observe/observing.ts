@@ -33,12 +33,17 @@ export class Observing implements Observers {
   #settings: ObserveSettings | undefined
   #opening: Promise<void> | undefined
   #isServing = false
+  #hasMetrics = true
 
   constructor({ log, isListed, ...options }: Options) {
     this.log = log
     this.isListed = isListed
     this.#configure = 'configure' in log ? log.configure : undefined
     this.metrics = new Metrics(options)
+  }
+
+  get isQuiet(): boolean {
+    return !this.#hasMetrics && !this.audit && !this.tracing && this.log.isInfo === false
   }
 
   get isTraced(): boolean {
@@ -56,6 +61,7 @@ export class Observing implements Observers {
     if (this.#isServing) this.#applyAudit(observe)
     const before = this.#settings
     this.#settings = observe
+    this.#hasMetrics = observe.metrics
     this.#configure?.({ secrets: secretsOf(settings), level: observe.logLevel })
     if (textOf(before?.traces) !== textOf(observe.traces)) this.#applyTraces(observe)
   }

@@ -38,18 +38,18 @@ export class MemoryStore implements Store {
 
   take(buckets: readonly Bucket[]): Taken {
     const now = this.#clock()
-    const windows: Window[] = []
     let isGranted = true
-    for (const { key, window, limit } of buckets) {
-      const found = this.#window(key, window, now)
-      if (found.taken(now) >= limit) isGranted = false
-      windows.push(found)
+    for (const { key, limit } of buckets) {
+      const found = this.#windows.get(key)
+      if (found && found.taken(now) >= limit) isGranted = false
     }
-    if (isGranted) for (const window of windows) window.add()
     const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
-    for (const [index, window] of windows.entries()) {
-      const left = Math.max(0, (buckets[index]?.limit ?? 0) - window.taken(now))
-      const reset = window.reset(now)
+    for (const { key, window, limit } of buckets) {
+      // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
+      const found = isGranted ? this.#window(key, window, now) : this.#windows.get(key)
+      if (isGranted) found?.add()
+      const left = Math.max(0, limit - (found?.taken(now) ?? 0))
+      const reset = found?.reset(now) ?? 0
       taken.remaining.push(left)
       taken.reset.push(reset)
       taken.wait.push(left === 0 ? reset : 0)

@@ -74,18 +74,15 @@ interface Key {
 export function createUpstream(settings: UpstreamSettings, { variables, oauth, log }: Environment): Upstream {
   const credentials = createCredentials(settings, oauth)
   const isPersonal = credentials?.isPersonal === true
-  const discreet = discretion(settings)
+  const around = { discretion: discretion(settings), log }
   const negotiate = negotiator(settings, variables, log)
   let route: Promise<Route> | undefined
   let known: Route | undefined
   let problem: string | undefined
   let running = 0
   const retired = new AbortController()
-  const pool = new Pool<Key>({
-    idle: settings.idle,
-    open: (key) => openConnection(key, settings, { discreet, log }),
-    log,
-  })
+  const dial = (key: Key): Promise<Connection> => openConnection(key, settings, around)
+  const pool = new Pool<Key>({ idle: settings.idle, open: dial, log })
 
   const nameOf = connectionNames(settings)
   const connect = async (call: Call): Promise<Connection> => {
@@ -99,7 +96,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       return connection
     } catch (thrown) {
       const error = beforeCall(thrown)
-      problem = discreet.text(asGatewayError(error).message)
+      problem = around.discretion.text(asGatewayError(error).message)
       // A verdict that did not hold is reached anew by the next call.
       if (!known || !isPassing(error)) route = known = undefined
       throw error
@@ -184,20 +181,19 @@ function negotiator(
 function openConnection(
   { route, call, login }: Key,
   settings: UpstreamSettings,
-  { discreet, log }: { readonly discreet: Discretion; readonly log: Log },
+  around: { readonly discretion: Discretion; readonly log: Log },
 ): Promise<Connection> {
   const { revision, mirrors } = route
   const connect: Connect = (receiver) => route.connect(receiver, login)
   const { startTimeout, isolation, roots } = settings
   if (route.era === 'modern')
-    return ModernConnection.open({ connect, revision, mirrors, startTimeout, discretion: discreet, log })
+    return ModernConnection.open({ connect, revision, mirrors, startTimeout, ...around })
   return LegacyConnection.open({
     connect,
     capabilities: declared(call, settings),
     revision,
     startTimeout,
-    discretion: discreet,
-    log,
+    ...around,
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
   })

@@ -50,6 +50,11 @@ export function isProtocolMethod(name: string): boolean {
   return Object.hasOwn(methods, name) || name === rootsChanged
 }
 
+/** Whether a request is one the protocol does not have, so that a server may do anything for it. */
+export function isVendorRequest(name: string): boolean {
+  return !name.startsWith('notifications/') && !Object.hasOwn(methods, name)
+}
+
 /** Messages that never leave the connection they arrived on. */
 const local: ReadonlySet<string> = new Set([
   'notifications/initialized',
@@ -63,6 +68,11 @@ const local: ReadonlySet<string> = new Set([
  */
 export function isForServers(notification: string): boolean {
   return notification.startsWith('notifications/') && !local.has(notification)
+}
+
+/** What every client may tell servers: of its roots, and of tasks it has of theirs. */
+export function isProtocolNotification(name: string): boolean {
+  return name === rootsChanged || name === 'notifications/tasks/status'
 }
 
 /** What a client tells a server that may know its roots; 2026-07-28 has it no more. */

@@ -68,10 +68,12 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
 }
 
 /** Runs a command of the gateway to its end. */
-export function runCommand(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
+export async function runCommand(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
   const command = startCommand(args, options)
   command.stdin.end()
-  return command.ended.finally(() => command.close())
+  const finished = await command.ended
+  await command.close()
+  return finished
 }
 
 /** The program that runs the built gateway: GATEHOUSE_COMMAND, a JSON array, if it is set. */

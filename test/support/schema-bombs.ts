@@ -26,7 +26,7 @@ export function schemaBombs(): Readonly<Record<string, Json>> {
     doubling_any: doubling('anyOf'),
     doubling_one: doubling('oneOf'),
     nested_any: { ...object, properties: { x: nested(12) } },
-    deep: { ...object, properties: { x: deep(5000) } },
+    deep: { ...object, properties: { x: deep(1000) } },
     wide: {
       ...object,
       properties: Object.fromEntries(

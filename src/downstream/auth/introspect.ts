@@ -1,5 +1,5 @@
 import type { IntrospectSettings } from '../../core/auth-settings.ts'
-import { fetchJson } from '../fetch-json.ts'
+import { fetchJson, StatusError } from '../fetch-json.ts'
 import { unauthorized, unavailable } from './refusal.ts'
 import { CLOCK_SKEW } from './verified.ts'
 
@@ -34,7 +34,8 @@ export function createIntrospection(
     const request = fetchJson(url, { method: 'POST', headers, body })
     const claims = await request
       .catch((error: unknown) => {
-        until = now() + WAIT
+        // Whoever sends tokens that are not taken must not keep others from being asked about.
+        if (!isAboutToken(error)) until = now() + WAIT
         throw unavailable('Tokens can not be checked right now.', error)
       })
       .finally(() => running--)
@@ -46,6 +47,12 @@ export function createIntrospection(
       throw unauthorized('not_yet_valid', 'The token is not valid yet.')
     return claims
   }
+}
+
+/** Whether an answer is about what was asked, not about who asks or how often. */
+function isAboutToken(error: unknown): boolean {
+  if (!(error instanceof StatusError) || error.status === 401 || error.status === 429) return false
+  return error.status >= 400 && error.status < 500
 }
 
 function formEncoded(text: string): string {

@@ -9,8 +9,9 @@ import { method } from '../../wire/methods.ts'
 import type { Context, Guard } from './context.ts'
 import { type Gate, gateOf, isShut, judge, refusal, type Verdict } from './gate.ts'
 import { listGuard } from './lists.ts'
+import { type Requirement, scopesOf } from './requirement.ts'
 import { hasRules } from './rules.ts'
-import { refuseTwins, refuseTwinsWithin } from './twins.ts'
+import { refuseTwinReferences, refuseTwins, refuseTwinsWithin } from './twins.ts'
 
 /** The guard of a target; nothing where anybody may call it. */
 export function guardOf(target: Target, settings: UpstreamSettings, context: Context): Guard | undefined {
@@ -31,7 +32,9 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
     case 'resources/templates/list':
       return listGuard(target.method, settings, context)
     default:
-      return isOfProtocol(target.method) ? undefined : vendorGuard(settings, context)
+      if (target.method.startsWith('tasks/')) return scopeGuard([scopesOf(settings)], context)
+      // What the protocol does not define may do anything, as far as one can know.
+      return isOfProtocol(target.method) ? undefined : scopeGuard([[`write:${settings.name}`]], context)
   }
 }
 
@@ -63,9 +66,10 @@ function nameGuard(
   settings: UpstreamSettings,
   context: Context,
 ): Guard {
-  const gate = name === undefined ? undefined : gateOf({ kind, name, nature: reading }, settings)
+  const isNamed = name !== undefined && name.length <= LONGEST
+  const gate = isNamed ? gateOf({ kind, name, nature: reading }, settings) : undefined
   return {
-    isForAll: gate?.rules !== undefined,
+    isForAll: hasRules(settings),
     admit: (call) => {
       refuseTwins(call.params)
       if (!gate || name === undefined) throw unnamed(kind === 'prompt' ? 'name' : 'uri')
@@ -98,10 +102,10 @@ function permitted(call: Call, verdict: Verdict, elevateUrl: string | undefined)
 function admitReference(call: Call, settings: UpstreamSettings, context: Context): Call {
   refuseTwins(call.params)
   const { ref } = call.params.fields
-  refuseTwinsWithin(call.params.at('ref'))
+  refuseTwinReferences(call.params.at('ref'))
   const { name, uri } = isObject(ref) ? ref : {}
   const [kind, subject] = typeof uri === 'string' ? (['resource', uri] as const) : (['prompt', name] as const)
-  if (typeof subject !== 'string') throw unnamed('ref')
+  if (typeof subject !== 'string' || subject.length > LONGEST) throw unnamed('ref')
   const gate = gateOf({ kind, name: subject, nature: reading }, settings)
   // The arguments are not those of a prompt, so rules about arguments say nothing of them.
   const bare = { ...gate, rules: gate.rules?.isClosed === true ? gate.rules : undefined }
@@ -114,7 +118,7 @@ function withoutShut(call: Call, settings: UpstreamSettings): Call {
   if (!isObject(notifications) || !Array.isArray(notifications.resourceSubscriptions)) return call
   const all: readonly unknown[] = notifications.resourceSubscriptions
   const open = all.filter((uri) => {
-    if (typeof uri !== 'string') return false
+    if (typeof uri !== 'string' || uri.length > LONGEST) return false
     return !isShut(gateOf({ kind: 'resource', name: uri, nature: reading }, settings), call.principal.scopes)
   })
   if (open.length === all.length) return call
@@ -122,9 +126,8 @@ function withoutShut(call: Call, settings: UpstreamSettings): Call {
   return { ...call, params: call.params.with({ notifications: kept }) }
 }
 
-/** What the protocol does not define may do anything, as far as one can know. */
-function vendorGuard(settings: UpstreamSettings, { elevateUrl }: Context): Guard {
-  const requirement = [[`write:${settings.name}`]]
+/** What has no name to tell it by: a task is of those who may call anything here. */
+function scopeGuard(requirement: Requirement, { elevateUrl }: Context): Guard {
   return {
     isForAll: false,
     admit: (call) =>
@@ -136,6 +139,9 @@ function isOfProtocol(name: string): boolean {
   const { capability, only, nameIn } = method(name)
   return capability !== undefined || only !== undefined || nameIn !== undefined
 }
+
+/** How long a name may be, in characters: each is read in many ways. */
+const LONGEST = 8192
 
 const reading = { op: 'read', risk: 'safe' } as const
 

@@ -3,6 +3,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Target } from '../../core/target.ts'
 import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../wire/extensions.ts'
+import { isProtocolNotification } from '../../wire/methods.ts'
 import type { Deps, Feature, SettingsOf } from '../feature.ts'
 import type { Context, Guard } from './context.ts'
 import { asTool } from './faces.ts'
@@ -27,7 +28,7 @@ export const permissions: Feature<Settings | false> = {
     const negotiate = answerNegotiate(settings, { deps, sessions })
     return {
       policy: (target) => {
-        if (target.method.startsWith('notifications/')) return undefined
+        if (isProtocolNotification(target.method)) return undefined
         return guarding(target, guardFor(target, contextOf, deps), sessions)
       },
       methods: { [CHECK]: check, [NEGOTIATE]: negotiate },

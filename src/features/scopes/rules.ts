@@ -37,9 +37,10 @@ export function hasRules({ allow, deny }: UpstreamSettings): boolean {
 
 const closed: Rules = { isClosed: true, permits: () => false }
 
-/** How many texts of one argument are looked at, and how long each may be; what has more is not let through. */
+/** How many texts of one argument are looked at, and how long one and all may be; what has more is not let through. */
 const MAX_TEXTS = 1000
 const MAX_LENGTH = 65_536
+const MAX_TOGETHER = 131_072
 
 type Args = Readonly<Record<string, unknown>>
 type Test = (args: Args) => boolean
@@ -66,7 +67,9 @@ function argumentsOf(
     return (args) => {
       const values = valuesOf(args, argument)
       const texts = textsOf(values, isDenial)
-      if (texts.length > MAX_TEXTS || texts.some(({ length }) => length > MAX_LENGTH)) return isDenial
+      const together = texts.reduce((sum, { length }) => sum + length, 0)
+      const isTooLong = together > MAX_TOGETHER || texts.some(({ length }) => length > MAX_LENGTH)
+      if (texts.length > MAX_TEXTS || isTooLong) return isDenial
       return texts.length > 0 && test(texts)
     }
   })

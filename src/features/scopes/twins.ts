@@ -1,17 +1,29 @@
 import { GatewayError } from '../../core/error.ts'
 import { elements, isObject, members } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
+import { fold } from './spellings.ts'
 
-/** The params that say what a call is for. */
+/** The params that say what a call is for, and the members of a reference that do. */
 const deciding = new Set(['name', 'arguments', 'uri', 'ref'])
+const referring = new Set(['type', 'name', 'uri'])
 const MAX_DEPTH = 64
 
 /** Refuses params that another parser could read as a different call. @throws INVALID_INPUT */
 export function refuseTwins(params: Payload): void {
   const keys = Object.keys(params.fields)
-  // Some parsers do not tell upper from lower case.
-  const isVariant = (key: string): boolean => !deciding.has(key) && deciding.has(key.toLowerCase())
-  if (members(params.text).length !== keys.length || keys.some(isVariant)) throw ambiguous()
+  if (members(params.text).length !== keys.length || hasVariant(keys, deciding)) throw ambiguous()
+}
+
+/** Refuses a reference that another parser, or another reading, could take for another one. @throws INVALID_INPUT */
+export function refuseTwinReferences(reference: Payload | undefined): void {
+  refuseTwinsWithin(reference)
+  const keys = Object.keys(reference?.fields ?? {})
+  if ((keys.includes('name') && keys.includes('uri')) || hasVariant(keys, referring)) throw ambiguous()
+}
+
+/** Some parsers do not tell upper from lower case, nor `ſ` from `s`. */
+function hasVariant(keys: readonly string[], names: ReadonlySet<string>): boolean {
+  return keys.some((key) => !names.has(key) && names.has(fold(key)))
 }
 
 /** Refuses arguments in which a key stands twice. @throws INVALID_INPUT */

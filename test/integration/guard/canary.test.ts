@@ -352,13 +352,10 @@ async function commands(config: Json, hearer: Told, canaries: Canaries): Promise
     const env = { SECRET: canaries.of('environment') }
     const command = startCommand([...words, '--config', file], { env })
     command.stdin.end()
-    const over = command.ended.then(() => true)
+    let isOver = false
+    void command.ended.then(() => (isOver = true))
     // One that serves all the same is told to stop.
-    await until(
-      () => Promise.race([over, command.stdout().includes('Gatehouse serves')]),
-      words[0] ?? '',
-      30_000,
-    )
+    await until(() => isOver || command.stdout().includes('Gatehouse serves'), 'the end of it', 30_000)
     await command.close()
     const told = { stdout: command.stdout(), stderr: command.stderr() }
     expect(told).not.toEqual({ stdout: '', stderr: '' })

@@ -57,7 +57,8 @@ async function withstands(attack: () => Promise<RawReply>, { status, code }: Exp
   const reply = await attack()
   expect(performance.now() - start).toBeLessThan(PATIENCE)
   expect([status].flat()).toContain(reply.status)
-  if (code !== undefined) expect(codeIn(reply)).toBe(code)
+  if (code === undefined) expect(codeIn(reply)).not.toBe('SERVER_ERROR')
+  else expect(codeIn(reply)).toBe(code)
   await goesOn()
   expect(memory() - before).toBeLessThan(MEMORY)
 }
@@ -90,7 +91,8 @@ describe('a token', () => {
   const unsigned = (header: Json, more: Json = {}): string =>
     `${part(header)}.${part({ ...claims(), ...more })}`
   const refused = { status: 401, code: 'AUTHENTICATION_REQUIRED' }
-  const tokens: readonly (readonly [string, () => string | Promise<string>, Expected?])[] = [
+  type Make = () => string | Promise<string>
+  const tokens: readonly (readonly [string, Make] | readonly [string, Make, Expected])[] = [
     ['signed by another', async () => issuer.sign({}, { key: (await generateKeyPair('RS256')).privateKey })],
     [
       'with other claims than were signed',
@@ -138,7 +140,7 @@ describe('a token', () => {
     ['of 100 KB', () => 'a'.repeat(100 * 1024), { status: 431 }],
   ]
 
-  it.each(tokens)('%s is refused', async (_name, make, expected = refused) => {
+  it.each(tokens)('%s is refused', async (...[, make, expected = refused]) => {
     const token = await make()
     await withstands(() => call('echo', {}, 'calm', token), expected)
   })
@@ -231,7 +233,7 @@ describe('a body', () => {
     ],
     ['of spaces', () => ' '.repeat(1_000_000), broken],
     [
-      'of 50,000 messages',
+      'of 20,000 messages',
       () => `[${'{"jsonrpc":"2.0","id":1,"method":"ping"},'.repeat(20_000)}1]`,
       { status: [200, 400] },
     ],
@@ -272,7 +274,7 @@ describe('a schema of a server that', () => {
     ['doubles its choices with each step', 'doubling_any', { x: 1 }, ok],
     ['doubles its alternatives with each step', 'doubling_one', { x: 1 }, ok],
     ['has choices within choices', 'nested_any', { x: 1 }, ok],
-    ['is 5,000 levels deep', 'deep', { x: 1 }, ok],
+    ['is 1,000 levels deep', 'deep', { x: 1 }, ok],
     ['has 50,000 properties', 'wide', { p0: 1 }, ok],
     ['has 10 MB', 'huge', { x: 1 }, ok],
     ['is somewhere else', 'elsewhere', { x: 1 }, ok],
@@ -320,11 +322,15 @@ it('names that are made up do not grow the metrics', { timeout: 180_000 }, async
   await goesOn()
 })
 
-it('a body that comes byte by byte is cut off, and hinders nobody meanwhile', async () => {
-  await goesOn()
-  expect(await trickle.answer).toMatch(/^(HTTP\/1\.1 408 |$)/)
-  await goesOn()
-})
+it(
+  'a body that comes byte by byte is cut off, and hinders nobody meanwhile',
+  { timeout: 120_000 },
+  async () => {
+    await goesOn()
+    expect(await trickle.answer).toMatch(/^(HTTP\/1\.1 408 |$)/)
+    await goesOn()
+  },
+)
 
 /** A body that comes byte by byte, for as long as the other side takes it. */
 async function trickling(): Promise<typeof trickle> {

@@ -33,6 +33,20 @@ describe('the sessions of HTTP clients', () => {
     expect(sessions.size).toBe(10_000)
   })
 
+  test('of a caller that opens many go before those of others', () => {
+    const sessions = new HttpSessions({
+      handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
+      log: silentLog,
+    })
+    opened.push(sessions)
+    const [quiet, greedy] = [{ id: 'quiet' }, { id: 'greedy' }]
+    const first = sessions.create(quiet, undefined)
+    sessions.keep(first)
+    for (let count = 0; count < 10_100; count++) sessions.keep(sessions.create(greedy, undefined))
+    expect(sessions.size).toBe(10_000)
+    expect(sessions.get(first.session.id, quiet, undefined)).toBe(first)
+  })
+
   test('are no more than there may be while all are in use', () => {
     const busy = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
     opened.push(busy)

@@ -36,6 +36,15 @@ describe('calls under way', () => {
     expect(ends).toHaveLength(4)
   })
 
+  it('C192 are bounded also where they are of a method of a vendor', async () => {
+    const { handle, ends } = gate(() => ({ concurrency: 1 }))
+    const target = { method: 'vendor/run', upstream: 'one' }
+    const first = handle({ ...call(), target })
+    await expect(handle({ ...call(), target })).rejects.toMatchObject(refused)
+    ends[0]?.({ kind: 'result', result: Payload.of({}) })
+    await first
+  })
+
   it('make room again when they fail, and while they wait for a person', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const first = handle(call())

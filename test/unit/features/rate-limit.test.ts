@@ -186,6 +186,26 @@ describe('rate limits', () => {
     expect(await granted(handle, calls)).toEqual([true, true, true, false])
   })
 
+  it('refuse a list to all servers together', async () => {
+    const handle = limited({ common: '1/minute' })
+    const list = (): Call[] => {
+      const facts = new Map()
+      return ['one', 'two', 'three'].map((upstream) => to('', { method: 'tools/list', facts }, upstream))
+    }
+    expect(await granted(handle, list())).toEqual([true, true, true])
+    expect(await granted(handle, list())).toEqual([false, false, false])
+  })
+
+  it('C191 charge methods of vendors, and leave their results as they are', async () => {
+    const handle = limited({ common: '1/minute' })
+    const asked = (): Call => ({
+      ...to('', { method: 'vendor/run' }),
+      target: { method: 'vendor/run', upstream: 'one' },
+    })
+    expect(await handle(asked())).toEqual({ kind: 'result', result: Payload.of({ content: [] }) })
+    await expect(handle(asked())).rejects.toMatchObject({ code: 'RATE_LIMIT_EXCEEDED' })
+  })
+
   it('leave alone what is no call', () => {
     const { policy } = rateLimit.create(() => ({ rate: '1/s' }), featureDeps())
     for (const method of ['server/discover', 'subscriptions/listen', 'notifications/x', 'tasks/get']) {

@@ -100,6 +100,31 @@ describe('the audit log', () => {
     expect(digests[2]?.slice(-64)).not.toBe(digests[0]?.slice(-64))
   })
 
+  it('C201 tells of every call, also of those whose arguments nobody could make a text of', async () => {
+    const deep = '['.repeat(20_000) + ']'.repeat(20_000)
+    const audit = open()
+    for (const given of [{ a: 1 }, JSON.parse(`{"toString":1,"a":${deep}}`), JSON.parse(deep), { b: 2 }])
+      call(audit, 1, given)
+    await audit.close()
+    expect(lines()).toHaveLength(5)
+    expect(await problem()).toBeUndefined()
+  })
+
+  it('keeps no arguments of many calls that wait to be written', async () => {
+    let read = 0
+    const given = {
+      get path() {
+        return ++read
+      },
+    }
+    const audit = open()
+    for (let index = 0; index < 1000; index++) call(audit, index, given)
+    expect(read).toBeGreaterThanOrEqual(500)
+    await audit.close()
+    expect(lines()).toHaveLength(1001)
+    expect(await problem()).toBeUndefined()
+  })
+
   it('C202 tells of requests that were turned away', async () => {
     const audit = open()
     const error = new GatewayError('TOKEN_EXPIRED', 'The token has expired.')

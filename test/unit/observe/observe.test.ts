@@ -25,7 +25,14 @@ function watched(): { observers: Observers; lines: Line[]; errors: Line[] } {
     levels: () => ({ upstreams: [], sessions: 0 }),
   })
   return {
-    observers: { log, metrics, isTraced: false, way: { transport: 'tcp' }, isListed: () => false },
+    observers: {
+      log,
+      metrics,
+      isQuiet: false,
+      isTraced: false,
+      way: { transport: 'tcp' },
+      isListed: () => false,
+    },
     lines,
     errors,
   }
@@ -38,11 +45,28 @@ const failing =
     Promise.reject(error)
 const target: Target = { method: 'tools/call', upstream: 'files', name: 'read' }
 
+describe('where nothing is told of calls', () => {
+  it('lets them pass without a look, and still tells of what went wrong in the gateway', async () => {
+    const { observers, lines, errors } = watched()
+    const quiet = { ...observers, isQuiet: true }
+    const chain = [observe(quiet), observeTarget(quiet, target)]
+    await compose(chain, done)(toolCall())
+    const refused = compose(chain, failing(new GatewayError('UNKNOWN_TOOL', 'Unknown tool')))(toolCall())
+    await expect(refused).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' })
+    expect([...lines, ...errors]).toEqual([])
+    await expect(compose(chain, failing(new TypeError('a bug')))(toolCall())).rejects.toThrow('a bug')
+    expect(errors).toMatchObject([
+      { event: 'call', outcome: 'SERVER_ERROR', cause: expect.stringContaining('a bug') },
+    ])
+    expect((await observers.metrics.page()).text).not.toContain('gatehouse_calls_total{')
+  })
+})
+
 describe('the log line of a call', () => {
   it('C200 C201 names the call, its request, its server, its outcome and how long it took', async () => {
     const { observers, lines } = watched()
     const call = toolCall({ target: { method: 'tools/call', name: 'files_read' } })
-    await compose([observe(observers), observeTarget(observers.metrics, target)], done)(call)
+    await compose([observe(observers), observeTarget(observers, target)], done)(call)
     expect(lines).toEqual([
       {
         event: 'call',
@@ -101,7 +125,7 @@ describe('the log line of a call', () => {
 describe('what is counted of a call', () => {
   it('C206 is the server and tool it came to, whatever the client called it', async () => {
     const { observers } = watched()
-    const handle = compose([observe(observers), observeTarget(observers.metrics, target)], done)
+    const handle = compose([observe(observers), observeTarget(observers, target)], done)
     await handle(toolCall({ target: { method: 'tools/call', name: 'files_read' } }))
     expect((await observers.metrics.page()).text).toContain(
       'gatehouse_calls_total{method="tools/call",upstream="files",tool="read",outcome="ok"} 1',
@@ -112,7 +136,7 @@ describe('what is counted of a call', () => {
     const { observers } = watched()
     const error = { code: 'PERMISSION_DENIED' }
     const result = Payload.of({ isError: true, content: [], _meta: { 'dev.gatehouse/error': error } })
-    const chain = [observe(observers), observeTarget(observers.metrics, target)]
+    const chain = [observe(observers), observeTarget(observers, target)]
     await compose(chain, async () => ({ kind: 'result', result }))(toolCall())
     expect((await observers.metrics.page()).text).toContain('outcome="PERMISSION_DENIED"} 1')
   })
@@ -120,7 +144,7 @@ describe('what is counted of a call', () => {
   it('is no server where several took part', async () => {
     const { observers } = watched()
     const list = (upstream: string): Handler =>
-      compose([observeTarget(observers.metrics, { method: 'tools/list', upstream })], done)
+      compose([observeTarget(observers, { method: 'tools/list', upstream })], done)
     const both: Handler = async (call) => {
       await list('one')(call)
       return list('two')(call)
@@ -134,7 +158,7 @@ describe('what is counted of a call', () => {
   it('C208 is each refusal of a caller, and each of too many calls', async () => {
     const { observers } = watched()
     for (const code of ['SCOPE_INSUFFICIENT', 'RATE_LIMIT_EXCEEDED'] as const) {
-      const chain = [observe(observers), observeTarget(observers.metrics, target)]
+      const chain = [observe(observers), observeTarget(observers, target)]
       await expect(compose(chain, failing(new GatewayError(code, 'no')))(toolCall())).rejects.toThrow('no')
     }
     const text = (await observers.metrics.page()).text

@@ -29,6 +29,16 @@ describe('secrets by value', () => {
     expect(redactor.text('the password is p@ss-word')).toBe('the password is ***')
   })
 
+  it('C063 are found line by line', () => {
+    const strict = new Redactor()
+    strict.learn(['first line of a secret\nsecond line of a secret\n}'])
+    expect(strict.text('> second line of a secret }')).toBe('> *** }')
+  })
+
+  it('stay where their reader knows them', () => {
+    expect(redactor.text('plain-secret.*', (secret) => secret.startsWith('plain'))).toBe('plain-secret.*')
+  })
+
   it('leave what is too short to be told from words', () => {
     expect(redactor.text('in short')).toBe('in short')
   })

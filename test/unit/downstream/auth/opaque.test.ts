@@ -94,6 +94,15 @@ describe('tokens only their issuer can read', () => {
     expect(JSON.stringify(front.log)).not.toContain('opaque-6')
   })
 
+  it('are still asked about while the issuer takes offence at the token of another', async () => {
+    const front = await open({ opaque: { introspect } })
+    known.set('opaque-7', { active: true, sub: 'someone', aud: `${front.origin}/mcp` })
+    status = 403
+    expect(await front.call({ token: '../../etc/passwd' })).toMatchObject({ status: 503 })
+    status = 200
+    expect(await front.call({ token: 'opaque-7' })).toMatchObject({ status: 200 })
+  })
+
   it('are asked about only so many at once', async () => {
     const front = await open({ opaque: { introspect } })
     const gate = Promise.withResolvers<void>()

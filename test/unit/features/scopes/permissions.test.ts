@@ -129,6 +129,7 @@ describe('prompts and resources', () => {
     ['completion/complete', { ref: { type: 'ref/prompt', name: 'summary' } }, 'read:docs'],
     ['completion/complete', { ref: { type: 'ref/resource', uri: 'file:///private/{x}' } }, 'read:files'],
     ['vendor/method', {}, 'write:files'],
+    ['notifications/vendor', {}, 'write:files'],
   ])('C083 %s of %j needs %s', async (method, params, scope) => {
     const { ask } = bench({ scopes })
     expect(await ask(method, params, as('other'))).toMatchObject({
@@ -137,6 +138,66 @@ describe('prompts and resources', () => {
     expect(await ask(method, params, as(scope))).toEqual({ content: [] })
     expect(await ask(method, params)).toEqual({ content: [] })
   })
+
+  it('C083 of another name can not be reached by a reference that names two things', async () => {
+    const { ask, seen } = bench({ deny: { secret_summary: true } })
+    const asked = (ref: Readonly<Record<string, unknown>>) =>
+      ask('completion/complete', { ref, argument: { name: 'a', value: '' } })
+    expect(await asked({ type: 'ref/prompt', name: 'secret_summary' })).toMatchObject({
+      error: { code: 'PERMISSION_DENIED' },
+    })
+    for (const other of [{ uri: 'file:///docs/a' }, { Name: 'summary' }, { URI: 'file:///docs/a' }]) {
+      expect(await asked({ type: 'ref/prompt', name: 'secret_summary', ...other })).toMatchObject({
+        error: { code: 'INVALID_INPUT' },
+      })
+    }
+    expect(seen.map((each) => each.method)).not.toContain('completion/complete')
+  })
+
+  it.each([
+    ['tools/call', { name: 'get_file', arguments: { path: '/ok' }, 'argument\u017f': { path: '/etc/x' } }],
+    ['prompts/get', { name: 'summary', Name: 'secret_summary' }],
+    ['prompts/get', { Name: 'secret_summary' }],
+    ['resources/read', { uri: 'file:///docs/a', URI: 'file:///private/b' }],
+  ])('C083 %s with %j is refused, as some servers would read it as another call', async (method, params) => {
+    const deny = { get_file: { path: '/etc/**' }, secret_summary: true, 'file:///private/**': true } as const
+    const { ask, seen } = bench({ deny })
+    expect(await ask(method, params)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+    expect(seen.map((each) => each.method)).not.toContain(method)
+  })
+
+  it('C083 are looked at only where their names are of a length somebody would give them', async () => {
+    const { ask, seen } = bench({ deny: { 'file:///private/**': true } })
+    const uri = `file:///docs/${'a/'.repeat(100_000)}`
+    for (const who of [{}, as('read:files')])
+      expect(await ask('resources/read', { uri }, who)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+    expect(await ask('completion/complete', { ref: { type: 'ref/resource', uri } })).toMatchObject({
+      error: { code: 'INVALID_INPUT' },
+    })
+    expect(seen).toHaveLength(0)
+  })
+
+  it.each(['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel', 'tasks/update'])(
+    'C065 %s is only for those who may call something of the server',
+    async (method) => {
+      const { ask } = bench({ scopes: { mail: ['send_*'] } })
+      for (const scopes of [[], ['read:other']]) {
+        expect(await ask(method, { taskId: 'x' }, as(...scopes))).toMatchObject({
+          error: { code: 'SCOPE_INSUFFICIENT' },
+        })
+      }
+      for (const scope of ['read:files', 'mail'])
+        expect(await ask(method, { taskId: 'x' }, as(scope))).not.toHaveProperty('error')
+      expect(await ask(method, { taskId: 'x' })).not.toHaveProperty('error')
+    },
+  )
+
+  it.each(['notifications/roots/list_changed', 'notifications/tasks/status'])(
+    '%s needs no scope',
+    async (method) => {
+      expect(await bench().ask(method, {}, as())).toEqual({ content: [] })
+    },
+  )
 
   it('C083 a resource is not opened by the scope of another it only begins like', async () => {
     const { ask } = bench({ scopes })

@@ -208,6 +208,15 @@ describe('an allow rule', () => {
     expect(permits({ path: '../a' }, { allow, reach })).toBe(false)
   })
 
+  it('lets nothing through that is too long to be looked at, in one text or in many', () => {
+    const many = Array.from({ length: 10 }, () => '/srv/docs/a'.padEnd(60_000, 'a'))
+    expect(permits({ path: many.slice(0, 2) }, { allow })).toBe(true)
+    for (const path of [many, '/srv/docs/a'.padEnd(70_000, 'a')]) {
+      expect(permits({ path }, { allow })).toBe(false)
+      expect(permits({ path }, { deny })).toBe(false)
+    }
+  })
+
   it('never outweighs a deny rule', () => {
     expect(permits({ path: '/srv/docs/private/x' }, { allow, deny })).toBe(false)
     expect(permits({ path: '/srv/docs/x' }, { allow, deny })).toBe(true)

@@ -1,0 +1,17 @@
+import { expect, it } from 'vitest'
+import { shownName, shownUri } from '../../../src/observe/shown-uri.ts'
+
+it.each([
+  ['file:///a/b', 'file:///a/b'],
+  ['db://app:pass@host/table?token=x', 'db://host/table?…'],
+  ['ui://page#state', 'ui://page#…'],
+  ['https://host/a@b', 'https://host/a@b'],
+])('C063 %s is written down as %s', (uri, expected) => {
+  expect(shownUri(uri)).toBe(expected)
+})
+
+it('leaves names that are no URIs', () => {
+  expect(shownName('tools/call', 'is_it_so?')).toBe('is_it_so?')
+  expect(shownName('resources/read', 'a://b?c')).toBe('a://b?…')
+  expect(shownName('resources/list', undefined)).toBeUndefined()
+})
