@@ -43,13 +43,14 @@ export const rateLimit: Feature<Settings> = {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined
         const isList = known(target.method).list !== undefined
+        const isVendor = isVendorRequest(target.method)
         return (next) => {
           const go = (call: Call, taken: Taken): Promise<Outcome> => {
             const standing = standingOf(limits, taken)
             tell(call, standing)
             if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
             // What the result of another's method may hold is not known.
-            if (isVendorRequest(target.method)) return next(call)
+            if (isVendor) return next(call)
             return next(call).then((outcome) => concluded(outcome, standing, deps.store))
           }
           const charge = (call: Call): Promise<Outcome> => {

@@ -96,8 +96,10 @@ function createDoor({ auth, listen, port, log }: Options): Door {
       refuse(visitor, unauthorized('missing', 'Authentication is required.'))
     },
     stepUp: ({ incoming, upstream, principal }, error) => {
+      // What a server says of its own scopes is no demand of this one.
+      if (error.code !== 'SCOPE_INSUFFICIENT' || error.extra.relayed) return undefined
       // Only tokens with claims come from somewhere that could give out others.
-      if (error.code !== 'SCOPE_INSUFFICIENT' || !principal.claims) return undefined
+      if (!principal.claims) return undefined
       const required = error.extra.details?.required_scopes
       const needed = scopesToAskFor(Array.isArray(required) ? required.map(String) : [], auth.scopeMap)
       // 2025-11-25 basic/authorization: with those it has, as some clients ask for exactly these next.

@@ -35,7 +35,7 @@ export interface GuardedFront {
 interface Asking {
   readonly token?: string | undefined
   readonly method?: string
-  /** The name of the tool; tools need the scope they are called, but `whoami`. */
+  /** The name of the tool: they need the scope they are called, but `whoami`, and `relay` which fails by itself. */
   readonly tool?: string
   readonly path?: string
   readonly headers?: Readonly<Record<string, string>>
@@ -109,6 +109,10 @@ function read(config: Json): Settings {
 const handle: Handler = async ({ method, target, principal }) => {
   if (method !== 'tools/call') return { kind: 'result', result: Payload.of({ capabilities: {}, tools: [] }) }
   const { name = '' } = target
+  if (name === 'relay') {
+    const relayed = Payload.of({ code: -32000, message: 'You lack a scope of mine.' })
+    throw new GatewayError('SCOPE_INSUFFICIENT', 'You lack a scope of mine.', { relayed })
+  }
   if (name !== 'whoami' && principal.scopes && !principal.scopes.has(name)) {
     throw new GatewayError('SCOPE_INSUFFICIENT', `Missing scope: ${name}`, {
       details: { required_scopes: [name], missing_scopes: [name] },

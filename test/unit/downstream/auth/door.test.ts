@@ -313,6 +313,14 @@ describe('a gateway that asks for tokens', () => {
 })
 
 describe('a token without a scope a call needs', () => {
+  it('C081 is no matter of the token where it is the server behind that says so', async () => {
+    const front = await open()
+    const token = await issuer.sign({ scope: 'mcp.read' })
+    const { status, challenge, body } = await front.call({ token, tool: 'relay' })
+    expect({ status, challenge }).toEqual({ status: 200, challenge: null })
+    expect(body).toMatchObject({ error: { code: -32000, message: 'You lack a scope of mine.' } })
+  })
+
   it('C080 is answered with 403 and the scopes to ask for, in both eras', async () => {
     const front = await open({ scope_map: { 'mcp.write': ['write:it'] } })
     const token = await issuer.sign({ scope: 'mcp.read' })
