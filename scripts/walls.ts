@@ -29,7 +29,11 @@ const walls: readonly Wall[] = [
   { part: 'core/pattern.ts', uses: ['re2js', 'node:module'] },
   { part: 'wire', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', ...files] },
-  { part: 'observe', may: ['core', 'wire/extensions.ts'], uses: ['prom-client', '@opentelemetry', ...files] },
+  {
+    part: 'observe',
+    may: ['core', 'wire/extensions.ts', 'wire/methods.ts'],
+    uses: ['prom-client', '@opentelemetry', ...files],
+  },
   { part: 'bridge', may: ['core', 'wire', 'store/store.ts'], uses: timers },
   { part: 'catalog', may: ['core', 'wire'] },
   {

@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { createSeal } from './bridge/seal.ts'
 import { build, type Kept, ownCall, warmUp } from './build.ts'
 import { isProtected } from './core/auth-settings.ts'
-import type { Call, Handler } from './core/call.ts'
+import { type Call, compose, type Handler, type Outcome } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
@@ -12,6 +12,7 @@ import { type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
 import { isMapped } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
+import { permissions } from './features/scopes/permissions.ts'
 import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
 import { readiness } from './observe/health.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
@@ -43,6 +44,8 @@ export interface Gateway {
   readonly handle: Handler
   /** Which arguments of the tool a call names are repeated in headers. */
   mirror(call: Call): Mirror | Promise<Mirror>
+  /** Whether the caller of a tool is permitted to make the call. */
+  isPermitted(call: Call): Promise<boolean>
   has(upstream: string): boolean
   readonly settings: Settings
   readonly statuses: ReadonlyMap<string, Status>
@@ -73,6 +76,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     store: () => kept.store,
     listen: () => current.settings.listen,
     finisher: (name) => current.upstreams.get(name)?.finishSignIn,
+    onStep: (step) => observing.signedIn(step),
   })
   const observing = createObserving(log, {
     upstreams: () => current.upstreams,
@@ -97,6 +101,20 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
         return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
       }
       return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
+    },
+    isPermitted: async (call) => {
+      const { catalog, active } = current
+      const found = await catalog.resolve(call)
+      const guard = active.find(({ name }) => name === permissions.name)
+      if (!found || !guard || guard.settingsOf(found.target.upstream) === false) return true
+      const policy = guard.contribution.policy?.(found.target)
+      return compose(
+        [policy],
+        async () => nothing,
+      )(found).then(
+        () => true,
+        () => false,
+      )
     },
     has: (upstream) => current.upstreams.has(upstream),
     get settings() {
@@ -155,6 +173,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
         principal: current.settings.auth.principal,
         limit: current.settings.listen.body,
         isStrict: () => current.settings.listen.isStrict,
+        onRefused: observing.refused,
         log,
       })
     },
@@ -182,6 +201,8 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
   return gateway
 }
 
+const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
+
 /** A log as the terminal or a collector wants it. */
 export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
@@ -192,6 +213,7 @@ function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
   const opened = listenHttp({
     handle: gateway.handle,
     mirror: (call) => gateway.mirror(call),
+    isPermitted: (call) => gateway.isPermitted(call),
     has: (upstream) => gateway.has(upstream),
     listen: () => gateway.settings.listen,
     auth: () => gateway.settings.auth,

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Answer, Call, Handler, Note, Outcome, Question, Questions } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
+import { hasItsShare, type Principal } from '../core/principal.ts'
 import { method } from '../wire/methods.ts'
 import { progressTo } from '../wire/progress.ts'
 import { canAnswer, canBeAsked } from '../wire/questions.ts'
@@ -55,6 +56,7 @@ export function park(open: OpenCall, options: Options = {}): Handler {
     if (ticket === undefined) {
       // Who can not be asked anything needs no parking.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
+      if (isShareTaken(call.principal)) return Promise.reject(tooManyQuestions())
       const held = new Held(call, collect)
       held.onParked = (turn) => keep(turn)
       return held.start(open)
@@ -67,8 +69,12 @@ export function park(open: OpenCall, options: Options = {}): Handler {
     return held.resume(call)
   }
 
+  function isShareTaken(principal: Principal): boolean {
+    return hasItsShare(principal, parked, (held) => held.call.principal.id, limit)
+  }
+
   function keep(held: Held): boolean {
-    if (parked.size >= limit) return false
+    if (parked.size >= limit || isShareTaken(held.call.principal)) return false
     held.ticket = randomUUID()
     parked.set(held.ticket, held)
     options.onCount?.(parked.size)
@@ -263,6 +269,14 @@ function unasked(call: Call): Working {
     },
     ask: (question) => Promise.resolve(refusal(question)),
   }
+}
+
+function tooManyQuestions(): GatewayError {
+  return new GatewayError('OVERLOADED', 'Too many calls of this caller wait for an answer to a question.', {
+    suggestion: 'Answer the questions that were asked, or wait until they are given up.',
+    retryAfterSeconds: 60,
+    isUnsent: true,
+  })
 }
 
 function expired(): GatewayError {

@@ -28,6 +28,7 @@ interface Options {
 /** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
 export async function serveStateless(request: Request, reply: Reply, options: Options): Promise<void> {
   const { handle, seal, upstream, principal, headers, controller } = options
+  const { signal } = controller
   const client = readClient(request, headers)
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
@@ -58,9 +59,10 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
     pace.end()
     reply.end(encodeResult(request.id, resultOf(call, outcome, isListening ? id : undefined, seal)))
   } catch (error) {
-    if (isCancelled(controller.signal)) reply.end()
+    if (isCancelled(signal)) reply.end()
     else {
-      const failure = asGatewayError(error)
+      // What listens knows only that it is over, not why.
+      const failure = asGatewayError(isListening && signal.aborted ? signal.reason : error)
       reply.refuse?.(failure)
       const object = modernError(failure, requestId)
       reply.end(encodeErrorObject(request.id, object), object.fields.code)

@@ -10,7 +10,26 @@ export interface Principal {
   readonly claims?: Readonly<Record<string, unknown>>
   /** The caller's own token: only ever exchanged for another (RFC 8693), never passed on. */
   readonly token?: Secret
+  /** Set where callers are not told apart. */
+  readonly isEverybody?: true
 }
 
 /** Everybody, where no authentication is configured. */
-export const anonymous: Principal = { id: 'anonymous' }
+export const anonymous: Principal = { id: 'anonymous', isEverybody: true }
+
+/** One caller may have a quarter of what there is for all. */
+const PART = 4
+
+/** Whether a caller has its share of what there is for all; everybody together has the whole. */
+export function hasItsShare<Holder>(
+  { id, isEverybody }: Principal,
+  holders: ReadonlyMap<unknown, Holder>,
+  idOf: (holder: Holder) => string,
+  limit: number,
+): boolean {
+  const share = limit / PART
+  if (isEverybody || holders.size < share) return false
+  let held = 0
+  for (const holder of holders.values()) if (idOf(holder) === id) held++
+  return held >= share
+}

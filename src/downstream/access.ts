@@ -25,8 +25,8 @@ const ALLOWED = [
 export interface Access {
   /** Refuses requests a page of a stranger could have made a browser send. @throws FORBIDDEN */
   check(incoming: IncomingMessage): void
-  /** Refuses requests of the pages of strangers, whatever name the gateway is called by. @throws FORBIDDEN */
-  checkOrigin(incoming: IncomingMessage): void
+  /** As above, but for those who call it by its address or by no name at all, as probes do. @throws FORBIDDEN */
+  checkProbe(incoming: IncomingMessage): void
   /** Lets the calling page read the answer. */
   allow(incoming: IncomingMessage, outgoing: ServerResponse): void
   /** Answers a preflight request. */
@@ -45,14 +45,14 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
     if (name === undefined) return false
     if (hosts.has(name) || isLoopback(name)) return true
     // On other interfaces the names it is called by are not known, unless the public URL says.
-    return !isLocal && (own === undefined || isIP(name.replaceAll(/[[\]]/g, '')) !== 0)
+    return !isLocal && (own === undefined || isAddress(name))
   }
   const isAllowedOrigin = (origin: string): boolean => {
     if (known.has('*') || known.has(origin)) return true
     return URL.canParse(origin) && isLoopback(new URL(origin).hostname)
   }
 
-  const checkOrigin: Access['checkOrigin'] = ({ headers }) => {
+  const checkOrigin = ({ headers }: IncomingMessage): void => {
     if (headers.origin === undefined || isAllowedOrigin(headers.origin)) return
     throw new GatewayError('FORBIDDEN', 'Forbidden: this origin may not call.', {
       suggestion: 'Add the origin to listen.origins.',
@@ -62,7 +62,14 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
   let lastHost: string | undefined
 
   return {
-    checkOrigin,
+    checkProbe: (incoming) => {
+      const { host: called } = incoming.headers
+      const name = hostname(called)
+      // Browsers always name a host, and one that was rebound to an address of here is no address itself.
+      const isProbe = called === undefined || (name !== undefined && isAddress(name))
+      if (!isProbe && !isAllowedHost(name)) throw wrongHost()
+      checkOrigin(incoming)
+    },
     check: (incoming) => {
       const { headers } = incoming
       // Nearly every request names the host the one before named.
@@ -101,6 +108,10 @@ export function isLoopback(name: string): boolean {
     name === '::1' ||
     name === '[::1]'
   )
+}
+
+function isAddress(name: string): boolean {
+  return isIP(name.replaceAll(/[[\]]/g, '')) !== 0
 }
 
 function hostname(host: string | undefined): string | undefined {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Handler } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import type { Principal } from '../core/principal.ts'
+import { hasItsShare, type Principal } from '../core/principal.ts'
 import { ClientSession } from '../bridge/session.ts'
 import { Replay } from './replay.ts'
 
@@ -45,6 +45,9 @@ export class HttpSessions {
 
   /** A session that has not shaken hands yet; it counts only once it is kept. @throws OVERLOADED */
   create(principal: Principal, upstream: string | undefined): HttpSession {
+    const isShareTaken = hasItsShare(principal, this.#sessions, ({ session }) => session.principal.id, LIMIT)
+    if (isShareTaken && !this.#makeRoom(principal, true))
+      throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
     if (this.#sessions.size >= LIMIT && !this.#makeRoom(principal))
       throw new GatewayError('OVERLOADED', 'Too many sessions.')
     const replay = new Replay()
@@ -89,10 +92,12 @@ export class HttpSessions {
   }
 
   /** Ends a session that is not used: one of the caller where there is one, so that nobody ends those of others. */
-  #makeRoom({ id }: Principal): boolean {
+  #makeRoom({ id }: Principal, isForOwn = false): boolean {
     const idle = [...this.#sessions.values()].filter(isIdle)
     const own = idle.filter(({ session }) => session.principal.id === id)
-    const [oldest] = (own.length > 0 ? own : idle).toSorted((one, other) => one.usedAt - other.usedAt)
+    const [oldest] = (own.length > 0 || isForOwn ? own : idle).toSorted(
+      (one, other) => one.usedAt - other.usedAt,
+    )
     if (oldest) this.end(oldest)
     return oldest !== undefined
   }

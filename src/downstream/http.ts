@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
-import type { Principal } from '../core/principal.ts'
+import { hasItsShare, type Principal } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { newRequestId } from '../core/request-id.ts'
 import type { Seal } from '../bridge/seal.ts'
@@ -30,12 +30,15 @@ import { readBody } from './body.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp } from './legacy-http.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpSessions } from './http-sessions.ts'
+import { lease } from './lease.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
   /** Which arguments of the tool a call names are repeated in headers. */
   mirror(call: Call): Mirror | Promise<Mirror>
+  /** Whether the caller of a tool is permitted to make the call. */
+  isPermitted?(call: Call): Promise<boolean>
   has(upstream: string): boolean
   readonly door: () => Door
   readonly access: () => Access
@@ -51,6 +54,9 @@ interface Options {
   readonly log: Log
 }
 
+/** How many streams of `subscriptions/listen` there may be. */
+const LISTENING = 10_000
+
 /** The types an answer to a posted message may have. */
 const POSTED = ['application/json', 'text/event-stream']
 
@@ -59,6 +65,8 @@ export class HttpFront {
   readonly #options: Options
   readonly #legacy: LegacyHttp
   readonly sessions: HttpSessions
+  /** Who listens, by what ends it. */
+  readonly #listening = new Map<AbortController, Principal>()
   #running = 0
 
   constructor(options: Options) {
@@ -165,6 +173,8 @@ export class HttpFront {
         controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
     })
     const canStream = checkAccepts(incoming)
+    const isListening = request.method === 'subscriptions/listen'
+    const leave = isListening ? this.#listen(controller, principal) : undefined
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
     const trace = headerTrace(incoming.headers)
@@ -173,23 +183,47 @@ export class HttpFront {
     const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
     const { headers } = incoming
-    const isListening = request.method === 'subscriptions/listen'
-    if (!isListening) this.#running++
+    if (!leave) this.#running++
     try {
       await serveStateless(request, reply, { handle, seal, upstream, principal, headers, controller, check })
     } finally {
-      if (!isListening) this.#running--
+      if (leave) leave()
+      else this.#running--
+    }
+  }
+
+  /** Counts a stream that lasts until what is returned is called; it ends with the token of its caller. @throws OVERLOADED */
+  #listen(controller: AbortController, principal: Principal): () => void {
+    if (this.#listening.size >= LISTENING) throw new GatewayError('OVERLOADED', 'Too many clients listen.')
+    if (hasItsShare(principal, this.#listening, ({ id }) => id, LISTENING))
+      throw new GatewayError('OVERLOADED', 'Too many clients of one caller listen.')
+    this.#listening.set(controller, principal)
+    const { end } = lease(principal, () => controller.abort(over()))
+    return () => {
+      end()
+      this.#listening.delete(controller)
     }
   }
 
   #checkMirror(call: Call, incoming: IncomingMessage): Promise<void> | undefined {
     if (call.method !== 'tools/call') return undefined
-    const check = (mirror: Mirror): void => checkMirror(mirror, incoming.headers, call.params)
+    const check = (mirror: Mirror): Promise<void> | undefined => {
+      try {
+        checkMirror(mirror, incoming.headers, call.params)
+        return undefined
+      } catch (error) {
+        return this.#complain(call, error)
+      }
+    }
     const mirror = this.#options.mirror(call)
     // A server that can not be reached says so itself when it is called.
     if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
-    if (mirror.length > 0) check(mirror)
-    return undefined
+    return mirror.length > 0 ? check(mirror) : undefined
+  }
+
+  /** What is wrong with a call tells of its tool; who may not call it is refused by what forbids it. */
+  async #complain(call: Call, error: unknown): Promise<void> {
+    if ((await this.#options.isPermitted?.(call)) !== false) throw error
   }
 
   #notification(exchange: Exchange, message: Message): void {
@@ -203,6 +237,12 @@ export class HttpFront {
     const call = lift(message, { ...around, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
   }
+}
+
+function over(): GatewayError {
+  return new GatewayError('TOKEN_EXPIRED', 'The token this stream was opened with has expired.', {
+    suggestion: 'Listen again with another token.',
+  })
 }
 
 interface Refusing {

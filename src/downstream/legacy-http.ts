@@ -9,6 +9,7 @@ import { headerToken } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
+import { lease } from './lease.ts'
 import { HttpReply } from './reply.ts'
 import { mappedStatus } from './statuses.ts'
 
@@ -60,7 +61,9 @@ export class LegacyHttp {
       canStream: true,
       onSlow: () => undefined,
     })
+    const { end } = lease(exchange.principal, () => outgoing.end())
     outgoing.on('close', () => {
+      end()
       stream.detach(reply)
       found.usedAt = Date.now()
     })

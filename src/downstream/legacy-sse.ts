@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
+import { hasItsShare } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
@@ -12,6 +13,7 @@ import { headerToken } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
 import { refuse } from './http.ts'
+import { type Lease, lease } from './lease.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {
@@ -30,6 +32,7 @@ interface Open {
   readonly reply: HttpReply
   readonly outgoing: ServerResponse
   readonly upstream: string | undefined
+  readonly lease: Lease
 }
 
 const LIMIT = 1000
@@ -57,6 +60,8 @@ export class LegacySse {
     // Who is gone by now would never be heard to leave.
     if (outgoing.destroyed) return
     if (this.#open.size >= LIMIT) throw new GatewayError('OVERLOADED', 'Too many sessions.')
+    if (hasItsShare(principal, this.#open, ({ session }) => session.principal.id, LIMIT))
+      throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
     const id = randomUUID()
     const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })
     const session = new ClientSession({
@@ -66,10 +71,12 @@ export class LegacySse {
       ...this.#options,
       send: (message) => void reply.write(encodeEvent(message)),
     })
-    this.#open.set(id, { session, reply, outgoing, upstream })
+    const own = lease(principal, () => outgoing.end())
+    this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
     // Replies have no other way than this stream, so its end is the end of the session.
     outgoing.on('close', () => {
       this.#open.delete(id)
+      own.end()
       session.close()
     })
     reply.open()
@@ -95,6 +102,7 @@ export class LegacySse {
       })
     }
     const { session } = found
+    found.lease.extend(principal)
     const value = parseJson(text)
     const batch = Array.isArray(value) ? takeBatch(session, text) : undefined
     const message = batch ? undefined : readMessage(text, value)

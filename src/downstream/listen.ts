@@ -26,6 +26,8 @@ import { addSignInPages, type SignIns } from './sign-in-pages.ts'
 interface Options {
   readonly handle: Handler
   mirror(call: Call): Mirror | Promise<Mirror>
+  /** Whether the caller of a tool is permitted to make the call. */
+  isPermitted?(call: Call): Promise<boolean>
   has(upstream: string): boolean
   readonly listen: () => ListenSettings
   readonly auth: () => AuthSettings
@@ -192,7 +194,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
       incoming.headers['x-request-id'] = id
       outgoing.setHeader('x-request-id', id)
       try {
-        current().checkOrigin(incoming)
+        if (/^\/(?:health|ready)(?:\?|$)/.test(incoming.url ?? '')) current().checkProbe(incoming)
+        else current().check(incoming)
         void others(incoming, outgoing)
       } catch (error) {
         refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })

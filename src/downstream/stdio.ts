@@ -2,8 +2,9 @@ import type { Readable, Writable } from 'node:stream'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
-import { newRequestId } from '../core/request-id.ts'
 import type { Principal } from '../core/principal.ts'
+import type { Refusal } from '../core/refusal.ts'
+import { newRequestId } from '../core/request-id.ts'
 import type { Seal } from '../bridge/seal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import type { Reply } from '../bridge/reply.ts'
@@ -34,6 +35,8 @@ interface Options {
   readonly limit: number
   /** Whether messages come one at a time, whatever the revision has. */
   isStrict?(): boolean
+  /** Hears of every message that is turned away. */
+  onRefused?(refusal: Refusal): void
   readonly log: Log
 }
 
@@ -88,7 +91,7 @@ class StdioFront {
 
   refuse(error: GatewayError, id: Id = 'null'): void {
     const requestId = newRequestId()
-    this.#options.log.info('refused', { request_id: requestId, code: error.code, reason: error.message })
+    this.#tell(error, requestId)
     this.#write(encodeError(id, error, requestId))
   }
 
@@ -144,13 +147,20 @@ class StdioFront {
       principal,
       controller,
     })
-    const answered = served.catch((error: unknown) => {
-      this.#write(encodeErrorObject(message.id, modernError(asGatewayError(error), reply.requestId)))
+    const answered = served.catch((thrown: unknown) => {
+      const error = asGatewayError(thrown)
+      this.#tell(error, reply.requestId)
+      this.#write(encodeErrorObject(message.id, modernError(error, reply.requestId)))
     })
     background(
       answered.finally(() => this.#running.delete(message.id)),
       log,
     )
+  }
+
+  #tell(error: GatewayError, requestId: string): void {
+    const { principal, onRefused } = this.#options
+    onRefused?.({ requestId, error, request: 'stdio', principal: principal.id })
   }
 
   #reply(): Reply {

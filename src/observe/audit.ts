@@ -5,7 +5,9 @@ import type { Log } from '../core/log.ts'
 import type { AuditSettings } from '../core/observe-settings.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { self } from '../core/self.ts'
+import type { SignInStep } from '../core/sign-in.ts'
 import type { Target } from '../core/target.ts'
+import { isVendorRequest } from '../wire/methods.ts'
 import { AuditFile } from './audit-file.ts'
 import { encodeLine, type Head } from './audit-line.ts'
 import type { Ending } from './ending.ts'
@@ -32,9 +34,9 @@ const subjects: Readonly<Record<string, string>> = {
   'resources/read': 'resource',
 }
 
-/** Whether calls of a method are recorded however they end. */
+/** Whether calls of a method are recorded however they end: what acts, or may do so as the protocol does not say. */
 export function isAudited(method: string): boolean {
-  return Object.hasOwn(subjects, method)
+  return Object.hasOwn(subjects, method) || isVendorRequest(method)
 }
 
 /** Records calls and refusals in a file, in the order they ended, without making anybody wait. */
@@ -122,6 +124,12 @@ export class Audit {
       code: error.code,
       reason: error.extra.reason,
     }))
+  }
+
+  /** Records a step of a user who signs in to a server. */
+  signedIn(step: SignInStep): void {
+    const at = now()
+    this.#add(() => ({ ...at, event: 'sign_in', ...step }))
   }
 
   /** Writes what waits, and closes the file. */

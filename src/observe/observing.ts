@@ -4,6 +4,7 @@ import { background, type Log } from '../core/log.ts'
 import type { ObserveSettings } from '../core/observe-settings.ts'
 import type { Refusal } from '../core/refusal.ts'
 import type { Settings } from '../core/settings.ts'
+import type { SignInStep } from '../core/sign-in.ts'
 import type { Target } from '../core/target.ts'
 import { Audit } from './audit.ts'
 import { isAuthFailure, isRateLimit } from './ending.ts'
@@ -83,6 +84,9 @@ export class Observing implements Observers {
     if (isRateLimit(code)) this.metrics.rateLimited('')
     this.audit?.refused(refusal)
   }
+
+  /** Takes note of a step of a user who signs in to a server. */
+  readonly signedIn = (step: SignInStep): void => this.audit?.signedIn(step)
 
   /** What `/metrics` answers; nothing where it is off. */
   async page(): Promise<{ readonly text: string; readonly type: string } | undefined> {

@@ -3,9 +3,12 @@ import { canonical } from '../core/json.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Route } from './negotiate.ts'
 
-/** Calls with the same name share a connection: one caller, and for older servers one set of capabilities. */
+/**
+ * Calls with the same name share a connection: one caller, for older servers one set of capabilities, and one token
+ * where that is exchanged for the one the server gets.
+ */
 export function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
-  const { isolation, roots } = settings
+  const { isolation, roots, reach } = settings
   // A session's client is the same object for all its calls.
   const known = new WeakMap<Client, string>()
   const nameFor = (call: Call): string => {
@@ -15,7 +18,7 @@ export function connectionNames(settings: UpstreamSettings): (call: Call, route:
     const client = isOwn ? (call.client.session ?? '') : ''
     return canonical([call.principal.id, client, declared(call, settings)])
   }
-  return (call, { era }) => {
+  const named = (call: Call, { era }: Route): string => {
     if (isolation === 'shared') return ''
     if (era === 'modern')
       return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
@@ -25,6 +28,9 @@ export function connectionNames(settings: UpstreamSettings): (call: Call, route:
     known.set(call.client, name)
     return name
   }
+  const isExchanged = reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
+  if (!isExchanged) return named
+  return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
 }
 
 /** What an older server is told of its client: exactly what the client said, roots only where configured. */

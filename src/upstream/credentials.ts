@@ -31,6 +31,8 @@ export interface OAuthSite {
   readonly vault: Vault
   /** How browsers reach the gateway; nothing where they can not. */
   site(): Site | undefined
+  /** A user was sent on the way to sign in. */
+  begun(upstream: string, principal: string): void
 }
 
 /** How long what is known of an authorization server is good, in milliseconds. */
@@ -89,6 +91,7 @@ function byUser(name: string, { url }: UrlReach, oauth: OAuthSettings, shared: S
     issuer,
     client: (server, site) => clientFor(server, site, { oauth, vault, http }),
     site: () => shared.site() ?? unreachable(),
+    onBegun: (principal) => shared.begun(name, principal),
   })
   return {
     isPersonal: true,

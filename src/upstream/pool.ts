@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
+import { hasItsShare, type Principal } from '../core/principal.ts'
 import type { Connection } from './connection.ts'
 import { isOfCredentials } from './login.ts'
 
@@ -7,10 +8,13 @@ interface Options<Key> {
   /** How long an unused connection is kept, in milliseconds. */
   readonly idle: number
   open(key: Key): Promise<Connection>
+  /** Whose connection it is. */
+  owner(key: Key): Principal
   readonly log: Log
 }
 
 interface Entry {
+  readonly owner: Principal
   readonly connection: Promise<Connection>
   settled: Connection | undefined
   usedAt: number
@@ -81,12 +85,20 @@ export class Pool<Key> {
       const message = `The server ended or failed ${MAX_FAILURES} times within a minute; it is tried again in ${seconds} s.`
       return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds }))
     }
+    const owner = this.#options.owner(key)
+    const isShareTaken = hasItsShare(owner, this.#entries, (each) => each.owner.id, LIMIT)
+    if (isShareTaken && !this.#makeRoom(owner)) {
+      return Promise.reject(
+        new GatewayError('OVERLOADED', 'Too many different clients of one caller use this server at once.'),
+      )
+    }
     if (this.#entries.size >= LIMIT && !this.#makeRoom()) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'),
       )
     }
-    const entry: Entry = { connection: this.#options.open(key), settled: undefined, usedAt: Date.now() }
+    const connection = this.#options.open(key)
+    const entry: Entry = { owner, connection, settled: undefined, usedAt: Date.now() }
     this.#entries.set(name, entry)
     entry.connection.then(
       (connection) => {
@@ -116,8 +128,11 @@ export class Pool<Key> {
     return last !== undefined && recent.length >= MAX_FAILURES ? Math.max(0, last + PAUSE - now) : 0
   }
 
-  #makeRoom(): boolean {
-    const unused = [...this.#entries].filter(([, { settled }]) => settled && !settled.isBusy)
+  /** Closes the connection that is unused for longest, of one caller where that is given. */
+  #makeRoom(of?: Principal): boolean {
+    const unused = [...this.#entries].filter(
+      ([, { owner, settled }]) => settled && !settled.isBusy && (of === undefined || owner.id === of.id),
+    )
     const [oldest] = unused.toSorted(([, one], [, other]) => one.usedAt - other.usedAt)
     if (!oldest) return false
     this.#drop(...oldest)

@@ -82,7 +82,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   let running = 0
   const retired = new AbortController()
   const dial = (key: Key): Promise<Connection> => openConnection(key, settings, around)
-  const pool = new Pool<Key>({ idle: settings.idle, open: dial, log })
+  const pool = new Pool<Key>({ idle: settings.idle, open: dial, owner: ({ call }) => call.principal, log })
 
   const nameOf = connectionNames(settings)
   const connect = async (call: Call): Promise<Connection> => {
@@ -108,8 +108,6 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     running++
     try {
       const { call } = working
-      // A caller may have come with another token.
-      if (isPersonal) credentials.login(call.principal)
       const connection = (known && pool.ready(nameOf(call, known))) ?? (await connect(call))
       return await connection.open(working)
     } catch (error) {

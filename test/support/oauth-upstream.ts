@@ -4,6 +4,7 @@ import { Payload } from '../../src/core/payload.ts'
 import type { Principal } from '../../src/core/principal.ts'
 import { Secret } from '../../src/core/secret.ts'
 import type { ListenSettings, OAuthSettings, UpstreamSettings } from '../../src/core/settings.ts'
+import type { SignInStep } from '../../src/core/sign-in.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { createSignInDesk, type SignInDesk } from '../../src/upstream/credentials/desk.ts'
 import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
@@ -15,6 +16,8 @@ export interface OAuthUpstream {
   readonly upstream: Upstream
   readonly desk: SignInDesk
   readonly store: MemoryStore
+  /** What was told of those who sign in. */
+  readonly steps: readonly SignInStep[]
 }
 
 /** The way to a server with these OAuth settings, until the test is over. */
@@ -24,10 +27,12 @@ export function oauthUpstream(
   { publicUrl, settings = {} }: { publicUrl?: string; settings?: Partial<UpstreamSettings> } = {},
 ): OAuthUpstream {
   const store = new MemoryStore()
+  const steps: SignInStep[] = []
   const desk = createSignInDesk({
     store: () => store,
     listen: () => ({ ...listen, ...(publicUrl !== undefined && { publicUrl }) }),
     finisher: (name) => (name === 'one' ? upstream.finishSignIn : undefined),
+    onStep: (step) => void steps.push(step),
   })
   desk.opened('http://127.0.0.1:8900')
   const upstream = createUpstream(
@@ -39,7 +44,7 @@ export function oauthUpstream(
     { variables: {}, oauth: desk, log: silentLog },
   )
   onTestFinished(() => upstream.close())
-  return { upstream, desk, store }
+  return { upstream, desk, store, steps }
 }
 
 const base = { grant: 'authorization_code', scopes: [] } as const

@@ -17,6 +17,11 @@ type Claims = Readonly<Record<string, unknown>>
 /** How far clocks may be apart, in seconds. */
 export const CLOCK_SKEW = 30
 
+/** Until when a caller's token is taken, in milliseconds since 1970. */
+export function endOf({ claims }: Principal): number {
+  return typeof claims?.exp === 'number' ? (claims.exp + CLOCK_SKEW) * 1000 : Infinity
+}
+
 /** The longest a good token is believed without another look, in milliseconds. */
 export const LONGEST_BELIEF = 10 * 60_000
 

@@ -1,10 +1,12 @@
 import { timingSafeEqual } from 'node:crypto'
-import { GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { ListenSettings } from '../../core/settings.ts'
+import type { SignInStep } from '../../core/sign-in.ts'
 import type { Store } from '../../store/store.ts'
 import { isLoopbackHost } from './addresses.ts'
 import { clientMetadata, type Site } from './registration.ts'
 import type { SignInRecord } from './sign-in.ts'
+import { oauthError } from './token-endpoint.ts'
 import { createVault, type Vault } from './vault.ts'
 
 interface Options {
@@ -12,6 +14,8 @@ interface Options {
   listen(): ListenSettings
   /** Takes in a user who comes back to a server; nothing where no such server lets users sign in. */
   finisher(upstream: string): ((record: SignInRecord, params: URLSearchParams) => Promise<void>) | undefined
+  /** Hears of each step of those who sign in. */
+  onStep?(step: SignInStep): void
 }
 
 /** Where users come back to from signing in, for all servers. */
@@ -19,6 +23,8 @@ export interface SignInDesk {
   readonly vault: Vault
   /** How browsers reach the gateway; nothing where they can not. */
   site(): Site | undefined
+  /** A user was sent on the way to sign in. */
+  begun(upstream: string, principal: string): void
   /** The gateway listens at this URL. */
   opened(url: string): void
   /** What to show to a user who begins. @throws STATE_INVALID */
@@ -48,7 +54,7 @@ const CALLBACK = '/oauth/callback'
 /** Where the gateway describes itself as a client. */
 const DOCUMENT = '/oauth/client.json'
 
-export function createSignInDesk({ store, listen, finisher }: Options): SignInDesk {
+export function createSignInDesk({ store, listen, finisher, onStep }: Options): SignInDesk {
   let own: string | undefined
   const vault = createVault({
     get: (key) => store().get(key),
@@ -72,6 +78,7 @@ export function createSignInDesk({ store, listen, finisher }: Options): SignInDe
   return {
     vault,
     site,
+    begun: (upstream, principal) => onStep?.({ step: 'begun', upstream, principal }),
     opened: (url) => {
       own = url
     },
@@ -89,10 +96,17 @@ export function createSignInDesk({ store, listen, finisher }: Options): SignInDe
       const finish = typeof upstream === 'string' ? finisher(upstream) : undefined
       if (!record || typeof upstream !== 'string' || typeof id !== 'string' || !finish) throw unknownSignIn()
       await vault.delete(['start', id])
-      if (typeof browser !== 'string' || !isSameText(cookieOf(cookieName(id)), browser)) {
-        throw new GatewayError('STATE_INVALID', 'This sign-in was begun in another browser.')
+      const who = { upstream, principal: String(record.principal) }
+      try {
+        if (typeof browser !== 'string' || !isSameText(cookieOf(cookieName(id)), browser)) {
+          throw new GatewayError('STATE_INVALID', 'This sign-in was begun in another browser.')
+        }
+        await finish({ ...record, upstream }, params)
+      } catch (error) {
+        onStep?.({ step: 'failed', ...who, code: asGatewayError(error).code, reason: oauthError(error) })
+        throw error
       }
-      await finish({ ...record, upstream }, params)
+      onStep?.({ step: 'finished', ...who })
       return upstream
     },
     document: () => {

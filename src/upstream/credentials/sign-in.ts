@@ -49,6 +49,8 @@ interface Options {
   client(server: AuthorizationServer, site: Site): Promise<OAuthClient>
   /** @throws SERVER_UNAVAILABLE where no browser can reach the gateway */
   site(): Site
+  /** A user was sent on the way. */
+  onBegun(principal: string): void
 }
 
 /** How long a user may take to sign in, in milliseconds. */
@@ -96,6 +98,7 @@ export function createSignIns(options: Options): SignIns {
       if (known && wanted.every((scope) => known.scopes.includes(scope))) return known
       const way = await start(principal, wanted)
       under.set(principal, way)
+      options.onBegun(principal)
       return way
     },
     current: (principal) => under.get(principal),

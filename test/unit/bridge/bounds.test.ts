@@ -51,6 +51,38 @@ describe('parked calls', () => {
     expect(kinds.at(2)).toMatchObject({ result: { value: { heard: 'cancel' } } })
   })
 
+  test('of one caller are a quarter of them: what it calls next is refused before it is sent', async () => {
+    let opened = 0
+    const handle = park(
+      (working) => {
+        opened++
+        return asking(working)
+      },
+      { limit: 8 },
+    )
+    const [greedy, quiet] = [{ id: 'greedy' }, { id: 'quiet' }]
+    const held = await Promise.all([1, 2].map(() => first(handle(call({ principal: greedy })))))
+    await expect(handle(call({ principal: greedy }))).rejects.toMatchObject({
+      code: 'OVERLOADED',
+      message: expect.stringContaining('of this caller'),
+      extra: { isUnsent: true },
+    })
+    expect(opened).toBe(2)
+    expect((await first(handle(call({ principal: quiet })))).kind).toBe('ask')
+    const mute = { era: 'modern', revision: '2026-07-28', capabilities: {} } as const
+    expect((await handle(call({ principal: greedy, client: mute }))).kind).toBe('result')
+    const state = held[0]?.kind === 'ask' ? held[0].state : {}
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    await first(handle(call({ principal: greedy, state, answers })))
+    expect((await first(handle(call({ principal: greedy })))).kind).toBe('ask')
+  })
+
+  test('of one caller are a quarter of them also where it makes many at once', async () => {
+    const handle = park(asking, { limit: 8 })
+    const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call({ principal: { id: 'greedy' } })))))
+    expect(kinds.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
+  })
+
   test('make room when they are taken up again', async () => {
     const handle = park(asking, { limit: 1 })
     const asked = await first(handle(call()))

@@ -42,9 +42,24 @@ describe('the sessions of HTTP clients', () => {
     const [quiet, greedy] = [{ id: 'quiet' }, { id: 'greedy' }]
     const first = sessions.create(quiet, undefined)
     sessions.keep(first)
-    for (let count = 0; count < 10_100; count++) sessions.keep(sessions.create(greedy, undefined))
-    expect(sessions.size).toBe(10_000)
+    for (let count = 0; count < 2600; count++) sessions.keep(sessions.create(greedy, undefined))
+    expect(sessions.size).toBe(2501)
     expect(sessions.get(first.session.id, quiet, undefined)).toBe(first)
+  })
+
+  test('of one caller are a quarter of them while it uses them all', () => {
+    const sessions = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
+    opened.push(sessions)
+    const greedy = { id: 'greedy' }
+    for (let count = 0; count < 2500; count++) {
+      const session = sessions.create(greedy, undefined)
+      session.replay.general.attach(reader)
+      sessions.keep(session)
+    }
+    expect(() => sessions.create(greedy, undefined)).toThrow(
+      expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions of one caller.' }),
+    )
+    expect(sessions.create({ id: 'quiet' }, undefined).session.principal.id).toBe('quiet')
   })
 
   test('are no more than there may be while all are in use', () => {

@@ -138,6 +138,18 @@ describe('the audit log', () => {
     })
   })
 
+  it('C202 tells who signs in to which server, and nothing that would let others in', async () => {
+    const audit = open()
+    audit.signedIn({ step: 'begun', upstream: 'files', principal: 'user:alice' })
+    audit.signedIn({ step: 'failed', upstream: 'files', principal: 'user:alice', code: 'STATE_INVALID' })
+    await audit.close()
+    const written = lines().map((line) => JSON.parse(line))
+    expect(written.slice(1)).toMatchObject([
+      { event: 'sign_in', step: 'begun', upstream: 'files', principal: 'user:alice' },
+      { event: 'sign_in', step: 'failed', code: 'STATE_INVALID' },
+    ])
+  })
+
   it('is unbroken over several lives of the process', async () => {
     await write(3)
     await write(2)

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
+import { anonymous, type Principal } from '../../../src/core/principal.ts'
 import type { Connection } from '../../../src/upstream/connection.ts'
 import { Pool } from '../../../src/upstream/pool.ts'
 import { ToolIndex } from '../../../src/upstream/tools.ts'
@@ -30,8 +31,8 @@ function fake(isBusy: boolean): Fake {
   return connection
 }
 
-function pool(open: () => Promise<Connection>): Pool<undefined> {
-  return new Pool({ idle: 1000, open, log: silentLog })
+function pool(open: () => Promise<Connection>): Pool<Principal | undefined> {
+  return new Pool({ idle: 1000, open, owner: (key) => key ?? anonymous, log: silentLog })
 }
 
 describe('the connections to a server', () => {
@@ -41,6 +42,33 @@ describe('the connections to a server', () => {
     await expect(busy.get('one more', undefined)).rejects.toMatchObject({ code: 'OVERLOADED' })
     expect(busy.connections).toHaveLength(64)
     await busy.close()
+  })
+
+  test('of one caller are a quarter of them, so that others still come through', async () => {
+    const busy = pool(() => Promise.resolve(fake(true)))
+    const [greedy, quiet] = [{ id: 'greedy' }, { id: 'quiet' }]
+    for (let client = 0; client < 16; client++) await busy.get(`greedy ${client}`, greedy)
+    await expect(busy.get('greedy again', greedy)).rejects.toMatchObject({
+      code: 'OVERLOADED',
+      message: expect.stringContaining('of one caller'),
+    })
+    await expect(busy.get('quiet', quiet)).resolves.toBeDefined()
+    await expect(busy.get('greedy 0', greedy)).resolves.toBeDefined()
+    await busy.close()
+  })
+
+  test('of one caller make room for another of its own, and for none of others', async () => {
+    const opened: Fake[] = []
+    const idle = pool(() => {
+      const connection = fake(false)
+      opened.push(connection)
+      return Promise.resolve(connection)
+    })
+    await idle.get('quiet', { id: 'quiet' })
+    for (let client = 0; client < 17; client++) await idle.get(`greedy ${client}`, { id: 'greedy' })
+    await vi.advanceTimersByTimeAsync(0)
+    expect(opened.filter(({ isClosed }) => isClosed)).toEqual([opened[1]])
+    await idle.close()
   })
 
   test('make room for another by closing the one unused for longest', async () => {

@@ -136,6 +136,38 @@ describe('token exchange', () => {
     expect(authority.grants).toHaveLength(3)
   })
 
+  it.each(['2026-07-28', '2025-11-25'] as const)(
+    'C077 shows for no token of a caller what another of them was exchanged for, to a server of %s',
+    async (revision) => {
+      const { authority, server } = await world({}, { revision })
+      const settings = { revision } as const
+      const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client }, { settings })
+      const [broad, narrow] = [
+        await authority.tokenFor('alice', 'gateway'),
+        await authority.tokenFor('alice', 'another'),
+      ]
+      const shown = new Map<string, Set<unknown>>()
+      const call = async (token: string): Promise<void> => {
+        const before = server.headers.length
+        await upstream.handle(echo(caller('alice', token)))
+        const sent = server.headers.slice(before).map(({ authorization }) => authorization)
+        shown.set(token, new Set([...(shown.get(token) ?? []), ...sent.filter(Boolean)]))
+      }
+      for (const token of [broad, narrow, broad, narrow]) await call(token)
+      expect([shown.get(broad)?.size, shown.get(narrow)?.size]).toEqual([1, 1])
+      expect(shown.get(broad)).not.toEqual(shown.get(narrow))
+      // Side by side, each request is still one of two tokens, in equal parts.
+      const before = server.headers.length
+      await Promise.all(
+        [broad, narrow, broad, narrow].map((token) => upstream.handle(echo(caller('alice', token)))),
+      )
+      const sent = server.headers.slice(before).map(({ authorization }) => authorization)
+      const [ofBroad] = shown.get(broad) ?? []
+      expect(sent.filter((each) => each === ofBroad)).toHaveLength(2)
+      expect(sent).toHaveLength(4)
+    },
+  )
+
   it('is not good for longer than the token of the caller', async () => {
     const { authority, server } = await world()
     const { upstream } = oauthUpstream(server.url, { grant: 'token_exchange', ...client })

@@ -122,6 +122,32 @@ describe('a user who has not signed in', () => {
     expect(here.authority.requests.filter((each) => each === 'POST /reg')).toHaveLength(1)
   })
 
+  it('C202 is told of at each step, without a code or token', async () => {
+    const here = await world()
+    const link = linkOf(await here.upstream.handle(echo(alice)))
+    await here.upstream.handle(echo(alice))
+    await visit(here, link, 'alice')
+    const who = { upstream: 'one', principal: 'alice' }
+    expect(here.steps).toEqual([
+      { step: 'begun', ...who },
+      { step: 'finished', ...who },
+    ])
+  })
+
+  it('C202 is told of who does not get through, and why', async () => {
+    const here = await world()
+    const begin = async (): Promise<URL> =>
+      new URL((await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))).url)
+    const refused = new URLSearchParams({ state: (await begin()).searchParams.get('state') ?? '' })
+    refused.set('error', 'access_denied')
+    await expect(here.desk.finish(refused, () => 'another browser')).rejects.toThrow('another browser')
+    const who = { upstream: 'one', principal: 'alice' }
+    expect(here.steps).toEqual([
+      { step: 'begun', ...who },
+      { step: 'failed', ...who, code: 'STATE_INVALID' },
+    ])
+  })
+
   it('who listens for changes hears of them from the sign-in on', async () => {
     const here = await world()
     const notes: string[] = []

@@ -1,0 +1,52 @@
+import type { Principal } from '../core/principal.ts'
+import { Registry } from '../core/registry.ts'
+import { endOf } from './auth/verified.ts'
+
+/** How long something may stay open: as long as the token it was opened with is good. */
+export interface Lease {
+  /** Its caller came again, maybe with a token that is good for longer. */
+  extend(principal: Principal): void
+  /** It is closed already. */
+  end(): void
+}
+
+interface Running {
+  until: number
+  onOver(): void
+}
+
+/** How exact ends are, in milliseconds. */
+const TICK = 1000
+
+/** Every lease that ends some time; one timer serves them all. */
+const running = new Registry<number, Running>()
+let last = 0
+setInterval(() => {
+  const now = Date.now()
+  for (const each of running.values()) if (each.until <= now) each.onOver()
+}, TICK).unref()
+
+/** Calls `onOver` once the token of a caller is over. */
+export function lease(principal: Principal, onOver: () => void): Lease {
+  const until = endOf(principal)
+  if (until === Infinity) return lasting
+  const key = ++last
+  const end = (): void => void running.delete(key)
+  const own = {
+    until,
+    onOver: () => {
+      end()
+      onOver()
+    },
+  }
+  running.set(key, own)
+  return {
+    extend: (next) => {
+      own.until = Math.max(own.until, endOf(next))
+    },
+    end,
+  }
+}
+
+/** That of a caller whose token does not end, or who has none. */
+const lasting: Lease = { extend: () => undefined, end: () => undefined }

@@ -1,0 +1,71 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { expect, it } from 'vitest'
+import { loadSettings } from '../../../src/config/load.ts'
+import { createGateway } from '../../../src/gateway.ts'
+import { until } from '../../support/condition.ts'
+import { initialize } from '../../support/fronts.ts'
+import { folder, httpServer } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+/** What the audit log of `gatehouse stdio` holds once its client has written these lines. */
+async function recorded(lines: readonly string[]): Promise<Json[]> {
+  const server = await httpServer()
+  const file = join(folder(), 'audit.jsonl')
+  const config = {
+    observe: { audit: file },
+    upstreams: { one: { url: server.url, revision: '2025-11-25' } },
+  }
+  const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
+  const gateway = createGateway(settings, { variables: {}, log: silentLog })
+  const [input, output] = [new PassThrough(), new PassThrough()]
+  const served = gateway.stdio(input, output)
+  let said = ''
+  output.on('data', (chunk: Buffer) => void (said += chunk.toString()))
+  for (const [index, line] of lines.entries()) {
+    input.write(`${line}\n`)
+    await until(() => said.split('\n').length > index + 1, `the answer to ${line}`)
+  }
+  input.end()
+  await served
+  await gateway.close()
+  return readFileSync(file, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Json)
+}
+
+function request(id: number, method: string, params: Json = {}): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, method, params })
+}
+
+it('C202 the audit log has what is turned away on stdio, and who was', async () => {
+  const events = await recorded(['no message', JSON.stringify(initialize())])
+  expect(events.slice(1)).toMatchObject([
+    { event: 'refused', request: 'stdio', principal: 'anonymous', code: 'PARSE_ERROR' },
+  ])
+})
+
+it('C202 the audit log has what is turned away on stdio before it becomes a call, without a handshake', async () => {
+  const meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' }
+  const events = await recorded([request(1, 'tools/list', { _meta: meta })])
+  expect(events.slice(1)).toMatchObject([{ event: 'refused', request: 'stdio', code: 'INVALID_INPUT' }])
+})
+
+it('C201 the audit log has what asks about and for permissions, and what the protocol does not know', async () => {
+  const events = await recorded([
+    JSON.stringify(initialize()),
+    request(2, 'permissions/check', { tool: 'echo' }),
+    request(3, 'permissions/negotiate', { requested_scopes: ['read:one'] }),
+    request(4, 'vendor/method'),
+    request(5, 'tools/list'),
+  ])
+  expect(events.slice(1)).toMatchObject([
+    { event: 'call', method: 'permissions/check', outcome: 'ok' },
+    { event: 'call', method: 'permissions/negotiate', outcome: 'ok' },
+    { event: 'call', method: 'vendor/method' },
+  ])
+  expect(events).toHaveLength(4)
+})
