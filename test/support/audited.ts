@@ -5,6 +5,7 @@ import type { UpstreamSettings } from '../../src/core/settings.ts'
 import type { List } from '../../src/lint/listing.ts'
 import type { Subject } from '../../src/lint/subject.ts'
 import type { Json } from './server/json.ts'
+import { serverSettings } from './server-settings.ts'
 
 /** What is different about a server that is audited. */
 export interface Difference extends Partial<Omit<Subject, 'tools' | 'settings'>> {
@@ -14,23 +15,8 @@ export interface Difference extends Partial<Omit<Subject, 'tools' | 'settings'>>
 
 /** A server without fault that has nothing, but for what is given. */
 export function subjectOf({ settings, tools = [], ...rest }: Difference = {}): Subject {
-  const own: UpstreamSettings = {
-    name: 'notes',
-    reach: { kind: 'command', command: 'notes', args: [], env: {} },
-    transport: 'stdio',
-    revision: 'auto',
-    isolation: 'auto',
-    trust: true,
-    roots: 'off',
-    startTimeout: 1000,
-    idle: 1000,
-    tools: {},
-    scopes: {},
-    allow: {},
-    deny: {},
-    errors: [],
-    ...settings,
-  }
+  const reach = { kind: 'command', command: 'notes', args: [], env: {} } as const
+  const own = serverSettings({ name: 'notes', reach, transport: 'stdio', ...settings })
   return {
     upstream: own.name,
     settings: own,

@@ -2,35 +2,18 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type AuthorizationServer,
-  startAuthorizationServer,
-} from '../../support/auth/authorization-server.ts'
 import { newUser, signIn } from '../../support/auth/oauth-client.ts'
-import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type OAuthField, startOAuthField } from '../../support/auth/oauth-field.ts'
 
-let server: AuthorizationServer
-let fake: FakeServer
-let gateway: GatewayProcess
+let field: OAuthField
+let server: OAuthField['server']
+let gateway: OAuthField['gateway']
 
 beforeAll(async () => {
-  server = await startAuthorizationServer()
-  fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({
-    listen: { legacy_sse: true },
-    auth: {
-      jwt: { issuer: server.issuer },
-      oauth: { authorization_servers: server.issuer, scopes_supported: 'read:fake' },
-    },
-    upstreams: { fake: { url: fake.url, tools: { echo: { scopes: 'read:fake' } } } },
-  })
+  field = await startOAuthField({ listen: { legacy_sse: true } })
+  ;({ server, gateway } = field)
 })
-afterAll(async () => {
-  await gateway.close()
-  await fake.close()
-  await server.close()
-})
+afterAll(() => field.close())
 
 describe('a client of HTTP+SSE', () => {
   it.each(['/sse', '/sse/fake'])('C009 signs in for %s and calls', async (path) => {

@@ -2,36 +2,21 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type AuthorizationServer,
-  startAuthorizationServer,
-} from '../../support/auth/authorization-server.ts'
 import { connect, newUser, signIn } from '../../support/auth/oauth-client.ts'
-import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { startAuthorizationServer } from '../../support/auth/authorization-server.ts'
+import { startGatewayProcess } from '../../support/gateway-process.ts'
+import { type OAuthField, startOAuthField } from '../../support/auth/oauth-field.ts'
 
-let server: AuthorizationServer
-let fake: FakeServer
-let gateway: GatewayProcess
+let field: OAuthField
+let server: OAuthField['server']
+let fake: OAuthField['fake']
+let gateway: OAuthField['gateway']
 
 beforeAll(async () => {
-  server = await startAuthorizationServer()
-  fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({
-    auth: {
-      jwt: { issuer: server.issuer },
-      oauth: { authorization_servers: server.issuer, scopes_supported: 'read:fake' },
-    },
-    upstreams: {
-      fake: { url: fake.url, tools: { echo: { scopes: 'read:fake' }, vendor: { scopes: 'write:fake' } } },
-    },
-  })
+  field = await startOAuthField()
+  ;({ server, fake, gateway } = field)
 })
-afterAll(async () => {
-  await gateway.close()
-  await fake.close()
-  await server.close()
-})
+afterAll(() => field.close())
 
 function call(token: string, name = 'echo') {
   return fetch(gateway.url, {

@@ -7,37 +7,18 @@ import {
 } from '@modelcontextprotocol/client'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type AuthorizationServer,
-  redirectUri,
-  startAuthorizationServer,
-} from '../../support/auth/authorization-server.ts'
+import { redirectUri } from '../../support/auth/authorization-server.ts'
 import { followTo } from '../../support/auth/browser.ts'
-import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
-import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { type OAuthField, startOAuthField } from '../../support/auth/oauth-field.ts'
 
-let server: AuthorizationServer
-let fake: FakeServer
-let gateway: GatewayProcess
+let field: OAuthField
+let gateway: OAuthField['gateway']
 
 beforeAll(async () => {
-  server = await startAuthorizationServer()
-  fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
-  gateway = await startGatewayProcess({
-    auth: {
-      jwt: { issuer: server.issuer },
-      oauth: { authorization_servers: server.issuer, scopes_supported: 'read:fake' },
-    },
-    upstreams: {
-      fake: { url: fake.url, tools: { echo: { scopes: 'read:fake' }, vendor: { scopes: 'write:fake' } } },
-    },
-  })
+  field = await startOAuthField()
+  ;({ gateway } = field)
 })
-afterAll(async () => {
-  await gateway.close()
-  await fake.close()
-  await server.close()
-})
+afterAll(() => field.close())
 
 describe('a client of the official SDK 2.x', () => {
   it.each(['legacy', 'auto'] as const)(
