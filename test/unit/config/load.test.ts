@@ -44,7 +44,7 @@ describe('the smallest file', () => {
       file,
       profile: 'open',
       auth: {
-        principal: { id: 'anonymous' },
+        principal: { id: 'anonymous', isEverybody: true },
         realm: 'gatehouse',
         tokens: [],
         users: [],
