@@ -68,7 +68,7 @@ const walls: readonly Wall[] = [
   {
     part: 'cli',
     may: ['gateway.ts', 'config', 'core', 'lint'],
-    uses: ['node:readline', 'node:stream', ...files],
+    uses: ['node:readline', 'node:stream', 'node:v8', 'node:vm', ...files],
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
   { part: 'build.ts', may: [...folders, 'observed.ts'] },

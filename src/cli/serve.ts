@@ -4,6 +4,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
 import { readOptions, readSource, type Source, warn } from './options.ts'
+import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
 
 /** How long calls under way may take to end at shutdown, in milliseconds. */
@@ -21,6 +22,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   process.stdout.write(welcome(listener.url, source.settings))
   const watch = follow(source, gateway, log)
   const collisions = gateway.warm()
+  collisions.then(settleMemory, settleMemory)
   const stopped = untilStopped()
   const found = await Promise.race([collisions, stopped.then(() => [])])
   for (const each of found) process.stderr.write(`gatehouse: two tools or prompts have one name: ${each}\n`)
