@@ -77,9 +77,9 @@ describe.each(peerKinds)('a client of the $title', ({ transport, connect }) => {
       },
     )
     expect(called.text).toContain('Long running operation completed')
-    // Without a gateway too, these clients forget progress that arrives together with the answer.
-    const certain = transport === 'http' ? 6 : 5
-    expect(done.slice(0, certain)).toEqual([1, 2, 3, 4, 5, 6].slice(0, certain))
+    expect(done).toEqual([1, 2, 3, 4, 5, 6].slice(0, done.length))
+    // Without a gateway too, these clients forget progress they read from stdio together with the answer.
+    expect(done.length).toBeGreaterThanOrEqual(transport === 'http' ? 6 : 3)
   })
 
   it('has calls of different length in flight at once', async () => {
