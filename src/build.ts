@@ -3,9 +3,6 @@ import { createEntries } from './catalog/entries.ts'
 import { isProtected } from './core/auth-settings.ts'
 import type { Call } from './core/call.ts'
 import type { Log } from './core/log.ts'
-import { Payload } from './core/payload.ts'
-import { anonymous } from './core/principal.ts'
-import { newRequestId } from './core/request-id.ts'
 import type { Settings } from './core/settings.ts'
 import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
@@ -20,7 +17,7 @@ import { isSame } from './upstream/same.ts'
 import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Upstream } from './upstream/upstream.ts'
 import { warmServers } from './upstream/warm.ts'
-import { latestLegacy } from './wire/revisions.ts'
+import { ownCall } from './wire/own-call.ts'
 
 /** A feature that is on. */
 interface Active {
@@ -120,22 +117,4 @@ export async function warmUp({ upstreams, catalog, ended }: Built, log: Log): Pr
   const call = ownCall()
   await warmServers(upstreams.values(), call, ended.signal, log)
   return catalog.collisions(call)
-}
-
-/** A call of the gateway itself. */
-export function ownCall(): Call {
-  return {
-    requestId: newRequestId(),
-    method: 'server/discover',
-    params: Payload.of({}),
-    target: { method: 'server/discover' },
-    principal: anonymous,
-    client: { era: 'legacy', revision: latestLegacy.name, capabilities: {} },
-    meta: {},
-    state: {},
-    signal: new AbortController().signal,
-    abort: () => undefined,
-    facts: new Map(),
-    emit: () => undefined,
-  }
 }

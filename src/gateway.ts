@@ -1,6 +1,6 @@
 import type { Readable, Writable } from 'node:stream'
 import { createSeal } from './bridge/seal.ts'
-import { build, type Kept, ownCall, warmUp } from './build.ts'
+import { build, type Kept, warmUp } from './build.ts'
 import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Handler, type Outcome } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
@@ -26,6 +26,7 @@ import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.t
 import type { Status } from './upstream/upstream.ts'
 import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
+import { ownCall } from './wire/own-call.ts'
 
 interface Options {
   /** The environment variables every child process gets. */
@@ -185,7 +186,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     inspect: async (upstream, tool) => {
       const target = { upstream, method: 'tools/call', name: tool }
       const params = Payload.of({ name: tool })
-      const entry = await current.entry({ ...ownCall(), method: target.method, params, target })
+      const entry = await current.entry(ownCall({ method: target.method, params, target }))
       const settings = current.upstreams.get(upstream)?.settings
       return entry && settings && { entry, scopes: entry.isOwn ? [] : requirementOf(entry, settings) }
     },

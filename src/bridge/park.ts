@@ -88,20 +88,6 @@ export function park(open: OpenCall, options: Options = {}): Handler {
   }
 }
 
-/** Parks open calls, and tells how many wait. */
-export function parking(open: OpenCall): { readonly handle: Handler; readonly count: number } {
-  let count = 0
-  const onCount = (parked: number): void => {
-    count = parked
-  }
-  return {
-    handle: park(open, { onCount }),
-    get count() {
-      return count
-    },
-  }
-}
-
 interface Asked {
   readonly question: Question
   readonly isGuess: boolean

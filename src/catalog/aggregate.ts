@@ -2,6 +2,7 @@ import { type Call, type Handler, type Note, type Outcome, resultOf } from '../c
 import { aliasOf, isShortened } from '../core/alias.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
+import { unknownPrompt, unknownResource, unknownTool } from '../core/unknown.ts'
 import { self } from '../core/self.ts'
 import { withUri } from '../wire/filter.ts'
 import { method, unknownMethod } from '../wire/methods.ts'
@@ -190,10 +191,6 @@ function done(result: Payload): Outcome {
 const namedOnly = { suggestion: 'Methods the protocol does not define are served at /mcp/<server> only.' }
 
 function unknown(name: string, subject: string): GatewayError {
-  const shown = /^[\w.+:/-]{1,64}$/.test(subject) ? `: ${subject}` : ''
-  if (name === 'tools/call') return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown}`)
-  if (name === 'resources/read') {
-    return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${shown}`, { data: { uri: subject } })
-  }
-  return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${shown}`)
+  if (name === 'tools/call') return unknownTool(subject)
+  return name === 'resources/read' ? unknownResource(subject) : unknownPrompt(subject)
 }

@@ -1,11 +1,13 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { isPlainName, namesByAlias } from '../core/alias.ts'
+import type { Listed } from '../core/entry.ts'
 import type { Payload } from '../core/payload.ts'
+import { within } from '../core/waiting.ts'
 import { walk } from './walk.ts'
 
 interface Options {
   /** What a server's list says of the tool a call names, by its name or its alias. */
-  tool(call: Call): unknown
+  tool(call: Call): Listed | undefined | Promise<Listed | undefined>
   /** The handlers of the servers, by name. */
   readonly upstreams: ReadonlyMap<string, Handler>
 }
@@ -80,11 +82,9 @@ function referring(params: Payload, reference: Payload, name: string): Payload {
   return reference.fields.name === name ? params : params.with({ ref: reference.with({ name }) })
 }
 
-function listedName(tool: unknown): string | undefined {
-  if (typeof tool !== 'object' || tool === null || !('definition' in tool)) return undefined
-  const { definition } = tool
-  if (typeof definition !== 'object' || definition === null || !('name' in definition)) return undefined
-  return typeof definition.name === 'string' ? definition.name : undefined
+function listedName(tool: Listed | undefined): string | undefined {
+  const name = tool?.definition.name
+  return typeof name === 'string' ? name : undefined
 }
 
 interface Known {
@@ -124,8 +124,9 @@ function namesIn(entries: readonly Payload[]): string[] {
 
 /** What is found in time, else the name as it is: a server that lists nothing may still do the call. */
 function patiently(found: Promise<string>, name: string): Promise<string> {
-  const { promise, resolve } = Promise.withResolvers<string>()
-  const timer = setTimeout(resolve, PATIENCE, name)
-  found.then(resolve, () => resolve(name))
-  return promise.finally(() => clearTimeout(timer))
+  return within(
+    found.catch(() => name),
+    PATIENCE,
+    name,
+  )
 }

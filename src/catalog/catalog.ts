@@ -1,4 +1,5 @@
 import { type Call, compose, type Handler, type Policy } from '../core/call.ts'
+import type { Listed } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
 import { type Aggregate, aggregate } from './aggregate.ts'
@@ -25,7 +26,7 @@ interface Options {
   /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
   /** What a server's list says of the tool a call names, where the call names its server. */
-  tool(call: Call): unknown
+  tool(call: Call): Listed | undefined | Promise<Listed | undefined>
 }
 
 /** Finds what does a call: the compiled chain of its target. */

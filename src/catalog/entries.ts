@@ -1,5 +1,5 @@
 import type { Call } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Entry, Listed } from '../core/entry.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { classify, classifyOwn } from './classify.ts'
 import type { OwnTool } from './own.ts'
@@ -10,7 +10,7 @@ type Found<Value> = Value | undefined | Promise<Value | undefined>
 interface Options {
   server(upstream: string): UpstreamSettings | undefined
   /** What a server's list says of the tool a call names. */
-  tool(call: Call): Found<{ readonly definition: Definition }>
+  tool(call: Call): Found<Listed>
   /** The gateway's own tool a call names. */
   own(call: Call): Found<OwnTool>
   /** A call as its one server gets it. */

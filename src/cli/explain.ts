@@ -2,7 +2,7 @@ import { environment } from '../config/secrets.ts'
 import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { readOptions, readSource, serverNamed, UsageError, warn } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
 export async function explain(args: readonly string[]): Promise<number> {
@@ -10,11 +10,7 @@ export async function explain(args: readonly string[]): Promise<number> {
   const [upstream, tool] = options.words
   if (upstream === undefined) throw new UsageError('name a server of the configuration')
   const source = readSource({ ...options, words: [] }, warn)
-  const settings = source.settings.upstreams.find(({ name }) => name === upstream)
-  if (!settings) {
-    const known = source.settings.upstreams.map(({ name }) => name).join(', ')
-    throw new UsageError(`there is no server "${upstream}"; there are ${known}`)
-  }
+  const settings = serverNamed(upstream, source.settings)
   const only = { ...source.settings, upstreams: [settings] }
   const gateway = createGateway(only, { variables: environment(), log: openLog('error', true) })
   await gateway.warm()

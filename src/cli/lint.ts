@@ -5,7 +5,7 @@ import { createGateway, openLog } from '../gateway.ts'
 import { audit } from '../lint/audit.ts'
 import { printed } from '../lint/print.ts'
 import { gather, type Subject } from '../lint/subject.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { readOptions, readSource, serverNamed, UsageError, warn } from './options.ts'
 
 /** `gatehouse lint <server>`: holds a server against the rules of the corporate standard. */
 export async function lint(args: readonly string[]): Promise<number> {
@@ -14,11 +14,7 @@ export async function lint(args: readonly string[]): Promise<number> {
   if (upstream === undefined || others.length > 0)
     throw new UsageError('name one server of the configuration')
   const { settings } = readSource({ ...options, words: [] }, warn)
-  const own = settings.upstreams.find(({ name }) => name === upstream)
-  if (!own) {
-    const known = settings.upstreams.map(({ name }) => name).join(', ')
-    throw new UsageError(`there is no server "${upstream}"; there are ${known}`)
-  }
+  const own = serverNamed(upstream, settings)
   const only = { ...quiet(settings), upstreams: [own] }
   const subject = await look(bare(only), own)
   const shown = await look(only, own)

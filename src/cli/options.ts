@@ -5,7 +5,7 @@ import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { type ConfigProblem, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
-import type { Settings } from '../core/settings.ts'
+import type { Settings, UpstreamSettings } from '../core/settings.ts'
 
 /** A command line that can not be understood. */
 export class UsageError extends Error {}
@@ -49,6 +49,15 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     strict: values.strict ?? false,
     words: separator === -1 ? positionals : [...positionals, ...args.slice(separator + 1)],
   }
+}
+
+/** A server of the configuration. @throws UsageError where there is none of the name */
+export function serverNamed(name: string, { upstreams }: Settings): UpstreamSettings {
+  const found = upstreams.find((each) => each.name === name)
+  if (found) return found
+  throw new UsageError(
+    `there is no server "${name}"; there are ${upstreams.map((each) => each.name).join(', ')}`,
+  )
 }
 
 /** The configuration a command works with, and the text it came from if it is a file. */

@@ -52,10 +52,21 @@ export interface Client {
   readonly isMute?: true
 }
 
-/** The HTTP answer a call will get, as long as nothing of it was sent. */
+/** Where a caller stands with the limit that leaves it least. */
+export interface Standing {
+  /** What is limited, and how: as short as a name. */
+  readonly name: string
+  readonly limit: number
+  readonly remaining: number
+  /** How long the limit counts, and until something of it comes back, in seconds. */
+  readonly window: number
+  readonly reset: number
+}
+
+/** What goes around the answer to a call, where its transport has something around answers. */
 export interface Envelope {
-  /** Adds a header; nothing happens where the answer has begun. */
-  header?(name: string, value: string): void
+  /** Tells where the caller stands; nothing happens where the answer has begun. */
+  limited?(standing: Standing): void
 }
 
 /** One request on its way through the gateway. Never changed in place: pass a changed copy on. */
@@ -80,7 +91,7 @@ export interface Call {
   abort(reason: GatewayError): void
   /** What the log line of this call should say; the one thing on a call that is written to. */
   readonly facts: Map<string, unknown>
-  /** Absent where the call did not come over HTTP. */
+  /** Absent where the call did not come from a client. */
   readonly envelope?: Envelope | undefined
   /** Sends a notification about this call back to the client, before the outcome. Never throws, never waits. */
   emit(note: Note): void

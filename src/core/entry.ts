@@ -1,3 +1,8 @@
+/** What a server's own list says of a tool. */
+export interface Listed {
+  readonly definition: Readonly<Record<string, unknown>>
+}
+
 /** What the gateway knows of a tool, prompt or resource of a server: its own list, and what follows from it. */
 export interface Entry {
   readonly upstream: string

@@ -15,3 +15,12 @@ export function within<Value>(promise: Promise<Value>, patience: number, other: 
     promise.finally(() => clearTimeout(timer)).then(resolve, reject)
   })
 }
+
+/** What reading gives, as a rejection too where it throws. */
+export function attempt<Value>(read: () => Value | Promise<Value>): Value | Promise<Value> {
+  try {
+    return read()
+  } catch (error) {
+    return Promise.reject(error)
+  }
+}

@@ -1,8 +1,10 @@
 import type { ServerResponse } from 'node:http'
 import type { Reply } from '../bridge/reply.ts'
+import type { Standing } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
+import { limitHeaders } from '../wire/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../wire/sse.ts'
 import type { TraceContext } from '../wire/trace-context.ts'
 import type { Outlet, Recorded } from './replay.ts'
@@ -98,18 +100,17 @@ export class HttpReply implements Reply, Outlet {
     else this.#outgoing.flushHeaders()
   }
 
-  header(name: string, value: string): void {
-    this.#headers ??= {}
-    this.#headers[name] = value
+  limited(standing: Standing): void {
+    this.#headers = { ...this.#headers, ...limitHeaders(standing) }
   }
 
   refuse(error: GatewayError): void {
     const challenge = this.#options.challenge?.(error)
-    if (challenge !== undefined) this.header('www-authenticate', challenge)
+    if (challenge !== undefined) this.#header('www-authenticate', challenge)
     this.#status = challenge === undefined ? error.extra.status : error.httpStatus
     if (this.#status === undefined) return
     const wait = error.data.retry_after_seconds
-    if (typeof wait === 'number') this.header('retry-after', String(wait))
+    if (typeof wait === 'number') this.#header('retry-after', String(wait))
   }
 
   emit(message: string): void {
@@ -175,6 +176,10 @@ export class HttpReply implements Reply, Outlet {
     const isSlow = now - this.#since > PATIENCE && this.#options.primes === true
     if (!this.#isStream && (isSlow || now - this.#since > KEEP_ALIVE)) this.open()
     if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE) this.write(keepAlive)
+  }
+
+  #header(name: string, value: string): void {
+    this.#headers = { ...this.#headers, [name]: value }
   }
 
   #event(message: string): void {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Call, Outcome } from '../core/call.ts'
+import type { Call, Outcome, Standing } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { limitScope } from '../core/limit-scope.ts'
@@ -47,7 +47,7 @@ export const rateLimit: Feature<Settings> = {
         return (next) => {
           const go = (call: Call, taken: Taken): Promise<Outcome> => {
             const standing = standingOf(limits, taken)
-            tell(call, standing)
+            call.envelope?.limited?.(standing)
             if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
             // What the result of another's method may hold is not known.
             if (isVendor) return next(call)
@@ -83,17 +83,12 @@ interface Limit extends Rate {
   readonly scope: 'principal' | 'upstream' | 'tool'
   /** What follows the caller in the key of its bucket. */
   readonly suffix: string
-  /** What the headers call it and say of it. */
-  readonly label: string
-  readonly policy: string
+  /** What callers are told it is called. */
+  readonly name: string
 }
 
-/** Where a caller stands with the limit that leaves it least. */
-interface Standing {
-  readonly limit: Limit
-  readonly remaining: number
-  /** Until something comes back, in seconds. */
-  readonly reset: number
+interface Limited extends Standing {
+  readonly scope: Limit['scope']
 }
 
 const charged: ReadonlySet<string> = new Set([
@@ -123,9 +118,7 @@ function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Setti
 function limitsFrom(written: string | readonly string[], scope: Limit['scope'], of: string): Limit[] {
   return rates(written).map(({ limit, window }) => {
     const seconds = window / 1000
-    const label = `"${scope}-${seconds}s"`
-    const policy = `${label};q=${limit};w=${seconds}`
-    return { limit, window, scope, label, policy, suffix: `}:${scope}:${window}:${of}` }
+    return { limit, window, scope, name: `${scope}-${seconds}s`, suffix: `}:${scope}:${window}:${of}` }
   })
 }
 
@@ -157,7 +150,7 @@ function bucketFinder(): typeof bucketsOf {
 }
 
 /** The limit with the least left; of those with nothing left, that with the longest wait. */
-function standingOf(limits: readonly Limit[], { remaining, wait, reset }: Taken): Standing {
+function standingOf(limits: readonly Limit[], { remaining, wait, reset }: Taken): Limited {
   let at = 0
   for (let index = 1; index < limits.length; index++) {
     const [left = 0, least = 0] = [remaining[index], remaining[at]]
@@ -165,30 +158,28 @@ function standingOf(limits: readonly Limit[], { remaining, wait, reset }: Taken)
   }
   const limit = limits[at]
   if (!limit) throw new TypeError('there is no limit')
-  return { limit, remaining: remaining[at] ?? 0, reset: Math.ceil((reset[at] ?? 0) / 1000) }
+  return {
+    scope: limit.scope,
+    name: limit.name,
+    limit: limit.limit,
+    window: limit.window / 1000,
+    remaining: remaining[at] ?? 0,
+    reset: Math.ceil((reset[at] ?? 0) / 1000),
+  }
 }
 
-// draft-ietf-httpapi-ratelimit-headers-10
-function tell({ envelope }: Call, { limit, remaining, reset }: Standing): void {
-  if (!envelope?.header) return
-  envelope.header('ratelimit-policy', limit.policy)
-  envelope.header('ratelimit', `${limit.label};r=${remaining};t=${reset}`)
-}
-
-function refusal(call: Call, { limit, remaining }: Standing, taken: Taken): GatewayError {
+function refusal(call: Call, standing: Limited, taken: Taken): GatewayError {
+  const { limit, window, remaining, scope } = standing
   const seconds = Math.max(1, Math.ceil(Math.max(...taken.wait) / 1000))
-  const window = limit.window / 1000
-  call.facts.set('limited_by', limit.scope)
-  const what = { principal: 'calls', upstream: 'calls to this server', tool: 'calls of this tool' }[
-    limit.scope
-  ]
+  call.facts.set('limited_by', scope)
+  const what = { principal: 'calls', upstream: 'calls to this server', tool: 'calls of this tool' }[scope]
   return new GatewayError(
     'RATE_LIMIT_EXCEEDED',
-    `Too many ${what}: each caller may make ${limit.limit} within ${window} s.`,
+    `Too many ${what}: each caller may make ${limit} within ${window} s.`,
     {
       suggestion: `Try again in ${seconds} s.`,
       retryAfterSeconds: seconds,
-      details: { limit: limit.limit, window, remaining, scope: limit.scope },
+      details: { limit, window, remaining, scope },
       status: 429,
     },
   )
@@ -207,10 +198,10 @@ function concluded(outcome: Outcome, standing: Standing, store: Store): Outcome 
   if (outcome.kind === 'ask') return withTicket(outcome, store)
   const { limit, remaining, reset } = standing
   const { result } = outcome
-  const said = { limit: limit.limit, remaining, reset_seconds: reset }
+  const said = { limit, remaining, reset_seconds: reset }
   if (result.member('_meta') !== undefined)
     return { kind: 'result', result: result.withMeta({ [KEY]: said }) }
-  const text = `{"${KEY}":{"limit":${limit.limit},"remaining":${remaining},"reset_seconds":${reset}}}`
+  const text = `{"${KEY}":{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}}`
   return { kind: 'result', result: result.with({ _meta: Payload.text(text, { [KEY]: said }) }) }
 }
 

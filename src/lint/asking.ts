@@ -1,11 +1,9 @@
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { anonymous } from '../core/principal.ts'
-import { newRequestId } from '../core/request-id.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { method } from '../wire/methods.ts'
-import { latestLegacy } from '../wire/revisions.ts'
+import { ownCall } from '../wire/own-call.ts'
 
 /** What a server answered. */
 export type Answer =
@@ -27,20 +25,14 @@ export function asker(handle: Handler, { name: upstream }: UpstreamSettings): As
     const late = new GatewayError('OPERATION_TIMEOUT', `It did not answer within ${PATIENCE / 1000} seconds.`)
     const timer = setTimeout(() => controller.abort(late), PATIENCE)
     try {
-      const outcome = await handle({
-        requestId: newRequestId(),
+      const call = ownCall({
         method: name,
         params: Payload.of(fields),
         target: { method: name, upstream, ...(typeof subject === 'string' && { name: subject }) },
-        principal: anonymous,
-        client: { era: 'legacy', revision: latestLegacy.name, capabilities: {}, isMute: true },
-        meta: {},
-        state: {},
         signal: controller.signal,
         abort: (reason) => controller.abort(reason),
-        facts: new Map(),
-        emit: () => undefined,
       })
+      const outcome = await handle({ ...call, client: { ...call.client, isMute: true } })
       if (outcome.kind === 'result') return { result: outcome.result }
       return { error: new GatewayError('UPSTREAM_ERROR', 'It answered with a question.') }
     } catch (error) {

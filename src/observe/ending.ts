@@ -1,7 +1,7 @@
 import type { Outcome } from '../core/call.ts'
 import type { ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
-import { NS } from '../wire/extensions.ts'
+import { ERROR_KEY } from '../wire/extensions.ts'
 
 /** How a call ended, in the words logs, metrics, spans and the audit log share. */
 export interface Ending {
@@ -17,7 +17,6 @@ export interface Ending {
 
 const ok = 'ok'
 const TOOL_ERROR = 'tool_error'
-const ERROR_KEY = `${NS}/error`
 
 /** The ending of a call with an outcome. */
 export function endingOf(outcome: Outcome, ms: number): Ending {

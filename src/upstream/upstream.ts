@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { parking, type Working } from '../bridge/park.ts'
+import { park, type Working } from '../bridge/park.ts'
 import { type Call, compose, type Handler, type Outcome, type Policy } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
@@ -117,13 +117,14 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     }
   }
 
-  const parked = parking(open)
+  let parked = 0
+  const onCount = (count: number): void => void (parked = count)
   return {
     name: settings.name,
     settings,
-    handle: compose([credentials?.guard], parked.handle),
+    handle: compose([credentials?.guard], park(open, { onCount })),
     get parked() {
-      return parked.count
+      return parked
     },
     guard: credentials?.guard,
     ...(credentials?.finish && { finishSignIn: credentials.finish }),

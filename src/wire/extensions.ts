@@ -20,6 +20,9 @@ export const tasksExtension = 'io.modelcontextprotocol/tasks'
 /** The prefix of every key, method and extension the gateway invents. */
 export const NS = 'dev.gatehouse'
 
+/** Where in the `_meta` of a tool's result the structured error stands. */
+export const ERROR_KEY = `${NS}/error`
+
 /** Whether a call carries a value for a feature, wherever `extensionOf` would find it. */
 export function hasExtension({ meta, params }: Call, name: string): boolean {
   return meta[keyOf(name)] !== undefined || meta[name] !== undefined || params.fields[name] !== undefined

@@ -1,3 +1,4 @@
+import type { Standing } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
@@ -142,4 +143,12 @@ export function mismatch(name: string, why: string): GatewayError {
     suggestion: 'Send the header with exactly the value of the body.',
     details: { header: name },
   })
+}
+
+/** The headers that tell where a caller stands with a limit (draft-ietf-httpapi-ratelimit-headers-10). */
+export function limitHeaders({ name, limit, remaining, window, reset }: Standing): Record<string, string> {
+  return {
+    'ratelimit-policy': `"${name}";q=${limit};w=${window}`,
+    ratelimit: `"${name}";r=${remaining};t=${reset}`,
+  }
 }

@@ -10,6 +10,7 @@ import { createSignInDesk, type SignInDesk } from '../../src/upstream/credential
 import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
 import { metaKeys } from '../../src/wire/extensions.ts'
 import { silentLog } from './silent-log.ts'
+import { toolCall } from './tool-call.ts'
 
 /** A server reached with OAuth, and where its users come back to. */
 export interface OAuthUpstream {
@@ -95,24 +96,15 @@ export function caller(id: string, token?: string): Principal {
 
 /** Calls the tool `echo`. */
 export function echo(principal: Principal, given: Partial<Call> = {}): Call {
-  const controller = new AbortController()
   const { revision, capabilities } = given.client ?? clients.modern
   const meta = { [metaKeys.version]: revision, [metaKeys.capabilities]: capabilities }
-  return {
-    method: 'tools/call',
+  return toolCall({
     params: Payload.of({ name: 'echo', arguments: { text: 'hello' }, _meta: meta }),
     target: { method: 'tools/call', upstream: 'one', name: 'echo' },
     principal,
     client: clients.modern,
-    requestId: 'test',
-    meta: {},
-    state: {},
-    signal: controller.signal,
-    abort: (reason) => controller.abort(reason),
-    facts: new Map(),
-    emit: () => undefined,
     ...given,
-  }
+  })
 }
 
 /** The text of a result. */

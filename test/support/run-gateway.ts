@@ -62,7 +62,8 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(force)
 }
 
-async function freePort(): Promise<number> {
+/** A TCP port of the loopback interface that nobody listens on. */
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()

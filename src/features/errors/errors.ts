@@ -4,9 +4,11 @@ import { isObject } from '../../core/json.ts'
 import type { Log } from '../../core/log.ts'
 import { Redactor, secretsOf } from '../../core/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
+import { attempt } from '../../core/waiting.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { compileRules } from './classify.ts'
-import { ERROR_KEY, failedResult, safeResult, withObject } from './face.ts'
+import { failedResult, safeResult, withObject } from './face.ts'
 import { type Manners, normalised, objectOf } from './normalise.ts'
 import { sentBy } from './sent.ts'
 
@@ -120,21 +122,13 @@ function told(thrown: unknown, call: Call, manners: Manners): unknown {
 
 /** Whether the structured content of a tool may be anything: the tool does not say what it is. */
 function isFree(call: Call, deps: Deps): boolean {
-  const entry = known(() => deps.entry(call))
+  const entry = attempt(() => deps.entry(call))
   // A list that is not known by now is not waited for.
   if (entry instanceof Promise) {
     entry.catch(() => undefined)
     return false
   }
   return entry === undefined || !isObject(entry.definition.outputSchema)
-}
-
-function known<Value>(read: () => Value): Value | undefined {
-  try {
-    return read()
-  } catch {
-    return undefined
-  }
 }
 
 function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | undefined {

@@ -1,12 +1,9 @@
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { NS } from '../../wire/extensions.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { Sent } from './sanitise.ts'
 import { sanitise } from './sanitise.ts'
 import { cleaned, type Structured } from './structured.ts'
-
-/** Where in a result the structured error stands. */
-export const ERROR_KEY = `${NS}/error`
 
 interface Places {
   /** Also at `error` of the result itself. */

@@ -2,6 +2,7 @@ import type { Call, Note, Outcome, Questions } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { attempt } from '../../core/waiting.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { maskFailure } from './failure.ts'
 import { beginMasking } from './masking.ts'
@@ -111,7 +112,7 @@ function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise
   if (call.method !== 'tools/call' || result.fields.structuredContent === undefined) {
     return finished(outcome, call, { rules, asked: { uri } })
   }
-  const tool = known(() => deps.entry(call))
+  const tool = attempt(() => deps.entry(call))
   if (!(tool instanceof Promise)) {
     return finished(outcome, call, { rules, asked: { uri, tool: tool?.definition } })
   }
@@ -119,14 +120,6 @@ function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise
   return tool
     .catch(() => undefined)
     .then((found) => finished(outcome, call, { rules, asked: { uri, tool: found?.definition } }))
-}
-
-function known<Value>(read: () => Value): Value | undefined {
-  try {
-    return read()
-  } catch {
-    return undefined
-  }
 }
 
 type Result = Outcome & { readonly kind: 'result' }

@@ -2,7 +2,7 @@ import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { NS } from '../../wire/extensions.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { OwnTool } from '../feature.ts'
 
 /** A method of the gateway as a tool: what it is asked are the arguments, and failures are results. */
@@ -31,7 +31,7 @@ function failed(error: GatewayError): Record<string, unknown> {
     content: [{ type: 'text', text }],
     isError: true,
     error: error.data,
-    _meta: { [`${NS}/error`]: error.data },
+    _meta: { [ERROR_KEY]: error.data },
   }
 }
 

@@ -4,6 +4,7 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
+import { unknownPrompt, unknownResource, unknownTool } from '../../core/unknown.ts'
 import { untilAborted } from '../../core/waiting.ts'
 import { method } from '../../wire/methods.ts'
 import type { Context, Guard } from './context.ts'
@@ -43,7 +44,7 @@ function toolGuard(settings: UpstreamSettings, context: Context): Guard {
   const pass = (call: Call, found: Entry | undefined): Call => {
     const gate = found && gates(found, settings)
     const { scopes } = call.principal
-    if (!gate || (isHiding && isShut(gate, scopes))) throw unknownTool(call.target.name)
+    if (!gate || (isHiding && isShut(gate, scopes))) throw unknownTool(call.target.name ?? '')
     if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
     return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
   }
@@ -145,19 +146,10 @@ const LONGEST = 8192
 
 const reading = { op: 'read', risk: 'safe' } as const
 
-function unknownTool(name = ''): GatewayError {
-  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown(name)}`)
-}
-
 function unknownRead(kind: 'prompt' | 'resource', name: string): GatewayError {
-  if (kind === 'prompt') return new GatewayError('INVALID_INPUT', `Unknown prompt or reference${shown(name)}`)
-  return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${shown(name)}`, { data: { uri: name } })
+  return kind === 'prompt' ? unknownPrompt(name) : unknownResource(name)
 }
 
 function unnamed(member: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${member} must say what the call is for.`)
-}
-
-function shown(name: string): string {
-  return /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''
 }

@@ -2,6 +2,8 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
+import { unknownTool } from '../../core/unknown.ts'
+import { attempt } from '../../core/waiting.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { misfitting } from './misfits.ts'
@@ -51,22 +53,18 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   const { name, arguments: given } = call.params.fields
   if (typeof name !== 'string' || name === '') return refuse('name', 'must be a string')
   if (given !== undefined && !isObject(given)) return refuse('arguments', 'must be an object')
-  try {
-    const entry = around.deps.entry(call)
-    if (!(entry instanceof Promise)) return make(call, entry, around)
-    return entry.then(
-      (found) => make(call, found, around),
-      // A server that can not list its tools says itself what is wrong.
-      () => around.next(call),
-    )
-  } catch {
-    return around.next(call)
-  }
+  const entry = attempt(() => around.deps.entry(call))
+  if (!(entry instanceof Promise)) return make(call, entry, around)
+  return entry.then(
+    (found) => make(call, found, around),
+    // A server that can not list its tools says itself what is wrong.
+    () => around.next(call),
+  )
 }
 
 function make(call: Call, entry: Entry | undefined, { next, checks, output }: Around): Promise<Outcome> {
   const { name, arguments: given = none } = call.params.fields
-  if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknown(String(name)))
+  if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknownTool(String(name)))
   if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
   const { definition, upstream } = entry
   const problems = checks.of(definition.inputSchema, { upstream, tool: entry.name, schema: 'input' })(given)
@@ -97,15 +95,6 @@ function tooDeep(): GatewayError {
     field: 'arguments',
     reason: 'depth',
     suggestion: 'Send arguments that are less deeply nested.',
-  })
-}
-
-function unknown(name: string): GatewayError {
-  const shown = /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''
-  return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown}`, {
-    field: 'name',
-    reason: 'unknown',
-    suggestion: 'List the tools to see which there are.',
   })
 }
 

@@ -2,10 +2,10 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { anonymous } from '../../../src/core/principal.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { limits } from '../../../src/features/limits.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
+import { toolCall } from '../../support/tool-call.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
@@ -13,20 +13,7 @@ afterEach(() => void vi.useRealTimers())
 const target = { method: 'tools/call', upstream: 'one', name: 't' }
 
 function callWith(controller: AbortController): Call {
-  return {
-    requestId: 'r1',
-    method: 'tools/call',
-    params: Payload.of({}),
-    target,
-    principal: anonymous,
-    client: { era: 'modern', revision: '2026-07-28', capabilities: {} },
-    meta: {},
-    state: {},
-    signal: controller.signal,
-    abort: (reason) => controller.abort(reason),
-    facts: new Map(),
-    emit: () => undefined,
-  }
+  return toolCall({ signal: controller.signal, abort: (reason) => controller.abort(reason) })
 }
 
 /** A server that never answers, but ends when the call is ended. */

@@ -1,3 +1,5 @@
+import type { Standing } from '../../../src/core/call.ts'
+import { limitHeaders } from '../../../src/wire/headers.ts'
 import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
@@ -128,7 +130,10 @@ describe('rate limits', () => {
 
   it('tell what is left in the result and in headers', async () => {
     const headers = new Map<string, string>()
-    const envelope = { header: (name: string, value: string) => void headers.set(name, value) }
+    const tellHeaders = (standing: Standing): void => {
+      for (const [name, value] of Object.entries(limitHeaders(standing))) headers.set(name, value)
+    }
+    const envelope = { limited: tellHeaders }
     const store = new MemoryStore(() => 2_000_000)
     const handle = limited({ common: ['10/second', '2/minute'], deps: { store } })
     expect(metaOf(await handle(to('t', { envelope })))).toEqual({ limit: 2, remaining: 1, reset_seconds: 62 })

@@ -12,13 +12,14 @@ import {
 import { isObject } from '../../../../src/core/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { Secret } from '../../../../src/core/secret.ts'
-import type { ErrorRule, UpstreamSettings } from '../../../../src/core/settings.ts'
+import type { ErrorRule } from '../../../../src/core/settings.ts'
 import { errors } from '../../../../src/features/errors/errors.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { encodeLegacyError, legacyErrorCode } from '../../../../src/wire/legacy.ts'
 import { modernError } from '../../../../src/wire/modern.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
 
 interface Given {
   readonly call?: Partial<Call>
@@ -31,22 +32,8 @@ interface Given {
 /** What the feature makes of the end of a call. */
 function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
   const { rules = [], outputSchema, compat = true } = given
-  const server: UpstreamSettings = {
-    name: 'one',
-    reach: { kind: 'url', url: 'https://one.example/mcp', headers: {} },
-    transport: 'auto',
-    revision: 'auto',
-    isolation: 'auto',
-    trust: false,
-    roots: 'off',
-    startTimeout: 1000,
-    idle: 1000,
-    tools: {},
-    scopes: {},
-    allow: {},
-    deny: {},
-    errors: rules,
-  }
+  const reach = { kind: 'url', url: 'https://one.example/mcp', headers: {} } as const
+  const server = serverSettings({ name: 'one', reach, trust: false, errors: rules })
   const entry: Entry = {
     upstream: 'one',
     kind: 'tool',
