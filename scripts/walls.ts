@@ -18,6 +18,7 @@ const sockets = ['node:http', 'node:net', 'node:stream']
 const timers = ['node:timers/promises']
 
 const folders = ['core', 'wire', 'store', 'observe', 'bridge', 'catalog', 'upstream', 'features'].concat([
+  'records',
   'downstream',
   'config',
   'admin',
@@ -29,6 +30,7 @@ const walls: readonly Wall[] = [
   { part: 'core/pattern.ts', uses: ['re2js', 'node:module'] },
   { part: 'wire', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', ...files] },
+  { part: 'records', may: ['core', 'store/store.ts'], uses: ['node:os', 'node:fs'] },
   {
     part: 'observe',
     may: ['core', 'wire/extensions.ts', 'wire/methods.ts'],
@@ -48,7 +50,7 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'features',
-    may: ['core', 'wire/extensions.ts', 'wire/methods.ts', 'store/store.ts'],
+    may: ['core', 'wire/extensions.ts', 'wire/methods.ts', 'store/store.ts', 'records'],
     own: ['feature.ts'],
   },
   { part: 'features/index.ts' },
@@ -61,18 +63,20 @@ const walls: readonly Wall[] = [
   { part: 'config', may: ['core', 'features/index.ts'], uses: ['yaml', ...files] },
   {
     part: 'admin',
-    may: ['core', 'store/store.ts', 'observe'],
+    may: ['core', 'store/store.ts', 'records', 'observe'],
     uses: ['hono', '@hono/node-server', ...sockets],
   },
   { part: 'lint', may: ['core', 'wire', 'catalog/classify.ts'] },
   {
     part: 'cli',
-    may: ['gateway.ts', 'config', 'core', 'lint'],
+    may: ['gateway.ts', 'offline.ts', 'config', 'core', 'lint', 'records', 'store/store.ts'],
     uses: ['node:readline', 'node:stream', 'node:v8', 'node:vm', ...files],
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
   { part: 'build.ts', may: [...folders, 'observed.ts'] },
-  { part: 'gateway.ts', may: [...folders, 'build.ts', 'observed.ts'], uses: ['node:stream'] },
+  { part: 'offline.ts', may: ['core', 'store'] },
+  { part: 'keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
+  { part: 'gateway.ts', may: [...folders, 'build.ts', 'keys.ts', 'observed.ts'], uses: ['node:stream'] },
   { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },
 ]
 

@@ -1,15 +1,19 @@
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
 import { isProtected } from './core/auth-settings.ts'
-import type { Call } from './core/call.ts'
+import { type Call, compose, type Outcome } from './core/call.ts'
+import type { Finding } from './core/finding.ts'
 import type { Log } from './core/log.ts'
+import { Payload } from './core/payload.ts'
 import type { Settings } from './core/settings.ts'
 import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
+import { permissions } from './features/scopes/permissions.ts'
 import { withFields } from './observe/log.ts'
 import { observe, observeServer, observeTarget } from './observe/observe.ts'
 import type { Observing } from './observe/observing.ts'
 import { wayTo } from './observed.ts'
+import type { Presence } from './records/presence.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import type { OAuthSite } from './upstream/credentials.ts'
@@ -33,6 +37,7 @@ export interface Built {
   readonly catalog: Catalog
   readonly active: readonly Active[]
   readonly entry: Deps['entry']
+  readonly isPermitted: Deps['isPermitted']
   /** What the server's own list says of the tool a call names. */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Aborted when other settings take over. */
@@ -46,11 +51,14 @@ export interface Kept {
   readonly observing: Observing
   readonly oauth: OAuthSite
   readonly store: Store
+  readonly presence: Presence
+  readonly sign: Deps['sign']
+  readonly page: Deps['page']
 }
 
 /** Puts the parts together; servers that are configured as before are kept. */
 export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
-  const { variables, oauth, log, store, observing } = kept
+  const { variables, oauth, log, store, observing, presence, sign, page } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const kept = before.get(each.name)
@@ -71,6 +79,10 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     store,
     isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
     call: (call) => catalog.handle(call),
+    isPermitted: (call) => isPermitted(call),
+    presence,
+    sign,
+    page,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
     auth: settings.auth,
@@ -109,12 +121,37 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     metaTools: settings.metaTools,
     tool,
   })
-  return { settings, upstreams, catalog, active, entry, tool, ended: new AbortController() }
+  const isPermitted: Deps['isPermitted'] = async (call) => {
+    const found = await catalog.resolve(call)
+    const guard = active.find(({ name }) => name === permissions.name)
+    if (!found || !guard || guard.settingsOf(found.target.upstream) === false) return true
+    const policy = guard.contribution.policy?.(found.target)
+    return compose(
+      [policy],
+      async () => nothing,
+    )(found).then(
+      () => true,
+      () => false,
+    )
+  }
+  return { settings, upstreams, catalog, active, entry, isPermitted, tool, ended: new AbortController() }
 }
 
-/** Reaches each server once. Resolves with the names of tools that would collide. */
-export async function warmUp({ upstreams, catalog, ended }: Built, log: Log): Promise<readonly string[]> {
+const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
+
+/** Reaches each server once. Resolves with what does not go together with what they list. */
+export async function warmUp({ upstreams, catalog, active, ended }: Built, log: Log): Promise<Finding[]> {
   const call = ownCall()
   await warmServers(upstreams.values(), call, ended.signal, log)
-  return catalog.collisions(call)
+  const collisions = await catalog.collisions(call)
+  const problems = await Promise.all(
+    active.map(async ({ contribution }) => (await contribution.problems?.()) ?? []),
+  )
+  if (!ended.signal.aborted) await Promise.all(active.map(async ({ contribution }) => contribution.start?.()))
+  return [
+    ...collisions.map((each): Finding => {
+      return { path: ['upstreams'], at: 'key', message: `two tools or prompts have one name: ${each}` }
+    }),
+    ...problems.flat(),
+  ]
 }

@@ -2,8 +2,9 @@ import type { Readable, Writable } from 'node:stream'
 import { createSeal } from './bridge/seal.ts'
 import { build, type Kept, warmUp } from './build.ts'
 import { isProtected } from './core/auth-settings.ts'
-import { type Call, compose, type Handler, type Outcome } from './core/call.ts'
+import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
+import type { Finding } from './core/finding.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Settings } from './core/settings.ts'
@@ -12,13 +13,13 @@ import { type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
 import { isMapped } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
-import { permissions } from './features/scopes/permissions.ts'
 import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
 import { readiness } from './observe/health.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
 export { verifyAudit } from './observe/audit-verify.ts'
 import { createObserving, timed } from './observed.ts'
+import { createPresence } from './records/presence.ts'
 import { isSameStore, openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
@@ -54,8 +55,8 @@ export interface Gateway {
   readonly storeProblem: string | undefined
   /** Every server was tried once. */
   readonly isWarm: boolean
-  /** Connects to each server once. Resolves with the names of tools that would collide. */
-  warm(): Promise<readonly string[]>
+  /** Connects to each server once. Resolves with what is wrong with the settings, given what servers list. */
+  warm(): Promise<readonly Finding[]>
   /** Goes on with other settings. Calls under way end as they began; servers that did not change are kept. */
   reload(settings: Settings): void
   /** Where users come back to from signing in to servers. */
@@ -86,10 +87,19 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
   })
   observing.apply(initial)
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
-  let kept: Kept = { variables, log, observing, store: open(initial), oauth: signIns }
+  let kept: Kept = {
+    variables,
+    log,
+    observing,
+    store: open(initial),
+    presence: createPresence(() => kept.store),
+    sign: () => Promise.reject(new Error('not there yet')),
+    page: (path) => listener && `${current.settings.listen.publicUrl ?? listener.url}${path}`,
+    oauth: signIns,
+  }
   let listener: Listener | undefined
   let current = build(initial, new Map(), kept)
-  let warmed: Promise<readonly string[]> | undefined
+  let warmed: Promise<readonly Finding[]> | undefined
   let isWarm = false
 
   const gateway: Gateway = {
@@ -103,20 +113,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       }
       return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
     },
-    isPermitted: async (call) => {
-      const { catalog, active } = current
-      const found = await catalog.resolve(call)
-      const guard = active.find(({ name }) => name === permissions.name)
-      if (!found || !guard || guard.settingsOf(found.target.upstream) === false) return true
-      const policy = guard.contribution.policy?.(found.target)
-      return compose(
-        [policy],
-        async () => nothing,
-      )(found).then(
-        () => true,
-        () => false,
-      )
-    },
+    isPermitted: (call) => current.isPermitted(call),
     has: (upstream) => current.upstreams.has(upstream),
     get settings() {
       return current.settings
@@ -132,7 +129,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     },
     warm: () => {
       warmed ??= Promise.all([warmUp(current, log), kept.store.opened?.(), observing.opened])
-        .then(([collisions]) => collisions)
+        .then(([found]) => found)
         .finally(() => {
           isWarm = true
         })
@@ -154,7 +151,9 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       background(Promise.all(before.active.map(async ({ contribution }) => contribution.close?.())), log)
       background(
         warmUp(current, log).then((found) =>
-          found.forEach((each) => log.error('config.collision', { names: each })),
+          found.forEach(({ path, message }) =>
+            log.error('config.problem', { key: path.join('.'), problem: message }),
+          ),
         ),
         log,
       )
@@ -195,14 +194,13 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await Promise.allSettled(current.active.map(async ({ contribution }) => contribution.close?.()))
+      await kept.presence.close()
       await kept.store.close()
       await observing.close()
     },
   }
   return gateway
 }
-
-const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 
 /** A log as the terminal or a collector wants it. */
 export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {

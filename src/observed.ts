@@ -71,6 +71,10 @@ export function timed(store: Store, { metrics }: Observing): Store {
     opened: async () => store.opened?.(),
     get: (key) => timing('get', () => store.get(key)),
     put: (key, value, ttl) => timing('put', () => store.put(key, value, ttl)),
+    claim: (key, value, ttl) => timing('claim', () => store.claim(key, value, ttl)),
+    swap: (key, before, value, ttl) => timing('swap', () => store.swap(key, before, value, ttl)),
+    drop: (key, before) => timing('drop', () => store.drop(key, before)),
+    scan: (collection) => timing('scan', () => store.scan(collection)),
     delete: (key) => timing('delete', () => store.delete(key)),
     take: (buckets) => {
       const start = performance.now()

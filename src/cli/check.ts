@@ -9,12 +9,7 @@ export async function check(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'log-level'])
   const source = readSource(options, warn)
   const gateway = createGateway(source.settings, { variables: environment(), log: openLog('error', true) })
-  const collisions = await gateway.warm()
-  const found: Finding[] = collisions.map((each) => ({
-    path: ['upstreams'],
-    at: 'key',
-    message: `two tools or prompts have one name: ${each}`,
-  }))
+  const found: Finding[] = [...(await gateway.warm())]
   for (const [name, { problem, revision }] of gateway.statuses) {
     if (problem === undefined) process.stdout.write(`${name}: ready, speaks ${revision}\n`)
     else found.push({ path: ['upstreams', name], at: 'key', message: problem })
@@ -24,7 +19,8 @@ export async function check(args: readonly string[]): Promise<number> {
   return found.length === 0 ? 0 : 1
 }
 
-function problemsOf(found: readonly Finding[], { file, text }: Source): readonly ConfigProblem[] {
+/** What was found later on, at its place in the file. */
+export function problemsOf(found: readonly Finding[], { file, text }: Source): readonly ConfigProblem[] {
   if (file !== undefined && text !== undefined) return locateFindings(found, text, file)
   return found.map(({ path, message }) => ({
     file: 'command line',

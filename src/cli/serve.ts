@@ -1,8 +1,10 @@
 import { watchFile } from '../config/watch.ts'
+import { problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
+import { problemsOf } from './check.ts'
 import { readOptions, readSource, type Source, warn } from './options.ts'
 import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
@@ -21,11 +23,11 @@ export async function serve(args: readonly string[]): Promise<number> {
   })
   process.stdout.write(welcome(listener.url, source.settings))
   const watch = follow(source, gateway, log)
-  const collisions = gateway.warm()
-  collisions.then(settleMemory, settleMemory)
+  const warmed = gateway.warm()
+  warmed.then(settleMemory, settleMemory)
   const stopped = untilStopped()
-  const found = await Promise.race([collisions, stopped.then(() => [])])
-  for (const each of found) process.stderr.write(`gatehouse: two tools or prompts have one name: ${each}\n`)
+  const found = await Promise.race([warmed, stopped.then(() => [])])
+  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
   if (found.length === 0) await stopped
   log.info('stopping')
   watch?.close()

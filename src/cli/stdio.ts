@@ -1,5 +1,7 @@
+import { problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
+import { problemsOf } from './check.ts'
 import { readOptions, readSource, warn } from './options.ts'
 import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
@@ -13,11 +15,10 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const served = gateway.stdio(process.stdin, process.stdout)
   const warmed = gateway.warm()
   warmed.then(settleMemory, settleMemory)
-  const collisions = await Promise.race([warmed, served.then(() => [])])
-  for (const each of collisions)
-    process.stderr.write(`gatehouse: two tools or prompts have one name: ${each}\n`)
-  if (collisions.length === 0) await Promise.race([served, untilStopped()])
+  const found = await Promise.race([warmed, served.then(() => [])])
+  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
+  if (found.length === 0) await Promise.race([served, untilStopped()])
   await gateway.close()
   process.stdin.destroy()
-  return collisions.length === 0 ? 0 : 1
+  return found.length === 0 ? 0 : 1
 }

@@ -1,3 +1,5 @@
+import type { Finding as KeyFinding } from '../core/finding.ts'
+
 /** One thing wrong with the configuration. Line and column count from 1; they are 0 where there is no file. */
 export interface ConfigProblem {
   readonly file: string
@@ -21,11 +23,7 @@ export class ConfigError extends Error {
 }
 
 /** A problem before its place in the file is known. */
-export interface Finding {
-  readonly path: readonly string[]
-  readonly message: string
-  /** Whether to point at the key rather than the value. */
-  readonly at?: 'key'
+export interface Finding extends KeyFinding {
   /** The place itself, where it is not that of a key or value. */
   readonly place?: Place
 }

@@ -101,7 +101,18 @@ interface UpstreamValues {
 }
 
 type ArgumentValues = Readonly<Record<string, string>> | boolean
-type ToolValues = Omit<ToolSettings, 'scopes'> & { readonly scopes?: string | readonly string[] }
+type ToolValues = Pick<ToolSettings, Unchanged> & {
+  readonly scopes?: string | readonly string[]
+  readonly approvers?: string | readonly string[]
+  readonly key_argument?: string | false
+  readonly forward_key?: boolean
+  readonly auto_key?: number
+  readonly type_to_confirm?: string
+}
+type Unchanged = Exclude<
+  keyof ToolSettings,
+  'scopes' | 'approvers' | 'keyArgument' | 'forwardKey' | 'autoKey' | 'typeToConfirm'
+>
 
 // The settings of features are completed on their own, since an upstream's stand on the common ones.
 function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
@@ -149,8 +160,18 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
   }
 }
 
-function toolSettings({ scopes, ...rest }: ToolValues): ToolSettings {
-  return { ...rest, ...(scopes !== undefined && { scopes: [scopes].flat() }) }
+function toolSettings(values: ToolValues): ToolSettings {
+  const { scopes, approvers, key_argument: keyArgument, forward_key: forwardKey, ...others } = values
+  const { auto_key: autoKey, type_to_confirm: typeToConfirm, ...rest } = others
+  return {
+    ...rest,
+    ...(scopes !== undefined && { scopes: [scopes].flat() }),
+    ...(approvers !== undefined && { approvers: [approvers].flat() }),
+    ...(keyArgument !== undefined && { keyArgument }),
+    ...(forwardKey !== undefined && { forwardKey }),
+    ...(autoKey !== undefined && { autoKey }),
+    ...(typeToConfirm !== undefined && { typeToConfirm }),
+  }
 }
 
 /** A tool named without arguments is named whatever its arguments are. */

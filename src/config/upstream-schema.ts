@@ -1,16 +1,12 @@
 import { errorCodes } from '../core/error.ts'
 import type { JsonSchema } from '../core/schema.ts'
-import { durationSchema, rateSchema } from '../core/units.ts'
+import { durationSchema } from '../core/units.ts'
+import { list, toolSchema } from './tool-schema.ts'
 import { oauthSchema } from './upstream-oauth-schema.ts'
 
 const words = { type: 'string', errorMessage: 'must be text: put it in quotes' }
 const oneLine = { type: 'string', pattern: '^[^\\r\\n\\0]*$', errorMessage: 'must be text on one line' }
 
-const list = {
-  type: ['array', 'string'],
-  items: { type: 'string', minLength: 1, errorMessage: 'must be text' },
-  errorMessage: 'must be a list of names or globs',
-}
 const argumentRules = {
   type: 'object',
   default: {},
@@ -23,31 +19,6 @@ const argumentRules = {
     errorMessage: 'must be on, or a mapping of arguments to globs of their values',
   },
 }
-const toolSchema = {
-  type: 'object',
-  additionalProperties: false,
-  errorMessage: 'must be a mapping of settings',
-  properties: {
-    op: { enum: ['read', 'write', 'delete', 'admin'], description: 'What kind of action it is.' },
-    risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
-    idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
-    scopes: { ...list, description: 'The scopes a caller needs, instead of those derived.' },
-    rate: {
-      ...rateSchema,
-      description: 'How often each caller may call it; a glob counts each tool it fits by itself.',
-    },
-    timeout: { ...durationSchema, description: 'How long a call may be silent.' },
-    retry: {
-      type: 'integer',
-      minimum: 0,
-      maximum: 5,
-      errorMessage: 'must be a number from 0 to 5',
-      description:
-        'How often a call that was not sent is tried again, where the tool only reads or is idempotent.',
-    },
-  },
-}
-
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
   url: {

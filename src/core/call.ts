@@ -31,6 +31,8 @@ export type Outcome =
       readonly state: State
       /** Aborted when the answers are no longer wanted; only callers in this process can see it. */
       readonly withdrawn?: AbortSignal
+      /** The server has begun, and goes on with the call while it is asked about. */
+      readonly isOpen?: true
     }
 
 /** A message without an answer, about a call or from a server. */
@@ -69,6 +71,22 @@ export interface Envelope {
   limited?(standing: Standing): void
 }
 
+/**
+ * What the gateway makes a call for by itself, with the rights of the caller it does it for: to look something up,
+ * or to undo what was done. Nobody is asked and nothing is charged for it.
+ */
+export type Errand = 'look' | 'undo'
+
+/** The step of a transaction that a call is. */
+export interface StepOf {
+  readonly transaction: string
+  readonly step: string
+  /** The key of what is written down of it. */
+  readonly deed: string
+  /** It does not run where it could not be undone. */
+  readonly mustBeUndoable: boolean
+}
+
 /** One request on its way through the gateway. Never changed in place: pass a changed copy on. */
 export interface Call {
   /** Names the call in logs, in errors, in the audit log and toward servers. */
@@ -89,6 +107,14 @@ export interface Call {
   readonly signal: AbortSignal
   /** Ends the call: it fails with this reason, and what is under way for it is cancelled. */
   abort(reason: GatewayError): void
+  /** Set where the gateway makes the call itself, for a caller. */
+  readonly errand?: Errand
+  /** Set where the call is a step of a transaction. */
+  readonly step?: StepOf
+  /** The idempotency key the server is told, where it wants one. */
+  readonly idempotencyKey?: string
+  /** Stops the clock of the call's deadline, while a person is waited for, until what it returns is called. */
+  rest?(): () => void
   /** What the log line of this call should say; the one thing on a call that is written to. */
   readonly facts: Map<string, unknown>
   /** Absent where the call did not come from a client. */

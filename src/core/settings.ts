@@ -85,6 +85,42 @@ export interface ToolSettings {
   readonly timeout?: number
   /** How often a call that was not sent is tried again. */
   readonly retry?: number
+  /** How it is undone: a call as an expression, what is read before and put back, or `none`. */
+  readonly undo?: string | UndoSettings
+  /** There is no way back after it. */
+  readonly pivot?: boolean
+  /** Finds out whether a call took effect whose answer was lost: a call and a path of its result, as an expression. */
+  readonly verify?: string
+  /** The argument the idempotency key goes into; `false` for none, whatever the schema has. */
+  readonly keyArgument?: string | false
+  /** The idempotency key is sent as a header, to servers over HTTP. */
+  readonly forwardKey?: boolean
+  /** For how long equal calls without a key count as one, in milliseconds. */
+  readonly autoKey?: number
+  /** Whether a person is asked first, or what the person is asked; `{argument}` stands for its value. */
+  readonly confirm?: boolean | string
+  /** The argument whose value the person has to type. */
+  readonly typeToConfirm?: string
+  /** Whether the person at the client is asked, or others are, on a page. */
+  readonly approval?: 'inline' | 'out_of_band'
+  /** Of how many people it takes the approval, and who they may be; anybody but the caller where none is named. */
+  readonly approvals?: number
+  readonly approvers?: readonly string[]
+  /** For how long, in milliseconds, and for how many calls one approval holds. */
+  readonly remember?: { readonly for: number; readonly max: number }
+}
+
+/** How a tool is undone, in more words. All but the texts are expressions. */
+export interface UndoSettings {
+  /** The call that undoes it. */
+  readonly call?: string
+  /** Whether everything is as before once it is undone; it is, unless said otherwise. */
+  readonly exact?: boolean
+  readonly description?: string
+  /** What is read before the call, what puts it back, and what undoes the call where there was nothing to read. */
+  readonly snapshot?: string
+  readonly restore?: string
+  readonly absent?: string
 }
 
 export interface ErrorRule {

@@ -1,9 +1,11 @@
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { Call, Handler, Policy } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
+import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
+import type { Presence } from '../records/presence.ts'
 import type { Store } from '../store/store.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
@@ -29,6 +31,10 @@ export interface Contribution {
   readonly methods?: Readonly<Record<string, Handler>>
   /** Tools the gateway answers itself. */
   readonly tools?: readonly OwnTool[]
+  /** Takes up what an earlier process left behind; called once servers were tried. */
+  start?(): Promise<void>
+  /** What does not go together with what servers list; a server that can not be reached says nothing. */
+  problems?(): Promise<readonly Finding[]>
   close?(): Promise<void>
 }
 
@@ -47,6 +53,14 @@ export interface Deps {
   readonly isGuarded: boolean
   /** Makes a call of the gateway's own, through the whole chain. */
   readonly call: Handler
+  /** Whether the caller is permitted to make a call of a tool; it is not made. */
+  isPermitted(call: Call): Promise<boolean>
+  /** Which gateways there are that share the store, and which of them this one is. */
+  readonly presence: Presence
+  /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
+  sign(claims: Readonly<Record<string, unknown>>): Promise<string>
+  /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
+  page(path: string): string | undefined
   /** The names of all servers. */
   servers(): readonly string[]
   /** How a server is configured. */

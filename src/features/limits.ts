@@ -74,10 +74,11 @@ const TICK = 100
 /** One call with a time to end by. */
 class Deadline {
   readonly call: Call
-  readonly #start = Date.now()
+  #start = Date.now()
   readonly #silence: number
   readonly #total: number
   #heardAt = this.#start
+  #resting = 0
 
   constructor(call: Call, silence: number, total: number) {
     this.#silence = silence
@@ -86,11 +87,12 @@ class Deadline {
       this.#heardAt = Date.now()
       call.emit(note)
     }
-    this.call = { ...call, emit }
+    this.call = { ...call, emit, rest: () => this.#rest() }
   }
 
   /** Ends the call if its time is over. */
   check(now: number): void {
+    if (this.#resting > 0) return
     const isSilent = now - this.#heardAt >= this.#silence
     if (!isSilent && now - this.#start < this.#total) return
     const seconds = (isSilent ? this.#silence : this.#total) / 1000
@@ -99,5 +101,16 @@ class Deadline {
         suggestion: 'Try again, or raise limits.timeout for this server.',
       }),
     )
+  }
+
+  #rest(): () => void {
+    this.#resting++
+    let isOver = false
+    return () => {
+      if (isOver) return
+      isOver = true
+      this.#resting--
+      this.#start = this.#heardAt = Date.now()
+    }
   }
 }

@@ -32,6 +32,26 @@ export class MemoryStore implements Store {
     this.#values.set(key, { text: value, until: this.#clock() + ttl })
   }
 
+  async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+    const found = this.#find(key)
+    if (found === undefined) await this.put(key, value, ttl)
+    return found?.text
+  }
+
+  async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+    if (this.#find(key)?.text !== before) return false
+    await this.put(key, value, ttl)
+    return true
+  }
+
+  async drop(key: string, before: string): Promise<boolean> {
+    return this.#find(key)?.text === before && this.#values.delete(key)
+  }
+
+  async scan(collection: string): Promise<ReadonlyMap<string, string>> {
+    throw new Error(`not there yet: ${collection}`)
+  }
+
   async delete(key: string): Promise<boolean> {
     return this.#find(key) !== undefined && this.#values.delete(key)
   }

@@ -51,6 +51,22 @@ export class RedisStore implements Store {
     await this.#must((client) => client.set(PREFIX + key, value, { expiration }))
   }
 
+  async claim(_key: string, _value: string, _ttl: number): Promise<string | undefined> {
+    throw new Error('not there yet')
+  }
+
+  async swap(_key: string, _before: string, _value: string, _ttl: number): Promise<boolean> {
+    throw new Error('not there yet')
+  }
+
+  async drop(_key: string, _before: string): Promise<boolean> {
+    throw new Error('not there yet')
+  }
+
+  async scan(_collection: string): Promise<ReadonlyMap<string, string>> {
+    throw new Error('not there yet')
+  }
+
   async delete(key: string): Promise<boolean> {
     return (await this.#must((client) => client.del(PREFIX + key))) > 0
   }

@@ -1,14 +1,26 @@
 /**
  * What must outlive a call, and may be shared by several gateways. Keys begin with the name of their owner:
- * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers.
+ * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers,
+ * `key:` the gateway's own keys, `alive:` which gateways there are, `call:` calls with an idempotency key,
+ * `approval:` what people are asked to approve, `transaction:` and `deed:` what was done and can be undone.
+ * A key with a slash is a member of a collection, which is what stands before its first slash.
+ * What was written is durable, as far as the store is, once the promise is resolved.
  */
 export interface Store {
   /** The value of a key, if it is there and its time is not over. */
   get(key: string): Promise<string | undefined>
   /** Sets a value that is forgotten after `ttl` milliseconds. */
   put(key: string, value: string, ttl: number): Promise<void>
+  /** Sets a value where there is none. Resolves with the one that was there, or nothing where it was set. */
+  claim(key: string, value: string, ttl: number): Promise<string | undefined>
+  /** Sets a value where the one that is there is `before`; tells whether it was. */
+  swap(key: string, before: string, value: string, ttl: number): Promise<boolean>
   /** Tells whether there was one. */
   delete(key: string): Promise<boolean>
+  /** Removes a value where it is `before`; tells whether it was. */
+  drop(key: string, before: string): Promise<boolean>
+  /** The members of a collection by key, in no order. */
+  scan(collection: string): Promise<ReadonlyMap<string, string>>
   /** Takes one from every bucket, or from none where one of them is empty. At once where the store is in memory. */
   take(buckets: readonly Bucket[]): Taken | Promise<Taken>
   /** Why it can not be used just then; absent while it can. */

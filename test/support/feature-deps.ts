@@ -1,16 +1,22 @@
 import type { Entry } from '../../src/core/entry.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { Deps } from '../../src/features/feature.ts'
+import { createPresence } from '../../src/records/presence.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { silentLog } from './silent-log.ts'
 
 /** What a feature under test may use: an empty store, and no servers unless given. */
 export function featureDeps(given: Partial<Deps> = {}): Deps {
+  const store = given.store ?? new MemoryStore()
   return {
     log: silentLog,
-    store: new MemoryStore(),
+    store,
     isGuarded: false,
     call: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
+    isPermitted: async () => true,
+    presence: createPresence(() => store),
+    sign: async (claims) => `signed ${JSON.stringify(claims)}`,
+    page: (path) => `http://127.0.0.1:8900${path}`,
     servers: () => [],
     server: () => undefined,
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },

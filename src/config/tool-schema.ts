@@ -1,0 +1,135 @@
+import { durationSchema, rateSchema } from '../core/units.ts'
+
+/** The JSON Schema of a list of names. */
+export const list = {
+  type: ['array', 'string'],
+  items: { type: 'string', minLength: 1, errorMessage: 'must be text' },
+  errorMessage: 'must be a list of names or globs',
+}
+const expression = {
+  type: 'string',
+  minLength: 1,
+  errorMessage: 'must be a call such as delete_issue(id=$.result.id)',
+}
+
+/** The JSON Schema of what is special about a tool. */
+export const toolSchema = {
+  type: 'object',
+  additionalProperties: false,
+  errorMessage: 'must be a mapping of settings',
+  properties: {
+    op: { enum: ['read', 'write', 'delete', 'admin'], description: 'What kind of action it is.' },
+    risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
+    idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
+    scopes: { ...list, description: 'The scopes a caller needs, instead of those derived.' },
+    rate: {
+      ...rateSchema,
+      description: 'How often each caller may call it; a glob counts each tool it fits by itself.',
+    },
+    timeout: { ...durationSchema, description: 'How long a call may be silent.' },
+    retry: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 5,
+      errorMessage: 'must be a number from 0 to 5',
+      description:
+        'How often a call that was not sent is tried again, where the tool only reads or is idempotent.',
+    },
+    undo: {
+      type: ['string', 'object'],
+      minLength: 1,
+      additionalProperties: false,
+      properties: {
+        call: { ...expression, description: 'The call that undoes it.' },
+        exact: {
+          type: 'boolean',
+          default: true,
+          description: 'Whether everything is as before once it is undone.',
+        },
+        description: { type: 'string', description: 'What undoing it does, for people.' },
+        snapshot: { ...expression, description: 'What is read before the call.' },
+        restore: { ...expression, description: 'What puts back what was read: `$.snapshot` stands for it.' },
+        absent: {
+          ...expression,
+          description: 'What undoes the call where there was nothing to read; `none` where nothing can.',
+        },
+      },
+      errorMessage:
+        'must be a call such as delete_issue(id=$.result.id), none, or a mapping with snapshot and restore',
+      description:
+        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `none` where it can not be.',
+      examples: ['delete_issue(id=$.result.id)'],
+    },
+    pivot: {
+      type: 'boolean',
+      description: 'There is no way back after it: in a transaction a person is asked first.',
+    },
+    verify: {
+      ...expression,
+      description:
+        'Finds out whether a call took effect whose answer was lost: a call that reads, and a path of its result that is there if it did.',
+      examples: ['list_issues(title=$.args.title) -> $.result.items[0]'],
+    },
+    key_argument: {
+      type: ['string', 'boolean'],
+      not: { const: true },
+      errorMessage: 'must be the name of an argument, or off',
+      description:
+        'The argument that takes the idempotency key; by default one named idempotency_key, idempotencyKey, client_token or request_id.',
+    },
+    forward_key: {
+      type: 'boolean',
+      description: 'Send the idempotency key as the header `Idempotency-Key`, to a server over HTTP.',
+    },
+    auto_key: {
+      ...durationSchema,
+      description:
+        'For how long equal calls without an idempotency key count as one. Two equal calls can be meant, so this is off unless set.',
+    },
+    confirm: {
+      type: ['string', 'boolean'],
+      errorMessage: 'must be on, never, or a question such as "Delete {owner}/{repo}?"',
+      description: 'Whether a person is asked first, or what the person is asked.',
+      examples: ['Permanently delete {owner}/{repo}?'],
+    },
+    type_to_confirm: {
+      type: 'string',
+      minLength: 1,
+      errorMessage: 'must be the name of an argument',
+      description: 'The argument whose value the person has to type.',
+    },
+    approval: {
+      enum: ['inline', 'out_of_band'],
+      description: 'Whether the person at the client is asked, or others are, on a page of the gateway.',
+    },
+    approvals: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 20,
+      errorMessage: 'must be a number from 1 to 20',
+      description: 'How many people have to approve, out of band.',
+    },
+    approvers: {
+      ...list,
+      errorMessage: 'must be a list of names',
+      description: 'Who may approve, out of band; by default everyone who signs in but the caller.',
+    },
+    remember: {
+      type: 'object',
+      additionalProperties: false,
+      errorMessage: 'must be a mapping such as { for: 10m, max: 20 }',
+      properties: {
+        for: { ...durationSchema, default: '10m', description: 'For how long one approval holds.' },
+        max: {
+          type: 'integer',
+          minimum: 1,
+          maximum: 10000,
+          default: 20,
+          errorMessage: 'must be a number from 1 to 10000',
+          description: 'For how many calls it holds.',
+        },
+      },
+      description: 'Ask once for several calls of the tool in one session; the person is told so.',
+    },
+  },
+}
