@@ -36,6 +36,7 @@ const walls: readonly Wall[] = [
     may: ['core', 'wire/extensions.ts', 'wire/methods.ts'],
     uses: ['prom-client', '@opentelemetry', ...files],
   },
+  { part: 'documents', may: ['core', 'wire/extensions.ts', 'wire/revisions.ts'] },
   { part: 'bridge', may: ['core', 'wire', 'store/store.ts'], uses: timers },
   { part: 'catalog', may: ['core', 'wire'] },
   {
@@ -50,13 +51,21 @@ const walls: readonly Wall[] = [
   },
   {
     part: 'features',
-    may: ['core', 'wire/extensions.ts', 'wire/methods.ts', 'store/store.ts', 'records'],
-    own: ['feature.ts'],
+    may: [
+      'core',
+      'wire/extensions.ts',
+      'wire/methods.ts',
+      'wire/questions.ts',
+      'store/store.ts',
+      'records',
+      'documents',
+    ],
+    own: ['feature.ts', 'own-tool.ts'],
   },
   { part: 'features/index.ts' },
   {
     part: 'downstream',
-    may: ['core', 'wire', 'bridge'],
+    may: ['core', 'wire', 'bridge', 'documents'],
     uses: ['hono', '@hono/node-server', 'jose', ...sockets, ...timers],
   },
   { part: 'downstream/fetch-json.ts', may: ['core'], uses: ['undici'] },
@@ -70,13 +79,19 @@ const walls: readonly Wall[] = [
   {
     part: 'cli',
     may: ['gateway.ts', 'offline.ts', 'config', 'core', 'lint', 'records', 'store/store.ts'],
-    uses: ['node:readline', 'node:stream', 'node:v8', 'node:vm', ...files],
+    uses: ['node:readline', 'node:stream', 'node:v8', 'node:vm', ...timers, ...files],
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
-  { part: 'build.ts', may: [...folders, 'observed.ts'] },
+  { part: 'build.ts', may: [...folders, 'errand.ts', 'observed.ts'] },
+  { part: 'errand.ts', may: ['core', 'features/feature.ts', 'wire/extensions.ts', 'wire/own-call.ts'] },
+  { part: 'inspect.ts', may: ['core', 'features', 'build.ts'] },
   { part: 'offline.ts', may: ['core', 'store'] },
   { part: 'keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
-  { part: 'gateway.ts', may: [...folders, 'build.ts', 'keys.ts', 'observed.ts'], uses: ['node:stream'] },
+  {
+    part: 'gateway.ts',
+    may: [...folders, 'build.ts', 'inspect.ts', 'keys.ts', 'observed.ts'],
+    uses: ['node:stream'],
+  },
   { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },
 ]
 

@@ -1,14 +1,24 @@
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
+import { createRecords } from './catalog/records.ts'
+import { createSightings } from './catalog/sightings.ts'
+import { createUndoRules } from './catalog/undo-rules.ts'
+import { walk } from './catalog/walk.ts'
 import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Outcome } from './core/call.ts'
+import type { Entry } from './core/entry.ts'
 import type { Finding } from './core/finding.ts'
+import { errandCall } from './errand.ts'
+import { isObject } from './core/json.ts'
 import type { Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
-import type { Settings } from './core/settings.ts'
+import type { Records, ToolFacts } from './core/record.ts'
+import type { FeatureSettings, Settings } from './core/settings.ts'
 import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
+import { limits, silenceOf } from './features/limits.ts'
 import { permissions } from './features/scopes/permissions.ts'
+import { transactions } from './features/transactions/transactions.ts'
 import { withFields } from './observe/log.ts'
 import { observe, observeServer, observeTarget } from './observe/observe.ts'
 import type { Observing } from './observe/observing.ts'
@@ -38,6 +48,7 @@ export interface Built {
   readonly active: readonly Active[]
   readonly entry: Deps['entry']
   readonly isPermitted: Deps['isPermitted']
+  readonly tools: Deps['tools']
   /** What the server's own list says of the tool a call names. */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Aborted when other settings take over. */
@@ -54,11 +65,12 @@ export interface Kept {
   readonly presence: Presence
   readonly sign: Deps['sign']
   readonly page: Deps['page']
+  readonly closing: Deps['closing']
 }
 
 /** Puts the parts together; servers that are configured as before are kept. */
 export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
-  const { variables, oauth, log, store, observing, presence, sign, page } = kept
+  const { variables, oauth, log, store, observing, presence, sign, page, closing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const kept = before.get(each.name)
@@ -77,18 +89,57 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const deps: Deps = {
     log,
     store,
+    isStoreShared: settings.store.kind !== 'memory',
     isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
     call: (call) => catalog.handle(call),
+    errand: errandCall,
     isPermitted: (call) => isPermitted(call),
     presence,
     sign,
     page,
+    isOn: (name, upstream) =>
+      active.some((each) => each.name === name && each.settingsOf(upstream) !== false),
+    closing,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
+    patience: (name, tool) => {
+      const { common, upstreams: own } = settings.features[limits.name] ?? { common: {}, upstreams: {} }
+      // Checked against the feature's own schema when the configuration was read.
+      const { timeout } = (own[name] ?? common) as { readonly timeout?: string | number }
+      return silenceOf(timeout ?? SILENCE, upstreams.get(name)?.settings.tools, tool)
+    },
     auth: settings.auth,
     entry,
+    undoRule: (name, tool) => undoRules(name, tool),
+    tools: async (name) => {
+      const upstream = upstreams.get(name)
+      if (!upstream) return []
+      const call = ownCall({ target: { upstream: name, method: 'tools/list' } })
+      const found = await walk(upstream.handle, call, 'tools/list')
+      return found.flatMap(({ fields }) => listed(name, fields) ?? [])
+    },
+    records: () =>
+      (records ??= createRecords({ servers: upstreams, listed, facts, seen: sightings.of, log })),
     listed,
   }
+  const facts = (described: Entry): ToolFacts =>
+    Object.assign(
+      {},
+      ...active.map(({ contribution, settingsOf }) => {
+        return settingsOf(described.upstream) === false ? undefined : contribution.facts?.(described)
+      }),
+    )
+  const sightings = createSightings()
+  let records: Records | undefined
+  const undoRules = createUndoRules({
+    settings: (name) => upstreams.get(name)?.settings.tools,
+    tools: (name) => deps.tools(name),
+    isDerived: (name) => {
+      const { common, upstreams: own } = settings.features[transactions.name] ?? off
+      const chosen = own[name] ?? common
+      return isObject(chosen) && chosen.auto_undo === true
+    },
+  })
   const active = features.flatMap((feature) => {
     const own = settings.features[feature.name]
     if (!own) return []
@@ -107,11 +158,13 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       ...active.map(({ contribution, settingsOf }) =>
         settingsOf(target.upstream) === false ? undefined : contribution.policy?.(target),
       ),
+      records && sightings.policy(target),
       target.isOwn
         ? undefined
         : observeServer(observing, target, () => wayTo(upstreams.get(target.upstream ?? ''))),
     ],
     observe: observe(observing),
+    shown: active.map(({ contribution }) => contribution.shown),
     isAggregate: settings.listen.aggregate,
     isStrict: settings.listen.isStrict,
     own: active.map(({ contribution, settingsOf }) => ({
@@ -134,8 +187,16 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       () => false,
     )
   }
-  return { settings, upstreams, catalog, active, entry, isPermitted, tool, ended: new AbortController() }
+  const { tools } = deps
+  const ended = new AbortController()
+  return { settings, upstreams, catalog, active, entry, isPermitted, tools, tool, ended }
 }
+
+/** What is configured of a feature that is off everywhere. */
+const off: FeatureSettings = { common: false, upstreams: {} }
+
+/** How long a call is taken to be silent at most where nothing ends it, in milliseconds. */
+const SILENCE = 600_000
 
 const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 

@@ -1,4 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
+import { addConfirmPages } from './admin/confirm-pages.ts'
+import { createOperator } from './admin/operator.ts'
+import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
 import { build, type Kept, warmUp } from './build.ts'
 import { isProtected } from './core/auth-settings.ts'
@@ -9,11 +12,11 @@ import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
-import { type Listener, listenHttp } from './downstream/listen.ts'
+import { type AddPages, type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
 import { isMapped } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
-import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
+import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from './observe/health.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
@@ -33,12 +36,6 @@ interface Options {
   /** The environment variables every child process gets. */
   readonly variables: Variables
   readonly log: Log
-}
-
-/** A tool, what is known of it, and the scopes a caller needs. */
-interface Inspected {
-  readonly entry: Entry
-  readonly scopes: Requirement
 }
 
 /** Everything between the clients and the servers. */
@@ -61,14 +58,18 @@ export interface Gateway {
   reload(settings: Settings): void
   /** Where users come back to from signing in to servers. */
   readonly signIns: SignInDesk
+  /** What people type on the pages of approvals, where they are known by nothing else. */
+  readonly operatorCode: string | undefined
   /** Serves clients over HTTP. */
   listen(): Promise<Listener>
   /** Serves one client over a pair of streams, until it closes its side. */
   stdio(input: Readable, output: Writable): Promise<void>
   /** The features that wrap the calls of a target, outermost first, with their settings. */
   chain(target: Target): readonly { readonly feature: string; readonly settings: unknown }[]
-  /** What is known of a tool, and the scopes it takes: of each group one. @throws what listing throws */
+  /** What is known of a tool, and what is done about it. @throws what listing throws */
   inspect(upstream: string, tool: string): Promise<Inspected | undefined>
+  /** The tools of a server, as it lists them. @throws what listing throws */
+  entries(upstream: string): Promise<readonly Entry[]>
   close(): Promise<void>
 }
 
@@ -86,6 +87,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     sessions: () => listener?.sessions ?? 0,
   })
   observing.apply(initial)
+  const closing = new AbortController()
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
   let kept: Kept = {
     variables,
@@ -94,9 +96,14 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     store: open(initial),
     presence: createPresence(() => kept.store),
     sign: () => Promise.reject(new Error('not there yet')),
-    page: (path) => listener && `${current.settings.listen.publicUrl ?? listener.url}${path}`,
+    page: (path) => {
+      const base = listener && (current.settings.listen.publicUrl ?? listener.url)
+      return base && `${base.replace(/\/$/, '')}${path}`
+    },
     oauth: signIns,
+    closing: closing.signal,
   }
+  const operator = createOperator(Date.now)
   let listener: Listener | undefined
   let current = build(initial, new Map(), kept)
   let warmed: Promise<readonly Finding[]> | undefined
@@ -159,9 +166,21 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       )
     },
     signIns,
+    get operatorCode() {
+      return isByCode(current.settings.auth) ? operator.code : undefined
+    },
     listen: async () => {
       observing.serve({ transport: 'tcp' })
-      listener = await listen(gateway, observing)
+      listener = await listen(gateway, observing, (app, enter) =>
+        addConfirmPages(app, enter, {
+          store: () => kept.store,
+          settings: () => current.settings,
+          operator,
+          onDecided: observing.decided,
+          log,
+          now: Date.now,
+        }),
+      )
       return listener
     },
     stdio: (input, output) => {
@@ -186,10 +205,11 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       const target = { upstream, method: 'tools/call', name: tool }
       const params = Payload.of({ name: tool })
       const entry = await current.entry(ownCall({ method: target.method, params, target }))
-      const settings = current.upstreams.get(upstream)?.settings
-      return entry && settings && { entry, scopes: entry.isOwn ? [] : requirementOf(entry, settings) }
+      return entry && inspect(entry, await current.tools(upstream), current)
     },
+    entries: (upstream) => current.tools(upstream),
     close: async () => {
+      closing.abort()
       current.ended.abort()
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
@@ -207,7 +227,7 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
-function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
+function listen(gateway: Gateway, observing: Observing, addPages: AddPages): Promise<Listener> {
   let url = ''
   const opened = listenHttp({
     handle: gateway.handle,
@@ -227,6 +247,7 @@ function listen(gateway: Gateway, observing: Observing): Promise<Listener> {
         probes: { ...needed, store: { isNeeded: false, works: () => gateway.storeProblem === undefined } },
       }),
     metrics: () => observing.page(),
+    addPages,
     onRefused: observing.refused,
     page: () =>
       renderPage({

@@ -43,7 +43,7 @@ function joinReplies(reply: Reply & { readonly isStream: boolean }, count: numbe
     requestId: reply.requestId,
     principal: reply.principal,
     trace: reply.trace,
-    sessionToken: reply.sessionToken,
+    carried: reply.carried,
     emit: (message) => reply.emit(message),
     end: (message) => {
       if (message !== undefined) answers.push(message)

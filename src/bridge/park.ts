@@ -214,6 +214,7 @@ class Held implements Working {
       questions,
       state: { [SLOT]: this.ticket },
       withdrawn: this.#withdrawn.signal,
+      isOpen: true,
     })
   }
 

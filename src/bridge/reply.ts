@@ -1,6 +1,7 @@
 import type { Call, Envelope } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
+import type { Carried } from '../wire/extensions.ts'
 import type { TraceContext } from '../wire/trace-context.ts'
 
 /** Where the messages about one request of the client go. */
@@ -11,8 +12,8 @@ export interface Reply extends Envelope {
   readonly principal?: Principal | undefined
   /** The trace context its transport carried. */
   readonly trace?: TraceContext | undefined
-  /** The narrowing session token its transport carried. */
-  readonly sessionToken?: string | undefined
+  /** The values for features its transport carried. */
+  readonly carried?: Carried | undefined
   /** A notification or a question, before the answer. */
   emit(message: string): void
   /** The answer will say this: over HTTP some calls that are refused before they are dispatched have their own status. */
@@ -22,5 +23,5 @@ export interface Reply extends Envelope {
 }
 
 /** What belongs to one message of the client. */
-export type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'sessionToken'> &
+export type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'carried'> &
   Pick<Call, 'emit' | 'envelope'>

@@ -73,7 +73,7 @@ export class ClientSession {
   #capabilities: Readonly<Record<string, unknown>> = {}
   #level: string | undefined
   /** Who asked for what is listened to: what a caller may hear changes with its tokens. */
-  #listener: Pick<Around, 'principal' | 'sessionToken'> = {}
+  #listener: Pick<Around, 'principal' | 'carried'> = {}
 
   constructor(options: Options) {
     this.id = options.id
@@ -168,7 +168,7 @@ export class ClientSession {
     const { only } = method(request.method)
     if (only === 'modern') throw unknownMethod(request.method)
     if (only !== 'legacy' || !local.has(request.method)) return undefined
-    this.#listener = { principal: reply.principal, sessionToken: reply.sessionToken }
+    this.#listener = { principal: reply.principal, carried: reply.carried }
     return this.#local(request).then((result) => encodeResult(request.id, result))
   }
 
@@ -176,8 +176,8 @@ export class ClientSession {
   #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
     const pace = new Pace((note) => reply.emit(encode(lowerNote(note, revision))))
-    const { requestId, principal, trace, sessionToken } = reply
-    const around = { requestId, principal, trace, sessionToken, envelope: reply, emit: pace.emit }
+    const { requestId, principal, trace, carried } = reply
+    const around = { requestId, principal, trace, carried, envelope: reply, emit: pace.emit }
     const call = this.#lift(request, around, controller)
     const { handle } = this.#options
     const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)

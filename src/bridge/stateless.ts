@@ -39,11 +39,11 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
     reply.emit(encodeNotification(note.method, params))
   })
   const { emit } = pace
-  const { requestId, trace, sessionToken } = reply
+  const { requestId, trace, carried } = reply
   const lifted = lift(request, {
     requestId,
     trace,
-    sessionToken,
+    carried,
     upstream,
     client,
     principal,

@@ -17,6 +17,8 @@ interface Options {
   policies(target: Target): readonly (Policy | undefined)[]
   /** The frame around every call of a client. */
   readonly observe: Policy
+  /** What wraps what clients see, outermost first. */
+  readonly shown: readonly (Policy | undefined)[]
   /** Whether all servers are offered together where a call names none. */
   readonly isAggregate: boolean
   /** Whether names are shown in snake case, and resources in the scheme of their server. */
@@ -112,7 +114,7 @@ export function createCatalog(options: Options): Catalog {
     if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
     return all.handle(call)
   })
-  const paged = withPages(answer, options.isStrict ? SHORT_PAGE : PAGE)
+  const paged = withPages(compose(options.shown, answer), options.isStrict ? SHORT_PAGE : PAGE)
   const handle: Handler = observe((call) => paged(addressed(call)))
 
   return {

@@ -2,6 +2,7 @@ import type { Nature, Op, Risk } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
+import { wordsOf } from '../core/words.ts'
 
 /** What kind of action a tool is, from what the configuration, its annotations and its name say. */
 export function classify(definition: Readonly<Record<string, unknown>>, settings: UpstreamSettings): Nature {
@@ -90,15 +91,6 @@ function byVerb(name: string, server: string): Finding {
   }
   const { verb, op } = found
   return { op, risk: riskOf[op], evidence: [`its name begins with the verb "${verb}": ${op}`] }
-}
-
-/** The words of a name in lower case: `getHTTPStatus` is get, http, status. */
-function wordsOf(name: string): string[] {
-  const spaced = name
-    .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
-    .replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')
-    .toLowerCase()
-  return spaced.split(/[\s_.-]+/).filter((word) => word !== '')
 }
 
 function withoutServer(words: readonly string[], server: readonly string[]): readonly string[] {

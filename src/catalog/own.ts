@@ -11,10 +11,14 @@ export interface OwnTool {
   readonly handle: Handler
 }
 
+type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
 /** What some part of the gateway answers itself, and at which addresses. */
 export interface Answering {
   readonly methods?: Readonly<Record<string, Handler>>
   readonly tools?: readonly OwnTool[]
+  /** What is said of it among the capabilities of what has tools, by the name of the extension. */
+  extensions?(upstream?: string): Extensions
   /** Whether it answers at the address of a server, or of all where none is named. */
   isOn(upstream?: string): boolean
 }
@@ -89,7 +93,8 @@ export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
   return {
     tool,
     answer: (servers) => {
-      const withTools = tools.size > 0 && metaTools === 'listed' ? adding(servers, listed) : servers
+      const whole = tools.size > 0 && metaTools === 'listed' ? adding(servers, listed) : servers
+      const withTools = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
       return (call) => {
         const { method, upstream, isOwn } = call.target
         if (method === 'tools/call') {
@@ -134,6 +139,25 @@ function withCapability(outcome: Outcome): Outcome {
   const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
   if (isObject(capabilities.fields.tools)) return outcome
   return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ tools: {} }) }) }
+}
+
+/** Names the extensions there are, where there are tools to use them with. */
+function advertising(next: Handler, parts: readonly Answering[]): Handler {
+  return (call) => {
+    if (call.method !== 'server/discover') return next(call)
+    const { upstream } = call.target
+    const there = parts.filter((part) => part.isOn(upstream))
+    const added = Object.assign({}, ...there.map((part) => part.extensions?.(upstream))) as Extensions
+    return next(call).then((outcome) => withExtensions(outcome, added))
+  }
+}
+
+function withExtensions(outcome: Outcome, added: Extensions): Outcome {
+  if (outcome.kind === 'ask' || Object.keys(added).length === 0) return outcome
+  const capabilities = outcome.result.at('capabilities')
+  if (!capabilities || !isObject(capabilities.fields.tools)) return outcome
+  const extensions = (capabilities.at('extensions') ?? Payload.of({})).with(added)
+  return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ extensions }) }) }
 }
 
 function absentList(error: unknown): Outcome {

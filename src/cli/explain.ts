@@ -2,23 +2,24 @@ import { environment } from '../config/secrets.ts'
 import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { readOptions, readSource, serverNamed, UsageError, warn } from './options.ts'
+import { type Inspected, toolLines, toolTable } from './explain-tool.ts'
+import { looking, readNamed } from './named.ts'
+import { UsageError } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
 export async function explain(args: readonly string[]): Promise<number> {
-  const options = readOptions(args, ['config', 'log-level'])
-  const [upstream, tool] = options.words
-  if (upstream === undefined) throw new UsageError('name a server of the configuration')
-  const source = readSource({ ...options, words: [] }, warn)
-  const settings = serverNamed(upstream, source.settings)
-  const only = { ...source.settings, upstreams: [settings] }
+  const { source, server: settings, words } = readNamed(args, ['config', 'log-level'])
+  if (!settings) throw new UsageError('name a server of the configuration')
+  const [tool, ...others] = words
+  if (others.length > 0) throw new UsageError('name one tool, or none')
+  const { name: upstream } = settings
+  const only = looking(source.settings, [settings])
   const gateway = createGateway(only, { variables: environment(), log: openLog('error', true) })
   await gateway.warm()
   const status = gateway.statuses.get(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })
-  const inspected =
-    tool === undefined ? undefined : await gateway.inspect(upstream, tool).catch(() => undefined)
+  const inspected = await inspectAll(gateway, upstream, tool).catch(() => [])
   await gateway.close()
   const lines = [
     `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
@@ -27,7 +28,7 @@ export async function explain(args: readonly string[]): Promise<number> {
     ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
     `  isolation    ${settings.isolation}`,
     `  believed     ${settings.trust ? 'yes' : 'no'} (trust: what it says of its own tools)`,
-    ...(tool === undefined ? [] : toolLines(inspected)),
+    ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),
     `  a call of ${method} passes`,
     '    observe      one log line',
     ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
@@ -37,19 +38,18 @@ export async function explain(args: readonly string[]): Promise<number> {
   return status?.problem === undefined ? 0 : 1
 }
 
-type Inspected = Awaited<ReturnType<Gateway['inspect']>>
-
-function toolLines(inspected: Inspected): string[] {
-  if (!inspected) return ['  the server lists no tool of this name']
-  const { op, risk, idempotent, evidence } = inspected.entry.nature
-  const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
-  return [
-    `  op           ${op}`,
-    `  risk         ${risk}`,
-    `  idempotent   ${idempotent ? 'yes' : 'no'}`,
-    ...evidence.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${each}`),
-    `  scopes       ${scopes === '' ? 'none' : scopes} (needed where callers authenticate)`,
-  ]
+async function inspectAll(
+  gateway: Gateway,
+  upstream: string,
+  tool: string | undefined,
+): Promise<readonly Inspected[]> {
+  const names = tool === undefined ? (await gateway.entries(upstream)).map(({ name }) => name) : [tool]
+  const found: Inspected[] = []
+  for (const name of names) {
+    const inspected = await gateway.inspect(upstream, name)
+    if (inspected) found.push(inspected)
+  }
+  return found
 }
 
 function reachOf({ reach, transport }: UpstreamSettings): string {

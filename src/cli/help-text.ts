@@ -13,8 +13,11 @@ Usage
   gatehouse stdio [same as serve]           be a stdio MCP server in front of them
   gatehouse check [--config FILE]           find every problem of a configuration
   gatehouse explain SERVER [TOOL]           show what happens to a call
+  gatehouse plan [SERVER]                   propose how tools are undone, as settings to paste
   gatehouse lint SERVER                     hold a server against the corporate standard
   gatehouse init [--from FILE]              write a configuration, or import that of a client
+  gatehouse approvals list                  show calls that wait for a person; show, approve or deny one
+  gatehouse undo --since 10m                show what was done and how it can be undone, then undo it
   gatehouse audit verify FILE…              find what was removed from an audit log, or altered
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
@@ -36,14 +39,46 @@ Its client needs no token; \`auth.principal\` of the configuration says who it i
 
 Reads the configuration, connects to each server and prints every problem, with file, line and column.`,
   explain: `Usage: gatehouse explain SERVER [TOOL] [--config FILE]
+       gatehouse explain URL [TOOL]
+       gatehouse explain [TOOL] -- COMMAND…
 
-Prints how a server is reached, what it speaks, and what a call passes on its way; of a tool also what kind
-of action it is and why, and which scopes it takes.`,
+Prints how a server is reached, what it speaks, and what a call passes on its way; of each tool what kind of
+action it is, whether a person is asked and how it is undone, and of a tool that is named also why.`,
+  plan: `Usage: gatehouse plan [SERVER] [--config FILE]
+       gatehouse plan URL | -- COMMAND…
+
+Looks at what servers list, without calling a tool, and prints how each tool could be undone, as YAML to paste
+into the configuration: with the tool that does the opposite, or by putting back what is read before. Comments
+say why. What has no way back is proposed as a pivot, with a question to ask before.`,
+  approvals: `Usage: gatehouse approvals list [--config FILE] [--json]
+       gatehouse approvals show ID
+       gatehouse approvals approve ID [--reason TEXT] [--typed TEXT]
+       gatehouse approvals deny ID [--reason TEXT]
+
+Shows the calls that wait for a person, and decides them, in the store that running gateways share.
+Of an id the first 6 characters do, where no other begins with them.
+  --reason TEXT   why, for those who look at it later
+  --typed TEXT    what has to be typed to approve, where the call takes that
+  --json          print for programs`,
   audit: `Usage: gatehouse audit verify FILE… [--head HASH]
 
 Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.
 Name the files of a log together, in any order: audit.jsonl.2 audit.jsonl.1 audit.jsonl.
   --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone`,
+  undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
+                      [--json] [--config FILE]
+
+Shows what tools did in that time, the last thing first: when, for whom, at which server, and whether it can be
+undone exactly, approximately, or not at all and why. Then undoes what can be undone, in this order, once that is
+agreed to. A gateway that runs with the same store does it; where none does, this command does it itself.
+  --since WHEN    a time ago such as 10m or 2h, or a time such as 2026-11-21T10:00Z
+  --until WHEN    the same; by default until this moment
+  --session ID    only what was done in one client's session
+  --upstream S    only what was done at one server
+  --dry-run       only show it
+  --yes           do not ask
+  --json          print for programs
+Exit codes: 0 everything that could be undone is, 1 something of it is not.`,
   lint: `Usage: gatehouse lint SERVER [--config FILE] [--json] [--strict]
 
 Reads what a server offers, without calling a tool, and prints for each rule of the corporate standard

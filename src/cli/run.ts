@@ -1,4 +1,5 @@
 import { ConfigError } from '../config/problem.ts'
+import { approvals } from './approvals.ts'
 import { audit } from './audit.ts'
 import { check } from './check.ts'
 import { explain } from './explain.ts'
@@ -6,12 +7,25 @@ import { helpOf, overview, version } from './help-text.ts'
 import { init } from './init.ts'
 import { lint } from './lint.ts'
 import { UsageError } from './options.ts'
+import { plan } from './plan.ts'
 import { serve } from './serve.ts'
 import { stdio } from './stdio.ts'
+import { undo } from './undo.ts'
 
 type Command = (words: readonly string[]) => Promise<number>
 
-const commands: Readonly<Record<string, Command>> = { serve, stdio, check, explain, init, lint, audit }
+const commands: Readonly<Record<string, Command>> = {
+  serve,
+  stdio,
+  check,
+  explain,
+  plan,
+  init,
+  lint,
+  audit,
+  approvals,
+  undo,
+}
 
 /** Runs a command line; the exit code: 0 good, 1 found a problem, 2 wrong usage. */
 export async function run(words: readonly string[]): Promise<number> {

@@ -21,7 +21,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   const listener = await gateway.listen().catch((error: unknown) => {
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
-  process.stdout.write(welcome(listener.url, source.settings))
+  process.stdout.write(welcome(listener.url, source.settings, gateway.operatorCode))
   const watch = follow(source, gateway, log)
   const warmed = gateway.warm()
   warmed.then(settleMemory, settleMemory)
@@ -51,7 +51,7 @@ function follow(source: Source, gateway: Gateway, log: Log): { close(): void } |
   return watchFile(file, { text, onChange })
 }
 
-function welcome(url: string, { listen, upstreams }: Settings): string {
+function welcome(url: string, { listen, upstreams, features }: Settings, code: string | undefined): string {
   const base = (listen.publicUrl ?? url).replace(/\/$/, '')
   const endpoint =
     listen.aggregate || upstreams.length === 1 ? `${base}/mcp` : `${base}/mcp/${upstreams[0]?.name}`
@@ -65,6 +65,9 @@ function welcome(url: string, { listen, upstreams }: Settings): string {
     'Paste this into the configuration of an MCP client:',
     JSON.stringify(snippet, null, 2),
     '',
+    ...(code !== undefined && features.confirm
+      ? [`To approve calls at ${base}/confirm use the code ${code}`, '']
+      : []),
     '',
   ].join('\n')
 }

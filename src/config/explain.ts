@@ -1,7 +1,7 @@
 import { isObject } from '../core/json.ts'
 import type { JsonSchema, SchemaProblem } from '../core/schema.ts'
 import { upstreamName } from './names.ts'
-import { nearest } from './nearest.ts'
+import { nearest } from '../core/nearest.ts'
 import type { Finding } from './problem.ts'
 import { schemaAt, schemaOf } from './subschema.ts'
 

@@ -13,6 +13,10 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
   open: { isStrict: false, features: {} },
   corporate: {
     isStrict: true,
-    features: { errors: { http_status: 'mapped' }, structured_text: 'on' },
+    features: {
+      errors: { http_status: 'mapped' },
+      structured_text: 'on',
+      confirm: { fallback: 'deny' },
+    },
   },
 }

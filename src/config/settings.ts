@@ -8,16 +8,17 @@ import type {
   ListenSettings,
   Settings,
   StoreSettings,
-  ToolSettings,
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
+import { aboutSettings, type AboutValues, recommendSettings } from './about-settings.ts'
 import { authSettings } from './auth-settings.ts'
 import { complete } from './complete.ts'
 import { featureSettings } from './feature-settings.ts'
 import { profiles } from './profile.ts'
 import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
+import { toolSettings, type ToolValues } from './tool-settings.ts'
 import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
 
 /** Where settings came from: the features they are for, and the file where there is one. */
@@ -77,7 +78,7 @@ interface FileValues {
   readonly upstreams: Readonly<Record<string, UpstreamValues>>
 }
 
-interface UpstreamValues {
+interface UpstreamValues extends AboutValues {
   readonly url?: string
   readonly command?: readonly string[]
   readonly args?: readonly string[]
@@ -101,19 +102,6 @@ interface UpstreamValues {
 }
 
 type ArgumentValues = Readonly<Record<string, string>> | boolean
-type ToolValues = Pick<ToolSettings, Unchanged> & {
-  readonly scopes?: string | readonly string[]
-  readonly approvers?: string | readonly string[]
-  readonly key_argument?: string | false
-  readonly forward_key?: boolean
-  readonly auto_key?: number
-  readonly type_to_confirm?: string
-}
-type Unchanged = Exclude<
-  keyof ToolSettings,
-  'scopes' | 'approvers' | 'keyArgument' | 'forwardKey' | 'autoKey' | 'typeToConfirm'
->
-
 // The settings of features are completed on their own, since an upstream's stand on the common ones.
 function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
   return schema
@@ -153,24 +141,13 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     scopes: mapped(upstream.scopes, (names) => [names].flat()),
     allow: mapped(upstream.allow, argumentRule),
     deny: mapped(upstream.deny, argumentRule),
+    about: aboutSettings(upstream),
+    intent: upstream.intent,
+    recommend: recommendSettings(upstream.recommend),
     errors: upstream.errors.map(({ retry_after: retryAfter, ...rule }) => ({
       ...rule,
       ...(retryAfter !== undefined && { retryAfter }),
     })),
-  }
-}
-
-function toolSettings(values: ToolValues): ToolSettings {
-  const { scopes, approvers, key_argument: keyArgument, forward_key: forwardKey, ...others } = values
-  const { auto_key: autoKey, type_to_confirm: typeToConfirm, ...rest } = others
-  return {
-    ...rest,
-    ...(scopes !== undefined && { scopes: [scopes].flat() }),
-    ...(approvers !== undefined && { approvers: [approvers].flat() }),
-    ...(keyArgument !== undefined && { keyArgument }),
-    ...(forwardKey !== undefined && { forwardKey }),
-    ...(autoKey !== undefined && { autoKey }),
-    ...(typeToConfirm !== undefined && { typeToConfirm }),
   }
 }
 

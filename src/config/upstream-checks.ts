@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { compilePattern } from '../core/pattern.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
+import { expressionProblems } from './expression-checks.ts'
 import { maskProblems } from './mask-checks.ts'
 import type { Checked, Finding } from './problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from './tokens.ts'
@@ -28,6 +29,7 @@ export function checkUpstream(upstream: Values, path: Path, { directory, isStric
     ...oauthProblems(upstream, path),
     ...maskProblems(upstream.features, [...path, 'features']),
     ...patternProblems(upstream, path),
+    ...expressionProblems(upstream.tools, [...path, 'tools']),
     ...(isStrict ? query : []),
   ]
   return {

@@ -1,6 +1,7 @@
 import { errorCodes } from '../core/error.ts'
 import type { JsonSchema } from '../core/schema.ts'
 import { durationSchema } from '../core/units.ts'
+import { aboutProperties, toolWords } from './about-schema.ts'
 import { list, toolSchema } from './tool-schema.ts'
 import { oauthSchema } from './upstream-oauth-schema.ts'
 
@@ -21,6 +22,7 @@ const argumentRules = {
 }
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
+  ...aboutProperties,
   url: {
     type: 'string',
     pattern: '^(https?://|\\$\\{)',
@@ -117,7 +119,7 @@ export const upstreamProperties: JsonSchema = {
     type: 'object',
     errorMessage: 'must be a mapping of tool names or globs to settings',
     default: {},
-    additionalProperties: toolSchema,
+    additionalProperties: { ...toolSchema, properties: { ...toolSchema.properties, ...toolWords } },
     description: 'What is special about some tools, by name or glob; the most specific glob wins.',
     examples: [{ 'delete_*': { risk: 'destructive', rate: '10/minute' } }],
   },

@@ -98,6 +98,8 @@ export interface Extra {
   readonly data?: Readonly<Record<string, unknown>>
   readonly details?: Readonly<Record<string, unknown>> | undefined
   readonly retryAfterSeconds?: number | undefined
+  /** The caller can do something about it, although errors of its kind mostly are for others. */
+  readonly isUserActionable?: true
   /** A tool's caller is told in the result, although that is not how this code is mostly told. */
   readonly isResult?: true
   /** The JSON-RPC error object of the server behind, relayed as it came. */
@@ -154,7 +156,7 @@ export class GatewayError extends Error {
       code: this.code,
       message: this.message,
       category: this.category,
-      user_actionable: isUserActionable(this.category),
+      user_actionable: this.extra.isUserActionable ?? isUserActionable(this.category),
       ...(suggestion !== undefined && { suggestion }),
       ...(field !== undefined && { field }),
       ...(reason !== undefined && { reason }),

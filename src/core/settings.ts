@@ -1,6 +1,7 @@
 import type { AuthSettings } from './auth-settings.ts'
 import type { Op, Risk } from './entry.ts'
 import type { ErrorCode } from './error.ts'
+import type { About, Cost } from './record.ts'
 import type { ObserveSettings } from './observe-settings.ts'
 import type { Secret } from './secret.ts'
 
@@ -68,12 +69,34 @@ export interface UpstreamSettings {
   readonly deny: ArgumentRules
   /** What errors of this server mean, by what their text contains. */
   readonly errors: readonly ErrorRule[]
+  /** What its owner says of it. */
+  readonly about: About
+  /** Which tool to suggest for which intent, and other servers for what this one can not do. */
+  readonly intent: readonly IntentRule[]
+  readonly recommend: readonly Recommendation[]
+}
+
+export interface IntentRule {
+  /** Words that all stand in the intent, or a regular expression between slashes. */
+  readonly when: string
+  /** A glob of the tools it holds for. */
+  readonly on: string
+  readonly suggest: string
+  readonly reason?: string
+}
+
+export interface Recommendation {
+  readonly capability: string
+  readonly server: string
+  readonly registryUrl?: string
+  readonly authFlow?: string
+  readonly confidence: 'high' | 'medium' | 'low'
 }
 
 export type ArgumentRules = Readonly<Record<string, Readonly<Record<string, string>> | true>>
 
 /** What the configuration says of a tool. */
-export interface ToolSettings {
+export interface ToolSettings extends ToolWords {
   readonly op?: Op
   readonly risk?: Risk
   readonly idempotent?: boolean
@@ -108,6 +131,38 @@ export interface ToolSettings {
   readonly approvers?: readonly string[]
   /** For how long, in milliseconds, and for how many calls one approval holds. */
   readonly remember?: { readonly for: number; readonly max: number }
+}
+
+/** What the owner of a tool says of it, for those who read about it. */
+export interface ToolWords {
+  readonly category?: string
+  readonly effects?: readonly string[]
+  /** The same on a command line, and as a request; `{argument}` stands for its value. */
+  readonly cli?: string
+  readonly api?: string
+  readonly examples?: readonly ToolExample[]
+  readonly errors?: readonly {
+    readonly code: string
+    readonly description: string
+    readonly resolution?: string
+  }[]
+  readonly cost?: Cost
+  readonly latency?: 'instant' | 'seconds' | 'minutes'
+  /** Media types it takes, and gives. */
+  readonly accepts?: readonly string[]
+  readonly returns?: readonly string[]
+  /** The largest argument in bytes, once decoded. */
+  readonly maxInput?: number
+  /** Where results come from. */
+  readonly provenance?: { readonly source?: string; readonly version?: string; readonly jsonPath?: string }
+  /** What to use instead, and until when it is there. */
+  readonly deprecated?: string
+}
+
+interface ToolExample {
+  readonly description?: string
+  readonly input: Readonly<Record<string, unknown>>
+  readonly output?: unknown
 }
 
 /** How a tool is undone, in more words. All but the texts are expressions. */

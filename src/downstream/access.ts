@@ -18,6 +18,8 @@ const ALLOWED = [
   'traceparent',
   'tracestate',
   'x-mcp-session-token',
+  'idempotency-key',
+  'x-idempotency-key',
   'x-request-id',
 ]
 

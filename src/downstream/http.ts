@@ -22,7 +22,7 @@ import { lift } from '../wire/lift.ts'
 import { isForServers } from '../wire/methods.ts'
 import { modernStatus } from '../wire/modern.ts'
 import { latestModern } from '../wire/revisions.ts'
-import { headerToken } from '../wire/extensions.ts'
+import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Access } from './access.ts'
 import type { Door, Visit } from './auth/door.ts'
@@ -178,8 +178,8 @@ export class HttpFront {
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
     const trace = headerTrace(incoming.headers)
-    const sessionToken = headerToken(incoming.headers)
-    const telling = { requestId, principal, challenge, trace, sessionToken }
+    const carried = carriedBy(incoming.headers)
+    const telling = { requestId, principal, challenge, trace, carried }
     const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
     const { headers } = incoming

@@ -5,7 +5,7 @@ import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import type { Reply } from '../bridge/reply.ts'
 import { isUnknownVersion } from '../wire/codec.ts'
 import type { Message } from '../wire/jsonrpc.ts'
-import { headerToken } from '../wire/extensions.ts'
+import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
@@ -118,7 +118,7 @@ export class LegacyHttp {
       principal,
       challenge,
       trace: headerTrace(incoming.headers),
-      sessionToken: headerToken(incoming.headers),
+      carried: carriedBy(incoming.headers),
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,

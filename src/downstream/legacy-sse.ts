@@ -9,7 +9,7 @@ import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
 import { idOf, parseJson, readMessage } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
-import { headerToken } from '../wire/extensions.ts'
+import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
 import { refuse } from './http.ts'
@@ -110,8 +110,8 @@ export class LegacySse {
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
     const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
     const trace = headerTrace(incoming.headers)
-    const sessionToken = headerToken(incoming.headers)
-    const reply = { requestId, principal, trace, sessionToken, emit: send, end, isStream: false }
+    const carried = carriedBy(incoming.headers)
+    const reply = { requestId, principal, trace, carried, emit: send, end, isStream: false }
     if (batch) {
       if (batch.length > 0) background(serveBatch(session, batch, reply), this.#options.log)
     } else if (!message) return

@@ -6,6 +6,7 @@ import { type Context, Hono } from 'hono'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
+import type { Principal } from '../core/principal.ts'
 import type { Probes } from '../core/probe.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { self } from '../core/self.ts'
@@ -20,6 +21,7 @@ import { wholeBody } from './body.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
+import { frontPageHeaders } from './page.ts'
 import { bodyParams, queryParams, servePermissions } from './permissions.ts'
 import { addSignInPages, type SignIns } from './sign-in-pages.ts'
 
@@ -39,6 +41,7 @@ interface Options {
   ready(
     needed: Probes,
   ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
+  readonly addPages?: AddPages
   /** The page for people at `/`. */
   page(): string
   /** What `/metrics` answers; nothing where there are none. */
@@ -66,6 +69,9 @@ export interface Listener {
 }
 
 type Env = { Bindings: HttpBindings }
+
+/** Adds pages of other parts; `enter` tells who has the credentials of a request. */
+export type AddPages = (app: Hono<Env>, enter: (context: Context<Env>) => Promise<Principal>) => void
 
 /** Listens for clients over HTTP. @throws the system's error where the address can not be had */
 export async function listenHttp(options: Options): Promise<Listener> {
@@ -175,7 +181,10 @@ export async function listenHttp(options: Options): Promise<Listener> {
   })
   const check = ({ env }: Context<Env>): void => current().check(env.incoming)
   addSignInPages(app, { signIns: options.signIns, check, log })
-  app.get('/', (context) => context.html(options.page(), 200, pageHeaders))
+  options.addPages?.(app, async ({ env: { incoming, outgoing } }) =>
+    door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) }),
+  )
+  app.get('/', (context) => context.html(options.page(), 200, frontPageHeaders))
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 
   const server = createServer({
@@ -269,12 +278,6 @@ function metadataOf(
 }
 
 const metadataHeaders = { 'access-control-allow-origin': '*', 'cache-control': 'public, max-age=300' }
-
-const pageHeaders = {
-  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'",
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-}
 
 function bind(server: Server, { host, port }: ListenSettings): Promise<void> {
   return new Promise((resolve, reject) => {

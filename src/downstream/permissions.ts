@@ -2,7 +2,7 @@ import type { Handler } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { headerToken } from '../wire/extensions.ts'
+import { carriedBy } from '../wire/extensions.ts'
 import { parseJson } from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { latestModern } from '../wire/revisions.ts'
@@ -25,7 +25,7 @@ export async function servePermissions(
   })
   const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
   const { headers } = incoming
-  const around = { requestId, trace: headerTrace(headers), sessionToken: headerToken(headers), upstream }
+  const around = { requestId, trace: headerTrace(headers), carried: carriedBy(headers), upstream }
   const call = lift(
     { kind: 'request', id: '0', method, params },
     { ...around, client, principal, controller, emit: () => undefined },

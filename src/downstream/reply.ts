@@ -6,6 +6,7 @@ import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
 import { limitHeaders } from '../wire/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../wire/sse.ts'
+import type { Carried } from '../wire/extensions.ts'
 import type { TraceContext } from '../wire/trace-context.ts'
 import type { Outlet, Recorded } from './replay.ts'
 
@@ -17,8 +18,8 @@ interface Options {
   challenge?: ((error: GatewayError) => string | undefined) | undefined
   /** The trace context of the request's headers. */
   readonly trace?: TraceContext | undefined
-  /** The session token of the request's headers. */
-  readonly sessionToken?: string | undefined
+  /** The values for features in the request's headers. */
+  readonly carried?: Carried | undefined
   /** Whether the client reads event streams. */
   readonly canStream: boolean
   /** Starts keeping events for a client that comes back; absent where it can not. */
@@ -80,8 +81,8 @@ export class HttpReply implements Reply, Outlet {
     return this.#options.trace
   }
 
-  get sessionToken(): string | undefined {
-    return this.#options.sessionToken
+  get carried(): Carried | undefined {
+    return this.#options.carried
   }
 
   get isStream(): boolean {

@@ -1,6 +1,7 @@
 import type { Context, Hono } from 'hono'
 import type { HttpBindings } from '@hono/node-server'
 import { asGatewayError } from '../core/error.ts'
+import { escapeHtml as escape, htmlPage, pageHeaders } from '../core/html.ts'
 import type { Log } from '../core/log.ts'
 
 /** What users of servers that want them to sign in are shown, and what takes them in. */
@@ -82,33 +83,14 @@ function cookieOf(cookies: string | undefined, name: string): string | undefined
   return found?.trim().slice(name.length + 1)
 }
 
-const headers = {
-  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cache-control': 'no-store',
-}
-
-/** `content` is HTML already. */
-function page(title: string, content: string): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escape(title)} · Gatehouse</title>
-<style>
+const style = `
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto; padding: 0 1rem }
-</style>
-</head>
-<body><h1>${escape(title)}</h1>
-${content}
-</body>
-</html>
 `
-}
+const headers = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
 
-function escape(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+/** `text` is HTML already. */
+function page(title: string, text: string): string {
+  const content = `<h1>${escape(title)}</h1>\n${text}`
+  return htmlPage({ title: `${title} · Gatehouse`, style, content })
 }

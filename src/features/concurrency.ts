@@ -48,6 +48,8 @@ export const concurrency: Feature<Settings> = {
         ]
         if (limits.length === 0) return undefined
         return (next) => (call) => {
+          // An errand is part of a call that has a place, or clears up after one.
+          if (call.errand) return next(call)
           const keys = limits.map(({ of }) => of + call.principal.id)
           const full = limits.find(
             ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,

@@ -1,10 +1,13 @@
 import type { AuthSettings } from '../core/auth-settings.ts'
-import type { Call, Handler, Policy } from '../core/call.ts'
+import type { Call, Errand, Handler, Policy } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
+import type { Principal } from '../core/principal.ts'
+import type { Records, ToolFacts } from '../core/record.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
+import type { UndoRule } from '../core/undo.ts'
 import type { Presence } from '../records/presence.ts'
 import type { Store } from '../store/store.ts'
 
@@ -31,6 +34,12 @@ export interface Contribution {
   readonly methods?: Readonly<Record<string, Handler>>
   /** Tools the gateway answers itself. */
   readonly tools?: readonly OwnTool[]
+  /** What it does about a tool of a server, for those who describe it. */
+  facts?(entry: Entry): ToolFacts
+  /** Wraps what clients see of one server or of all together: lists, and what servers say of themselves. */
+  readonly shown?: Policy
+  /** What is said of it among the capabilities of a server with tools, or of all servers, by the name of the extension. */
+  extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
   /** Takes up what an earlier process left behind; called once servers were tried. */
   start?(): Promise<void>
   /** What does not go together with what servers list; a server that can not be reached says nothing. */
@@ -49,10 +58,14 @@ export interface OwnTool {
 export interface Deps {
   readonly log: Log
   readonly store: Store
+  /** Commands of other processes can look into the store. */
+  readonly isStoreShared: boolean
   /** Callers are told apart, or the profile is `corporate`: then some limits hold that nobody configured. */
   readonly isGuarded: boolean
   /** Makes a call of the gateway's own, through the whole chain. */
   readonly call: Handler
+  /** A call of a tool the gateway makes itself; `call` makes it. */
+  errand(order: Order): Call
   /** Whether the caller is permitted to make a call of a tool; it is not made. */
   isPermitted(call: Call): Promise<boolean>
   /** Which gateways there are that share the store, and which of them this one is. */
@@ -61,10 +74,16 @@ export interface Deps {
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
   page(path: string): string | undefined
+  /** Whether a feature is on, for one server or at all. */
+  isOn(feature: string, upstream?: string): boolean
+  /** Aborted when the gateway closes: what fails from then on may not have failed otherwise. */
+  readonly closing: AbortSignal
   /** The names of all servers. */
   servers(): readonly string[]
   /** How a server is configured. */
   server(upstream: string): UpstreamSettings | undefined
+  /** How long a call of a tool may be silent, in milliseconds. */
+  patience(upstream: string, tool: string): number
   /** How long narrowed sessions last, and where people ask for more rights. */
   readonly auth: Pick<AuthSettings, 'session' | 'elevateUrl'>
   /**
@@ -72,6 +91,26 @@ export interface Deps {
    * list is known. @throws what listing throws
    */
   entry(call: Call): Entry | undefined | Promise<Entry | undefined>
+  /** How what a tool does is undone; at once where that is configured. @throws what listing throws */
+  undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
+  /** The entries of all tools of a server, as it lists them just then. @throws what listing throws */
+  tools(upstream: string): Promise<readonly Entry[]>
+  /** What is known of each server. Calls are only looked at for it once somebody asks. */
+  records(): Records
   /** The entry of a tool as a server lists it. */
   listed(upstream: string, definition: Readonly<Record<string, unknown>>): Entry | undefined
+}
+
+/** What the gateway is to do itself. */
+export interface Order {
+  readonly errand: Errand
+  /** Whose rights it has. */
+  readonly principal: Principal
+  readonly upstream: string
+  /** The tool as the server knows it. */
+  readonly tool: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  readonly idempotencyKey?: string
+  /** The call it is done in the course of: it goes the same way to the server, and ends with it. */
+  readonly during?: Call
 }

@@ -1,6 +1,7 @@
 import type { Call, Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { durationSchema, milliseconds } from '../core/units.ts'
 import type { Feature } from './feature.ts'
@@ -44,11 +45,9 @@ export const limits: Feature<Settings> = {
       policy: ({ upstream, method, name }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
         const { timeout, max_timeout: longest } = settings(upstream)
-        const tools = upstream === undefined ? undefined : server(upstream)?.tools
-        const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
-        const own = isTool ? settingOf(tools, name, 'timeout')?.value : undefined
-        const silence = own ?? milliseconds(timeout)
-        const total = Math.max(milliseconds(longest), own ?? 0)
+        const tools = method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
+        const silence = silenceOf(timeout, tools, name)
+        const total = Math.max(milliseconds(longest), silenceOf(0, tools, name))
         return (next) => async (call) => {
           const key = ++last
           const deadline = new Deadline(call, silence, total)
@@ -66,6 +65,16 @@ export const limits: Feature<Settings> = {
       },
     }
   },
+}
+
+/** How long a call may be silent, in milliseconds: what the settings say of its tool, else `timeout`. */
+export function silenceOf(
+  timeout: string | number,
+  tools: UpstreamSettings['tools'] | undefined,
+  tool: string | undefined,
+): number {
+  const own = tools && tool !== undefined ? settingOf(tools, tool, 'timeout')?.value : undefined
+  return own ?? milliseconds(timeout)
 }
 
 /** How exact deadlines are, in milliseconds. */

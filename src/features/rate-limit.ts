@@ -7,7 +7,8 @@ import type { Target } from '../core/target.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { rates, rateSchema, type Rate } from '../core/units.ts'
 import type { Bucket, Store, Taken } from '../store/store.ts'
-import { NS } from '../wire/extensions.ts'
+import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
+import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../wire/extensions.ts'
 import { isVendorRequest, method as known } from '../wire/methods.ts'
 import type { Deps, Feature, SettingsOf } from './feature.ts'
 
@@ -43,6 +44,7 @@ export const rateLimit: Feature<Settings> = {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined
         const isList = known(target.method).list !== undefined
+        const isTool = target.method === 'tools/call' && target.isOwn !== true
         const isVendor = isVendorRequest(target.method)
         return (next) => {
           const go = (call: Call, taken: Taken): Promise<Outcome> => {
@@ -65,11 +67,15 @@ export const rateLimit: Feature<Settings> = {
             const outcome = await next(call)
             return outcome.kind === 'ask' ? withTicket(outcome, deps.store) : outcome
           }
+          const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
+          const unlessReplay = async (call: Call): Promise<Outcome> =>
+            (await isReplay(call, target.upstream, deps.store)) ? next(call) : charge(call)
           return (call) => {
+            if (call.errand) return next(call)
             const ticket = call.state[SLOT]
             if (typeof ticket === 'string') return resume(call, ticket)
             const taken = isList ? listed.get(call.facts) : undefined
-            if (taken === undefined) return charge(call)
+            if (taken === undefined) return isKeyed(call) ? unlessReplay(call) : charge(call)
             return taken instanceof Promise ? taken.then((each) => share(call, each)) : share(call, taken)
           }
         }
@@ -183,6 +189,20 @@ function refusal(call: Call, standing: Limited, taken: Taken): GatewayError {
       status: 429,
     },
   )
+}
+
+/** Whether a call was made before under its key, so that nothing is done for it but to tell again what came of it. */
+async function isReplay(call: Call, upstream: string | undefined, store: Store): Promise<boolean> {
+  try {
+    if (upstream === undefined) return false
+    const found = await findCall(store, callKey(call.principal.id, upstream, idempotencyKeyOf(call)))
+    const { name, arguments: given } = call.params.fields
+    if (!found || found.record.state === 'unknown') return false
+    return found.record.fingerprint === fingerprintOf(String(name), given)
+  } catch {
+    // What is wrong with the key, or with the store, is said by those whose it is.
+    return false
+  }
 }
 
 /** The slot of a call's state that says its first round was charged. */

@@ -1,5 +1,6 @@
 import { createHmac, hash } from 'node:crypto'
 import type { Call } from '../core/call.ts'
+import type { ApprovalStep } from '../core/approval-step.ts'
 import { canonical } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import type { AuditSettings } from '../core/observe-settings.ts'
@@ -104,7 +105,11 @@ export class Audit {
       method,
       ...(subject !== undefined && { [subject]: shownName(method, target.name) }),
       rule: facts.get('rule') ?? facts.get('limited_by'),
+      approval: facts.get('approval'),
+      approved_by: facts.get('approved_by'),
+      declined_by: facts.get('declined_by'),
       outcome: ending.outcome,
+      replayed: facts.get('replayed'),
       code: ending.code,
       arguments_digest: given === undefined ? undefined : this.#digest(given),
       ms: ending.ms,
@@ -130,6 +135,23 @@ export class Audit {
   signedIn(step: SignInStep): void {
     const at = now()
     this.#add(() => ({ ...at, event: 'sign_in', ...step }))
+  }
+
+  /** Records what a person decided on a call that waits for approval. */
+  decided({ by, via, verdict, approval, caller, upstream, tool, given }: ApprovalStep): void {
+    const at = now()
+    this.#add(() => ({
+      ...at,
+      event: 'approval',
+      approval,
+      principal: by,
+      via,
+      verdict,
+      caller,
+      upstream,
+      tool,
+      arguments_digest: this.#digest(given),
+    }))
   }
 
   /** Writes what waits, and closes the file. */

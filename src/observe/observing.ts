@@ -1,3 +1,4 @@
+import type { ApprovalStep } from '../core/approval-step.ts'
 import type { Call } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
@@ -87,6 +88,13 @@ export class Observing implements Observers {
 
   /** Takes note of a step of a user who signs in to a server. */
   readonly signedIn = (step: SignInStep): void => this.audit?.signedIn(step)
+
+  /** Takes note of what a person decided on a call. */
+  readonly decided = (step: ApprovalStep): void => {
+    const { approval, by, via, verdict, upstream, tool } = step
+    this.log.info('approval.decided', { approval, by, via, verdict, upstream, tool })
+    this.audit?.decided(step)
+  }
 
   /** What `/metrics` answers; nothing where it is off. */
   async page(): Promise<{ readonly text: string; readonly type: string } | undefined> {

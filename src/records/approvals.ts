@@ -1,4 +1,9 @@
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Risk } from '../core/entry.ts'
+import { GatewayError } from '../core/error.ts'
+import { canonical, isObject } from '../core/json.ts'
+import type { Store } from '../store/store.ts'
+import { conflict, notYours, tooLarge, tooMany, unknownApproval } from './approval-refusals.ts'
 
 /** A call that waits for people to approve it. Kept under `approval/…` as JSON; times are milliseconds since 1970. */
 export interface Approval {
@@ -8,9 +13,13 @@ export interface Approval {
   readonly kind: 'page' | 'out_of_band'
   /** `Principal.id` of who makes the call. */
   readonly caller: string
+  /** Set where callers are not told apart. */
+  readonly isEverybody?: true
   readonly upstream: string
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
+  /** The text of the arguments, where it says more than their values: digits that get lost, or a name twice. */
+  readonly sent?: string
   /** What the call is known by: the caller, the tool and the arguments. */
   readonly digest: string
   readonly risk: Risk
@@ -35,4 +44,250 @@ export interface Decision {
   readonly verdict: 'approved' | 'denied'
   readonly at: number
   readonly reason?: string
+}
+
+/** An approval that is asked for; `ttl` is how long people have, in milliseconds. */
+export interface Draft extends Omit<Approval, 'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status'> {
+  readonly ttl: number
+}
+
+/** An approval that was asked for, and the token with which the caller's host can confirm in its stead. */
+export interface Requested {
+  readonly approval: Approval
+  readonly token: string
+}
+
+/** What people are asked to approve, in a store that gateways and commands share. */
+export interface Approvals {
+  /** Asks for an approval, or finds the one that is open for the same call. @throws QUOTA_EXHAUSTED */
+  request(draft: Draft): Promise<Requested>
+  find(id: string): Promise<Approval | undefined>
+  /** Whether there was one of which the time is over, not long ago. */
+  isExpired(id: string): Promise<boolean>
+  /** All whose time is not over, the oldest first. */
+  list(): Promise<readonly Approval[]>
+  /**
+   * Writes down what a person decided; the approval as it then is. @throws RESOURCE_NOT_FOUND where there is none or
+   * its time is over, PERMISSION_DENIED where that person may not decide, CONFLICT where it is decided already
+   */
+  decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
+  /**
+   * What became of the approval of a call: the pending one; or the approved or denied one, told once, to one caller
+   * of all. Nothing where none is open.
+   */
+  use(draft: Draft): Promise<Approval | undefined>
+  /** Uses up the approval of a call that is not denied, with its token; nothing where the token is not that one. */
+  redeem(draft: Draft, token: string): Promise<Approval | undefined>
+}
+
+/** Whether a person may decide. A token that calls never approves itself. */
+export function mayDecide(
+  { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
+  { by, via }: Pick<Decision, 'by' | 'via'>,
+): boolean {
+  const isOperator = via === 'code' || via === 'command_line'
+  if (kind === 'out_of_band') {
+    return by !== caller && (approvers.length === 0 || approvers.includes(by))
+  }
+  if (via === 'token') return false
+  return isOperator || isEverybody === true || by === caller || approvers.includes(by)
+}
+
+/** How many calls of one caller may wait for approval; everybody together may have more. */
+const MOST = 100
+const MOST_OF_ALL = 400
+/** How large the arguments of one may be, in characters. */
+const LARGEST = 1024 * 1024
+/** How long an approved call can be made after the last person approved, at least, in milliseconds. */
+const TIME_TO_REPEAT = 300_000
+/** How long is known that there was one, after its time is over, in milliseconds. */
+const MEMORY = 3_600_000
+/** How often a change is tried that others are quicker with. */
+const TRIES = 50
+
+/** Keeps approvals in a store; `now` tells the time in milliseconds since 1970. */
+export function createApprovals(store: Store, now: () => number): Approvals {
+  const read = async (id: string): Promise<Kept | undefined> => {
+    if (!shape.test(id)) return undefined
+    const text = await store.get(keyOf(id))
+    const approval = text === undefined ? undefined : parse(text)
+    return text !== undefined && approval && approval.expiresAt > now() ? { text, approval } : undefined
+  }
+  const write = ({ text, approval }: Kept, changes: Partial<Approval>): Promise<boolean> => {
+    const changed = { ...approval, ...changes }
+    return store.swap(keyOf(approval.id), text, JSON.stringify(changed), ttlOf(changed) + MEMORY)
+  }
+  const ttlOf = ({ expiresAt }: Approval): number => Math.max(1, expiresAt - now())
+
+  const opened = async (draft: Draft): Promise<Opened | undefined> => {
+    const text = await store.get(openKeyOf(draft))
+    const open = text === undefined ? undefined : parseOpen(text)
+    const kept = open && (await read(open.id))
+    if (text === undefined || !open || !kept) return undefined
+    return kept.approval.status === 'used' ? undefined : { ...kept, key: text, token: open.token }
+  }
+  const spend = async (draft: Draft, found: Opened): Promise<boolean> => {
+    if (!(await write(found, { status: 'used' }))) return false
+    await store.drop(openKeyOf(draft), found.key)
+    return true
+  }
+
+  return {
+    request: (draft) =>
+      retrying(async () => {
+        const found = await opened(draft)
+        if (found?.approval.status === 'pending') return { approval: found.approval, token: found.token }
+        const open = await store.scan(collectionOf(draft))
+        if (open.size >= (draft.isEverybody ? MOST_OF_ALL : MOST)) throw tooMany()
+        const approval = begun(draft, now())
+        const text = JSON.stringify(approval)
+        if (text.length > LARGEST) throw tooLarge()
+        const token = random()
+        await store.put(keyOf(approval.id), text, draft.ttl + MEMORY)
+        const mark = JSON.stringify({ id: approval.id, token })
+        // What an earlier one left behind gives way; one that others opened meanwhile is found in the next try.
+        const before = await store.claim(openKeyOf(draft), mark, draft.ttl)
+        const isOurs =
+          before === undefined ||
+          ((await isOver(before, read)) && (await store.swap(openKeyOf(draft), before, mark, draft.ttl)))
+        if (isOurs) return { approval, token }
+        await store.delete(keyOf(approval.id))
+        return undefined
+      }),
+    find: async (id) => (await read(id))?.approval,
+    isExpired: async (id) => {
+      const text = shape.test(id) ? await store.get(keyOf(id)) : undefined
+      return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= now()
+    },
+    list: async () => {
+      const found = await store.scan(COLLECTION)
+      return [...found.values()]
+        .flatMap((text) => parse(text) ?? [])
+        .filter(({ expiresAt }) => expiresAt > now())
+        .toSorted((one, other) => one.createdAt - other.createdAt)
+    },
+    decide: (id, decision) =>
+      retrying(async () => {
+        const kept = await read(id)
+        if (!kept) throw unknownApproval()
+        if (!mayDecide(kept.approval, decision)) throw notYours(kept.approval, decision)
+        const changes = decided(kept.approval, { ...decision, at: now() })
+        if (!(await write(kept, changes))) return undefined
+        const approval = { ...kept.approval, ...changes }
+        const mark = await store.get(openKeyOf(approval))
+        // The way to it has to last as long as it does.
+        if (mark !== undefined && parseOpen(mark)?.id === id)
+          await store.swap(openKeyOf(approval), mark, mark, ttlOf(approval))
+        return approval
+      }),
+    use: (draft) =>
+      retrying(async () => {
+        const found = await opened(draft)
+        if (!found) return nobody
+        if (found.approval.status === 'pending') return found.approval
+        if (found.approval.status === 'approved')
+          return (await spend(draft, found)) ? found.approval : undefined
+        return (await store.drop(openKeyOf(draft), found.key)) ? found.approval : undefined
+      }).then((found) => (found === nobody ? undefined : found)),
+    redeem: (draft, token) =>
+      retrying(async () => {
+        const found = await opened(draft)
+        if (!found || found.approval.status === 'denied' || !isSame(found.token, token)) return nobody
+        return (await spend(draft, found)) ? found.approval : undefined
+      }).then((found) => (found === nobody ? undefined : found)),
+  }
+}
+
+interface Kept {
+  readonly text: string
+  readonly approval: Approval
+}
+
+/** An approval that is open, and what leads to it from the call. */
+interface Opened extends Kept {
+  readonly key: string
+  readonly token: string
+}
+
+const nobody = Symbol('none')
+const COLLECTION = 'approval'
+const shape = /^[\w-]{1,64}$/
+
+function keyOf(id: string): string {
+  return `${COLLECTION}/${id}`
+}
+
+function collectionOf({ caller }: Pick<Approval, 'caller'>): string {
+  return `approval:of:${hash('sha256', caller).slice(0, 32)}`
+}
+
+/** Where the open approval of a call is found. One that took fewer people, or others, is none of it. */
+function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed' | 'approvers'>): string {
+  const { digest, kind, needed, approvers } = draft
+  return `${collectionOf(draft)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
+}
+
+function begun({ ttl, ...draft }: Draft, createdAt: number): Approval {
+  return {
+    ...draft,
+    id: random(),
+    createdAt,
+    expiresAt: createdAt + ttl,
+    decisions: [],
+    status: 'pending',
+  }
+}
+
+/** What one decision more makes of an approval: one person who denies it is enough. */
+function decided(approval: Approval, decision: Decision): Partial<Approval> {
+  const { status, decisions, needed } = approval
+  if (status !== 'pending') throw conflict(`It is ${status} already.`)
+  const people = new Set(decisions.map(personOf))
+  if (people.has(personOf(decision))) throw conflict('You have approved it already; it takes another person.')
+  const all = [...decisions, decision]
+  if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
+  if (all.length < needed) return { decisions: all }
+  const expiresAt = Math.max(approval.expiresAt, decision.at + TIME_TO_REPEAT)
+  return { decisions: all, status: 'approved', expiresAt }
+}
+
+/** Whoever is at the machine is one person, however that was shown. */
+function personOf({ by, via }: Decision): string {
+  return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
+}
+
+async function isOver(mark: string, read: (id: string) => Promise<Kept | undefined>): Promise<boolean> {
+  const open = parseOpen(mark)
+  const kept = open && (await read(open.id))
+  return kept?.approval.status !== 'pending'
+}
+
+/** Tries a change again while others are quicker. */
+async function retrying<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
+  for (let tries = 0; tries < TRIES; tries++) {
+    const done = await change()
+    if (done !== undefined) return done
+  }
+  throw new GatewayError('OVERLOADED', 'Too many changes of one approval at a time.')
+}
+
+function random(): string {
+  return randomBytes(16).toString('hex')
+}
+
+function isSame(one: string, other: string): boolean {
+  return timingSafeEqual(Buffer.from(hash('sha256', one)), Buffer.from(hash('sha256', other)))
+}
+
+function parse(text: string): Approval | undefined {
+  const value: unknown = JSON.parse(text)
+  // Only this file writes them.
+  return isObject(value) ? (value as unknown as Approval) : undefined
+}
+
+function parseOpen(text: string): { readonly id: string; readonly token: string } | undefined {
+  const value: unknown = JSON.parse(text)
+  if (!isObject(value)) return undefined
+  const { id, token } = value
+  return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
 }

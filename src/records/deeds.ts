@@ -1,3 +1,6 @@
+import { randomBytes } from 'node:crypto'
+import { isObject } from '../core/json.ts'
+import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
 
 /** What a tool did for a caller, and how it is undone. Kept under `deed/…` as JSON; times are milliseconds since 1970. */
@@ -18,6 +21,8 @@ export interface Deed {
   /** `pending` while the server works on it; what stays so after its gateway ended is not known to have happened. */
   readonly status: 'pending' | 'ok' | 'failed' | 'unknown'
   readonly way: WayBack
+  /** When it was undone. */
+  readonly undoneAt?: number
 }
 
 /** How something that was done is undone: by a call, exactly or about, or not at all. */
@@ -31,3 +36,140 @@ export type WayBack =
   /** It only read. */
   | { readonly kind: 'nothing' }
   | { readonly kind: 'none'; readonly reason: string }
+
+/** Which deeds are meant; all that is said must fit. Times are milliseconds since 1970, and belong to the span. */
+export interface Wanted {
+  readonly since?: number
+  readonly until?: number
+  readonly session?: string
+  /** `Principal.id`. */
+  readonly principal?: string
+  readonly upstream?: string
+}
+
+/** How large a deed may be as text. */
+const LARGEST = 1024 * 1024
+
+/** Why what is too large to be kept can not be undone. */
+export const tooLarge: WayBack = {
+  kind: 'none',
+  reason: `what it takes to undo it is larger than ${LARGEST / 1024 / 1024} MB`,
+}
+
+/** A key for something done just then; keys sort by time, and nobody guesses them. */
+export function newDeedKey(now: number): string {
+  return `${now.toString(16).padStart(12, '0')}-${randomBytes(10).toString('hex')}`
+}
+
+/** What was done, in the store. */
+export class Deeds {
+  readonly #store: Store
+
+  constructor(store: Store) {
+    this.#store = store
+  }
+
+  /**
+   * Writes a deed down; it is durable once this resolves. One that is too large loses its arguments, which are
+   * only shown, and then its way back. Resolves with what is kept. `ttl` is in milliseconds.
+   */
+  async put(deed: Deed, ttl: number): Promise<Deed> {
+    const kept = bounded(deed)
+    await this.#store.put(place(deed.key), JSON.stringify(kept), ttl)
+    return kept
+  }
+
+  async find(key: string): Promise<Deed | undefined> {
+    return readDeed(await this.#store.get(place(key)))
+  }
+
+  async remove(key: string): Promise<void> {
+    await this.#store.delete(place(key))
+  }
+
+  /** Those that are meant, the one that began last first. */
+  async list(wanted: Wanted = {}): Promise<readonly Deed[]> {
+    const all = await this.#store.scan(COLLECTION)
+    const found = [...all.values()].flatMap((text) => readDeed(text) ?? [])
+    return found.filter((deed) => isMeant(deed, wanted)).toSorted(lastFirst)
+  }
+
+  /** Tells whether nobody else is about to undo a deed; others are told no for a minute, unless it is given back. */
+  async reserve(key: string): Promise<boolean> {
+    return (await this.#store.claim(reservation(key), '1', RESERVED)) === undefined
+  }
+
+  async release(key: string): Promise<void> {
+    await this.#store.delete(reservation(key))
+  }
+
+  /** Writes down that a deed was undone. Tells whether it is kept still. `ttl` is in milliseconds. */
+  async undone(key: string, at: number, ttl: number): Promise<boolean> {
+    const text = await this.#store.get(place(key))
+    const deed = readDeed(text)
+    if (!deed || text === undefined) return false
+    return this.#store.swap(place(key), text, JSON.stringify({ ...deed, undoneAt: at }), ttl)
+  }
+}
+
+const COLLECTION = 'deed'
+
+function place(key: string): string {
+  return `${COLLECTION}/${key}`
+}
+
+/** How long who is about to undo something has it alone, in milliseconds: until that is on record itself. */
+const RESERVED = 60_000
+
+function reservation(key: string): string {
+  return `deed:undoing:${key}`
+}
+
+/** Whether a way back can be kept with its deed. */
+export function isKeepable(way: WayBack): boolean {
+  return JSON.stringify(way).length <= LARGEST - MARGIN
+}
+
+/** What a deed takes besides its arguments and its way back, at most about. */
+const MARGIN = 16 * 1024
+
+function bounded(deed: Deed): Deed {
+  if (!isKeepable(deed.way)) return bounded({ ...deed, way: tooLarge })
+  const left = LARGEST - MARGIN - JSON.stringify(deed.way).length
+  return JSON.stringify(deed.arguments).length <= left ? deed : { ...deed, arguments: {} }
+}
+
+function readDeed(text: string | undefined): Deed | undefined {
+  const value = text === undefined ? undefined : parsed(text)
+  return isDeed(value) ? value : undefined
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether it is one as this version writes them: another version may have written the store. */
+function isDeed(value: unknown): value is Deed {
+  if (!isObject(value)) return false
+  const { key, startedAt, principal, upstream, tool, status, way } = value
+  const isNamed = [key, upstream, tool].every((each) => typeof each === 'string')
+  const isKnown = typeof status === 'string' && ['pending', 'ok', 'failed', 'unknown'].includes(status)
+  return isNamed && isKnown && typeof startedAt === 'number' && isObject(principal) && isObject(way)
+}
+
+function isMeant(deed: Deed, { since, until, session, principal, upstream }: Wanted): boolean {
+  if (since !== undefined && deed.startedAt < since) return false
+  if (until !== undefined && deed.startedAt > until) return false
+  if (session !== undefined && deed.session !== session) return false
+  if (principal !== undefined && deed.principal.id !== principal) return false
+  return upstream === undefined || deed.upstream === upstream
+}
+
+function lastFirst(one: Deed, other: Deed): number {
+  if (one.startedAt !== other.startedAt) return other.startedAt - one.startedAt
+  return one.key < other.key ? 1 : -1
+}

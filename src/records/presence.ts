@@ -1,3 +1,6 @@
+import { randomBytes } from 'node:crypto'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { hostname } from 'node:os'
 import type { Store } from '../store/store.ts'
 
 /** Which gateways share a store. */
@@ -11,12 +14,95 @@ export interface Presence {
   close(): Promise<void>
 }
 
+/** For how long a sign of life holds, and how often it is given, in milliseconds. */
+const LIFE = 10_000
+const BEAT = 3000
+
+/** The gateways of this process, by the random part of their names. */
+const living = new Set<string>()
+
 /** Tells gateways that share a store which of them live. */
-export function createPresence(_store: () => Store): Presence {
+export function createPresence(store: () => Store): Presence {
+  const own = { token: randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
+  living.add(own.token)
+  const id = `${own.token}.${own.pid}.${own.place}`
+  let announced: Promise<void> | undefined
+  let announcedIn: Store | undefined
+  let timer: NodeJS.Timeout | undefined
+
+  const beat = (): Promise<void> => store().put(keyOf(id), '1', LIFE)
   return {
-    id: 'me',
-    announce: async () => undefined,
-    isAlive: async () => true,
-    close: async () => undefined,
+    id,
+    announce: () => {
+      const current = store()
+      if (announced && announcedIn === current) return announced
+      announcedIn = current
+      // A sign of life that could not be given is tried again by the next one who needs it.
+      announced = beat().catch((error: unknown) => {
+        announced = undefined
+        throw error
+      })
+      timer ??= setInterval(() => void beat().catch(() => undefined), BEAT).unref()
+      return announced
+    },
+    isAlive: async (other) => {
+      if (other === id) return true
+      if (isGone(other, own)) return false
+      try {
+        return (await store().get(keyOf(other))) !== undefined
+      } catch {
+        return true
+      }
+    },
+    close: async () => {
+      clearInterval(timer)
+      living.delete(own.token)
+      if (!announced) return
+      announced = undefined
+      await store()
+        .delete(keyOf(id))
+        .catch(() => undefined)
+    },
   }
+}
+
+interface Own {
+  readonly token: string
+  readonly pid: number
+  readonly place: string
+}
+
+/** Whether the process of a name is known to have ended: only its own machine can tell. */
+function isGone(other: string, own: Own): boolean {
+  const [token, pid, ...place] = other.split('.')
+  if (place.join('.') !== own.place || !/^\d+$/.test(pid ?? '')) return false
+  if (Number(pid) === own.pid) return !living.has(token ?? '')
+  try {
+    process.kill(Number(pid), 0)
+    return false
+  } catch (error) {
+    // The process of another user may not be signalled, but is there.
+    return error instanceof Error && 'code' in error && error.code === 'ESRCH'
+  }
+}
+
+/** The machine as it runs since it was started, and the namespace its process numbers belong to. */
+function placeOfProcess(): string {
+  const boot = attempt(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim())
+  // Such as `pid:[4026531836]`.
+  const namespace = attempt(() => /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0])
+  return encodeURIComponent([boot ?? hostname(), namespace ?? ''].join('-'))
+}
+
+/** What only Linux has. */
+function attempt(read: () => string | undefined): string | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}
+
+function keyOf(id: string): string {
+  return `alive:${id}`
 }

@@ -1,3 +1,7 @@
+import { createHash } from 'node:crypto'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json.ts'
+import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
@@ -5,16 +9,11 @@ export interface Transaction {
   readonly id: string
   readonly principal: KeptPrincipal
   readonly description?: string
-  readonly status:
-    | 'active'
-    | 'committing'
-    | 'committed'
-    | 'rolling_back'
-    | 'rolled_back'
-    | 'partially_rolled_back'
+  readonly status: 'active' | 'committed' | 'rolling_back' | 'rolled_back' | 'partially_rolled_back'
   /** Why it is rolled back: what the caller said, `timeout`, or who of the operators did it. */
   readonly reason?: string
   readonly startedAt: number
+  readonly endedAt?: number
   /** How long it may be idle, in milliseconds, when that is over, and when it is over whatever happens. */
   readonly timeout: number
   readonly expiresAt: number
@@ -23,7 +22,7 @@ export interface Transaction {
   readonly steps: readonly Step[]
   /** What became of the steps that were undone, the last step first. */
   readonly compensations: readonly Compensation[]
-  /** Which gateway works on it (`Presence.id`); another one takes over when that one is gone. */
+  /** Who rolls it back; another one takes over when that one is gone. */
   readonly runner?: string
   /** Somebody has seen that not everything could be undone. */
   readonly acknowledged?: { readonly by: string; readonly at: number }
@@ -35,12 +34,154 @@ export interface Step {
   readonly deed: string
   readonly upstream: string
   readonly tool: string
+  /** There is nothing to undo after one that reads, and no way back after a pivot. */
+  readonly kind: 'read' | 'write' | 'pivot'
   readonly status: 'pending' | 'ok' | 'failed'
+  /** Who works on it while it is pending. */
+  readonly runner: string
+  /** It is pending because its caller is asked something, and comes back with the answer. */
+  readonly isOpen?: true
+  /** It failed before its server was called, so its id is free for another try. */
+  readonly isUnsent?: true
+  /** The structured error, where it failed. */
+  readonly error?: Readonly<Record<string, unknown>>
 }
 
 export interface Compensation {
   readonly step: string
   readonly status: 'compensated' | 'compensation_failed'
-  /** The structured error, where it failed. */
+  /** The structured error, where it failed, or where nobody knows whether there was something to undo. */
   readonly error?: Readonly<Record<string, unknown>>
+}
+
+/** What a transaction becomes. @throws GatewayError where it may not become that */
+export type Move = (transaction: Transaction) => Transaction
+
+/** A transaction, and where it is kept. */
+export interface Found {
+  readonly key: string
+  readonly transaction: Transaction
+}
+
+/** Whether nothing can happen to it any more, but that somebody acknowledges what is left. */
+export function isOver({ status }: Transaction): boolean {
+  return status !== 'active' && status !== 'rolling_back'
+}
+
+/** Whether somebody should look at what could not be undone. */
+export function needsAttention({ status, acknowledged }: Transaction): boolean {
+  return status === 'partially_rolled_back' && acknowledged === undefined
+}
+
+/** Where a caller's transaction of an id is kept. */
+export function transactionKey(principal: string, id: string): string {
+  return `${prefixOf(principal)}${encodeURIComponent(id)}`
+}
+
+/** Transactions in the store. What is over is kept for a while; what is not, or needs attention, stays. */
+export class Transactions {
+  readonly #store: Store
+  readonly #retention: number
+
+  /** `retention` is in milliseconds. */
+  constructor(store: Store, retention: number) {
+    this.#store = store
+    this.#retention = retention
+  }
+
+  /** Writes one down, unless its caller has one of this id. Tells whether it did. */
+  async open(transaction: Transaction): Promise<boolean> {
+    const key = transactionKey(transaction.principal.id, transaction.id)
+    return (await this.#store.claim(key, written(transaction), this.#ttl(transaction))) === undefined
+  }
+
+  async find(key: string): Promise<Transaction | undefined> {
+    return readTransaction(await this.#store.get(key))
+  }
+
+  /**
+   * Makes a move; it is durable once this resolves. Resolves with what the transaction is then.
+   * @throws RESOURCE_NOT_FOUND, what the move throws
+   */
+  async change(key: string, move: Move): Promise<Transaction> {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const text = await this.#store.get(key)
+      const before = readTransaction(text)
+      if (!before || text === undefined) throw unknownTransaction()
+      const after = move(before)
+      if (after === before) return before
+      if (await this.#store.swap(key, text, written(after), this.#ttl(after))) return after
+    }
+    throw new GatewayError('TRANSACTION_CONFLICT', 'The transaction is changed by too many at once.')
+  }
+
+  /** Those of one caller, or all. */
+  async list(principal?: string): Promise<readonly Found[]> {
+    return this.#scan((key) => principal === undefined || key.startsWith(prefixOf(principal)))
+  }
+
+  /** Those that are not over. */
+  async unfinished(): Promise<readonly Found[]> {
+    return this.#scan((_key, text) => OPEN.some((start) => text.startsWith(start)))
+  }
+
+  async #scan(isMeant: (key: string, text: string) => boolean): Promise<readonly Found[]> {
+    const all = await this.#store.scan(COLLECTION)
+    return [...all].flatMap(([key, text]) => {
+      const transaction = isMeant(key, text) ? readTransaction(text) : undefined
+      return transaction ? [{ key, transaction }] : []
+    })
+  }
+
+  #ttl(transaction: Transaction): number {
+    return isOver(transaction) && !needsAttention(transaction) ? this.#retention : FOREVER
+  }
+}
+
+/** The answer about a transaction that is not there, or is another caller's. */
+export function unknownTransaction(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such transaction.', {
+    field: 'transaction_id',
+    suggestion: 'Begin a transaction first, with an id of its own.',
+  })
+}
+
+const COLLECTION = 'transaction'
+/** How often a change is tried that others come before. */
+const ATTEMPTS = 100
+/** How long what must not be lost is kept, in milliseconds: ten years. */
+const FOREVER = 10 * 365 * 86_400_000
+
+/** How texts begin of what is not over: they need not be read to tell them from the many that are. */
+const OPEN = ['active', 'rolling_back'].map((status) => `{"status":"${status}"`)
+
+function written({ status, ...others }: Transaction): string {
+  return JSON.stringify({ status, ...others })
+}
+
+function prefixOf(principal: string): string {
+  const hash = createHash('sha256').update(principal).digest('base64url').slice(0, 22)
+  return `${COLLECTION}/${hash}:`
+}
+
+function readTransaction(text: string | undefined): Transaction | undefined {
+  const value = text === undefined ? undefined : parsed(text)
+  return isTransaction(value) ? value : undefined
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether it is one as this version writes them: another version may have written the store. */
+function isTransaction(value: unknown): value is Transaction {
+  if (!isObject(value)) return false
+  const { id, status, principal, steps, compensations, expiresAt, endsAt } = value
+  const isNamed = typeof id === 'string' && typeof status === 'string' && isObject(principal)
+  const isTimed = typeof expiresAt === 'number' && typeof endsAt === 'number'
+  return isNamed && isTimed && Array.isArray(steps) && Array.isArray(compensations)
 }

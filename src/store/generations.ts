@@ -38,6 +38,11 @@ export class Generations<Value> {
     return this.#old.delete(key) || wasYoung
   }
 
+  /** The keys there are, each once. Looking at their values does not disturb it. */
+  keys(): ReadonlySet<string> {
+    return new Set([...this.#young.keys(), ...this.#old.keys()])
+  }
+
   clear(): void {
     this.#young.clear()
     this.#old.clear()

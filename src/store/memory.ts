@@ -1,5 +1,5 @@
 import { Generations } from './generations.ts'
-import type { Bucket, Store, Taken } from './store.ts'
+import { type Bucket, collectionOf, type Store, type Taken } from './store.ts'
 import { Window } from './window.ts'
 
 interface Value {
@@ -49,7 +49,13 @@ export class MemoryStore implements Store {
   }
 
   async scan(collection: string): Promise<ReadonlyMap<string, string>> {
-    throw new Error(`not there yet: ${collection}`)
+    const found = new Map<string, string>()
+    for (const key of this.#values.keys()) {
+      if (collectionOf(key) !== collection) continue
+      const value = this.#find(key)
+      if (value) found.set(key, value.text)
+    }
+    return found
   }
 
   async delete(key: string): Promise<boolean> {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { script } from './redis-scripts.ts'
 import { type Bucket, SLICES, type Taken } from './store.ts'
 
 /**
@@ -6,7 +6,7 @@ import { type Bucket, SLICES, type Taken } from './store.ts'
  * so that gateways whose clocks differ agree. Replies whether it was granted, then for each bucket what is left
  * and how long until something comes back, in milliseconds.
  */
-export const takeScript = `
+export const takeScript = script(`
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local slices = ${SLICES}
@@ -43,10 +43,7 @@ for i, key in ipairs(KEYS) do
   reply[#reply + 1] = total == 0 and 0 or math.max(1, math.ceil((oldest + slices + 1) * length - now))
 end
 return reply
-`
-
-/** What Redis knows the script by, once it has seen it. */
-export const takeHash = createHash('sha1').update(takeScript).digest('hex')
+`)
 
 /** The script's arguments: limit and window of each bucket. */
 export function takeArguments(buckets: readonly Bucket[]): string[] {

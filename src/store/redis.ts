@@ -3,11 +3,22 @@ import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Secret } from '../core/secret.ts'
 import { MemoryStore } from './memory.ts'
-import { readTaken, takeArguments, takeHash, takeScript } from './redis-take.ts'
-import type { Bucket, Store, Taken } from './store.ts'
+import {
+  claimScript,
+  indexOf,
+  keyOf,
+  keysOf,
+  PREFIX,
+  putScript,
+  removeScript,
+  run,
+  scanScript,
+  type Script,
+  swapScript,
+} from './redis-scripts.ts'
+import { readTaken, takeArguments, takeScript } from './redis-take.ts'
+import type { Bucket, Entry, Portable, Taken } from './store.ts'
 
-/** Every key in Redis begins with it. */
-const PREFIX = 'gatehouse:'
 /** How long one command may take, and how long after a failure none is tried, in milliseconds. */
 const PATIENCE = 500
 const PAUSE = 1000
@@ -18,8 +29,10 @@ const QUEUE = 10_000
  * A store that several gateways share. While Redis is away each gateway counts by itself what is taken from
  * buckets, so that limits hold for each of them instead of for all together; everything else fails.
  */
-export class RedisStore implements Store {
+export class RedisStore implements Portable {
   readonly #log: Log
+  /** Without name and password. */
+  readonly #address: string
   readonly #local = new MemoryStore()
   readonly #client: Promise<RedisClientType>
   #ready: RedisClientType | undefined
@@ -30,6 +43,8 @@ export class RedisStore implements Store {
 
   constructor(url: Secret, log: Log) {
     this.#log = log
+    const { protocol, host, pathname } = new URL(url.reveal())
+    this.#address = `${protocol}//${host}${pathname === '/' ? '' : pathname}`
     this.#client = this.#connect(url)
     this.#client.catch((error: unknown) => this.#fail(error))
   }
@@ -43,32 +58,59 @@ export class RedisStore implements Store {
   }
 
   async get(key: string): Promise<string | undefined> {
-    return (await this.#must((client) => client.get(PREFIX + key))) ?? undefined
+    const [name = key] = keysOf(key)
+    return (await this.#must((client) => client.get(name))) ?? undefined
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
-    const expiration = { type: 'PX', value: Math.max(1, Math.ceil(ttl)) } as const
-    await this.#must((client) => client.set(PREFIX + key, value, { expiration }))
+    await this.#run(putScript, keysOf(key), [key, value, whole(ttl)])
   }
 
-  async claim(_key: string, _value: string, _ttl: number): Promise<string | undefined> {
-    throw new Error('not there yet')
+  async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+    const found = await this.#run(claimScript, keysOf(key), [key, value, whole(ttl)])
+    return typeof found === 'string' ? found : undefined
   }
 
-  async swap(_key: string, _before: string, _value: string, _ttl: number): Promise<boolean> {
-    throw new Error('not there yet')
+  async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+    return (await this.#run(swapScript, keysOf(key), [key, value, whole(ttl), before])) === 1
   }
 
-  async drop(_key: string, _before: string): Promise<boolean> {
-    throw new Error('not there yet')
-  }
-
-  async scan(_collection: string): Promise<ReadonlyMap<string, string>> {
-    throw new Error('not there yet')
+  async drop(key: string, before: string): Promise<boolean> {
+    return (await this.#run(removeScript, keysOf(key), [key, before])) === 1
   }
 
   async delete(key: string): Promise<boolean> {
-    return (await this.#must((client) => client.del(PREFIX + key))) > 0
+    return (await this.#run(removeScript, keysOf(key), [key])) === 1
+  }
+
+  async scan(collection: string): Promise<ReadonlyMap<string, string>> {
+    const [prefix = ''] = keysOf(`${collection}/`)
+    // Lua counts bytes, from one; members stand in the index with their whole keys.
+    const from = String(Buffer.byteLength(collection) + 2)
+    const reply = await this.#run(scanScript, [indexOf(collection)], [prefix, from])
+    const found = new Map<string, string>()
+    if (!Array.isArray(reply)) return found
+    for (let index = 0; index + 1 < reply.length; index += 2) {
+      found.set(String(reply[index]), String(reply[index + 1]))
+    }
+    return found
+  }
+
+  async *entries(): AsyncIterable<Entry> {
+    const client = this.#usable()
+    if (!client) throw away()
+    for await (const names of client.scanIterator({ MATCH: `${PREFIX}*`, TYPE: 'string', COUNT: 500 })) {
+      for (const name of names) {
+        const [value, left] = await Promise.all([client.get(name), client.pTTL(name)])
+        if (value !== null && left > 0) yield { key: keyOf(name), value, until: Date.now() + left }
+      }
+    }
+  }
+
+  async describe(): Promise<Readonly<Record<string, string>>> {
+    const text = await this.#must((client) => client.info('memory'))
+    const memory = /^used_memory_human:(.*)$/m.exec(text)?.[1]?.trim()
+    return { kind: 'Redis or Valkey', address: this.#address, ...(memory !== undefined && { memory }) }
   }
 
   take(buckets: readonly Bucket[]): Taken | Promise<Taken> {
@@ -115,6 +157,10 @@ export class RedisStore implements Store {
   #usable(): RedisClientType | undefined {
     const client = this.#ready
     return client?.isReady === true && performance.now() >= this.#pausedUntil ? client : undefined
+  }
+
+  #run(wanted: Script, keys: string[], values: string[]): Promise<unknown> {
+    return this.#must((client) => run(client, wanted, { keys, arguments: values }))
   }
 
   async #must<Reply>(command: (client: RedisClientType) => Promise<Reply>): Promise<Reply> {
@@ -164,12 +210,12 @@ export class RedisStore implements Store {
 
 async function takeFrom(client: RedisClientType, buckets: readonly Bucket[]): Promise<Taken> {
   const options = { keys: buckets.map(({ key }) => PREFIX + key), arguments: takeArguments(buckets) }
-  const reply = await client.evalSha(takeHash, options).catch((error: unknown) => {
-    if (error instanceof Error && error.message.startsWith('NOSCRIPT'))
-      return client.eval(takeScript, options)
-    throw error
-  })
+  const reply = await run(client, takeScript, options)
   return readTaken(reply, buckets.length)
+}
+
+function whole(ttl: number): string {
+  return String(Math.max(1, Math.ceil(ttl)))
 }
 
 /** How long to wait before connecting again, in milliseconds. */

@@ -30,6 +30,28 @@ export interface Store {
   close(): Promise<void>
 }
 
+/** The collection a key is a member of; absent where it is of none. */
+export function collectionOf(key: string): string | undefined {
+  const end = key.indexOf('/')
+  return end === -1 ? undefined : key.slice(0, end)
+}
+
+/** A store whose values can be taken elsewhere, all of them. */
+export interface Portable extends Store {
+  /** Every value with its key, and until when it is kept, in milliseconds since 1970. */
+  entries(): AsyncIterable<Entry>
+  /** What to tell people about where it is, and how large. */
+  describe(): Promise<Readonly<Record<string, string | number>>>
+}
+
+/** A value in a store. */
+export interface Entry {
+  readonly key: string
+  readonly value: string
+  /** In milliseconds since 1970. */
+  readonly until: number
+}
+
 /**
  * So many within any window of time. It slides: a window is cut into slices, and what was taken in one comes back
  * once that slice has left the window whole. So no stretch of time as long as the window ever holds more than the

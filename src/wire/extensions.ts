@@ -3,6 +3,8 @@ import { GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json.ts'
 import type { Headers } from './headers.ts'
 
+type Fields = Readonly<Record<string, unknown>>
+
 /** `_meta` keys of 2026-07-28 (basic/index, `_meta`), and what 2025-11-25 ties messages to a task with. */
 export const metaKeys = {
   version: 'io.modelcontextprotocol/protocolVersion',
@@ -23,6 +25,10 @@ export const NS = 'dev.gatehouse'
 /** Where in the `_meta` of a tool's result the structured error stands. */
 export const ERROR_KEY = `${NS}/error`
 
+/** What the session token and the idempotency key are called among the values for features. */
+export const SESSION_TOKEN = 'session_token'
+export const IDEMPOTENCY_KEY = 'idempotency_key'
+
 /** Whether a call carries a value for a feature, wherever `extensionOf` would find it. */
 export function hasExtension({ meta, params }: Call, name: string): boolean {
   return meta[keyOf(name)] !== undefined || meta[name] !== undefined || params.fields[name] !== undefined
@@ -36,7 +42,11 @@ export function extensionOf({ meta, params }: Call, name: string): unknown {
   const found = [meta[keyOf(name)], meta[name], params.fields[name]].filter((each) => each !== undefined)
   const [first, ...others] = found
   if (others.every((other) => canonical(other) === canonical(first))) return first
-  throw new GatewayError('INVALID_INPUT', `Invalid params: ${name} is given twice, with different values.`, {
+  throw mismatch(name)
+}
+
+function mismatch(name: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is given twice, with different values.`, {
     data: { reason: 'mismatch' },
   })
 }
@@ -56,22 +66,42 @@ export function withoutExtension(call: Call, name: string): Call {
   }
 }
 
-/** The narrowing session token of a request's headers. */
-export function headerToken(headers: Headers): string | undefined {
-  const token = headers['x-mcp-session-token']
-  return typeof token === 'string' ? token : undefined
+/** Values for features that a transport carried beside the message, each with its name. */
+export type Carried = readonly (readonly [name: string, value: string])[]
+
+/** The headers that carry a value for a feature. */
+const carriers = [
+  ['x-mcp-session-token', SESSION_TOKEN],
+  ['idempotency-key', IDEMPOTENCY_KEY],
+  ['x-idempotency-key', IDEMPOTENCY_KEY],
+] as const
+
+/** The values for features in a request's headers; nothing where there are none. */
+export function carriedBy(headers: Headers): Carried | undefined {
+  let carried: (readonly [string, string])[] | undefined
+  for (const [header, name] of carriers) {
+    const value = headers[header]
+    if (typeof value === 'string') (carried ??= []).push([name, bare(header, value)])
+  }
+  return carried
 }
 
-/** The members of `_meta` with the session token of the transport; where they have another, both are kept. */
-export function withToken(
-  meta: Readonly<Record<string, unknown>>,
-  token: string | undefined,
-): Readonly<Record<string, unknown>> {
-  if (token === undefined) return meta
-  const key = keyOf(SESSION_TOKEN)
-  const own = meta[key]
-  if (own === token) return meta
-  return own === undefined ? { ...meta, [key]: token } : { ...meta, [SESSION_TOKEN]: token }
+/** `Idempotency-Key` is a string in quotes (RFC 9651 §3.3.3); many send it without. */
+function bare(header: string, value: string): string {
+  return header === 'idempotency-key' ? (/^"([^"\\]*)"$/.exec(value)?.[1] ?? value) : value
+}
+
+/** The members of `_meta` with what the transport carried; where they have another value, both are kept. */
+export function withCarried(meta: Fields, carried: Carried | undefined): Fields {
+  if (carried === undefined) return meta
+  const whole: Record<string, unknown> = { ...meta }
+  for (const [name, value] of carried) {
+    const key = keyOf(name)
+    const own = whole[key]
+    if (own === undefined) whole[key] = value
+    else if (own !== value) whole[name] = value
+  }
+  return whole
 }
 
 const keys = new Map<string, string>()
@@ -85,5 +115,32 @@ function keyOf(name: string): string {
   return key
 }
 
-/** The session token's name among the values for features. */
-export const SESSION_TOKEN = 'session_token'
+/** The other name of the idempotency key. */
+const CAMEL_KEY = 'idempotencyKey'
+
+/** What an idempotency key looks like. */
+const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/
+
+/** Whether a call carries an idempotency key, of whatever shape. */
+export function hasIdempotencyKey(call: Call): boolean {
+  return hasExtension(call, IDEMPOTENCY_KEY) || hasExtension(call, CAMEL_KEY)
+}
+
+/** The idempotency key of a call that carries one. @throws INVALID_INPUT */
+export function idempotencyKeyOf(call: Call): string {
+  const given = [extensionOf(call, IDEMPOTENCY_KEY), extensionOf(call, CAMEL_KEY)]
+  const [key, ...others] = given.filter((each) => each !== undefined)
+  if (others.some((each) => each !== key)) throw mismatch(IDEMPOTENCY_KEY)
+  // The gateway makes its own keys, of names that others gave.
+  if (typeof key === 'string' && (keyShape.test(key) || call.errand !== undefined)) return key
+  throw new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: ${IDEMPOTENCY_KEY} must be 1 to 128 letters, digits, or characters of "_-:.".`,
+    { field: IDEMPOTENCY_KEY, reason: typeof key === 'string' ? 'pattern' : 'type' },
+  )
+}
+
+/** The same call without its idempotency key. */
+export function withoutIdempotencyKey(call: Call): Call {
+  return withoutExtension(withoutExtension(call, IDEMPOTENCY_KEY), CAMEL_KEY)
+}

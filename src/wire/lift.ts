@@ -4,7 +4,7 @@ import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Target } from '../core/target.ts'
 import type { Notification, Request } from './jsonrpc.ts'
-import { withToken } from './extensions.ts'
+import { type Carried, withCarried } from './extensions.ts'
 import { method } from './methods.ts'
 import { type TraceContext, withTrace } from './trace-context.ts'
 
@@ -13,8 +13,8 @@ interface Circumstances {
   readonly requestId: string
   /** The trace context its transport carried. */
   readonly trace?: TraceContext | undefined
-  /** The narrowing session token its transport carried. */
-  readonly sessionToken?: string | undefined
+  /** The values for features its transport carried. */
+  readonly carried?: Carried | undefined
   /** The server the client's URL names; absent where it names all of them. */
   readonly upstream?: string | undefined
   readonly client: Client
@@ -35,7 +35,7 @@ export function lift(message: Request | Notification, around: Circumstances): Ca
     target: targetOf(message, around.upstream),
     principal: around.principal,
     client: around.client,
-    meta: withToken(withTrace(isObject(meta) ? meta : {}, around.trace), around.sessionToken),
+    meta: withCarried(withTrace(isObject(meta) ? meta : {}, around.trace), around.carried),
     state: {},
     signal: around.controller.signal,
     abort: (reason) => around.controller.abort(reason),

@@ -72,9 +72,11 @@ export function tracedParams(call: Call): Payload {
   return edits ? call.params.withMeta(edits) : call.params
 }
 
-/** The HTTP headers that name a call and its trace to a server. */
-export function callHeaders({ requestId, meta }: Call): Record<string, string> {
+/** The HTTP headers that name a call, its trace, and its idempotency key where the server wants it. */
+export function callHeaders({ requestId, meta, idempotencyKey }: Call): Record<string, string> {
   const headers: Record<string, string> = { 'x-request-id': requestId }
+  // A string in quotes (RFC 9651 §3.3.3), as draft-ietf-httpapi-idempotency-key-header has it.
+  if (idempotencyKey !== undefined) headers['idempotency-key'] = `"${idempotencyKey}"`
   if (!hasTrace(meta)) return headers
   for (const key of keys) {
     const value = meta[key]

@@ -1,4 +1,5 @@
 import type { Entry } from '../../src/core/entry.ts'
+import { errandCall } from '../../src/errand.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { Deps } from '../../src/features/feature.ts'
 import { createPresence } from '../../src/records/presence.ts'
@@ -11,16 +12,30 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
   return {
     log: silentLog,
     store,
+    isStoreShared: true,
     isGuarded: false,
     call: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
+    errand: errandCall,
     isPermitted: async () => true,
     presence: createPresence(() => store),
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     page: (path) => `http://127.0.0.1:8900${path}`,
+    isOn: () => true,
+    closing: new AbortController().signal,
     servers: () => [],
     server: () => undefined,
+    patience: () => 30_000,
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: (): Entry | undefined => undefined,
+    undoRule: () => undefined,
+    tools: async () => [],
+    records: () => ({
+      names: [],
+      of: () => {
+        throw new TypeError('There are no records here.')
+      },
+      onChange: () => undefined,
+    }),
     listed: (): Entry | undefined => undefined,
     ...given,
   }

@@ -73,6 +73,9 @@ const defaults: UpstreamSettings = {
   allow: {},
   deny: {},
   errors: [],
+  about: {},
+  intent: [],
+  recommend: [],
 }
 
 /** Clients by what they can do about a link. */

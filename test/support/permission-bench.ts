@@ -66,6 +66,7 @@ export function permissionBench({ servers, lists = {}, settings, deps, metaTools
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
     policies: (target) => [contribution.policy?.(target)],
+    shown: [],
     observe: (next) => next,
     isAggregate: true,
     isStrict: false,

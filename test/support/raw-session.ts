@@ -19,11 +19,17 @@ export async function openSession(
   url: string,
   revision: string,
   capabilities: Json = {},
+  more: HeaderMap = {},
 ): Promise<RawSession> {
   const clientInfo = { name: 'raw', version: '1' }
   const params = { protocolVersion: revision, capabilities, clientInfo }
-  const opening = await post(url, JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params }))
+  const opening = await post(
+    url,
+    JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params }),
+    more,
+  )
   const headers: HeaderMap = {
+    ...more,
     'mcp-session-id': opening.headers['mcp-session-id'] ?? '',
     ...(revision >= '2025-06-18' && { 'mcp-protocol-version': revision }),
   }

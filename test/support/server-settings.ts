@@ -17,6 +17,9 @@ export function serverSettings(given: Partial<UpstreamSettings> = {}): UpstreamS
     allow: {},
     deny: {},
     errors: [],
+    about: {},
+    intent: [],
+    recommend: [],
     ...given,
   }
 }

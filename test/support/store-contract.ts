@@ -42,6 +42,117 @@ export function storeContract(open: () => StoreUnderTest): void {
       expect(await store.delete(key)).toBe(false)
       expect(await store.get(key)).toBeUndefined()
     })
+
+    it('can be large, under keys in any writing', async () => {
+      const { store } = open()
+      const large = 'ü✓'.repeat(300_000)
+      const key = `${fresh('call')}/キー "quoted" {braces} a:b`
+      await store.put(key, large, 60_000)
+      expect(await store.get(key)).toBe(large)
+      expect(await store.delete(key)).toBe(true)
+    })
+
+    it('are claimed by one of many, until that one lets go or its time is over', async () => {
+      const { store, pass } = open()
+      const key = fresh('call')
+      const all = Array.from({ length: 100 }, (_each, index) => store.claim(key, String(index), 200))
+      const winners = (await Promise.all(all)).flatMap((found, index) => (found === undefined ? [index] : []))
+      expect(winners).toHaveLength(1)
+      expect(await store.claim(key, 'late', 200)).toBe(String(winners[0]))
+      await pass(210)
+      expect(await store.claim(key, 'next', 60_000)).toBeUndefined()
+      expect(await store.get(key)).toBe('next')
+      expect(await store.drop(key, 'other')).toBe(false)
+      expect(await store.drop(key, 'next')).toBe(true)
+      expect(await store.drop(key, 'next')).toBe(false)
+      expect(await store.claim(key, 'again', 60_000)).toBeUndefined()
+    })
+
+    it('are swapped by one of many', async () => {
+      const { store, pass } = open()
+      const key = fresh('transaction')
+      expect(await store.swap(key, 'a', 'b', 60_000)).toBe(false)
+      await store.put(key, 'a', 60_000)
+      const all = Array.from({ length: 100 }, (_each, index) => store.swap(key, 'a', `b${index}`, 60_000))
+      const winners = (await Promise.all(all)).flatMap((isSwapped, index) => (isSwapped ? [index] : []))
+      expect(winners).toHaveLength(1)
+      expect(await store.get(key)).toBe(`b${winners[0]}`)
+      expect(await store.swap(key, `b${winners[0]}`, 'c', 30)).toBe(true)
+      await pass(40)
+      expect(await store.swap(key, 'c', 'd', 60_000)).toBe(false)
+      expect(await store.drop(key, 'c')).toBe(false)
+    })
+
+    it('are removed by one of many', async () => {
+      const { store } = open()
+      const [dropped, deleted] = [fresh('approval'), fresh('approval')]
+      await store.put(dropped, 'x', 60_000)
+      await store.put(deleted, 'x', 60_000)
+      const drops = Array.from({ length: 20 }, async () => store.drop(dropped, 'x'))
+      const deletes = Array.from({ length: 20 }, async () => store.delete(deleted))
+      expect((await Promise.all(drops)).filter(Boolean)).toHaveLength(1)
+      expect((await Promise.all(deletes)).filter(Boolean)).toHaveLength(1)
+    })
+
+    it('are found by their collection as long as they live', async () => {
+      const { store, pass } = open()
+      const collection = fresh('deed')
+      expect(await store.scan(collection)).toEqual(new Map())
+      await store.put(`${collection}/a`, '1', 60_000)
+      await store.claim(`${collection}/b/c`, '2', 60_000)
+      await store.put(`${collection}/ü✓`, '3', 60_000)
+      await store.put(`${collection}/short`, 'x', 30)
+      await store.put(`${collection}0`, 'x', 60_000)
+      await store.put(`${collection}x/a`, 'x', 60_000)
+      await store.put(collection, 'x', 60_000)
+      await pass(40)
+      await store.swap(`${collection}/a`, '1', '4', 60_000)
+      const members = { [`${collection}/a`]: '4', [`${collection}/b/c`]: '2', [`${collection}/ü✓`]: '3' }
+      expect(Object.fromEntries(await store.scan(collection))).toEqual(members)
+      await store.drop(`${collection}/a`, '4')
+      await store.delete(`${collection}/b/c`)
+      expect([...(await store.scan(collection)).keys()]).toEqual([`${collection}/ü✓`])
+    })
+
+    it('are all found in a large collection', async () => {
+      const { store } = open()
+      const collection = fresh('deed')
+      const keys = Array.from({ length: 600 }, (_each, index) => `${collection}/${index}`)
+      await Promise.all(keys.map((key) => store.put(key, key, 60_000)))
+      const found = await store.scan(collection)
+      expect([...found.keys()].sort()).toEqual(keys.sort())
+      expect([...found].every(([key, value]) => key === value)).toBe(true)
+    })
+
+    it('are what a map would hold, whatever is done', async () => {
+      const { store } = open()
+      const text = fc.constantFrom('a', 'b', '')
+      const key = fc.constantFrom('1', '2', '3/4')
+      const step = fc.oneof(
+        fc.record({ act: fc.constantFrom('get', 'delete', 'scan'), key, text, before: text }),
+        fc.record({ act: fc.constantFrom('put', 'claim', 'swap', 'drop'), key, text, before: text }),
+      )
+      const property = fc.asyncProperty(fc.array(step, { maxLength: 20 }), async (steps) => {
+        const collection = fresh('call')
+        const model = new Map<string, string>()
+        for (const { act, key: name, text: value, before } of steps) {
+          const at = `${collection}/${name}`
+          const there = model.get(at)
+          const isIt = there === before
+          if (act === 'get') expect(await store.get(at)).toBe(there)
+          if (act === 'scan') expect(new Map(await store.scan(collection))).toEqual(model)
+          if (act === 'delete') expect(await store.delete(at)).toBe(there !== undefined)
+          if (act === 'claim') expect(await store.claim(at, value, 60_000)).toBe(there)
+          if (act === 'swap') expect(await store.swap(at, before, value, 60_000)).toBe(isIt)
+          if (act === 'drop') expect(await store.drop(at, before)).toBe(isIt)
+          if (act === 'put') await store.put(at, value, 60_000)
+          const isSet = act === 'put' || (act === 'claim' && there === undefined) || (act === 'swap' && isIt)
+          if (isSet) model.set(at, value)
+          if (act === 'delete' || (act === 'drop' && isIt)) model.delete(at)
+        }
+      })
+      await fc.assert(property, { numRuns: 40 })
+    })
   })
 
   describe('buckets', () => {

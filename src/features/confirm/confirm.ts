@@ -1,9 +1,33 @@
+import { createApprovals } from '../../records/approvals.ts'
 import type { Feature } from '../feature.ts'
+import { gate } from './gate.ts'
+import { describing } from './lists.ts'
+import { createMemory } from './memory.ts'
+import { ruleOf } from './rules.ts'
+import { type Settings, settingsSchema } from './settings.ts'
+import { Waiting } from './waiting.ts'
 
-/** Asks a person before what can do harm. */
-export const confirm: Feature<unknown> = {
+/** Asks a person before what can do harm: the one at the client, or others on a page of the gateway. */
+export const confirm: Feature<Settings> = {
   name: 'confirm',
   place: 'features',
-  schema: { type: 'object', default: {}, properties: {} },
-  create: () => ({}),
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const approvals = createApprovals(deps.store, Date.now)
+    const memory = createMemory(deps.store, Date.now)
+    const waiting = new Waiting(approvals.find)
+    return {
+      policy: (target) => {
+        const { upstream, method, name } = target
+        const server = upstream === undefined ? undefined : deps.server(upstream)
+        if (target.isOwn || !server) return undefined
+        const own = settings(upstream)
+        if (method === 'tools/list') return describing(server, own, deps)
+        if (method !== 'tools/call' || name === undefined) return undefined
+        const rule = ruleOf(name, server, own)
+        return rule && gate({ rule, settings: own, server, deps, approvals, memory, waiting })
+      },
+      close: async () => waiting.close(),
+    }
+  },
 }

@@ -60,15 +60,6 @@ function safeBlock(block: Record<string, unknown>, sent: Sent): Record<string, u
   return { ...block, resource: { ...resource, text: sanitise(resource.text, sent) } }
 }
 
-/** The first words of a result, for a message. */
-export function wordsOf(result: Payload): string {
-  const { content } = result.fields
-  const block: unknown = Array.isArray(content)
-    ? content.find((each: unknown) => isObject(each) && typeof each.text === 'string' && each.text !== '')
-    : undefined
-  return isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
-}
-
 /** A text no longer than a message may be. */
 export function shortened(text: string): string {
   return text.length > MAX_MESSAGE ? `${text.slice(0, MAX_MESSAGE - 1)}…` : text

@@ -1,10 +1,10 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { classify, type Finding, type Rule, suggestions, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/redact.ts'
-import { classify, type Finding, type Rule, suggestions } from './classify.ts'
-import { shortened, wordsOf } from './face.ts'
+import { shortened } from './face.ts'
 import { sanitise } from './sanitise.ts'
 import { sentBy } from './sent.ts'
 import { cleaned, completed, isStructured, nearestCode, type Structured } from './structured.ts'
@@ -22,7 +22,7 @@ export interface Manners {
 export function objectOf(result: Payload, call: Call, manners: Manners): Structured {
   const { hosts, rules, ours } = manners
   const sent = sentBy(call, ours)
-  const raw = wordsOf(result)
+  const raw = firstWords(result)
   // Cut at last: a part of a secret is not recognised.
   const message = shortened(sanitise(raw, sent))
   const { error, structuredContent } = result.fields

@@ -1,9 +1,119 @@
-import type { Feature } from '../feature.ts'
+import type { Handler } from '../../core/call.ts'
+import { compileRules, type Rule } from '../../core/failure.ts'
+import { parseExpression } from '../../core/expression.ts'
+import type { Finding } from '../../core/finding.ts'
+import type { ToolSettings } from '../../core/settings.ts'
+import type { Target } from '../../core/target.ts'
+import { settingOf } from '../../core/tool-settings.ts'
+import { bytes, milliseconds } from '../../core/units.ts'
+import { NS } from '../../wire/extensions.ts'
+import type { Deps, Feature, SettingsOf } from '../feature.ts'
+import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
+import { type Plan, Runs } from './runs.ts'
+import { type Settings, settingsSchema } from './settings.ts'
 
-/** Runs calls with an idempotency key once. */
-export const idempotency: Feature<unknown> = {
+/** Makes calls with an idempotency key once, and tells again what came of them. */
+export const idempotency: Feature<Settings | false> = {
   name: 'idempotency',
   place: 'features',
-  schema: { type: 'object', default: {}, properties: {} },
-  create: () => ({}),
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const runs = new Runs(deps)
+    return {
+      policy: (target) => {
+        const { method, upstream, isOwn } = target
+        const own = settings(upstream)
+        if (method !== 'tools/call' || upstream === undefined || isOwn || own === false) return undefined
+        const ttl = { ttl: milliseconds(own.ttl), longest: milliseconds(own.max_ttl) }
+        const auto = toolSetting(target, 'autoKey', deps)
+        return (next) => {
+          const plan = planOf(target, own, next, deps)
+          return once({ runs, plan, ttl, auto, deps })
+        }
+      },
+      facts: ({ upstream, nature }) =>
+        settings(upstream) !== false && nature.op !== 'read' ? { isIdempotentWithKey: true } : {},
+      extensions: (upstream) => {
+        const own = settings(upstream)
+        if (own === false) return {}
+        return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(milliseconds(own.max_ttl) / 1000) } }
+      },
+      problems: async () => unusable(settings, deps),
+      close: () => runs.close(),
+    }
+  },
+}
+
+interface Once {
+  readonly runs: Runs
+  readonly plan: Plan
+  readonly ttl: { readonly ttl: number; readonly longest: number }
+  readonly auto: number | undefined
+  readonly deps: Deps
+}
+
+function once({ runs, plan, ttl, auto, deps }: Once): Handler {
+  const { next, upstream } = plan
+  const automatic: Handler = async (call) => {
+    const entry = await deps.entry(call)
+    if (!entry || entry.nature.op === 'read' || entry.nature.idempotent) return next(call)
+    return runs.run(autoKeyed(call, upstream, auto ?? 0), plan)
+  }
+  const keyed: Handler = async (call) => {
+    const read = readKeyed(call, upstream, ttl)
+    if ('id' in read) return runs.run(read, plan)
+    return auto === undefined ? next(read) : automatic(read)
+  }
+  const unkeyed: Handler = auto === undefined ? next : (call) => (call.errand ? next(call) : automatic(call))
+  return (call) => (isForUs(call) ? keyed(call) : unkeyed(call))
+}
+
+function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): Plan {
+  const { upstream = '' } = target
+  return {
+    upstream,
+    next,
+    // Those that can not be used are told of by who tells errors.
+    rules: rulesOf(upstream, deps),
+    most: { keys: settings.max_keys, bytes: bytes(settings.max_bytes) },
+    compat: settings.compat,
+    verify: toolSetting(target, 'verify', deps),
+    keyArgument: toolSetting(target, 'keyArgument', deps),
+    forwardsKey: toolSetting(target, 'forwardKey', deps) === true,
+  }
+}
+
+function rulesOf(upstream: string, deps: Deps): readonly Rule[] {
+  return compileRules(deps.server(upstream)?.errors ?? [], () => undefined)
+}
+
+function toolSetting<Key extends keyof ToolSettings>(
+  { upstream = '', name }: Target,
+  key: Key,
+  deps: Deps,
+): NonNullable<ToolSettings[Key]> | undefined {
+  const tools = deps.server(upstream)?.tools
+  return tools && name !== undefined ? settingOf(tools, name, key)?.value : undefined
+}
+
+/** What is wrong with the reads that are to find out whether calls took effect. */
+function unusable(settings: SettingsOf<Settings | false>, deps: Deps): Finding[] {
+  const on = deps.servers().filter((name) => settings(name) !== false)
+  return on.flatMap((name) =>
+    Object.entries(deps.server(name)?.tools ?? {}).flatMap(([glob, { verify }]): Finding[] => {
+      const why = verify === undefined ? undefined : misread(verify)
+      if (why === undefined) return []
+      return [{ path: ['upstreams', name, 'tools', glob, 'verify'], message: why }]
+    }),
+  )
+}
+
+function misread(written: string): string | undefined {
+  try {
+    return parseExpression(written).find
+      ? undefined
+      : 'must say what to look for, such as -> $.result.items[0]'
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
 }

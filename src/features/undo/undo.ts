@@ -1,9 +1,86 @@
-import type { Feature } from '../feature.ts'
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { durationSchema, milliseconds } from '../../core/units.ts'
+import { attempt } from '../../core/waiting.ts'
+import { Deeds } from '../../records/deeds.ts'
+import type { Deps, Feature } from '../feature.ts'
+import { Allowance } from './allowance.ts'
+import { Chronicle } from './chronicle.ts'
+import { Looks } from './look.ts'
+import { liveProblems } from './problems.ts'
 
-/** Writes down what was done, and how it is undone. */
-export const undo: Feature<unknown> = {
+interface Settings {
+  readonly history: string | number
+}
+
+/** Writes down what tools did for whom, and how it is undone. */
+export const undo: Feature<Settings> = {
   name: 'undo',
   place: 'features',
-  schema: { type: 'object', default: {}, properties: {} },
-  create: () => ({}),
+  schema: {
+    type: 'object',
+    properties: {
+      history: {
+        ...durationSchema,
+        pattern: `^off$|${durationSchema.pattern}`,
+        default: '24h',
+        errorMessage: 'must be off, or a duration such as 24h or 7d',
+        description:
+          'For how long is kept what was done, and how to undo it, for `gatehouse undo`: of each caller the last 10,000 things. off keeps the steps of transactions alone.',
+      },
+    },
+  },
+  create: (settings, deps) => {
+    const looks = new Looks(deps)
+    const deeds = new Deeds(deps.store)
+    const allowance = new Allowance(MOST)
+    const historyOf = (upstream: string): number => {
+      const { history } = settings(upstream)
+      return history === 'off' ? 0 : milliseconds(history)
+    }
+    return {
+      policy: ({ upstream, method, isOwn }) => {
+        if (method !== 'tools/call' || isOwn || upstream === undefined) return undefined
+        const history = historyOf(upstream)
+        const chronicle = new Chronicle({ deps, deeds, looks, allowance, upstream, history })
+        return (next) => (call) => passed(call, { next, deps, looks, chronicle })
+      },
+      problems: () => liveProblems(deps),
+    }
+  },
+}
+
+/** How many deeds of a caller are kept within the history, by each gateway; steps of transactions besides. */
+const MOST = 10_000
+
+interface Around {
+  readonly next: Handler
+  readonly deps: Deps
+  readonly looks: Looks
+  readonly chronicle: Chronicle
+}
+
+/** What only reads is passed on as it is. */
+function passed(call: Call, around: Around): Promise<Outcome> {
+  const { next, deps, looks } = around
+  if (call.errand === 'undo') return next(call)
+  if (call.errand === 'look') return heard(call, next, looks)
+  const entry = attempt(() => deps.entry(call))
+  if (!(entry instanceof Promise)) return acted(call, entry, around)
+  return entry.then(
+    (found) => acted(call, found, around),
+    // A server that can not list its tools may still do what it is told.
+    () => acted(call, undefined, around),
+  )
+}
+
+function acted(call: Call, entry: Entry | undefined, { next, chronicle }: Around): Promise<Outcome> {
+  if (entry?.nature.op === 'read') return next(call)
+  return chronicle.record(call, entry?.name ?? String(call.params.fields.name), next)
+}
+
+async function heard(call: Call, next: Handler, looks: Looks): Promise<Outcome> {
+  const outcome = await next(call)
+  looks.heard(call, outcome)
+  return outcome
 }

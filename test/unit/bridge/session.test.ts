@@ -42,7 +42,8 @@ function asking(method: string, params: Readonly<Record<string, unknown>>): Requ
 }
 
 function reply(principal: Principal, sessionToken?: string): Reply {
-  return { requestId: 'r', principal, sessionToken, emit: () => undefined, end: () => undefined }
+  const carried = sessionToken === undefined ? undefined : ([['session_token', sessionToken]] as const)
+  return { requestId: 'r', principal, carried, emit: () => undefined, end: () => undefined }
 }
 
 it('a session is not opened for a client that says too much of itself to be kept', async () => {

@@ -36,6 +36,15 @@ describe('calls under way', () => {
     expect(ends).toHaveLength(4)
   })
 
+  it('have room for what the gateway itself does in the course of one', async () => {
+    const { handle, ends } = gate(() => ({ concurrency: 1 }))
+    const first = handle(call())
+    const errand = handle({ ...call(), errand: 'look' })
+    for (const end of ends) end({ kind: 'result', result: Payload.of({}) })
+    await Promise.all([first, errand])
+    expect(ends).toHaveLength(2)
+  })
+
   it('C192 are bounded also where they are of a method of a vendor', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const target = { method: 'vendor/run', upstream: 'one' }

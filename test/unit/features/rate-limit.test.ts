@@ -8,6 +8,7 @@ import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import type { Target } from '../../../src/core/target.ts'
 import type { Deps, SettingsOf } from '../../../src/features/feature.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
+import { callKey, type CallRecord, encodeCall, fingerprintOf } from '../../../src/records/calls.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { Taken } from '../../../src/store/store.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
@@ -231,5 +232,37 @@ describe('rate limits', () => {
     for (const id of ['a', 'a}', '{a', 'a%7D', 'a:all']) await handle(to('t', as(id)))
     expect(keys.size).toBe(5)
     for (const key of keys) expect(key).toMatch(/^rate:\{[^{}]+\}:principal:60000:all$/)
+  })
+})
+
+describe('a call that was made before under its key', () => {
+  const key = (name: string, x = 1): Partial<Call> => ({
+    params: Payload.of({ name: 't', arguments: { x }, idempotency_key: name }),
+  })
+  const kept = async (state: CallRecord['state']): Promise<MemoryStore> => {
+    const store = new MemoryStore()
+    const times = { expiresAt: Date.now() + 60_000, startedAt: 1, attemptedAt: 1 }
+    const fingerprint = fingerprintOf('t', { x: 1 })
+    const record = { ...times, fingerprint, tool: 't', state, owner: 'o', attempt: 'a' }
+    const text = encodeCall({ ...record, ...(state === 'done' && { result: Payload.of({}) }) })
+    await store.put(callKey('anonymous', 'one', 'k'), text, 60_000)
+    return store
+  }
+
+  it('is told again without being charged', async () => {
+    for (const state of ['done', 'executing'] as const) {
+      const handle = limited({ common: '1/minute', deps: { store: await kept(state) } })
+      const calls = [to('t', key('k')), to('t', key('k')), to('t'), to('t', key('k')), to('t')]
+      expect(await granted(handle, calls)).toEqual([true, true, true, true, false])
+    }
+  })
+
+  it('is charged where it is another call, or may be made anew', async () => {
+    const other = limited({ common: '1/minute', deps: { store: await kept('done') } })
+    expect(await granted(other, [to('t', key('k', 2)), to('t', key('k', 2))])).toEqual([true, false])
+    const lost = limited({ common: '1/minute', deps: { store: await kept('unknown') } })
+    expect(await granted(lost, [to('t', key('k')), to('t', key('k'))])).toEqual([true, false])
+    const bad = limited({ common: '1/minute' })
+    expect(await granted(bad, [to('t', key('no key')), to('t', key('no key'))])).toEqual([true, false])
   })
 })

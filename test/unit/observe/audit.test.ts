@@ -150,6 +150,38 @@ describe('the audit log', () => {
     ])
   })
 
+  it('tells what a person decided on a call, whose arguments have the digest they have in the call', async () => {
+    const audit = open()
+    const given = { path: '/srv/a' }
+    audit.decided({
+      approval: 'a1',
+      by: 'anna',
+      via: 'password',
+      verdict: 'approved',
+      caller: 'token:agent',
+      upstream: 'files',
+      tool: 'delete_file',
+      given,
+    })
+    call(audit, 1, given)
+    await audit.close()
+    const [approval, made] = lines()
+      .slice(1)
+      .map((line) => JSON.parse(line))
+    expect(approval).toMatchObject({
+      event: 'approval',
+      approval: 'a1',
+      principal: 'anna',
+      via: 'password',
+      verdict: 'approved',
+      caller: 'token:agent',
+      upstream: 'files',
+      tool: 'delete_file',
+      arguments_digest: made.arguments_digest,
+    })
+    expect(JSON.stringify(approval)).not.toContain('/srv/a')
+  })
+
   it('is unbroken over several lives of the process', async () => {
     await write(3)
     await write(2)

@@ -1,9 +1,9 @@
-import type { Handler } from '../../core/call.ts'
-import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
-import { Payload } from '../../core/payload.ts'
-import { ERROR_KEY } from '../../wire/extensions.ts'
-import type { OwnTool } from '../feature.ts'
+import type { Handler } from '../core/call.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+import { ERROR_KEY } from '../wire/extensions.ts'
+import type { OwnTool } from './feature.ts'
 
 /** A method of the gateway as a tool: what it is asked are the arguments, and failures are results. */
 export function asTool(definition: OwnTool['definition'], answer: Handler): OwnTool {

@@ -1,6 +1,8 @@
-import { type Category, type ErrorCode, isCategory } from '../../core/error.ts'
-import { compilePattern, type Pattern } from '../../core/pattern.ts'
-import type { ErrorRule } from '../../core/settings.ts'
+import { type Category, type ErrorCode, isCategory } from './error.ts'
+import { isObject } from './json.ts'
+import { compilePattern, type Pattern } from './pattern.ts'
+import type { Payload } from './payload.ts'
+import type { ErrorRule } from './settings.ts'
 
 /** What a server's failure is known by. */
 export interface Symptoms {
@@ -65,6 +67,15 @@ export function classify(symptoms: Symptoms, rules: readonly Rule[]): Finding {
     byRpc(symptoms) ??
     byText(symptoms.text) ?? { code: 'UPSTREAM_ERROR', by: 'default' }
   )
+}
+
+/** The first words of a result, for a message. */
+export function firstWords(result: Payload): string {
+  const { content } = result.fields
+  const block: unknown = Array.isArray(content)
+    ? content.find((each: unknown) => isObject(each) && typeof each.text === 'string' && each.text !== '')
+    : undefined
+  return isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
 }
 
 function byRule({ text }: Symptoms, rules: readonly Rule[]): Finding | undefined {

@@ -1,0 +1,163 @@
+import { escapeHtml } from '../core/html.ts'
+import type { Approval, Decision } from '../records/approvals.ts'
+import { approvedCount } from '../records/approval-view.ts'
+import { shownJson, shownText, shownWord } from './shown.ts'
+import type { Visitor } from './visitors.ts'
+
+/** How long a reason may be, in characters. */
+export const LONGEST_REASON = 1000
+
+interface ApprovalPage {
+  readonly approval: Approval
+  readonly visitor: Visitor
+  /** What a form has to say to be taken. */
+  readonly token: string
+  /** What was wrong with the form before. */
+  readonly problem?: string | undefined
+  /** In milliseconds since 1970. */
+  readonly now: number
+}
+
+/** One approval: what is asked for, and the form to decide it with, or what was decided. */
+export function approvalPage(page: ApprovalPage): { readonly title: string; readonly content: string } {
+  const { approval, problem } = page
+  const { status, message, risk, upstream, tool, caller } = approval
+  const title = titles[status]
+  const content = `<h1>${title}</h1>
+${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(problem)}</p>`}
+<p class="message">${shownText(message)}</p>
+<dl>
+<dt>Risk</dt><dd class="risk ${risk}">${risks[risk]}</dd>
+<dt>Tool</dt><dd><code>${shownWord(tool)}</code></dd>
+<dt>Server</dt><dd>${shownWord(upstream)}</dd>
+<dt>Called by</dt><dd>${shownWord(caller)}</dd>
+<dt>Expires</dt><dd>${timeHtml(approval.expiresAt)}${status === 'pending' ? ` (in ${wait(approval.expiresAt - page.now)})` : ''}</dd>
+<dt>Approvals</dt><dd>${approvedCount(approval)} of ${approval.needed}${approversHtml(approval)}</dd>
+</dl>
+<h2>Arguments</h2>
+${shownJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
+${sentHtml(approval)}
+${decisionsHtml(approval.decisions)}
+${formOf(page)}`
+  return { title, content }
+}
+
+/** What is still to be decided by a person. */
+export function approvalsPage(approvals: readonly Approval[]): {
+  readonly title: string
+  readonly content: string
+} {
+  const title = 'Calls that wait for approval'
+  const rows = approvals.map(
+    ({ id, message, risk, upstream, tool, expiresAt }) =>
+      `<li><a href="confirm/${encodeURIComponent(id)}">${shownWord(tool)} on ${shownWord(upstream)}</a>
+<p class="message">${shownText(message)}</p>
+<span class="risk ${risk}">${risks[risk]}</span> · expires ${timeHtml(expiresAt)}</li>`,
+  )
+  const list = rows.length === 0 ? '<p>There is none that you may decide.</p>' : `<ul>${rows.join('\n')}</ul>`
+  return { title, content: `<h1>${title}</h1>\n${list}` }
+}
+
+/** Asks for the code the terminal shows. */
+export function codePage(problem?: string): { readonly title: string; readonly content: string } {
+  const title = 'Who are you?'
+  const content = `<h1>${title}</h1>
+${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(problem)}</p>`}
+<p>Type the code that <code>gatehouse serve</code> printed in its terminal when it started.</p>
+<form method="post">
+<label for="code">Code (XXXX-XXXX)</label>
+<input id="code" name="code" required autofocus autocomplete="off" autocapitalize="characters" spellcheck="false">
+<div class="buttons"><button class="approve">Go on</button></div>
+</form>`
+  return { title, content }
+}
+
+/** Says why something can not be shown or done. */
+export function refusalPage(
+  title: string,
+  lines: readonly string[],
+): { readonly title: string; readonly content: string } {
+  const content = lines.map((line) => `<p>${shownText(line)}</p>`).join('\n')
+  return { title, content: `<h1>${escapeHtml(title)}</h1>\n${content}` }
+}
+
+const titles: Readonly<Record<Approval['status'], string>> = {
+  pending: 'Approve this call?',
+  approved: 'Approved',
+  denied: 'Denied',
+  used: 'The call was made',
+}
+
+const risks: Readonly<Record<Approval['risk'], string>> = {
+  safe: 'Safe: it changes nothing',
+  reversible: 'Reversible: it changes something that can be changed back',
+  destructive: 'Destructive: what it changes may be lost for good',
+}
+
+const proofs: Readonly<Record<Decision['via'], string>> = {
+  password: 'a password',
+  code: 'the code of the terminal',
+  token: 'a token',
+  command_line: 'the command line',
+}
+
+function approversHtml({ approvers }: Approval): string {
+  return approvers.length === 0 ? '' : `, by ${approvers.map(shownWord).join(', ')}`
+}
+
+function sentHtml({ sent }: Approval): string {
+  if (sent === undefined) return ''
+  return `<h2>Arguments as they were sent</h2>
+<p>The server gets this text, which says more than the values above: digits that get lost, or a name twice.</p>
+${shownJson(sent, 'Arguments as they were sent')}`
+}
+
+function decisionsHtml(decisions: readonly Decision[]): string {
+  if (decisions.length === 0) return ''
+  const rows = decisions.map(({ by, via, verdict, at, reason }) => {
+    const why = reason === undefined ? '' : `<br>${shownWord(reason)}`
+    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${shownWord(by)}, known by ${proofs[via]}, ${timeHtml(at)}${why}</li>`
+  })
+  return `<h2>Decisions</h2>\n<ul>${rows.join('\n')}</ul>`
+}
+
+function formOf({ approval, visitor, token }: ApprovalPage): string {
+  const { status, typed, decisions, needed } = approval
+  const isPerson = visitor.via === 'code' ? isOperator : (each: Decision) => each.by === visitor.by
+  if (status === 'approved') return '<p>The call runs when it is made again, once.</p>'
+  if (status !== 'pending') return ''
+  if (decisions.some(isPerson)) return `<p>You have approved it. It takes ${needed} people in all.</p>`
+  const field =
+    typed === undefined
+      ? ''
+      : `<label for="typed">To approve, type <code>${shownWord(typed)}</code></label>
+<input id="typed" name="typed" required autocomplete="off" autocapitalize="none" spellcheck="false">`
+  // The first button is the one that Enter presses.
+  return `<form method="post">
+<input type="hidden" name="token" value="${escapeHtml(token)}">
+${field}
+<label for="reason">Reason (optional)</label>
+<input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off">
+<div class="buttons">
+<button name="verdict" value="denied" formnovalidate>Deny</button>
+<button class="approve" name="verdict" value="approved">Approve</button>
+</div>
+</form>
+<p class="size">You decide as ${shownWord(visitor.by)}, known by ${proofs[visitor.via]}.</p>`
+}
+
+function isOperator({ via }: Decision): boolean {
+  return via === 'code' || via === 'command_line'
+}
+
+function timeHtml(at: number): string {
+  const text = new Date(at).toISOString()
+  return `<time datetime="${text}">${text.slice(0, 19).replace('T', ' ')} UTC</time>`
+}
+
+function wait(milliseconds: number): string {
+  const minutes = Math.floor(milliseconds / 60_000)
+  if (minutes < 1) return 'less than a minute'
+  if (minutes < 120) return `${minutes} ${minutes === 1 ? 'minute' : 'minutes'}`
+  return `${Math.floor(minutes / 60)} hours`
+}

@@ -1,0 +1,167 @@
+import type { HttpBindings } from '@hono/node-server'
+import type { Hono } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import type { ApprovalStep } from '../core/approval-step.ts'
+import type { AuthSettings } from '../core/auth-settings.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
+import type { Log } from '../core/log.ts'
+import type { Principal } from '../core/principal.ts'
+import type { Settings } from '../core/settings.ts'
+import { type Approval, type Approvals, createApprovals, mayDecide } from '../records/approvals.ts'
+import { approvalView } from '../records/approval-view.ts'
+import type { Store } from '../store/store.ts'
+import { answerJson, answerPage, type Asking, isProgram } from './answers.ts'
+import { approvalPage, approvalsPage, codePage, refusalPage } from './approval-page.ts'
+import { decide, type Shown } from './decide.ts'
+import { type Form, readForm } from './form.ts'
+import { createFormGuard, isFromHere, notFromHere } from './form-guard.ts'
+import type { Operator } from './operator.ts'
+import { explain, whoMayDecide } from './refusals.ts'
+import { isByCode, type Visitor, visitorOf } from './visitors.ts'
+
+/** The largest form that is read, in bytes. */
+const LARGEST_FORM = 64 * 1024
+
+/** What the pages of approvals need of the gateway. */
+export interface ConfirmOptions {
+  store(): Store
+  settings(): Pick<Settings, 'auth' | 'listen'>
+  readonly operator: Operator
+  /** Hears of every decision. */
+  onDecided(step: ApprovalStep): void
+  readonly log: Log
+  /** In milliseconds since 1970. */
+  now(): number
+}
+
+/** Adds the pages on which people approve calls; `enter` tells who has the credentials of a request. */
+export function addConfirmPages(
+  app: Hono<{ Bindings: HttpBindings }>,
+  enter: (context: Asking) => Promise<Principal>,
+  options: ConfirmOptions,
+): void {
+  const { store, settings, operator, onDecided, log, now } = options
+  const guard = createFormGuard(store)
+  const approvals = (): Approvals => createApprovals(store(), now)
+  const auth = (): AuthSettings => settings().auth
+
+  const visited = async (
+    context: Asking,
+    show: (visitor: Visitor) => Promise<Response>,
+  ): Promise<Response> => {
+    const visitor = await visitorOf(context.env.incoming, () => enter(context), { auth, operator })
+    if (visitor) return show(visitor)
+    context.header('www-authenticate', `Code realm="${auth().realm}"`)
+    if (isProgram(context)) throw new GatewayError('AUTHENTICATION_REQUIRED', BY_CODE)
+    return answerPage(context, codePage(), 401)
+  }
+  const found = async (context: Asking, visitor: Visitor): Promise<Approval> => {
+    const id = context.req.param('id') ?? ''
+    const approval = await approvals().find(id)
+    if (!approval) throw (await approvals().isExpired(id)) ? expired() : unknown()
+    if (mayDecide(approval, visitor)) return approval
+    throw new GatewayError('PERMISSION_DENIED', whoMayDecide(approval, visitor))
+  }
+  const show = async (context: Asking, visitor: Visitor, shown: Shown): Promise<Response> => {
+    const { approval, problem } = shown
+    if (isProgram(context)) {
+      if (problem !== undefined) throw new GatewayError('INVALID_INPUT', problem, { field: 'typed' })
+      return answerJson(context, approvalView(approval), 200)
+    }
+    const token = await guard.token(approval.id, visitor)
+    const page = approvalPage({ approval, visitor, token, problem, now: now() })
+    return answerPage(context, page, problem === undefined ? 200 : 400)
+  }
+  const list = async (context: Asking, visitor: Visitor): Promise<Response> => {
+    const all = await approvals().list()
+    const own = all.filter((each) => each.status === 'pending' && mayDecide(each, visitor))
+    if (isProgram(context)) return answerJson(context, { approvals: own.map(approvalView) }, 200)
+    return answerPage(context, approvalsPage(own), 200)
+  }
+  const settle = async (context: Asking, visitor: Visitor, form: Form): Promise<Response> => {
+    const approval = await found(context, visitor)
+    // A browser sends the credentials it has from wherever it is told to; a header of a program was set by the program.
+    const isMeant = isProgram(context)
+      ? context.req.header('authorization') !== undefined && visitor.via !== 'code'
+      : await guard.isRight(form.token ?? '', approval.id, visitor)
+    if (!isMeant) throw notFromHere()
+    return show(context, visitor, await decide(approval, { visitor, form, approvals, onDecided }))
+  }
+  const signIn = (context: Asking, code: string): Response => {
+    const value = isByCode(auth()) ? operator.enter(code) : undefined
+    if (value === undefined) {
+      log.warn('confirm.refused', { reason: 'wrong code' })
+      return answerPage(context, codePage('This is not the code.'), 403)
+    }
+    context.header('set-cookie', cookieText(operator.cookie, value, settings().listen.publicUrl))
+    // Where the browser is, whatever stands before that path there.
+    context.header('location', context.req.path.replace(/^.*\//, ''))
+    return context.body(null, 303, { 'cache-control': 'no-store' })
+  }
+  const post = async (context: Asking): Promise<Response> => {
+    if (!isFromHere(context.env.incoming.headers, settings().listen.publicUrl)) throw notFromHere()
+    const form = await readForm(context)
+    if (form.code !== undefined) return signIn(context, form.code)
+    return visited(context, (visitor) => settle(context, visitor, form))
+  }
+
+  const refused = (context: Asking, thrown: unknown): Response => {
+    const error = asGatewayError(thrown)
+    const { code, message } = error
+    if (code === 'SERVER_ERROR') log.error('confirm.failed', { cause: String(error.cause) })
+    else log.warn('confirm.refused', { code, reason: message })
+    const { retry_after_seconds: retry } = error.data
+    if (typeof retry === 'number') context.header('retry-after', String(retry))
+    const status = error.extra.status ?? error.httpStatus
+    if (isProgram(context)) return answerJson(context, { error: error.data }, status)
+    const { title, lines } = explain(status, message, auth())
+    return answerPage(context, refusalPage(title, lines), status)
+  }
+  const refusing =
+    (serve: (context: Asking) => Promise<Response>) =>
+    (context: Asking): Promise<Response> =>
+      serve(context).catch((error: unknown) => refused(context, error))
+  const isSmall = bodyLimit({
+    maxSize: LARGEST_FORM,
+    onError: (context) => refused(context, tooLarge()),
+  })
+
+  app.get(
+    '/confirm',
+    refusing((context) => visited(context, (visitor) => list(context, visitor))),
+  )
+  app.get(
+    '/confirm/:id',
+    refusing((context) =>
+      visited(context, async (visitor) =>
+        show(context, visitor, { approval: await found(context, visitor) }),
+      ),
+    ),
+  )
+  app.post('/confirm', isSmall, refusing(post))
+  app.post('/confirm/:id', isSmall, refusing(post))
+}
+
+const BY_CODE = 'Open this page in a browser and type the code of the terminal, or use gatehouse approvals.'
+
+function cookieText(name: string, value: string, publicUrl: string | undefined): string {
+  const { pathname, protocol } = new URL(publicUrl ?? 'http://localhost/')
+  const path = `${pathname.replace(/\/$/, '')}/confirm`
+  const isSecure = protocol === 'https:'
+  return `${name}=${value}; Path=${path}; Max-Age=43200; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
+}
+
+function unknown(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval.')
+}
+
+function expired(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'The time to decide this is over.', {
+    reason: 'expired',
+    status: 410,
+  })
+}
+
+function tooLarge(): GatewayError {
+  return new GatewayError('PAYLOAD_TOO_LARGE', `A form has at most ${LARGEST_FORM} bytes.`)
+}

@@ -1,0 +1,61 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import { GatewayError } from '../core/error.ts'
+import type { Store } from '../store/store.ts'
+import type { Visitor } from './visitors.ts'
+
+/** Under which key of the store the key of forms is, and for how long, in milliseconds. */
+const KEY = 'key:forms'
+const TTL = 365 * 24 * 60 * 60_000
+
+/** Tells forms this gateway made for a person from those other pages made a browser send. */
+export interface FormGuard {
+  /** What a form for an approval and a person has to say. */
+  token(id: string, visitor: Visitor): Promise<string>
+  isRight(token: string, id: string, visitor: Visitor): Promise<boolean>
+}
+
+/** Guards forms with a key that all gateways of a store share, as each may get what another one's form sends. */
+export function createFormGuard(store: () => Store): FormGuard {
+  const token: FormGuard['token'] = async (id, { by, via }) => {
+    const key = Buffer.from(await sharedKey(store()), 'base64')
+    return createHmac('sha256', key)
+      .update(JSON.stringify([id, by, via]))
+      .digest('base64url')
+  }
+  return {
+    token,
+    isRight: async (given, id, visitor) => {
+      const wanted = Buffer.from(await token(id, visitor))
+      const found = Buffer.from(given)
+      return found.length === wanted.length && timingSafeEqual(found, wanted)
+    },
+  }
+}
+
+async function sharedKey(store: Store): Promise<string> {
+  const known = await store.get(KEY)
+  if (known !== undefined) return known
+  const fresh = randomBytes(32).toString('base64')
+  return (await store.claim(KEY, fresh, TTL)) ?? fresh
+}
+
+/** Whether a request can not come from a page of another origin, as far as its headers say. */
+export function isFromHere(headers: IncomingHttpHeaders, publicUrl: string | undefined): boolean {
+  const { origin, host, 'sec-fetch-site': site } = headers
+  if (site !== undefined && site !== 'same-origin' && site !== 'none') return false
+  if (origin === undefined) return true
+  if (publicUrl !== undefined && origin === new URL(publicUrl).origin) return true
+  return URL.canParse(origin) && new URL(origin).host === host
+}
+
+/** The refusal of what may come from another page. */
+export function notFromHere(): GatewayError {
+  return new GatewayError(
+    'FORBIDDEN',
+    'This was not sent from a page of the gateway. Open the page, and decide there.',
+    {
+      suggestion: 'Programs send Authorization and Content-Type: application/json.',
+    },
+  )
+}

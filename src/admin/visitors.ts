@@ -1,0 +1,42 @@
+import type { IncomingMessage } from 'node:http'
+import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
+import type { Principal } from '../core/principal.ts'
+import type { Decision } from '../records/approvals.ts'
+import type { Operator } from './operator.ts'
+
+/** Who looks at a page, and how that is known. */
+export type Visitor = Pick<Decision, 'by' | 'via'>
+
+/** How those who use a service path with a password are named (`auth.basic`). */
+const SERVICE = 'service:'
+
+interface Options {
+  auth(): AuthSettings
+  readonly operator: Operator
+}
+
+/** Whether people are known by the code of the terminal alone. */
+export function isByCode(auth: AuthSettings): boolean {
+  return !isProtected(auth) && auth.users.length === 0
+}
+
+/** Tells who looks at a page; nobody where the code of the terminal is still to be typed. @throws what `enter` throws */
+export async function visitorOf(
+  incoming: IncomingMessage,
+  enter: () => Promise<Principal>,
+  { auth, operator }: Options,
+): Promise<Visitor | undefined> {
+  if (isByCode(auth())) {
+    const isKnown = operator.isKnown(cookieOf(incoming.headers.cookie, operator.cookie))
+    return isKnown ? { by: 'operator', via: 'code' } : undefined
+  }
+  const { id } = await enter()
+  // No token belongs to such a name.
+  if (id.startsWith(SERVICE)) return { by: id.slice(SERVICE.length), via: 'password' }
+  return { by: id, via: 'token' }
+}
+
+function cookieOf(cookies: string | undefined, name: string): string | undefined {
+  const found = cookies?.split(';').find((each) => each.trim().startsWith(`${name}=`))
+  return found?.trim().slice(name.length + 1)
+}

@@ -1,0 +1,171 @@
+import { createHash } from 'node:crypto'
+import { aliasOf } from '../core/alias.ts'
+import { type Call, type Handler, resultOf } from '../core/call.ts'
+import type { Entry } from '../core/entry.ts'
+import { isObject } from '../core/json.ts'
+import { background, type Log } from '../core/log.ts'
+import type { Payload } from '../core/payload.ts'
+import type { Definition, Records, Seen, ServerRecord, ToolFacts, ToolRecord } from '../core/record.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { within } from '../core/waiting.ts'
+import { metaKeys } from '../wire/extensions.ts'
+import { ownCall } from '../wire/own-call.ts'
+import { walk } from './walk.ts'
+
+interface Options {
+  readonly servers: ReadonlyMap<string, Source>
+  /** The entry of a tool as a server lists it. */
+  listed(upstream: string, definition: Definition): Entry | undefined
+  /** What features say of a tool. */
+  facts(entry: Entry): ToolFacts
+  /** What was seen of a tool. */
+  seen(entry: Entry): Seen | undefined
+  readonly log: Log
+}
+
+/** A server to be told of. */
+interface Source {
+  readonly settings: UpstreamSettings
+  readonly handle: Handler
+  readonly status: { readonly problem?: string }
+}
+
+/** What a server listed. */
+interface Lists {
+  readonly info: Definition
+  readonly instructions?: string
+  readonly capabilities: Definition
+  readonly tools: readonly Entry[]
+  readonly prompts: readonly Definition[]
+  readonly resources: readonly Definition[]
+  readonly resourceTemplates: readonly Definition[]
+  readonly contentVersion: string
+}
+
+/** For how long lists are taken as they are, and how long the first may take, in milliseconds. */
+const FRESH = 10_000
+const PATIENCE = 5000
+
+/** Keeps what servers list for those who describe them. Stale lists are told while they are asked for again. */
+export function createRecords(options: Options): Records {
+  const heard: ((upstream: string) => void)[] = []
+  const known = new Map(
+    [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
+  )
+  for (const [name, each] of known) each.onChange = () => heard.forEach((hear) => hear(name))
+  return {
+    names: [...known.keys()],
+    of: (upstream) => {
+      const found = known.get(upstream)
+      if (!found) throw new TypeError(`There is no server named ${upstream}.`)
+      return found.record()
+    },
+    onChange: (hear) => void heard.push(hear),
+  }
+}
+
+/** One server. */
+class Known {
+  onChange: () => void = () => undefined
+  readonly #source: Source
+  readonly #options: Options
+  #lists: Lists | undefined
+  #tools: readonly ToolRecord[] = []
+  #listedAt = Number.NEGATIVE_INFINITY
+  #changedAt: number | undefined
+  #listing: Promise<void> | undefined
+
+  constructor(source: Source, options: Options) {
+    this.#source = source
+    this.#options = options
+  }
+
+  record(): ServerRecord | Promise<ServerRecord> {
+    if (performance.now() - this.#listedAt > FRESH) {
+      this.#listing ??= this.#list().finally(() => {
+        this.#listing = undefined
+      })
+      if (!this.#lists) return within(this.#listing, PATIENCE, undefined).then(() => this.#record())
+      background(this.#listing, this.#options.log)
+    }
+    return this.#record()
+  }
+
+  #record(): ServerRecord {
+    const { settings, status } = this.#source
+    const { tools: _tools, ...lists } = this.#lists ?? nothing
+    return {
+      name: settings.name,
+      isUp: status.problem === undefined && this.#lists !== undefined,
+      about: settings.about,
+      ...lists,
+      tools: this.#tools.map((tool) => {
+        const seen = this.#options.seen(tool.entry)
+        return seen ? { ...tool, seen } : tool
+      }),
+      ...(this.#changedAt !== undefined && { changedAt: this.#changedAt }),
+    }
+  }
+
+  async #list(): Promise<void> {
+    const before = this.#lists?.contentVersion
+    try {
+      const lists = await listsOf(this.#source, this.#options)
+      this.#listedAt = performance.now()
+      if (lists.contentVersion === before) return
+      this.#lists = lists
+      this.#tools = lists.tools.map((entry) => {
+        return { entry, alias: aliasOf(entry.name), facts: this.#options.facts(entry) }
+      })
+      if (before === undefined) return
+      this.#changedAt = Date.now()
+      this.onChange()
+    } catch (error) {
+      this.#listedAt = performance.now()
+      this.#options.log.debug('record.unlisted', {
+        upstream: this.#source.settings.name,
+        cause: String(error),
+      })
+    }
+  }
+}
+
+const nothing: Lists = {
+  info: {},
+  capabilities: {},
+  tools: [],
+  prompts: [],
+  resources: [],
+  resourceTemplates: [],
+  contentVersion: '',
+}
+
+async function listsOf({ settings, handle }: Source, { listed }: Options): Promise<Lists> {
+  const { name } = settings
+  const target = { upstream: name, method: 'server/discover' }
+  const call: Call = ownCall({ target })
+  const discovered = resultOf(await handle(call))
+  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
+    lists.map((list) => walk(handle, call, list)),
+  )
+  const { capabilities, instructions, _meta: meta } = discovered.fields
+  const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
+  return {
+    info: isObject(info) ? info : {},
+    ...(typeof instructions === 'string' && instructions !== '' && { instructions }),
+    capabilities: isObject(capabilities) ? capabilities : {},
+    tools: tools.flatMap(({ fields }) => listed(name, fields) ?? []),
+    prompts: prompts.map(({ fields }) => fields),
+    resources: resources.map(({ fields }) => fields),
+    resourceTemplates: templates.map(({ fields }) => fields),
+    contentVersion: versionOf([discovered, ...tools, ...prompts, ...resources, ...templates]),
+  }
+}
+
+const lists = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']
+
+function versionOf(parts: readonly Payload[]): string {
+  const hash = createHash('sha256')
+  for (const { text } of parts) hash.update(text).update('\n')
+  return hash.digest('hex').slice(0, 16)
+}

@@ -1,0 +1,125 @@
+import type { Call, Outcome, Policy } from '../core/call.ts'
+import type { Entry } from '../core/entry.ts'
+import { isObject } from '../core/json.ts'
+import type { Payload } from '../core/payload.ts'
+import type { Seen } from '../core/record.ts'
+import type { Target } from '../core/target.ts'
+
+/** How many of the last calls of a tool tell how long it takes, and from how many on they do. */
+const LAST = 200
+const ENOUGH = 5
+/** How many media types of a tool are remembered, and how many tools. */
+const TYPES = 20
+const TOOLS = 10_000
+
+/** What is seen of calls as they go to their servers. */
+export interface Sightings {
+  /** Looks at the calls of a tool of a server. */
+  policy(target: Target): Policy | undefined
+  of(entry: Entry): Seen | undefined
+}
+
+/** Watches the calls of tools, for those who describe them. */
+export function createSightings(): Sightings {
+  const tools = new Map<string, Sighting>()
+  const sighting = (upstream: string, tool: string): Sighting => {
+    const key = `${upstream} ${tool}`
+    const found = tools.get(key)
+    if (found) return found
+    const added = new Sighting()
+    if (tools.size < TOOLS) tools.set(key, added)
+    return added
+  }
+  return {
+    policy: ({ isOwn, upstream, method, name }) => {
+      if (isOwn || upstream === undefined || method !== 'tools/call' || name === undefined) return undefined
+      let seen: Sighting | undefined
+      return (next) => (call) => {
+        const start = performance.now()
+        const watched = typeof call.meta.progressToken === 'undefined' ? call : watching(call)
+        return next(watched).then(
+          (outcome) => {
+            // Only what a server answered to is one of its tools.
+            seen ??= sighting(upstream, name)
+            seen.note(outcome, performance.now() - start)
+            return outcome
+          },
+          (error: unknown) => {
+            seen?.fail()
+            throw error
+          },
+        )
+        function watching(asked: Call): Call {
+          return {
+            ...asked,
+            emit: (note) => {
+              if (seen && note.method === 'notifications/progress') seen.hasProgress = true
+              asked.emit(note)
+            },
+          }
+        }
+      }
+    },
+    of: ({ upstream, name }) => tools.get(`${upstream} ${name}`)?.seen,
+  }
+}
+
+/** What was seen of one tool. */
+class Sighting {
+  hasProgress = false
+  #hasCursor = false
+  #calls = 0
+  #failures = 0
+  #lastAt = 0
+  readonly #durations: number[] = []
+  readonly #types = new Set<string>()
+
+  note(outcome: Outcome, duration: number): void {
+    if (outcome.kind === 'ask') return
+    this.#durations[this.#calls % LAST] = duration
+    this.#calls++
+    this.#lastAt = Date.now()
+    if (outcome.result.member('isError') === true) this.#failures++
+    else if (this.#calls <= LAST || this.#calls % LAST === 0) this.#look(outcome.result)
+  }
+
+  fail(): void {
+    this.#failures++
+  }
+
+  get seen(): Seen {
+    const sorted = this.#durations.toSorted((one, other) => one - other)
+    const at = (part: number): number => Math.round(sorted[Math.floor(sorted.length * part)] ?? 0)
+    return {
+      calls: this.#calls,
+      failures: this.#failures,
+      ...(sorted.length >= ENOUGH && { p50: at(0.5), p95: at(0.95) }),
+      types: [...this.#types].toSorted(),
+      hasCursor: this.#hasCursor,
+      hasProgress: this.hasProgress,
+      lastAt: this.#lastAt,
+    }
+  }
+
+  /** The first results say what results are like; looking at each would read those that are only passed on. */
+  #look(result: Payload): void {
+    const { content, structuredContent } = result.fields
+    for (const block of Array.isArray(content) ? content : []) {
+      const type = isObject(block) ? typeOf(block) : undefined
+      if (type !== undefined && this.#types.size < TYPES) this.#types.add(type)
+    }
+    if (!isObject(structuredContent)) return
+    this.#types.add('application/json')
+    if (
+      Object.keys(structuredContent).some((key) => /^(?:next_?)?cursor$|^next_?page(?:_?token)?$/i.test(key))
+    )
+      this.#hasCursor = true
+  }
+}
+
+function typeOf(block: Readonly<Record<string, unknown>>): string | undefined {
+  const { type, mimeType, resource } = block
+  const told = mimeType ?? (isObject(resource) ? resource.mimeType : undefined)
+  if (typeof told === 'string' && told.length <= 100) return told
+  return type === 'text' ? 'text/plain' : undefined
+}

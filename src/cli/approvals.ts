@@ -1,0 +1,113 @@
+import { parseArgs } from 'node:util'
+import { escapeHidden } from '../core/hidden.ts'
+import { openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
+import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
+import { approvalView } from '../records/approval-view.ts'
+import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { userName } from './user-name.ts'
+
+/** How much of an id has to be given. */
+const SHORTEST = 6
+
+const verdicts = { approve: 'approved', deny: 'denied' } as const
+
+/** `gatehouse approvals list | show | approve | deny`: shows calls that wait for people, and decides them. */
+export async function approvals(args: readonly string[]): Promise<number> {
+  const told = read(args)
+  const { settings } = readSource(readOptions(told.config, ['config']), warn)
+  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  try {
+    const text = await act(createApprovals(store, Date.now), told)
+    process.stdout.write(`${text}\n`)
+  } finally {
+    await store.close()
+  }
+  return 0
+}
+
+async function act(kept: Approvals, { action, id, isJson, reason, typed }: Told): Promise<string> {
+  if (action === 'list') {
+    const all = await kept.list()
+    if (isJson) return JSON.stringify({ approvals: all.map(approvalView) }, null, 2)
+    return all.length === 0 ? 'No call waits for approval.' : all.map(approvalLine).join('\n')
+  }
+  const approval = await named(kept, id)
+  if (action === 'show') return isJson ? asJson(approval) : approvalText(approval)
+  const verdict = verdicts[action]
+  if (verdict === 'approved' && approval.typed !== undefined && typed !== approval.typed)
+    throw new Error(`to approve ${approval.id} give --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
+  const decision = {
+    by: userName(),
+    via: 'command_line',
+    verdict,
+    ...(reason !== undefined && { reason }),
+  } as const
+  const after = await kept.decide(approval.id, decision)
+  return isJson ? asJson(after) : decidedLine(after, verdict)
+}
+
+function asJson(approval: Approval): string {
+  return JSON.stringify(approvalView(approval), null, 2)
+}
+
+/** Finds an approval by its id, or by the beginning of it. @throws Error */
+async function named(kept: Approvals, id: string): Promise<Approval> {
+  const whole = await kept.find(id)
+  if (whole) return whole
+  if (await kept.isExpired(id)) throw new Error(`the time to decide ${id} is over`)
+  const found = id.length < SHORTEST ? [] : (await kept.list()).filter((each) => each.id.startsWith(id))
+  const [first] = found
+  if (first && found.length === 1) return first
+  if (first) throw new Error(`${found.length} approvals begin with ${id}: write more of it`)
+  throw new Error(`there is no approval ${JSON.stringify(id)}. See gatehouse approvals list`)
+}
+
+interface Told {
+  readonly action: 'list' | 'show' | 'approve' | 'deny'
+  readonly id: string
+  readonly config: readonly string[]
+  readonly isJson: boolean
+  readonly reason?: string
+  readonly typed?: string
+}
+
+function read(args: readonly string[]): Told {
+  const { values, positionals } = parse(args)
+  const [word, id, ...more] = positionals
+  const action = (['list', 'show', 'approve', 'deny'] as const).find((each) => each === word)
+  if (!action) throw new UsageError('write gatehouse approvals list, show, approve or deny')
+  if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
+  if (more.length > 0 || (action === 'list' && id !== undefined))
+    throw new UsageError('name one approval at a time')
+  const { config, json = false, reason, typed } = values
+  if (reason !== undefined && action !== 'approve' && action !== 'deny')
+    throw new UsageError('--reason has no meaning here')
+  if (typed !== undefined && action !== 'approve') throw new UsageError('--typed has no meaning here')
+  return {
+    action,
+    id: id ?? '',
+    config: config === undefined ? [] : ['--config', config],
+    isJson: json,
+    ...(reason !== undefined && { reason }),
+    ...(typed !== undefined && { typed }),
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string', short: 'c' },
+        json: { type: 'boolean' },
+        reason: { type: 'string' },
+        typed: { type: 'string' },
+      },
+    })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+  }
+}

@@ -1,0 +1,96 @@
+import { oneLine } from '../core/one-line.ts'
+import type { UndoSettings } from '../core/settings.ts'
+import type { Gateway } from '../gateway.ts'
+
+/** A tool, and what the gateway does about it. */
+export type Inspected = NonNullable<Awaited<ReturnType<Gateway['inspect']>>>
+
+type Asking = Inspected['asking']
+type Undoing = Inspected['undoing']
+
+/** The lines about one tool, with reasons. */
+export function toolLines(inspected: Inspected | undefined): string[] {
+  if (!inspected) return ['  the server lists no tool of this name']
+  const { entry, asking, undoing } = inspected
+  const { op, risk, idempotent, evidence } = entry.nature
+  const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
+  const message = asking.message === undefined ? [] : [`the question: ${asking.message}`]
+  return [
+    `  op           ${op}`,
+    `  risk         ${risk}`,
+    `  idempotent   ${idempotent ? 'yes' : 'no'}`,
+    ...reasons(evidence),
+    `  confirmation ${askedWhom(asking)}`,
+    ...reasons([...message, ...asking.why]),
+    `  undo         ${undone(undoing)}`,
+    ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
+    ...reasons(undoing.why),
+    `  scopes       ${scopes === '' ? 'none' : scopes} (needed where callers authenticate)`,
+  ]
+}
+
+/** A table of all tools of a server. */
+export function toolTable(tools: readonly Inspected[]): string[] {
+  if (tools.length === 0) return []
+  const rows = tools.map(({ entry, asking, undoing }) => {
+    const { risk, idempotent } = entry.nature
+    return [
+      oneLine(entry.name),
+      risk,
+      idempotent ? 'yes' : 'no',
+      askedShortly(asking),
+      undoneShortly(entry, undoing),
+    ]
+  })
+  const all = [['tool', 'risk', 'idempotent', 'confirmation', 'undo'], ...rows]
+  const widths = [0, 1, 2, 3].map((at) => Math.max(...all.map((row) => row[at]?.length ?? 0)))
+  return all.map((row) => `  ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ')}`.trimEnd())
+}
+
+function reasons(lines: readonly string[]): string[] {
+  return lines.map((each, index) => `${index === 0 ? '  because     ' : '              '} ${oneLine(each)}`)
+}
+
+function askedWhom({ when, isOutOfBand, fallback = 'page' }: Asking): string {
+  if (when === 'never') return 'nobody is asked'
+  const whom = isOutOfBand
+    ? 'other people are asked, out of band'
+    : `the person at the client is asked, inline; ${otherwise[fallback]} where it can not ask`
+  return when === 'always' ? whom : `${whom}, for steps of transactions`
+}
+
+const otherwise: Readonly<Record<NonNullable<Asking['fallback']>, string>> = {
+  page: 'on a page of the gateway',
+  two_step: 'by a token the host repeats the call with',
+  deny: 'the call is denied',
+}
+
+function askedShortly({ when, isOutOfBand }: Asking): string {
+  if (when === 'never') return 'no'
+  return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : ', in transactions'}`
+}
+
+function undone({ from, isExact }: Undoing): string {
+  if (from === 'nowhere') return isExact ? 'nothing to undo' : 'none'
+  const how = isExact ? 'exactly' : 'approximately'
+  if (from === 'configuration') return `${how}, as configured`
+  return `none is configured; ${how} by what schemas suggest (see gatehouse plan)`
+}
+
+function undoneShortly({ nature }: Inspected['entry'], { from, isExact, undo }: Undoing): string {
+  if (from === 'nowhere') return nature.op === 'read' ? '' : 'none'
+  const text = expressions(undo).at(-1) ?? ''
+  const tool = /^(?:\w+: )?([^(]+)\(/.exec(text)?.[1] ?? ''
+  const how = isExact ? '' : ', approximately'
+  return from === 'configuration' ? `by ${tool}${how}` : `proposed: by ${tool}${how}`
+}
+
+/** What is called to undo, a line each. */
+function expressions(undo: string | UndoSettings | undefined): string[] {
+  if (undo === undefined) return []
+  if (typeof undo === 'string') return [undo]
+  const { absent, snapshot, restore, call } = undo
+  return Object.entries({ absent, snapshot, call, restore }).flatMap(([key, text]) =>
+    text === undefined ? [] : [`${key}: ${text}`],
+  )
+}

@@ -1,0 +1,130 @@
+import type { Entry } from '../core/entry.ts'
+import { escapeHidden } from '../core/hidden.ts'
+import { type Inverse, proposeUndo } from '../core/inverse.ts'
+import { oneLine } from '../core/one-line.ts'
+import type { ToolSettings, UndoSettings } from '../core/settings.ts'
+import { settingOf } from '../core/tool-settings.ts'
+import { shapeOf } from '../core/tool-shape.ts'
+import { verifyHint } from './verify-hint.ts'
+
+/** The tools of a server, and what the configuration says of them. */
+export interface Planned {
+  readonly upstream: string
+  readonly tools: Readonly<Record<string, ToolSettings>>
+  readonly entries: readonly Entry[]
+}
+
+/** What a configuration could say of the tools of servers, as YAML with reasons. */
+export function planText(servers: readonly Planned[]): string {
+  return [
+    '# What the lists of the servers suggest. Paste what is right into the configuration;',
+    '# where it says "check", try it first.',
+    'upstreams:',
+    ...servers.flatMap(serverLines),
+    '',
+  ].join('\n')
+}
+
+function serverLines({ upstream, tools, entries }: Planned): string[] {
+  const acting = entries.filter(({ nature }) => nature.op !== 'read')
+  const parts = acting.map((entry) => toolPart(entry, entries, tools))
+  const settings = parts.filter(({ settings: own }) => own.length > 0)
+  const isBare = settings.length === 0
+  return [
+    `  ${key(upstream)}:`,
+    ...(acting.length === 0 ? ['    # It lists no tool that does more than read.'] : []),
+    ...parts.filter(({ settings: own }) => own.length === 0).flatMap(({ notes }) => notes.map(indented(4))),
+    isBare ? '    tools: {}' : '    tools:',
+    ...settings.flatMap(({ notes, settings: own }) => [...notes, ...own].map(indented(6))),
+  ]
+}
+
+interface Part {
+  readonly notes: readonly string[]
+  readonly settings: readonly string[]
+}
+
+/** What there is to say of a tool: as comments, and as settings where there are any. */
+function toolPart(entry: Entry, all: readonly Entry[], tools: Planned['tools']): Part {
+  const { name, definition, nature } = entry
+  const about = comment(`${name}: ${nature.risk}, ${nature.evidence[0] ?? ''}`)
+  const configured = settingOf(tools, name, 'undo')
+  if (configured) {
+    return {
+      notes: [about, ...because([`undo is configured already, for ${configured.glob}`])],
+      settings: [],
+    }
+  }
+  const definitions = all.map((each) => each.definition)
+  const { inverse, misses } = proposeUndo(definition, definitions)
+  const verify = nature.idempotent ? undefined : verifyHint(definition, readsOf(all))
+  const probe =
+    verify === undefined
+      ? []
+      : [comment('If what this finds can only be of this call:'), comment(`verify: ${verify}`)]
+  if (inverse) {
+    const check = inverse.confidence === 'check' ? [comment('check: schemas do not say all of it')] : []
+    const notes = [about, ...check, ...because(inverse.why), ...probe]
+    return { notes, settings: [`${key(name)}:`, ...undoLines(inverse)] }
+  }
+  const missed = misses.length === 0 ? ['no tool of this server is known to undo it'] : misses
+  const notes = [about, ...because(missed), ...probe]
+  if (nature.risk !== 'destructive') return { notes, settings: [] }
+  const settings = [
+    ...(settingOf(tools, name, 'pivot') ? [] : ['  pivot: true']),
+    ...(settingOf(tools, name, 'confirm') ? [] : [`  confirm: ${scalar(question(definition))}`]),
+  ]
+  return { notes, settings: settings.length === 0 ? [] : [`${key(name)}:`, ...settings] }
+}
+
+function readsOf(all: readonly Entry[]): readonly Entry['definition'][] {
+  return all.filter(({ nature }) => nature.op === 'read').map(({ definition }) => definition)
+}
+
+function undoLines({ undo }: Inverse): string[] {
+  if (typeof undo === 'string') return [`  undo: ${scalar(undo)}`]
+  const { exact, ...texts }: UndoSettings = undo
+  const lines = Object.entries(texts).map(([name, text]) => `    ${name}: ${scalar(text)}`)
+  return ['  undo:', ...lines, ...(exact === undefined ? [] : [`    exact: ${exact}`])]
+}
+
+/** What a person could be asked before the tool runs: its name in words, and the arguments it must have. */
+function question(definition: Entry['definition']): string {
+  const { words, name, inputs = [] } = shapeOf(definition)
+  const said = words.length === 0 ? name : words.join(' ')
+  const told = inputs.filter(({ isRequired, name: each }) => isRequired && /^[\w-]+$/.test(each)).slice(0, 3)
+  const values = told.map((each) => `{${each.name}}`)
+  return `${said.charAt(0).toUpperCase()}${said.slice(1)}${values.length === 0 ? '' : ` ${values.join(', ')}`}?`
+}
+
+/** Comments come from servers: none of them may end its line. */
+function comment(text: string): string {
+  return `# ${oneLine(text)}`
+}
+
+function because(reasons: readonly string[]): string[] {
+  return reasons.map((each) => comment(`- ${each}`))
+}
+
+/** What anything else than plain words is quoted as; JSON is YAML. */
+function quoted(text: string): string {
+  return escapeHidden(JSON.stringify(text))
+}
+
+function key(name: string): string {
+  return /^[A-Za-z][\w-]*$/.test(name) && !isWord(name) ? name : quoted(name)
+}
+
+function scalar(text: string): string {
+  const isPlain = /^[A-Za-z][\w./-]*\([\w\s.$=,"[\]/-]*\)$/.test(text) && !text.includes(' #')
+  return (isPlain || /^[a-z]+$/.test(text)) && !isWord(text) ? text : quoted(text)
+}
+
+/** Whether YAML of some version reads a word as something else than text. */
+function isWord(text: string): boolean {
+  return /^(?:y|n|yes|no|on|off|true|false|null|nan|inf)$/i.test(text)
+}
+
+function indented(columns: number): (line: string) => string {
+  return (line) => `${' '.repeat(columns)}${line}`
+}

@@ -1,0 +1,222 @@
+import { randomBytes } from 'node:crypto'
+import { createInterface } from 'node:readline/promises'
+import { parseArgs } from 'node:util'
+import { isObject } from '../core/json.ts'
+import type { Log } from '../core/log.ts'
+import type { Settings } from '../core/settings.ts'
+import { milliseconds } from '../core/units.ts'
+import { openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
+import { type Deed, Deeds, type Wanted } from '../records/deeds.ts'
+import { undoing } from '../records/transaction-moves.ts'
+import { type Transaction, transactionKey, Transactions } from '../records/transactions.ts'
+import type { Store } from '../store/store.ts'
+import { readOptions, readSource, serverNamed, UsageError, warn } from './options.ts'
+import { finishRollbacks } from './rollbacks.ts'
+import { choose, type Chosen } from './undo-choice.ts'
+import { chosenText, chosenView, countText, type Undone, undoneText } from './undo-text.ts'
+import { userName } from './user-name.ts'
+
+/** How long what was undone can be asked about, in milliseconds. */
+const RETENTION = 86_400_000
+
+/** `gatehouse undo --since WHEN`: shows what was done and how it can be undone, the last thing first; then undoes it. */
+export async function undo(args: readonly string[]): Promise<number> {
+  const told = read(args, Date.now())
+  const { settings } = readSource(readOptions(told.config, ['config']), warn)
+  if (told.wanted.upstream !== undefined) serverNamed(told.wanted.upstream, settings)
+  const log = openLog('warn', process.stderr.isTTY)
+  const store = await openSharedStore(settings, log)
+  try {
+    return await act(told, { settings, store, log })
+  } finally {
+    await store.close()
+  }
+}
+
+interface Around {
+  readonly settings: Settings
+  readonly store: Store
+  readonly log: Log
+}
+
+async function act(told: Told, around: Around): Promise<number> {
+  const book = new Transactions(around.store, RETENTION)
+  const deeds = new Deeds(around.store)
+  const look = async (): Promise<readonly Chosen[]> => {
+    const found = await deeds.list(told.wanted)
+    const transactions = await book.list()
+    return choose(
+      found,
+      transactions.map(({ transaction }) => transaction),
+    )
+  }
+  const chosen = await look()
+  const open = chosen.filter(canBeUndone)
+  if (!told.isJson) print(listing(chosen))
+  if (open.length === 0 || told.isDry) return told.isJson ? print(json(chosen)) : 0
+  if (around.settings.features['transactions'] === undefined)
+    throw new Error('features.transactions is off, so no gateway undoes anything: switch it on')
+  if (!told.isSure && !(await isAgreed(open.length))) return 1
+  const undone = await undoReserved(open, { ...around, book, deeds, look })
+  print(told.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
+  return undone.some(({ error }) => error !== undefined) ? 1 : 0
+}
+
+function canBeUndone({ how }: Chosen): boolean {
+  return how !== 'not at all'
+}
+
+function listing(chosen: readonly Chosen[]): string {
+  if (chosen.length === 0) return 'Nothing was done in that time that is not undone.'
+  return [...chosen.map(chosenText), '', countText(chosen)].join('\n')
+}
+
+function json(chosen: readonly Chosen[], undone: readonly Undone[] = []): string {
+  const views = chosen.map((each) => {
+    const end = undone.find((other) => other.chosen === each)
+    if (!end) return chosenView(each)
+    return {
+      ...chosenView(each),
+      undone: end.error === undefined,
+      ...(end.error !== undefined && { error: end.error }),
+    }
+  })
+  return JSON.stringify({ deeds: views }, null, 2)
+}
+
+async function isAgreed(count: number): Promise<boolean> {
+  if (!process.stdin.isTTY)
+    throw new UsageError('add --yes to undo what can be undone, or --dry-run to only see what that is')
+  const asking = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await asking.question(`Undo ${count === 1 ? 'it' : `these ${count}`}? [y/N] `)
+  asking.close()
+  return /^y(es)?$/i.test(answer.trim())
+}
+
+interface Desk extends Around {
+  readonly book: Transactions
+  readonly deeds: Deeds
+  /** What there is to undo just then. */
+  look(): Promise<readonly Chosen[]>
+}
+
+/** Undoes what nobody else has begun to undo since it was shown. */
+async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone[]> {
+  const { deeds } = desk
+  const keys = open.map(({ deed }) => deed.key)
+  const free = await Promise.all(keys.map(async (key) => ((await deeds.reserve(key)) ? [key] : [])))
+  const reserved = new Set(free.flat())
+  try {
+    // Looked at again once it is reserved: it may have been undone just before.
+    const left = (await desk.look()).filter((each) => canBeUndone(each) && reserved.has(each.deed.key))
+    const ended = await undoAll(left, desk)
+    return open.map((chosen) => {
+      const isLeft = left.some(({ deed }) => deed.key === chosen.deed.key)
+      const error = isLeft ? failureOf(chosen.deed, ended) : 'somebody else undoes it, or has done so'
+      return { chosen, ...(error !== undefined && { error }) }
+    })
+  } finally {
+    await Promise.all([...reserved].map((key) => deeds.release(key)))
+  }
+}
+
+/** Undoes things, the last one of each caller first. */
+async function undoAll(
+  left: readonly Chosen[],
+  { settings, log, book }: Desk,
+): Promise<readonly Transaction[]> {
+  const keys: string[] = []
+  for (const deeds of byCaller(left.map(({ deed }) => deed))) {
+    const id = `undo-${randomBytes(8).toString('hex')}`
+    const transaction = undoing(deeds, { id, by: `gatehouse undo by ${userName()}`, now: Date.now() })
+    await book.open(transaction)
+    keys.push(transactionKey(transaction.principal.id, id))
+  }
+  return finishRollbacks(keys, { settings, book, log })
+}
+
+function byCaller(deeds: readonly Deed[]): readonly (readonly Deed[])[] {
+  return [...Map.groupBy(deeds, ({ principal }) => principal.id).values()]
+}
+
+/** Why something was not undone. */
+function failureOf({ key }: Deed, ended: readonly Transaction[]): string | undefined {
+  for (const { steps, compensations } of ended) {
+    const step = steps.find(({ deed }) => deed === key)
+    const end = compensations.find((each) => each.step === step?.id)
+    if (end?.status === 'compensated') return undefined
+    if (end) return isObject(end.error) ? `${String(end.error['message'])}` : 'it failed'
+  }
+  return 'it is not done yet: see gatehouse tx list'
+}
+
+interface Told {
+  readonly config: readonly string[]
+  readonly wanted: Wanted
+  readonly isDry: boolean
+  readonly isSure: boolean
+  readonly isJson: boolean
+}
+
+function read(args: readonly string[], now: number): Told {
+  const { values, positionals } = parse(args)
+  const { config, since, until, session, upstream } = values
+  if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" has no meaning here`)
+  if (since === undefined) throw new UsageError('say since when, such as --since 10m')
+  const from = timeOf(since, '--since', now)
+  const to = until === undefined ? undefined : timeOf(until, '--until', now)
+  if (from > now) throw new UsageError('--since is in the future')
+  if (to !== undefined && to < from) throw new UsageError('--until is before --since')
+  return {
+    config: config === undefined ? [] : ['--config', config],
+    wanted: {
+      since: from,
+      ...(to !== undefined && { until: to }),
+      ...(session !== undefined && { session }),
+      ...(upstream !== undefined && { upstream }),
+    },
+    isDry: values['dry-run'] ?? false,
+    isSure: values.yes ?? false,
+    isJson: values.json ?? false,
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string', short: 'c' },
+        since: { type: 'string' },
+        until: { type: 'string' },
+        session: { type: 'string' },
+        upstream: { type: 'string' },
+        'dry-run': { type: 'boolean' },
+        yes: { type: 'boolean', short: 'y' },
+        json: { type: 'boolean' },
+      },
+    })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+  }
+}
+
+/** A time ago such as `10m`, or a time such as `2026-11-21T10:00Z`, in milliseconds since 1970. */
+function timeOf(text: string, option: string, now: number): number {
+  if (/^\d{4}-\d\d-\d\d/.test(text)) {
+    const at = Date.parse(text)
+    if (!Number.isNaN(at)) return at
+  }
+  try {
+    return now - milliseconds(text)
+  } catch {
+    throw new UsageError(`${option} is a time ago such as 10m or 2h, or a time such as 2026-11-21T10:00Z`)
+  }
+}
+
+function print(text: string): number {
+  process.stdout.write(`${text}\n`)
+  return 0
+}

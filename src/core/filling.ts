@@ -1,0 +1,90 @@
+import type { Expression, Root, Value } from './expression.ts'
+import { couldBe, couldList, type Field, isTyped, type ToolShape } from './tool-shape.ts'
+import { areSameNouns, isSameNoun } from './words.ts'
+
+/** Where the value of an argument can come from. */
+export interface Filled {
+  readonly value: Value
+  /** Schemas say that it is there. */
+  readonly isSure: boolean
+  /** For people. */
+  readonly why: string
+}
+
+/** Looks for a value for an argument. */
+export type Source = (wanted: Field) => Filled | undefined
+
+/** A call whose arguments were all found, or what is missing. */
+export type Filling =
+  | { readonly call: Expression; readonly isSure: boolean; readonly why: readonly string[] }
+  | { readonly missing: Field }
+
+/** Fills a call of a tool: what it has to be told, and of the rest what is `useful`. Nothing where that is not said. */
+export function fillCall(
+  tool: ToolShape,
+  sources: readonly Source[],
+  useful: (field: Field) => boolean,
+): Filling | undefined {
+  if (!tool.inputs) return undefined
+  const found = new Map<string, Filled>()
+  for (const field of tool.inputs.filter((each) => each.isRequired || useful(each))) {
+    const filled = firstOf(sources, field)
+    if (filled) found.set(field.name, filled)
+    else if (field.isRequired) return { missing: field }
+  }
+  const filled = [...found.values()]
+  const given = new Map([...found].map(([name, { value }]) => [name, value]))
+  return {
+    call: { tool: tool.name, arguments: given },
+    isSure: filled.every(({ isSure }) => isSure),
+    why: filled.map(({ why }) => why),
+  }
+}
+
+/** Takes values from fields of the same name: of the arguments, of the result, or of what was read. */
+export function fromFields(
+  root: Root,
+  fields: readonly Field[],
+  { noun, origin }: { readonly noun: string | undefined; readonly origin: string },
+): Source {
+  return (wanted) => {
+    const found = fields.find(({ name }) => name === wanted.name) ?? alike(wanted, fields, noun)
+    if (!found) return undefined
+    const isList = couldList(found.schema, wanted.schema)
+    if (!isList && !couldBe(found.schema, wanted.schema)) return undefined
+    const doubt = found.isRequired ? [] : ['which may be absent']
+    return {
+      value: placed(root, [found.name], isList),
+      isSure: found.isRequired && isTyped(found.schema),
+      why: [`${wanted.name} comes from ${found.name} of the ${origin}`, ...doubt].join(', '),
+    }
+  }
+}
+
+/** A path, or a list with only what is at its end. */
+export function placed(root: Root, steps: readonly (string | number)[], isList = false): Value {
+  const value: Value = { kind: 'path', path: { root, steps } }
+  return isList ? { kind: 'list', items: [value] } : value
+}
+
+/** A field of the same words, in whatever style, or of the same words but for what they are all about. */
+function alike(wanted: Field, fields: readonly Field[], noun: string | undefined): Field | undefined {
+  return (
+    fields.find(({ words }) => areSameNouns(words, wanted.words)) ??
+    fields.find(({ words }) => areSameNouns(without(words, noun), without(wanted.words, noun)))
+  )
+}
+
+/** Words without the noun everything is about, where others are left. */
+export function without(words: readonly string[], noun: string | undefined): readonly string[] {
+  const left = words.filter((word) => noun === undefined || !isSameNoun(word, noun))
+  return left.length === 0 ? words : left
+}
+
+function firstOf(sources: readonly Source[], wanted: Field): Filled | undefined {
+  for (const source of sources) {
+    const filled = source(wanted)
+    if (filled) return filled
+  }
+  return undefined
+}

@@ -1,0 +1,91 @@
+import type { Expression, Path, Value } from './expression.ts'
+import { printPath } from './expression.ts'
+import { isObject } from './json.ts'
+import { nearest } from './nearest.ts'
+
+/** What does not go together between the call an expression makes and the input schema of its tool. */
+export function misfits({ tool, arguments: given }: Expression, inputSchema: unknown): string[] {
+  const schema = isObject(inputSchema) ? inputSchema : {}
+  const required = Array.isArray(schema.required) ? schema.required : []
+  const missing = required.flatMap((name: unknown) =>
+    typeof name === 'string' && !given.has(name) ? [`${tool} needs ${name}, which is not given`] : [],
+  )
+  const wrong = [...given].flatMap(([name, value]) => {
+    if (!takes(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
+    const own = memberSchema(schema, name)
+    const problem = own && valueProblem(value, own)
+    return problem === undefined ? [] : [`${name} of ${tool} ${problem}`]
+  })
+  return [...missing, ...wrong]
+}
+
+/** What is wrong with a path into what a schema of a tool describes; nothing where it may lead somewhere. */
+export function strayed(path: Path, schema: unknown, tool: string): string | undefined {
+  let at: unknown = schema
+  for (const step of path.steps) {
+    if (!isObject(at)) return undefined
+    if (typeof step === 'number') at = at.items
+    else if (!takes(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
+    else at = memberSchema(at, step)
+  }
+  return undefined
+}
+
+/** Words that name the nearest of some names, else all there are. */
+export function hint(name: string, known: readonly string[]): string {
+  const meant = nearest(name, known)
+  if (meant !== undefined) return `; did you mean ${meant}?`
+  if (known.length === 0) return ''
+  const rest = known.length > MOST ? `, and ${known.length - MOST} more` : ''
+  return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MOST).join(', ')}${rest}`
+}
+
+/** How many names are told. */
+const MOST = 20
+
+type Schema = Readonly<Record<string, unknown>>
+
+function namesOf({ properties }: Schema): string[] {
+  return isObject(properties) ? Object.keys(properties) : []
+}
+
+/** Whether a schema knows a member, or does not say which members there are. */
+function takes(schema: Schema, name: string): boolean {
+  const { properties, additionalProperties: others, patternProperties } = schema
+  if (isObject(properties) && Object.hasOwn(properties, name)) return true
+  if (others === false) return isObject(patternProperties)
+  const isOpen = others !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
+  return isOpen || !isObject(properties)
+}
+
+/** Keywords by which a schema gets members from elsewhere. */
+const composing = ['$ref', '$dynamicRef', 'allOf', 'anyOf', 'oneOf', 'if', 'unevaluatedProperties']
+
+function memberSchema({ properties }: Schema, name: string): Schema | undefined {
+  const found = isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined
+  return isObject(found) ? found : undefined
+}
+
+/** What a value that is written down can not be. */
+function valueProblem(value: Value, schema: Schema): string | undefined {
+  if (value.kind === 'path') return undefined
+  const types = [schema.type].flat().filter((each) => typeof each === 'string')
+  if (types.length > 0 && !types.some((type) => isOfType(value, type))) return `must be ${types.join(' or ')}`
+  if (value.kind !== 'literal') return undefined
+  const allowed = Array.isArray(schema.enum) ? schema.enum : []
+  if (allowed.length > 0 && !allowed.includes(value.value))
+    return `must be one of ${allowed
+      .slice(0, MOST)
+      .map((each) => JSON.stringify(each))
+      .join(', ')}`
+  if (schema.const === undefined || isObject(schema.const) || schema.const === value.value) return undefined
+  return `must be ${JSON.stringify(schema.const)}`
+}
+
+function isOfType(value: Value, type: string): boolean {
+  if (value.kind === 'list') return type === 'array'
+  if (value.kind !== 'literal') return type === 'object'
+  if (value.value === null) return type === 'null'
+  if (typeof value.value !== 'number') return type === typeof value.value
+  return type === 'number' || (type === 'integer' && Number.isInteger(value.value))
+}

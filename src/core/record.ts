@@ -1,0 +1,114 @@
+import type { Entry } from './entry.ts'
+
+/** An entry of a list, as a server wrote it. */
+export type Definition = Readonly<Record<string, unknown>>
+
+/** What is known of each server. */
+export interface Records {
+  readonly names: readonly string[]
+  /** What is known of a server: at once, once it was listed; a server that never answered has no entries. */
+  of(upstream: string): ServerRecord | Promise<ServerRecord>
+  /** Hears of a server whose lists, or what it says of itself, changed. */
+  onChange(heard: (upstream: string) => void): void
+}
+
+/** What is known of one server: what its own words, its traffic and its owner say. Every document is made of it. */
+export interface ServerRecord {
+  /** Its name in the configuration. */
+  readonly name: string
+  /** Whether it can be reached just now; what it listed last is known even if not. */
+  readonly isUp: boolean
+  /** What it says of itself: `name`, `title`, `version`, `description`, `websiteUrl`. */
+  readonly info: Definition
+  readonly instructions?: string
+  /** Its own capabilities. */
+  readonly capabilities: Definition
+  /** What its owner wrote. */
+  readonly about: About
+  readonly tools: readonly ToolRecord[]
+  readonly prompts: readonly Definition[]
+  readonly resources: readonly Definition[]
+  readonly resourceTemplates: readonly Definition[]
+  /** A hash of everything it lists. */
+  readonly contentVersion: string
+  /** When what it lists changed last, in milliseconds since 1970; absent where no change was seen. */
+  readonly changedAt?: number
+}
+
+/** What is known of one tool. */
+export interface ToolRecord {
+  readonly entry: Entry
+  /** Its name in snake case, which can be called too. */
+  readonly alias: string
+  /** What the gateway does about it, told by the features that do it. */
+  readonly facts: ToolFacts
+  /** What was seen of its calls; absent before the first. */
+  readonly seen?: Seen
+}
+
+/** What features say of a tool. Absent is what nobody knows: nothing is made up. */
+export interface ToolFacts {
+  /** A person is asked before it runs. */
+  readonly confirmation?: { readonly message: string; readonly isOutOfBand: boolean }
+  /** How it is undone: the tool that does it, and whether everything is as before then. */
+  readonly undo?: { readonly tool?: string; readonly isExact: boolean; readonly description: string }
+  /** The scopes a caller needs: of each group one. */
+  readonly scopes?: readonly (readonly string[])[]
+  /** A retry with the same idempotency key does nothing twice. */
+  readonly isIdempotentWithKey?: boolean
+  /** Such as `10/minute`. */
+  readonly rates?: readonly string[]
+  /** The largest request, in bytes. */
+  readonly maxInput?: number
+  /** How long a call may be silent, in milliseconds. */
+  readonly timeout?: number
+  readonly cost?: Cost
+  readonly inputTypes?: readonly string[]
+  readonly outputTypes?: readonly string[]
+}
+
+/** What a call costs, as its owner says. */
+export interface Cost {
+  readonly category: 'free' | 'metered' | 'requires_approval'
+  readonly units?: number
+  readonly label?: string
+}
+
+/** What was seen of the calls of a tool by this process. */
+export interface Seen {
+  readonly calls: number
+  readonly failures: number
+  /** In milliseconds, of the last calls; absent before the fifth. */
+  readonly p50?: number
+  readonly p95?: number
+  /** Media types of what came back. */
+  readonly types: readonly string[]
+  /** Whether a result named a next page, and whether progress was ever told. */
+  readonly hasCursor: boolean
+  readonly hasProgress: boolean
+  /** When it was last called, in milliseconds since 1970. */
+  readonly lastAt: number
+}
+
+/** What the owner of a server writes about it; every key can be left out. */
+export interface About {
+  readonly about?: string
+  readonly useWhen?: readonly string[]
+  readonly notFor?: readonly string[]
+  readonly emoji?: string
+  readonly access?: 'read' | 'interact' | 'full'
+  /** URLs of other ways to the same thing. */
+  readonly cli?: string
+  readonly api?: string
+  readonly web?: string
+  readonly install?: Readonly<Record<string, string>>
+  readonly requires?: {
+    readonly auth?: readonly string[]
+    readonly env?: readonly string[]
+    readonly scopes?: readonly string[]
+  }
+  readonly homepage?: string
+  readonly repository?: string
+  readonly statusPage?: string
+  readonly documentation?: string
+}

@@ -1,0 +1,77 @@
+import type { ToolRecord } from '../core/record.ts'
+import { isSameNoun, wordsOf } from '../core/words.ts'
+
+type Named = Pick<ToolRecord, 'entry'>
+
+/** What each tool is about: the noun of its name that most tools share, in plural; else the name of the server. */
+export function categoriesOf<Tool extends Named>(
+  tools: readonly Tool[],
+  server: string,
+): ReadonlyMap<Tool, string> {
+  const nouns = tools.map((tool) => nounsOf(tool.entry.name, server))
+  const count = new Map<string, number>()
+  const formOf = (word: string): string => [...count.keys()].find((form) => isSameNoun(form, word)) ?? word
+  for (const word of nouns.slice(0, MOST).flat()) {
+    const form = formOf(word)
+    count.set(form, (count.get(form) ?? 0) + 1)
+  }
+  return new Map(
+    tools.map((tool, at) => {
+      const own = leading(tool.entry.name, server, count, formOf).concat(nouns[at] ?? [])
+      const best = own.toSorted((one, other) => countOf(other) - countOf(one))[0]
+      return [tool, best === undefined ? server : plural(formOf(best))]
+    }),
+  )
+
+  function countOf(word: string): number {
+    return count.get(formOf(word)) ?? 0
+  }
+}
+
+/** Tools beyond these do not take part in finding out which nouns are common. */
+const MOST = 500
+
+const empty: ReadonlySet<string> = new Set(
+  'a an the of in on to for from with without by as at and or all any one single multiple many new my own allowed list info details detail status sizes tool tools'.split(
+    ' ',
+  ),
+)
+
+/** The nouns of a name, without the verb it begins with; the last one is what it is about. */
+function nounsOf(name: string, server: string): string[] {
+  const rest = ownWords(name, server).slice(1)
+  const stop = rest.findIndex((word) => ['with', 'as', 'by', 'from', 'to', 'in', 'for'].includes(word))
+  const object = stop > 0 ? rest.slice(0, stop) : rest
+  return object.filter((word) => !empty.has(word) && !/^\d+$/.test(word)).toReversed()
+}
+
+/** A name may begin with its noun: `directory_tree`, where another tool is called `list_directory`. */
+function leading(
+  name: string,
+  server: string,
+  count: ReadonlyMap<string, number>,
+  formOf: (word: string) => string,
+): string[] {
+  const [first = ''] = ownWords(name, server)
+  return count.has(formOf(first)) ? [first] : []
+}
+
+/** The words of a name, without those of the server in front. */
+function ownWords(name: string, server: string): string[] {
+  const words = wordsOf(name)
+  const prefix = wordsOf(server)
+  const isPrefixed = words.length > prefix.length && prefix.every((word, at) => words[at] === word)
+  return isPrefixed ? words.slice(prefix.length) : words
+}
+
+const uncountable: ReadonlySet<string> = new Set(
+  'info data metadata content text weather history config configuration access help research logging news media status'.split(
+    ' ',
+  ),
+)
+
+function plural(noun: string): string {
+  if (uncountable.has(noun) || /[^s]s$/.test(noun)) return noun
+  if (/[^aeiou]y$/.test(noun)) return `${noun.slice(0, -1)}ies`
+  return /(?:s|x|z|ch|sh)$/.test(noun) ? `${noun}es` : `${noun}s`
+}

@@ -1,0 +1,100 @@
+import type { Nature } from '../core/entry.ts'
+import { isObject } from '../core/json.ts'
+import type { Definition, ToolFacts } from '../core/record.ts'
+import { clean, inline, oneLine, sentence } from './text.ts'
+
+/** A tool whose entry is to be completed. */
+export interface Incomplete {
+  readonly definition: Definition
+  readonly nature: Nature
+  readonly facts: ToolFacts
+  /** What it changes, each in a few words. */
+  readonly effects: readonly string[]
+  /** Every call is written to the audit log. */
+  readonly isRecorded: boolean
+}
+
+/** The description of a tool with what the gateway knows added, in a form that is always the same. */
+export function completedDescription(tool: Incomplete): string {
+  const own = clean(tool.definition.description).trimEnd()
+  const start = own === '' ? `${sentence(titleOf(tool.definition))}` : own
+  return `${start}\n\n${added(tool).join('\n')}`
+}
+
+/** The title of a tool, made of its name where it has none. */
+export function titleOf({ title, annotations, name }: Definition): string {
+  const hint = isObject(annotations) ? annotations.title : undefined
+  const told = oneLine(title) || oneLine(hint)
+  if (told !== '') return told
+  const words = oneLine(name)
+    .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replaceAll(/[\s_./:-]+/g, ' ')
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+/** The annotations of a tool with the hints it lacks; what it warns of is never taken back. */
+export function completedAnnotations({ definition, nature }: Incomplete): Record<string, unknown> {
+  const own = isObject(definition.annotations) ? definition.annotations : {}
+  const isRead = nature.op === 'read'
+  return {
+    ...own,
+    ...(own.readOnlyHint === undefined && { readOnlyHint: isRead }),
+    ...(!isRead && own.readOnlyHint === true && { readOnlyHint: false }),
+    ...(!isRead && own.destructiveHint === undefined && { destructiveHint: nature.risk === 'destructive' }),
+    ...(nature.risk === 'destructive' && { destructiveHint: true }),
+    ...(own.idempotentHint === undefined && { idempotentHint: nature.idempotent }),
+  }
+}
+
+const risks = { safe: 'low', reversible: 'medium', destructive: 'high' } as const
+
+function added({ nature, facts, effects, isRecorded }: Incomplete): string[] {
+  const risk = risks[nature.risk]
+  if (nature.op === 'read') {
+    return [`Risk: ${risk}. It only reads.${timeout(facts, true)}${limits(facts)}`]
+  }
+  const danger = nature.risk === 'destructive' ? ', it can destroy or overwrite what is there' : ''
+  return [
+    `Risk: ${risk}${danger}. Side effects: ${effects.map(inline).join('; ') || 'it may change data'}.${undo(facts)}`,
+    `Idempotency: ${idempotency(nature, facts)}`,
+    'Retry: only after errors of the category transient or rate_limited, after retry_after_seconds.' +
+      timeout(facts, nature.idempotent) +
+      limits(facts),
+    `Recorded: ${isRecorded ? 'each call is a line of the audit log (event call).' : 'no audit log is kept of calls.'} ${approval(facts)}`,
+  ]
+}
+
+function idempotency({ idempotent }: Nature, { isIdempotentWithKey }: ToolFacts): string {
+  if (idempotent) return 'the same call again changes nothing more; no key is needed.'
+  if (isIdempotentWithKey === true)
+    return 'a retry with the same idempotency key does nothing twice; without a key it acts again.'
+  return 'none; it acts again each time, and takes no key.'
+}
+
+function timeout({ timeout: most }: ToolFacts, isSafe: boolean): string {
+  const after = isSafe ? '' : '; it may still take effect then, so look before calling again'
+  if (most === undefined)
+    return isSafe ? '' : ' Timeout: a call that takes too long ends with OPERATION_TIMEOUT' + after + '.'
+  return ` Timeout: ${seconds(most)} without a sign of life end it with OPERATION_TIMEOUT${after}.`
+}
+
+function seconds(milliseconds: number): string {
+  return milliseconds % 1000 === 0 ? `${milliseconds / 1000} s` : `${milliseconds} ms`
+}
+
+function limits({ rates = [] }: ToolFacts): string {
+  return rates.length > 0 ? ` Limit: ${rates.map(inline).join(', ')}.` : ''
+}
+
+function undo({ undo: known }: ToolFacts): string {
+  if (!known) return ''
+  const how = oneLine(known.description) || (known.tool === undefined ? '' : `with ${known.tool}`)
+  return how === '' ? ' It can be undone.' : ` Undo: ${sentence(inline(how))}`
+}
+
+function approval({ confirmation }: ToolFacts): string {
+  if (!confirmation) return 'Approval: none is asked for.'
+  return confirmation.isOutOfBand
+    ? 'Approval: other people have to agree before it runs.'
+    : 'Approval: a person is asked before it runs.'
+}

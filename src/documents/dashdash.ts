@@ -1,0 +1,95 @@
+import type { Definition } from '../core/record.ts'
+import { isObject } from '../core/json.ts'
+import { possibleErrors } from './failures.ts'
+import { examplesOf } from './example.ts'
+import type { Portrait, ToolPortrait } from './portrait.ts'
+import { clipped, oneLine } from './text.ts'
+
+/** The version of the dashdash specification that documents follow, and where it is. */
+export const specVersion = '0.2.0'
+export const specUrl = 'https://github.com/visionik/dashdash'
+
+type Json = Record<string, unknown>
+
+/** What a server says of itself for those who write skills about it. */
+export function serverObject(portrait: Portrait): Json {
+  const { name, description, emoji, links, install, requires, front, contentVersion, changedAt } = portrait
+  return {
+    specVersion,
+    identity: { name, description, ...(emoji !== undefined && { emoji }) },
+    accessLevel: portrait.accessLevel,
+    alternativeAccess: alternativeAccess(portrait),
+    ...(Object.keys(install).length > 0 && { install }),
+    ...filled('requires', { auth: requires.auth, env: requires.env, scopes: requires.scopes }),
+    invocation: { modelInvocable: true, userInvocable: true },
+    ...(front.rates.length > 0 && { rateLimit: front.rates.join(', ') }),
+    ...(links.homepage !== undefined && { homepage: links.homepage }),
+    ...(links.repository !== undefined && { repository: links.repository }),
+    ...(links.statusPage !== undefined && { statusPage: links.statusPage }),
+    ...(contentVersion !== '' && { contentVersion }),
+    ...(changedAt !== undefined && { lastUpdated: dayOf(changedAt) }),
+  }
+}
+
+/** The three URLs of other ways to the same, which are always named. */
+export function alternativeAccess({
+  links,
+}: Portrait): Record<'cliUrl' | 'apiUrl' | 'webUrl', string | null> {
+  return { cliUrl: links.cli, apiUrl: links.api, webUrl: links.web }
+}
+
+/** What is said of a tool for those who write skills about it. */
+export function toolObject(tool: ToolPortrait): Json {
+  const { nature, facts, words, effects } = tool
+  const isRead = nature.op === 'read'
+  const examples = examplesOf(tool)
+  const errors = possibleErrors(tool)
+  return {
+    category: tool.category,
+    operationType: nature.op,
+    idempotent: nature.idempotent,
+    ...(!isRead && { idempotentWithKey: nature.idempotent || facts.isIdempotentWithKey === true }),
+    sideEffects: effects,
+    ...(!isRead && { reversible: facts.undo !== undefined }),
+    ...(tool.undoneBy !== undefined && { reverseMethod: tool.undoneBy }),
+    ...(words.cli !== undefined && { cliEquivalent: words.cli }),
+    ...(words.api !== undefined && { apiEquivalent: words.api }),
+    ...(facts.rates !== undefined && facts.rates.length > 0 && { rateLimit: facts.rates.join(', ') }),
+    ...(examples.length > 0 && { examples }),
+    ...(errors.length > 0 && { errors }),
+  }
+}
+
+/** What is said of a resource or a template of resources. `cacheSeconds` is for how long it may be kept. */
+export function resourceObject(
+  definition: Definition,
+  { canSubscribe, cacheSeconds = 0 }: { readonly canSubscribe: boolean; readonly cacheSeconds?: number },
+): Json {
+  const address = oneLine(definition.uri ?? definition.uriTemplate)
+  const [scheme = ''] = address.split(':')
+  const [family = ''] = oneLine(definition.mimeType).split('/')
+  const web = /^https?:\/\//.test(address) ? address : undefined
+  return {
+    resourceType: clipped(isTelling(scheme) ? scheme : family || scheme || 'resource', 40),
+    refreshable: canSubscribe,
+    cacheDuration: cacheSeconds,
+    ...(web !== undefined && { webEquivalent: web }),
+  }
+}
+
+/** A point in time as a day. */
+export function dayOf(time: number): string {
+  return new Date(time).toISOString().slice(0, 10)
+}
+
+/** A scheme says more than a type of media, unless it only says how bytes are got. */
+function isTelling(scheme: string): boolean {
+  return scheme !== '' && !/^(?:https?|data|urn)$/.test(scheme)
+}
+
+/** The members that have something in them. */
+function filled(key: string, members: Readonly<Record<string, readonly string[]>>): Json {
+  const known = Object.entries(members).filter(([, values]) => values.length > 0)
+  const found = Object.fromEntries(known)
+  return isObject(found) && known.length > 0 ? { [key]: found } : {}
+}

@@ -1,0 +1,205 @@
+import { createHash } from 'node:crypto'
+import { aliasOf } from '../core/alias.ts'
+import type { Definition, ServerRecord, ToolRecord } from '../core/record.ts'
+import { isObject } from '../core/json.ts'
+import { self } from '../core/self.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { shapeOf } from '../core/tool-shape.ts'
+import { categoriesOf } from './category.ts'
+import { accessOf, describe, purposeOf, purposeOfAll, triggersOf, asksOf } from './description.ts'
+import { effectsOf } from './effects.ts'
+import type { Front } from './front.ts'
+import type { Links, Portrait, ToolPortrait } from './portrait.ts'
+import { authOf, installOf, variablesOf } from './reach.ts'
+import { clean, firstSentence, oneLine } from './text.ts'
+import { requiredScopes } from './scopes.ts'
+import { semver } from './semver.ts'
+import { wordsOfTool } from './tool-words.ts'
+
+/** A server as documents are made of it: what is known of it, and how it is configured. */
+export interface Source {
+  readonly record: ServerRecord
+  readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'recommend'>
+}
+
+/** The names clients know tools, prompts and resources by. */
+export interface Naming {
+  name(upstream: string, name: string): string
+  uri(upstream: string, uri: string): string
+}
+
+const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
+
+/** What documents say of one server; `others` are those beside it, for what it is not for. */
+export function portraitOf(
+  { record, settings }: Source,
+  front: Front,
+  { naming = asListed, others = [] }: { naming?: Naming; others?: readonly Portrait[] } = {},
+): Portrait {
+  const { about, info, name, contentVersion, changedAt, capabilities } = record
+  const isGuarded = front.auth.methods.some((method) => method !== 'none')
+  const tools = toolsOf({ record, settings }, naming, isGuarded)
+  const purpose = purposeOf(record, tools)
+  const written = about.useWhen?.map(oneLine)
+  const useWhen = written ?? asksOf(tools)
+  const notFor = [...(about.notFor?.map(oneLine) ?? []), ...others.map(elsewhere)]
+  const named = <Kept extends Definition>(entries: readonly Kept[]) =>
+    entries.map((entry) => namedAs(entry, name, naming))
+  const own = semver(info.version)
+  return {
+    name,
+    title: oneLine(info.title) || name,
+    purpose,
+    description: describe(purpose, written ?? triggersOf(tools), written ? undefined : about.about),
+    useWhen,
+    notFor,
+    ...(about.emoji !== undefined && { emoji: about.emoji }),
+    ...own,
+    isUp: record.isUp,
+    accessLevel: about.access ?? accessOf(tools),
+    links: linksOf(record),
+    install: about.install ?? installOf(settings.reach),
+    requires: {
+      auth: about.requires?.auth ?? authOf(settings.reach),
+      env: about.requires?.env ?? variablesOf(settings.reach),
+      scopes: about.requires?.scopes ?? scopesOf(tools),
+    },
+    contentVersion,
+    ...(changedAt !== undefined && { changedAt }),
+    canSubscribe: canSubscribe(capabilities),
+    tools,
+    prompts: named(record.prompts),
+    resources: named(record.resources),
+    templates: named(record.resourceTemplates),
+    recommend: settings.recommend,
+    parts: [],
+    front,
+  }
+}
+
+/** What documents say of all servers together; those that can not be reached offer nothing just then. */
+export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrait {
+  const up = parts.filter(({ isUp }) => isUp)
+  const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
+  const purpose = purposeOfAll(parts)
+  const useWhen = parts.flatMap((part) => part.useWhen.slice(0, Math.max(1, Math.floor(8 / parts.length))))
+  const tools = up.flatMap((part) => part.tools)
+  return {
+    name: self.name,
+    title: self.title,
+    purpose,
+    description: describe(purpose, useWhen),
+    useWhen,
+    notFor: parts.flatMap(({ notFor }) => notFor),
+    version: self.version,
+    isUp: up.length > 0,
+    accessLevel: widest(parts),
+    links: { cli: null, api: null, web: null },
+    install: {},
+    requires: { auth: [], env: [], scopes: scopesOf(tools) },
+    contentVersion: digest(parts.map((part) => `${part.name} ${part.contentVersion} ${part.isUp}`)),
+    ...(changes.length > 0 && { changedAt: Math.max(...changes) }),
+    canSubscribe: parts.some((part) => part.canSubscribe),
+    tools,
+    prompts: up.flatMap(({ prompts }) => prompts),
+    resources: up.flatMap(({ resources }) => resources),
+    templates: up.flatMap(({ templates }) => templates),
+    recommend: parts.flatMap(({ recommend }) => recommend),
+    parts,
+    front,
+  }
+}
+
+function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolean): ToolPortrait[] {
+  const categories = categoriesOf(record.tools, record.name)
+  return record.tools.map((tool) => {
+    const { definition, nature } = tool.entry
+    const words = wordsOfTool(settings.tools, tool.entry.name)
+    const name = naming.name(record.name, tool.entry.name)
+    const title = titleOf(tool)
+    const undo = tool.facts.undo?.tool
+    const description = clean(definition.description).trim()
+    return {
+      name,
+      alias: name === tool.entry.name ? tool.alias : aliasOf(name),
+      upstream: record.name,
+      title,
+      description: description === '' ? title : description,
+      summary: firstSentence(definition.description) || title,
+      category: oneLine(words.category) || (categories.get(tool) ?? record.name),
+      effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry),
+      scopes: isGuarded ? requiredScopes(tool.facts) : [],
+      isDeprecated: words.deprecated !== undefined || shapeOf(definition).isOld,
+      ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
+      definition,
+      nature,
+      facts: tool.facts,
+      words,
+      ...(tool.seen && { seen: tool.seen }),
+    }
+  })
+}
+
+function titleOf({ entry: { definition, name } }: ToolRecord): string {
+  const { title, annotations } = definition
+  const hint = isObject(annotations) ? annotations.title : undefined
+  return oneLine(title) || oneLine(hint) || oneLine(name)
+}
+
+function namedAs(entry: Definition, upstream: string, naming: Naming): Definition {
+  const { uri, uriTemplate, name } = entry
+  if (typeof uri === 'string') return { ...entry, uri: naming.uri(upstream, uri) }
+  if (typeof uriTemplate === 'string') return { ...entry, uriTemplate: naming.uri(upstream, uriTemplate) }
+  return typeof name === 'string' ? { ...entry, name: naming.name(upstream, name) } : entry
+}
+
+function linksOf({ about, info }: ServerRecord): Links {
+  const site = webUrl(info.websiteUrl)
+  const { cli, api, web, homepage = site, repository, statusPage, documentation } = about
+  return {
+    cli: webUrl(cli) ?? null,
+    api: webUrl(api) ?? null,
+    web: webUrl(web) ?? site ?? null,
+    ...withUrl('homepage', homepage),
+    ...withUrl('repository', repository),
+    ...withUrl('statusPage', statusPage),
+    ...withUrl('documentation', documentation),
+  }
+}
+
+function withUrl<Key extends string>(key: Key, value: unknown): { readonly [key in Key]?: string } {
+  const url = webUrl(value)
+  const found: { [key in Key]?: string } = {}
+  if (url !== undefined) found[key] = url
+  return found
+}
+
+/** A URL of a web page, without a name or password in it. */
+function webUrl(value: unknown): string | undefined {
+  if (typeof value !== 'string' || !URL.canParse(value)) return undefined
+  const url = new URL(value)
+  if (!/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') return undefined
+  return url.href === `${value}/` ? value : url.href
+}
+
+function canSubscribe({ resources }: Definition): boolean {
+  return isObject(resources) && resources.subscribe === true
+}
+
+function scopesOf(tools: readonly ToolPortrait[]): string[] {
+  return [...new Set(tools.flatMap(({ scopes }) => scopes))].toSorted()
+}
+
+function elsewhere({ name, purpose }: Portrait): string {
+  return `${purpose.replace(/[.!]$/, '')} (use the server ${name})`
+}
+
+function widest(parts: readonly Portrait[]): Portrait['accessLevel'] {
+  const levels = parts.map(({ accessLevel }) => accessLevel)
+  if (levels.includes('full')) return 'full'
+  return levels.includes('interact') ? 'interact' : 'read'
+}
+
+function digest(lines: readonly string[]): string {
+  return createHash('sha256').update(lines.join('\n')).digest('hex').slice(0, 16)
+}

@@ -1,0 +1,132 @@
+import { nearest } from '../core/nearest.ts'
+import { GatewayError } from '../core/error.ts'
+import { serverObject } from './dashdash.ts'
+import { frontMatter } from './front-matter.ts'
+import type { Portrait, ToolPortrait } from './portrait.ts'
+import { toolData, toolReference } from './reference.ts'
+import type { Section } from './section.ts'
+import { type Detail, sectionsOf } from './sections.ts'
+import { clipped, inline, listed } from './text.ts'
+
+/** How large an answer may be, in bytes. */
+const BUDGET = 200 * 1024
+
+/** What is asked for. */
+export interface HelpRequest {
+  readonly format?: unknown
+  readonly section?: unknown
+}
+
+/** The answer of `ai_help`: the whole guide, one section, or one tool. @throws INVALID_INPUT */
+export function helpOf(portrait: Portrait, { format, section }: HelpRequest = {}): Record<string, unknown> {
+  if (format !== undefined && format !== null && format !== 'markdown' && format !== 'json') {
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: format must be markdown or json.', {
+      field: 'format',
+    })
+  }
+  const isJson = format === 'json'
+  if (section === undefined || section === null)
+    return isJson ? whole(portrait) : markdown(helpText(portrait))
+  const found = sectionNamed(portrait, section)
+  return isJson ? json(portrait, found.data) : markdown(`${titled(found)}\n`)
+}
+
+/** The whole guide in markdown, with its front matter. */
+export function helpText(portrait: Portrait): string {
+  const text = guide(portrait, 'full')
+  return fits(text) ? text : cut(guide(portrait, 'signatures'))
+}
+
+/** A guide of some sections, with the title and what it is for. */
+export function guideOf(portrait: Portrait, sections: readonly Section[]): string {
+  const { emoji = '', title, purpose } = portrait
+  const heading = `# ${inline(`${emoji} ${title}`)}\n\n> ${inline(purpose)}`
+  return `${frontMatter(portrait)}\n${[heading, ...sections.map(titled)].join('\n\n')}\n`
+}
+
+/** The keys a section can be asked for by. */
+export function sectionKeys(portrait: Portrait): string[] {
+  return sectionsOf(portrait, 'signatures').flatMap(({ data }) => Object.keys(data))
+}
+
+function guide(portrait: Portrait, detail: Detail): string {
+  return guideOf(portrait, sectionsOf(portrait, detail))
+}
+
+function titled({ heading, markdown: text }: Section): string {
+  return `## ${heading}\n\n${text}`
+}
+
+function whole(portrait: Portrait): Record<string, unknown> {
+  const answer = json(portrait, merged(sectionsOf(portrait)))
+  if (fits(JSON.stringify(answer))) return answer
+  return json(portrait, merged(sectionsOf(portrait, 'signatures')))
+}
+
+function merged(sections: readonly Section[]): Record<string, unknown> {
+  return Object.fromEntries(sections.flatMap(({ data }) => Object.entries(data)))
+}
+
+function markdown(content: string): Record<string, unknown> {
+  return { content, contentType: 'text/markdown' }
+}
+
+function json(portrait: Portrait, sections: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const { identity, ...rest } = serverObject(portrait)
+  return { metadata: { ...Object(identity), ...rest }, sections, contentType: 'application/json' }
+}
+
+/** A section by its key or heading, or the reference of one tool by its name. */
+function sectionNamed(portrait: Portrait, asked: unknown): Section {
+  const wanted = fold(asked)
+  const full = sectionsOf(portrait)
+  const section = full.find((each) =>
+    [each.heading, ...Object.keys(each.data)].some((name) => fold(name) === wanted),
+  )
+  if (section) {
+    const isWhole = section.key !== 'toolReference' || fits(section.markdown)
+    if (isWhole) return section
+    return sectionsOf(portrait, 'signatures').find(({ key }) => key === section.key) ?? section
+  }
+  const tool = portrait.tools.find(({ name, alias }) => name === asked || alias === asked)
+  if (tool) return ofTool(tool)
+  const keys = full.flatMap(({ data }) => Object.keys(data))
+  const close =
+    typeof asked === 'string'
+      ? nearest(asked, [...keys, ...portrait.tools.map(({ name }) => name)])
+      : undefined
+  const hint = close === undefined ? '' : ` Did you mean ${close}?`
+  throw new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: section must be one of ${listed(keys, 'or')}, or the name of a tool.${hint}`,
+    { field: 'section', details: { sections: keys } },
+  )
+}
+
+function ofTool(tool: ToolPortrait): Section {
+  const [, ...text] = toolReference(tool).split('\n\n')
+  return {
+    key: tool.name,
+    heading: inline(tool.name),
+    markdown: text.join('\n\n'),
+    data: { toolReference: [toolData(tool)] },
+  }
+}
+
+function fold(name: unknown): string {
+  return typeof name === 'string' ? name.toLowerCase().replaceAll(/[\s_-]+/g, '') : ''
+}
+
+function fits(text: string): boolean {
+  return Buffer.byteLength(text) <= BUDGET
+}
+
+/** The lines that fit, where even one for each tool is too much. */
+function cut(text: string): string {
+  if (fits(text)) return text
+  const notice = '\n\nThis guide is longer than can be told at once: ask for one section, or one tool.\n'
+  let short = clipped(text, BUDGET - notice.length)
+  while (Buffer.byteLength(short + notice) > BUDGET) short = short.slice(0, Math.floor(short.length * 0.9))
+  const end = short.lastIndexOf('\n')
+  return short.slice(0, end) + notice
+}

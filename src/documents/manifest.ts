@@ -1,0 +1,128 @@
+import { rates } from '../core/units.ts'
+import { NS } from '../wire/extensions.ts'
+import { latestModern } from '../wire/revisions.ts'
+import { isObject } from '../core/json.ts'
+import type { Quota } from './front.ts'
+import { latencyOf, paginates } from './observed.ts'
+import type { Portrait, ToolPortrait } from './portrait.ts'
+import { requiredScopes, scopesOf } from './scopes.ts'
+
+type Json = Record<string, unknown>
+
+/** Where a name or version stands as the server writes it. */
+const WIRE_NAME = `${NS}/wire_name`
+const WIRE_VERSION = `${NS}/wire_version`
+const MINUTE = 60_000
+const DAY = 86_400_000
+
+/** The service manifest of one server, or of all together. */
+export function manifestOf(portrait: Portrait): Json {
+  const { tools, front, recommend, links, wireVersion } = portrait
+  const limits = rateLimits(front.rates, front.quota)
+  return {
+    manifest_version: '0.1.0',
+    server: {
+      name: portrait.name,
+      version: portrait.version,
+      mcp_spec_version: latestModern.name,
+      description: portrait.isUp ? portrait.purpose : `${portrait.purpose} (unavailable)`,
+      ...(links.homepage !== undefined && { homepage: links.homepage }),
+    },
+    auth: authOf(portrait),
+    tools: tools.map((tool) => manifestTool(tool, front.quotas?.get(tool.name))),
+    supported_extensions: front.extensions.filter((each) => extensions.has(each)),
+    ...(limits && { rate_limits: limits }),
+    ...(recommend.length > 0 && {
+      recommendations: recommend.map(({ capability, server, registryUrl, authFlow, confidence }) => ({
+        capability,
+        server_name: server,
+        ...(registryUrl !== undefined && { registry_url: registryUrl }),
+        ...(authFlow !== undefined && { auth_flow: authFlow }),
+        match_confidence: confidence,
+      })),
+    }),
+    ...(wireVersion !== undefined && { _meta: { [WIRE_VERSION]: wireVersion } }),
+  }
+}
+
+/** The names a manifest may give extensions. */
+const extensions: ReadonlySet<string> = new Set(
+  'streaming progress_notifications idempotency transactions session_state intent_hints provenance human_in_the_loop data_references subscribe_notify server_recommendations structured_errors multimodal_signatures conformance'.split(
+    ' ',
+  ),
+)
+
+function manifestTool(tool: ToolPortrait, quota: Quota | undefined): Json {
+  const { definition, nature, facts, words, name, alias } = tool
+  const { inputSchema, outputSchema } = definition
+  const latency = latencyOf(tool)
+  const cost = facts.cost ?? words.cost
+  const inputTypes = facts.inputTypes ?? words.accepts
+  const outputTypes = facts.outputTypes ?? words.returns ?? seenTypes(tool)
+  const maxInput = facts.maxInput ?? words.maxInput
+  const scopes = requiredScopes(facts)
+  return {
+    name: alias,
+    description: tool.description,
+    input_schema: isObject(inputSchema) ? inputSchema : { type: 'object' },
+    ...(isObject(outputSchema) && { output_schema: outputSchema }),
+    ...(inputTypes && { input_types: inputTypes }),
+    ...(outputTypes.length > 0 && { output_types: outputTypes }),
+    ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
+    ...(cost && {
+      cost: {
+        category: cost.category,
+        ...(cost.units !== undefined && { estimated_units: cost.units }),
+        ...(cost.label !== undefined && { unit_label: cost.label }),
+      },
+    }),
+    ...(quota && { quota: quotaOf(quota) }),
+    ...(latency && { latency }),
+    idempotent: nature.idempotent,
+    requires_confirmation: facts.confirmation !== undefined,
+    ...(facts.confirmation && { confirmation_message: facts.confirmation.message }),
+    risk_level: nature.risk,
+    ...(scopes.length > 0 && { required_scopes: scopes }),
+    supports_streaming: false,
+    supports_pagination: paginates(tool),
+    ...(alias !== name && { _meta: { [WIRE_NAME]: name } }),
+  }
+}
+
+function authOf(portrait: Portrait): Json {
+  const { auth } = portrait.front
+  const scopes = scopesOf(portrait)
+  return {
+    methods: auth.methods,
+    ...(scopes.length > 0 && {
+      scopes: scopes.map(({ name, description, tools }) => {
+        return { name, description, grants: tools.map(({ alias }) => alias) }
+      }),
+    }),
+    ...(auth.sessionTtl !== undefined && { session_ttl_seconds: auth.sessionTtl }),
+  }
+}
+
+function rateLimits(written: readonly string[], quota: Quota | undefined): Json | undefined {
+  const known = rates(written)
+  const within = (window: number): number | undefined => {
+    const limits = known.filter((rate) => rate.window === window).map(({ limit }) => limit)
+    return limits.length > 0 ? Math.min(...limits) : undefined
+  }
+  const [minute, day] = [within(MINUTE), within(DAY)]
+  const limits = {
+    ...(minute !== undefined && { requests_per_minute: minute }),
+    ...(day !== undefined && { requests_per_day: day }),
+    ...(quota && quotaOf(quota)),
+  }
+  return Object.keys(limits).length > 0 ? limits : undefined
+}
+
+function quotaOf({ remaining, resetsAt }: Quota): Json {
+  return { remaining, ...(resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() }) }
+}
+
+function seenTypes({ seen, definition }: ToolPortrait): readonly string[] {
+  const structured = isObject(definition.outputSchema) ? ['application/json'] : []
+  return [...new Set([...structured, ...(seen?.types ?? [])])]
+}

@@ -1,0 +1,33 @@
+import { wordsOf } from '../core/words.ts'
+import { isObject } from '../core/json.ts'
+import type { ToolPortrait } from './portrait.ts'
+
+const SECOND = 1000
+const MINUTE = 60_000
+
+/** How long a tool takes: what its owner says, else what was seen; nothing where neither is known. */
+export function latencyOf({ words, seen }: ToolPortrait): 'instant' | 'seconds' | 'minutes' | undefined {
+  if (words.latency) return words.latency
+  if (seen?.p50 === undefined) return undefined
+  if (seen.p50 < SECOND) return 'instant'
+  return seen.p50 < MINUTE ? 'seconds' : 'minutes'
+}
+
+const paging: ReadonlySet<string> = new Set(
+  'cursor page page_number page_token next_token next_cursor starting_after start_cursor offset limit per_page page_size'.split(
+    ' ',
+  ),
+)
+
+/** Whether results come in pages. */
+export function paginates(tool: ToolPortrait): boolean {
+  return tool.seen?.hasCursor === true || pagingArguments(tool).length > 0
+}
+
+/** The arguments that choose a page. */
+export function pagingArguments({ definition: { inputSchema } }: ToolPortrait): string[] {
+  const properties = isObject(inputSchema) ? inputSchema.properties : undefined
+  return Object.keys(isObject(properties) ? properties : {}).filter((name) =>
+    paging.has(wordsOf(name).join('_')),
+  )
+}

@@ -1,0 +1,126 @@
+import { isObject } from '../core/json.ts'
+import { clipped, oneLine } from './text.ts'
+
+/** An argument of a tool, or a member of what it answers. */
+export interface Parameter {
+  readonly name: string
+  readonly type: string
+  readonly isRequired: boolean
+  readonly description?: string
+  readonly choices?: readonly unknown[]
+  readonly default?: unknown
+  /** What else holds for it, each in a few words. */
+  readonly limits?: readonly string[]
+  /** Its own members, or those of each of its items. */
+  readonly fields?: readonly Parameter[]
+}
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** How many members are told of one schema, and choices of one member. */
+const MEMBERS = 100
+const CHOICES = 40
+
+/** The members of an object schema, with those of their own members. */
+export function parametersOf(schema: unknown, depth = 1): readonly Parameter[] {
+  return isObject(schema) ? membersOf(schema, schema, depth) : []
+}
+
+function membersOf(schema: Schema, root: Schema, depth: number): readonly Parameter[] {
+  const { properties, required } = resolved(schema, root)
+  if (!isObject(properties)) return []
+  const needed = new Set<unknown>(Array.isArray(required) ? required : [])
+  return Object.entries(properties)
+    .slice(0, MEMBERS)
+    .map(([name, value]) => parameter(name, isObject(value) ? value : {}, needed.has(name), root, depth))
+}
+
+// eslint-disable-next-line max-params
+function parameter(
+  name: string,
+  written: Schema,
+  isRequired: boolean,
+  root: Schema,
+  depth: number,
+): Parameter {
+  const schema = resolved(written, root)
+  const description = clipped(oneLine(written.description ?? schema.description), 400)
+  const choices = Array.isArray(schema.enum) ? schema.enum.slice(0, CHOICES) : undefined
+  const limits = limitsOf(schema)
+  const fields = depth > 0 ? fieldsOf(schema, root, depth - 1) : []
+  return {
+    name: oneLine(name),
+    type: typeOf(schema, root),
+    isRequired,
+    ...(description !== '' && { description }),
+    ...(choices && { choices }),
+    ...(schema.default !== undefined && { default: schema.default }),
+    ...(limits.length > 0 && { limits }),
+    ...(fields.length > 0 && { fields }),
+  }
+}
+
+function fieldsOf(schema: Schema, root: Schema, depth: number): readonly Parameter[] {
+  const own = membersOf(schema, root, depth)
+  return own.length === 0 && isObject(schema.items) ? membersOf(schema.items, root, depth) : own
+}
+
+/** The schema a reference within the same schema stands for. */
+function resolved(schema: Schema, root: Schema): Schema {
+  const { $ref: reference } = schema
+  if (typeof reference !== 'string' || !reference.startsWith('#/')) return schema
+  let found: unknown = root
+  for (const step of reference.slice(2).split('/')) {
+    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
+    found = isObject(found) && Object.hasOwn(found, key) ? found[key] : undefined
+  }
+  return isObject(found) ? { ...found, ...schema } : schema
+}
+
+function typeOf(schema: Schema, root: Schema, depth = 2): string {
+  const { type, items, anyOf, oneOf, const: fixed } = schema
+  if (Array.isArray(type)) return type.slice(0, 5).map(oneLine).join(' or ')
+  const kinds = Array.isArray(anyOf) ? anyOf : oneOf
+  if (type === undefined && Array.isArray(kinds) && depth > 0) {
+    const named = kinds.slice(0, 8).map((each: unknown) => inner(each, root, depth))
+    return [...new Set(named)].join(' or ') || 'any'
+  }
+  if (type === 'array' && depth > 0)
+    return items === undefined ? 'array' : `array of ${inner(items, root, depth)}`
+  if (typeof type === 'string') return oneLine(type)
+  if (Array.isArray(schema.enum)) return typeof schema.enum[0]
+  if (fixed !== undefined) return typeof fixed
+  return isObject(schema.properties) ? 'object' : 'any'
+}
+
+function inner(schema: unknown, root: Schema, depth: number): string {
+  return isObject(schema) ? typeOf(resolved(schema, root), root, depth - 1) : 'any'
+}
+
+function limitsOf(schema: Schema): string[] {
+  const { pattern, format, const: fixed, multipleOf } = schema
+  return [
+    range(schema.minLength, schema.maxLength, ' characters'),
+    range(schema.minimum, schema.maximum, ''),
+    typeof schema.exclusiveMinimum === 'number' ? `more than ${schema.exclusiveMinimum}` : '',
+    typeof schema.exclusiveMaximum === 'number' ? `less than ${schema.exclusiveMaximum}` : '',
+    range(schema.minItems, schema.maxItems, ' items'),
+    typeof multipleOf === 'number' && multipleOf !== 1 ? `a multiple of ${multipleOf}` : '',
+    typeof format === 'string' ? `format ${oneLine(format)}` : '',
+    typeof pattern === 'string' && pattern.length <= 100 ? `matches ${oneLine(pattern)}` : '',
+    fixed === undefined ? '' : `always ${clipped(oneLine(JSON.stringify(fixed)), 80)}`,
+  ].filter((each) => each !== '')
+}
+
+function range(least: unknown, most: unknown, unit: string): string {
+  const from = isTold(least) && !(unit !== '' && least === 0) ? least : undefined
+  const to = isTold(most) ? most : undefined
+  if (from !== undefined && to !== undefined) return `${from} to ${to}${unit}`
+  if (from !== undefined) return `at least ${from}${from === 1 ? unit.replace(/s$/, '') : unit}`
+  return to === undefined ? '' : `at most ${to}${to === 1 ? unit.replace(/s$/, '') : unit}`
+}
+
+/** Bounds that only say how far numbers go are not worth telling. */
+function isTold(bound: unknown): bound is number {
+  return typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER
+}

@@ -1,0 +1,52 @@
+import { NS } from '../wire/extensions.ts'
+import { pagingArguments } from './observed.ts'
+import type { Portrait, ToolPortrait } from './portrait.ts'
+import { code, inline, listed } from './text.ts'
+
+/** How to use it well, each in a sentence of markdown. */
+export function bestPractices({ tools, front }: Portrait): string[] {
+  const changing = tools.filter(({ nature }) => nature.op !== 'read')
+  const asked = tools.filter(({ facts }) => facts.confirmation)
+  const keyed = changing.filter(
+    ({ facts, nature }) => facts.isIdempotentWithKey === true && !nature.idempotent,
+  )
+  const undone = changing.filter(({ facts }) => facts.undo)
+  const paged = tools.filter((tool) => pagingArguments(tool).length > 0)
+  const said = [
+    changing.length > 0 && changing.length < tools.length
+      ? 'Read before you change, and check with a read after.'
+      : '',
+    keyed.length > 0
+      ? `Give each changing call an idempotency key of its own in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key, and nothing happens twice.`
+      : '',
+    asked.length > 0
+      ? `Before ${names(asked)} a person is asked. Say first what you are about to do; never look for another way when the answer is no.`
+      : '',
+    undone.length > 0 ? `${names(undone)} can be undone.` : '',
+    undone.length > 0 && front.extensions.includes('transactions')
+      ? 'For several changes that belong together, begin a transaction: rolling it back undoes its steps in reverse order.'
+      : '',
+    paged.length > 0
+      ? `Results of ${names(paged)} come in pages: ask for the next one with ${pages(paged)}.`
+      : '',
+    ...tools.flatMap(({ isDeprecated, words, name }) =>
+      isDeprecated && words.deprecated !== undefined
+        ? `${code(name)} is deprecated: ${inline(words.deprecated)}`
+        : [],
+    ),
+    front.hasHelp
+      ? 'Ask `ai_help` for one section, or for one tool by its name, rather than for everything.'
+      : '',
+  ]
+  return said.filter((line) => line !== '')
+}
+
+function names(tools: readonly ToolPortrait[]): string {
+  const shown = tools.slice(0, 6).map(({ name }) => code(name))
+  const more = tools.length > shown.length ? [`${tools.length - shown.length} more`] : []
+  return listed([...shown, ...more])
+}
+
+function pages(tools: readonly ToolPortrait[]): string {
+  return listed([...new Set(tools.flatMap(pagingArguments))].slice(0, 4).map(code), 'or')
+}

@@ -1,0 +1,168 @@
+import { examplesOf } from './example.ts'
+import { possibleErrors } from './failures.ts'
+import { latencyOf } from './observed.ts'
+import { type Parameter, parametersOf } from './parameters.ts'
+import type { ToolPortrait } from './portrait.ts'
+import { bullets, code, inline, jsonCode, listed, oneLine, paragraphs, sentence } from './text.ts'
+
+/** Everything about one tool, in markdown. */
+export function toolReference(tool: ToolPortrait): string {
+  const { definition } = tool
+  const parameters = parametersOf(definition.inputSchema)
+  const given = parameters.length > 0 ? `Parameters:\n\n${parameterLines(parameters)}` : 'Parameters: none'
+  const returned = returns(tool)
+  const [example] = examplesOf(tool)
+  const shown = example ? jsonCode(example.input, 600) : ''
+  return [
+    `### ${inline(tool.name)}`,
+    paragraphs(tool.description),
+    given,
+    returned === '' ? '' : `Returns: ${returned}`,
+    shown === '' || shown === '`{}`' ? '' : `Example: ${shown}`,
+    ownErrors(tool),
+    bullets(notes(tool)),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n')
+}
+
+/** A tool on one line: its name, its parameters and its summary. */
+export function toolSignature(tool: ToolPortrait): string {
+  const parameters = parametersOf(tool.definition.inputSchema, 0)
+  const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
+  const more = parameters.length > names.length ? [...names, '…'] : names
+  return `${code(`${tool.name}(${more.join(', ')})`)}: ${inline(tool.summary)}`
+}
+
+/** Everything about one tool, as data. */
+export function toolData(tool: ToolPortrait): Record<string, unknown> {
+  const { nature, facts, words, definition } = tool
+  const { scopes } = tool
+  const latency = latencyOf(tool)
+  const returned = parametersOf(definition.outputSchema)
+  const errors = possibleErrors(tool)
+  return {
+    name: tool.name,
+    title: tool.title,
+    description: tool.description,
+    category: tool.category,
+    operationType: nature.op,
+    riskLevel: nature.risk,
+    idempotent: nature.idempotent,
+    parameters: parametersOf(definition.inputSchema).map(parameterData),
+    ...(returned.length > 0 && { returns: returned.map(parameterData) }),
+    sideEffects: tool.effects,
+    ...(facts.confirmation && { confirmation: facts.confirmation.message }),
+    ...(facts.undo && {
+      undo: { ...facts.undo, ...(tool.undoneBy !== undefined && { tool: tool.undoneBy }) },
+    }),
+    ...(scopes.length > 0 && { scopes }),
+    ...(latency && { latency }),
+    ...(words.cli !== undefined && { cliEquivalent: words.cli }),
+    ...(words.api !== undefined && { apiEquivalent: words.api }),
+    examples: examplesOf(tool),
+    ...(errors.length > 0 && { errors }),
+    ...(tool.isDeprecated && { deprecated: words.deprecated ?? true }),
+  }
+}
+
+function parameterData({ isRequired, fields, choices, ...rest }: Parameter): Record<string, unknown> {
+  return {
+    ...rest,
+    required: isRequired,
+    ...(choices && { enum: choices }),
+    ...(fields && { fields: fields.map(parameterData) }),
+  }
+}
+
+function parameterLines(parameters: readonly Parameter[], indent = ''): string {
+  return parameters
+    .map((each) => {
+      const line = `${indent}- ${parameterLine(each)}`
+      return each.fields ? `${line}\n${parameterLines(each.fields, `${indent}  `)}` : line
+    })
+    .join('\n')
+}
+
+function parameterLine(parameter: Parameter): string {
+  const { name, type, isRequired, description = '', choices, limits = [] } = parameter
+  const told = [
+    sentence(inline(description)),
+    choices ? `One of ${choices.map((each) => jsonCode(each)).join(', ')}.` : '',
+    parameter.default === undefined ? '' : `Default ${jsonCode(parameter.default) || 'see the schema'}.`,
+    limits.length > 0 ? `Limits: ${limits.map(inline).join('; ')}.` : '',
+  ].filter((part) => part !== '')
+  const head = `${code(name)} (${isRequired ? 'required' : 'optional'}, ${inline(type)})`
+  return told.length > 0 ? `${head}: ${told.join(' ')}` : head
+}
+
+function returns({ definition, words, seen }: ToolPortrait): string {
+  const fields = parametersOf(definition.outputSchema, 0)
+  if (fields.length > 0) {
+    return `${fields.map(({ name, type }) => `${code(name)} (${inline(type)})`).join(', ')}.`
+  }
+  const types = words.returns ?? seen?.types ?? []
+  return types.length > 0 ? `${types.map(inline).join(', ')}.` : ''
+}
+
+/** The errors only its owner knows of; those of the gateway stand together in one place. */
+function ownErrors({ words }: ToolPortrait): string {
+  if (!words.errors) return ''
+  const lines = words.errors.map(({ code: name, description, resolution = '' }) => {
+    return [`${code(name)}: ${sentence(inline(description))}`, sentence(inline(resolution))].join(' ').trim()
+  })
+  return `Errors:\n\n${bullets(lines)}`
+}
+
+/** What the gateway knows about calling it. */
+function notes(tool: ToolPortrait): string[] {
+  const { nature, facts, words, effects } = tool
+  const scopes = tool.scopes.map(code)
+  const latency = latencyOf(tool)
+  const cost = facts.cost ?? words.cost
+  const price = [cost?.units, cost?.label].filter((each) => each !== undefined).join(' ')
+  return [
+    words.deprecated === undefined ? '' : `Deprecated: ${sentence(inline(words.deprecated))}`,
+    nature.op === 'read'
+      ? 'Reads only.'
+      : `Side effects: ${effects.map(inline).join('; ') || 'none known'}. Risk: ${riskWords[nature.risk]}.`,
+    confirmationOf(tool),
+    undoOf(tool),
+    repetitionOf(tool),
+    scopes.length > 0 ? `Scopes: ${listed(scopes)}.` : '',
+    facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inline))}.` : '',
+    cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inline(price)}.` : '',
+    latency ? `Takes: ${latencyWords[latency]}.` : '',
+    words.cli === undefined ? '' : `CLI equivalent: ${code(words.cli)}`,
+    words.api === undefined ? '' : `API equivalent: ${code(words.api)}`,
+  ].filter((line) => line !== '')
+}
+
+const riskWords = {
+  safe: 'low',
+  reversible: 'medium',
+  destructive: 'high, it can destroy or overwrite',
+} as const
+
+const latencyWords = { instant: 'less than a second', seconds: 'seconds', minutes: 'minutes' } as const
+
+function confirmationOf({ facts: { confirmation } }: ToolPortrait): string {
+  if (!confirmation) return ''
+  const who = confirmation.isOutOfBand ? 'Others are asked first, on a page' : 'A person is asked first'
+  return `${who}: "${inline(confirmation.message)}"`
+}
+
+function undoOf({ facts: { undo }, undoneBy, nature }: ToolPortrait): string {
+  if (!undo) return nature.op === 'read' ? '' : 'Undo: none known.'
+  const how = oneLine(undo.description)
+  const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inline(how)
+  return `Undo: ${sentence(what)}${undo.isExact ? '' : ' Not everything is as before then.'}`
+}
+
+function repetitionOf({ nature, facts }: ToolPortrait): string {
+  if (nature.op === 'read') return ''
+  if (nature.idempotent) return 'Repeating: the same call again changes nothing more.'
+  if (facts.isIdempotentWithKey === true)
+    return 'Repeating: only with the same idempotency key, else it acts twice.'
+  return 'Repeating: it acts again each time.'
+}

@@ -1,0 +1,63 @@
+import { NS } from '../wire/extensions.ts'
+import { revisionNames } from '../wire/revisions.ts'
+import { alternativeAccess, specVersion } from './dashdash.ts'
+import type { Portrait } from './portrait.ts'
+import { clipped } from './text.ts'
+
+type Json = Record<string, unknown>
+
+/** The media type of a server card. */
+export const cardType = 'application/mcp-server-card+json'
+
+/** How a registry of MCP servers lists it; nobody verified it. */
+export function registryEntry(portrait: Portrait): Json {
+  const { name, description, install, tools } = portrait
+  return {
+    name,
+    description,
+    specVersion,
+    install,
+    alternativeAccess: alternativeAccess(portrait),
+    categories: [...new Set(tools.map(({ category }) => category))].toSorted(),
+    verified: false,
+  }
+}
+
+/** What can be known of it before connecting: SEP-2127, which names no tools. */
+export function serverCard(portrait: Portrait): Json {
+  const { name, version, title, purpose, links, front } = portrait
+  const isSigned = front.auth.methods.some((each) => each !== 'none')
+  const authorization = {
+    name: 'Authorization',
+    isRequired: true,
+    isSecret: true,
+    placeholder: 'Bearer <token>',
+  }
+  const remote = {
+    type: 'streamable-http',
+    url: front.endpoint,
+    ...(isSigned && { headers: [authorization] }),
+    supportedProtocolVersions: revisionNames,
+  }
+  return {
+    $schema: 'https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json',
+    name: `${NS}/${name}`,
+    version,
+    description: clipped(purpose, 100),
+    title: clipped(title, 100),
+    ...(links.homepage !== undefined && { websiteUrl: links.homepage }),
+    ...(links.repository !== undefined && { repository: repositoryOf(links.repository) }),
+    ...(front.endpoint !== undefined && { remotes: [remote] }),
+  }
+}
+
+/** An entry of the catalogue of all servers of a domain, which names the URL of a card. */
+export function catalogEntry({ name, title }: Portrait, cardUrl: string): Json {
+  const { hostname } = new URL(cardUrl)
+  return { identifier: `urn:air:${hostname}:${name}`, displayName: title, type: cardType, url: cardUrl }
+}
+
+function repositoryOf(url: string): Json {
+  const [source = ''] = new URL(url).hostname.replace(/^www\./, '').split('.')
+  return { url, source }
+}

@@ -1,0 +1,43 @@
+import type { ToolFacts } from '../core/record.ts'
+import type { Portrait, ToolPortrait } from './portrait.ts'
+
+/** A scope and what it opens. */
+export interface ScopePortrait {
+  readonly name: string
+  readonly description: string
+  readonly tools: readonly ToolPortrait[]
+}
+
+/** The scopes a caller needs for a tool: of each group the one that opens least. */
+export function requiredScopes({ scopes }: ToolFacts): string[] {
+  return [...new Set(scopes?.flatMap(([least]) => least ?? []))]
+}
+
+/** The scopes that tools ask for, in the order of their names. */
+export function scopesOf({ tools, front: { auth } }: Portrait): ScopePortrait[] {
+  const opened = new Map<string, ToolPortrait[]>()
+  for (const tool of tools) {
+    for (const scope of requiredScopes(tool.facts)) opened.set(scope, [...(opened.get(scope) ?? []), tool])
+  }
+  return [...opened]
+    .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    .map(([name, own]) => ({
+      name,
+      description: auth.scopes?.[name] ?? described(name, own.length),
+      tools: own,
+    }))
+}
+
+const verbs: readonly (readonly [string, string])[] = [
+  ['read:', 'Read from'],
+  ['write:', 'Change things in'],
+  ['delete:', 'Delete or overwrite in'],
+  ['admin:', 'Administer'],
+]
+
+/** What a scope opens, where its owner did not say. */
+function described(name: string, tools: number): string {
+  const [prefix, verb] = verbs.find(([start]) => name.startsWith(start)) ?? []
+  if (prefix !== undefined && verb !== undefined) return `${verb} ${name.slice(prefix.length)}.`
+  return `Opens ${tools === 1 ? 'one tool' : `${tools} tools`}.`
+}

@@ -1,0 +1,167 @@
+import { isObject } from '../core/json.ts'
+import { alternativeAccess } from './dashdash.ts'
+import { accessSections } from './access-sections.ts'
+import { bestPractices } from './practices.ts'
+import { failureSections } from './failure-sections.ts'
+import { grouped, quickReference } from './quick-reference.ts'
+import type { Portrait } from './portrait.ts'
+import { toolData, toolReference, toolSignature } from './reference.ts'
+import type { Section } from './section.ts'
+import { bullets, code, inline, oneLine, sentence } from './text.ts'
+
+/** Whether the reference of tools is whole, or each tool stands on one line. */
+export type Detail = 'full' | 'signatures'
+
+/** All sections of a document that have something in them. */
+export function sectionsOf(portrait: Portrait, detail: Detail = 'full'): Section[] {
+  const all = [
+    whenToUse(portrait),
+    reference(portrait),
+    ...accessSections(portrait),
+    ...failureSections(portrait),
+    tools(portrait, detail),
+    resources(portrait),
+    prompts(portrait),
+    alternatives(portrait),
+    practices(portrait),
+  ]
+  return all.filter(({ markdown }) => markdown !== '')
+}
+
+/** When to use it, and when not. */
+export function whenToUse({ useWhen, notFor, parts }: Portrait): Section {
+  const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
+  const uses =
+    parts.length > 0
+      ? `Use this endpoint when the user asks for what one of its servers does:\n\n${bullets(parts.map(partLine))}`
+      : `Use this server when the user asks to:\n\n${bullets(asks.map(inline))}`
+  const others =
+    notFor.length > 0
+      ? `Do NOT use ${parts.length > 0 ? 'it' : 'this server'} for:\n\n${bullets(notFor.map((each) => inline(upper(each))))}`
+      : ''
+  return {
+    key: 'whenToUse',
+    heading: 'When to Use',
+    markdown: [uses, others].filter((part) => part !== '').join('\n\n'),
+    data: { whenToUse: asks, whenNotToUse: notFor },
+  }
+}
+
+function partLine({ name, purpose, useWhen, isUp }: Portrait): string {
+  const asks = useWhen.length > 0 ? ` Such as: ${useWhen.map(inline).join('; ')}.` : ''
+  return `**${inline(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inline(purpose)}${asks}`
+}
+
+function reference(portrait: Portrait): Section {
+  return {
+    key: 'quickReference',
+    heading: 'Quick Reference',
+    markdown: quickReference(portrait),
+    data: {
+      quickReference: grouped(portrait).map(({ group, tools: own }) => ({
+        group,
+        items: own.map(({ name, summary }) => ({ tool: name, summary })),
+      })),
+    },
+  }
+}
+
+function tools(portrait: Portrait, detail: Detail): Section {
+  const markdown =
+    detail === 'full'
+      ? portrait.tools.map(toolReference).join('\n\n')
+      : `${bullets(portrait.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
+  const data = portrait.tools.map((tool) =>
+    detail === 'full' ? toolData(tool) : { name: tool.name, summary: tool.summary },
+  )
+  const isEmpty = portrait.tools.length === 0
+  return {
+    key: 'toolReference',
+    heading: 'Tool Reference',
+    markdown: isEmpty ? '' : markdown,
+    data: { toolReference: data },
+  }
+}
+
+/** How many resources and prompts are named. */
+const MOST = 100
+
+function resources({ resources: own, templates }: Portrait): Section {
+  const lines = [...own, ...templates].slice(0, MOST).map((each) => {
+    const about = oneLine(each.description) || oneLine(each.title) || oneLine(each.name)
+    return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inline(about))}`}`
+  })
+  const left = own.length + templates.length - lines.length
+  const more = left > 0 ? [`and ${left} more, in resources/list`] : []
+  const data = [...own, ...templates]
+    .slice(0, MOST)
+    .map(({ uri, uriTemplate, name, description, mimeType }) => ({
+      ...(uri !== undefined && { uri: oneLine(uri) }),
+      ...(uriTemplate !== undefined && { uriTemplate: oneLine(uriTemplate) }),
+      name: oneLine(name),
+      ...(description !== undefined && { description: oneLine(description) }),
+      ...(mimeType !== undefined && { mimeType: oneLine(mimeType) }),
+    }))
+  return {
+    key: 'resources',
+    heading: 'Resources',
+    markdown: bullets([...lines, ...more]),
+    data: { resources: data },
+  }
+}
+
+function prompts({ prompts: own }: Portrait): Section {
+  const known = own.slice(0, MOST).map((prompt) => {
+    const given = Array.isArray(prompt.arguments) ? prompt.arguments : []
+    const names = given.filter(isObject).map((each) => ({
+      name: oneLine(each.name),
+      required: each.required === true,
+    }))
+    const about = oneLine(prompt.description) || oneLine(prompt.title)
+    return { name: oneLine(prompt.name), description: about, arguments: names }
+  })
+  const lines = known.map(({ name, description, arguments: given }) => {
+    const shown = given.map((each) => (each.required ? each.name : `${each.name}?`)).join(', ')
+    return `${code(`${name}(${shown})`)}${description === '' ? '' : `: ${sentence(inline(description))}`}`
+  })
+  return { key: 'prompts', heading: 'Prompts', markdown: bullets(lines), data: { prompts: known } }
+}
+
+function alternatives(portrait: Portrait): Section {
+  const { links } = portrait
+  const known = [
+    ['Command line', links.cli],
+    ['API', links.api],
+    ['Web', links.web],
+    ['Homepage', links.homepage],
+    ['Source', links.repository],
+    ['Documentation', links.documentation],
+    ['Status', links.statusPage],
+  ] as const
+  const told = new Set<string>()
+  const lines = known.flatMap(([label, url]) => {
+    if (url === null || url === undefined || told.has(url)) return []
+    told.add(url)
+    return [`${label}: ${inline(url)}`]
+  })
+  return {
+    key: 'alternativeAccess',
+    heading: 'Alternative Access Methods',
+    markdown: bullets(lines),
+    data: { alternativeAccess: alternativeAccess(portrait) },
+  }
+}
+
+function practices(portrait: Portrait): Section {
+  const lines = bestPractices(portrait)
+  return {
+    key: 'bestPractices',
+    heading: 'Best Practices',
+    markdown: bullets(lines),
+    data: { bestPractices: lines },
+  }
+}
+
+function upper(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

@@ -1,0 +1,78 @@
+import { createHash } from 'node:crypto'
+import { specVersion } from './dashdash.ts'
+import { fenced } from './front-matter.ts'
+import { clientSnippet } from './access-sections.ts'
+import type { Portrait } from './portrait.ts'
+import { bestPractices } from './practices.ts'
+import { quickReference } from './quick-reference.ts'
+import { whenToUse } from './sections.ts'
+import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
+
+/** A file with what tells it apart from any other. */
+export interface SkillFile {
+  readonly text: string
+  /** `sha256:` and 64 hexadecimal digits, of the bytes. */
+  readonly digest: string
+  /** In bytes. */
+  readonly size: number
+  /** What its front matter says. */
+  readonly frontmatter: Readonly<Record<string, unknown>>
+}
+
+/** The SKILL.md of a server, or of all together (Agent Skills). */
+export function skillOf(portrait: Portrait): SkillFile {
+  const { name, description, title, purpose, contentVersion, emoji = '' } = portrait
+  const frontmatter = {
+    name,
+    description,
+    metadata: {
+      'spec-version': specVersion,
+      source: 'gatehouse',
+      ...(contentVersion !== '' && { 'content-version': contentVersion }),
+    },
+  }
+  const body = [
+    `# ${inline(`${emoji} ${title}`)}`,
+    inline(purpose),
+    `## When to Use\n\n${whenToUse(portrait).markdown}`,
+    `## Quick Reference\n\n${quickReference(portrait)}`,
+    `## Setup\n\n${setup(portrait)}`,
+    `## Rules\n\n${bullets(rules(portrait))}`,
+    more(portrait),
+  ]
+  const text = `${fenced(frontmatter, [])}\n${body.filter((part) => part !== '').join('\n\n')}\n`
+  const bytes = Buffer.from(text)
+  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
+  return { text, digest, size: bytes.length, frontmatter }
+}
+
+/** Where a skill stands among the resources of an MCP server. */
+export function skillUri({ name }: Portrait): string {
+  return `skill://${name}/SKILL.md`
+}
+
+function setup(portrait: Portrait): string {
+  const { front, name } = portrait
+  const at =
+    front.endpoint === undefined
+      ? 'the gateway, started by the client'
+      : `the MCP endpoint ${inline(front.endpoint)}`
+  return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name)}:\n\n${jsonBlock(clientSnippet(portrait))}`
+}
+
+function rules(portrait: Portrait): string[] {
+  const { front } = portrait
+  const retry =
+    'Try again only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
+  return [
+    ...bestPractices(portrait).filter((line) => !line.includes('ai_help')),
+    ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inline))} for each caller.`] : []),
+    ...front.limits.map((limit) => sentence(inline(limit))),
+    retry,
+  ]
+}
+
+function more({ front }: Portrait): string {
+  if (!front.hasHelp) return ''
+  return 'For parameters, errors and examples call `ai_help`; with `section` set to the name of a tool it tells of that tool alone.'
+}

@@ -1,0 +1,105 @@
+import { escapeHidden, splitHidden } from '../core/hidden.ts'
+
+/** How long one paragraph or description of a server may be in a document, in characters. */
+const LONGEST = 4000
+
+/** A text of somebody else without what can not be seen: control characters, marks of direction. */
+export function clean(text: unknown): string {
+  if (typeof text !== 'string') return ''
+  const spaced = text
+    .slice(0, 100_000)
+    .replaceAll(/\r\n?|[\u2028\u2029]/g, '\n')
+    .replaceAll(/[\t\p{Zs}]/gu, ' ')
+  return splitHidden(spaced)
+    .map((part) => (part.isHidden ? '' : part.text))
+    .join('')
+}
+
+/** A text of somebody else on one line. */
+export function oneLine(text: unknown): string {
+  return clean(text).replaceAll(/\s+/g, ' ').trim()
+}
+
+/** The beginning of a text, cut between words. */
+export function clipped(text: string, most: number): string {
+  if (text.length <= most) return text
+  const cut = text.slice(0, most - 1)
+  const space = cut.lastIndexOf(' ')
+  return `${(space > most / 2 ? cut.slice(0, space) : cut).replace(/[\uD800-\uDBFF]$|[\s,;:.]+$/, '')}…`
+}
+
+/** The first sentence of prose in a text: headings, lists, tables and code are passed over. */
+export function firstSentence(text: unknown, most = 160): string {
+  const paragraphs = clean(text).split(/\n\s*\n|\n(?=\s*(?:[#|>*+-]|\d+[.)])\s)/)
+  const prose = paragraphs.find((each) => /^\s*[^\s#|>*+`~=_-]/.test(each) && !/^\s*\d+[.)]\s/.test(each))
+  const line = oneLine(prose)
+  const end = /[.!?](?=\s+(?!\p{Ll})|$)/u.exec(line.replaceAll(/\b(?:e\.g|i\.e|etc|vs)\./g, 'x x '))
+  return clipped(end ? line.slice(0, end.index + 1) : line, most)
+}
+
+/** A sentence with its full stop. */
+export function sentence(text: string): string {
+  return text === '' || /[.!?…:]$/.test(text) ? text : `${text}.`
+}
+
+/** A text of somebody else as inline markdown: it stays one line and opens nothing. */
+export function inline(text: unknown): string {
+  return escapeStart(escapeInline(oneLine(text)))
+}
+
+/** A text of several lines as markdown of its own: paragraphs and lists stay, headings and fences open nothing. */
+export function paragraphs(text: unknown): string {
+  const lines = clipped(clean(text).trim(), LONGEST).split('\n')
+  const escaped = lines.map((line) => {
+    const kept = line.trimEnd().replace(/^ {4,}/, '  ')
+    return kept.replace(/\S.*$/, (rest) => escapeHeading(escapeInline(rest)))
+  })
+  return escaped.join('\n').replaceAll(/\n{3,}/g, '\n\n')
+}
+
+/** A name of somebody else as code in a line. */
+export function code(name: unknown): string {
+  return `\`${oneLine(name).replaceAll('`', "'") || ' '}\``
+}
+
+/** A value as JSON on one line, as code; nothing where it is long. */
+export function jsonCode(value: unknown, most = 200): string {
+  const text = JSON.stringify(value) ?? ''
+  if (text === '' || text.length > most) return ''
+  return code(escapeHidden(text))
+}
+
+/** A value as a block of JSON. */
+export function jsonBlock(value: unknown): string {
+  return `\`\`\`json\n${escapeHidden(JSON.stringify(value, undefined, 2))}\n\`\`\``
+}
+
+/** Words as a list in a sentence: `a, b and c`. */
+export function listed(words: readonly string[], joint = 'and'): string {
+  if (words.length < 2) return words.join('')
+  return `${words.slice(0, -1).join(', ')} ${joint} ${words.at(-1) ?? ''}`
+}
+
+/** Lines of a list. */
+export function bullets(lines: readonly string[]): string {
+  return lines.map((line) => `- ${line}`).join('\n')
+}
+
+function escapeInline(text: string): string {
+  const even = (text.match(/`/g) ?? []).length % 2 === 0 && !text.includes('```')
+  return (even ? text : text.replaceAll('`', "'"))
+    .replaceAll(/<(?=[a-z/!?])/gi, String.raw`\<`)
+    .replaceAll('](', String.raw`]\(`)
+    .replaceAll('![', String.raw`!\[`)
+}
+
+function escapeStart(text: string): string {
+  return escapeHeading(text).replace(/^(?:[>|]|[*+-](?=\s)|\d+(?=[.)]\s))/, (mark) =>
+    /\d/.test(mark) ? `${mark}\\` : `\\${mark}`,
+  )
+}
+
+/** Headings, rules and the lines that make one of the line above. */
+function escapeHeading(text: string): string {
+  return text.replace(/^(?=#|~~~|=+\s*$|(?:[-*_]\s*){2,}$|-\s*$)/, '\\')
+}

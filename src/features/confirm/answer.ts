@@ -1,0 +1,81 @@
+import type { Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Approval, Requested } from '../../records/approvals.ts'
+import { ERROR_KEY, NS } from '../../wire/extensions.ts'
+import type { Subject } from './subject.ts'
+
+/** Where in `_meta` it stands what is said of confirmation. */
+export const CONFIRMATION = `${NS}/confirmation`
+
+interface Told {
+  /** How people reach the approval: a page, a command. */
+  readonly ways: readonly string[]
+  readonly url?: string | undefined
+  /** Whether a token is told, with which the client's host confirms. */
+  readonly isTokenGood: boolean
+  /** Whether a token was sent that is not good. */
+  readonly isTokenBad: boolean
+  /** Whether the members also stand at the top of the result. */
+  readonly compat: boolean
+}
+
+/** The answer to a call that did not run, as people have to approve it first. */
+export function confirmationRequired(subject: Subject, requested: Requested, told: Told): Outcome {
+  const { approval, token } = requested
+  const error = errorOf(approval, told)
+  const { suggestion = '' } = error.extra
+  const object = { ...error.data, requestId: subject.call.requestId }
+  // The token is for the host alone: what a model reads does not hold it.
+  const members = {
+    status: 'confirmation_required',
+    requires_confirmation: true,
+    confirmation_message: subject.message,
+    risk_level: subject.risk,
+    ...(told.isTokenGood && { confirmation_token: token }),
+    tool: subject.entry.name,
+    parameters: subject.arguments,
+  }
+  const result = {
+    content: [{ type: 'text', text: `${error.message} ${suggestion}` }],
+    isError: true,
+    ...(told.compat && { ...members, error: object }),
+    _meta: {
+      [ERROR_KEY]: object,
+      [CONFIRMATION]: {
+        ...members,
+        approval: approval.id,
+        expires_at: new Date(approval.expiresAt).toISOString(),
+        ...(told.url !== undefined && { url: told.url }),
+      },
+    },
+  }
+  return { kind: 'result', result: Payload.of(result) }
+}
+
+function errorOf(approval: Approval, { ways, isTokenBad }: Told): GatewayError {
+  const { message, kind, needed, approvers } = approval
+  const people = kind === 'page' ? 'The user has to confirm it first' : others(needed, approvers)
+  const begin = isTokenBad
+    ? 'This call was not run: its confirmation_token is not good for it, or was used before.'
+    : 'This call was not run.'
+  const where = ways.length === 0 ? '' : ` Approve or deny it ${ways.join(', or ')}.`
+  return new GatewayError(
+    isTokenBad ? 'CONFIRMATION_TOKEN_INVALID' : 'CONFIRMATION_REQUIRED',
+    `${begin} ${people}: “${message}”${where}`,
+    { suggestion: 'Once it is approved, make exactly the same call again: it then runs, once.' },
+  )
+}
+
+function others(needed: number, approvers: readonly string[]): string {
+  const who = approvers.length === 0 ? '' : ` of ${approvers.join(', ')}`
+  const people = needed === 1 ? 'one person' : `${needed} people`
+  return `It takes the approval of ${people}${who} other than the caller`
+}
+
+/** The refusal where nobody can be asked. */
+export function nobodyToAsk(message: string): GatewayError {
+  return new GatewayError('CONFIRMATION_REQUIRED', `A person has to confirm this call first: “${message}”`, {
+    suggestion: 'Use a client that supports elicitation.',
+  })
+}

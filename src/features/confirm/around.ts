@@ -1,0 +1,35 @@
+import type { Call } from '../../core/call.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import type { Approvals } from '../../records/approvals.ts'
+import type { Deps } from '../feature.ts'
+import type { Memory } from './memory.ts'
+import type { Rule } from './rules.ts'
+import type { Settings } from './settings.ts'
+import type { Grant } from './slot.ts'
+import type { Waiting } from './waiting.ts'
+
+/** What the gate of one tool is made of. */
+export interface Around {
+  readonly rule: Rule
+  readonly settings: Settings
+  readonly server: UpstreamSettings
+  readonly deps: Deps
+  readonly approvals: Approvals
+  readonly memory: Memory
+  readonly waiting: Waiting
+}
+
+/** What the client's host says of confirmation. */
+export interface HostWord {
+  readonly isConfirmed: boolean | undefined
+  readonly token: string | undefined
+}
+
+/** A call that may run. */
+export interface Confirmed {
+  readonly grant: Grant
+  /** It was granted just now, and not for an earlier round or call. */
+  readonly isFresh: boolean
+  /** The call as it goes on, where it waited. */
+  readonly call?: Call
+}

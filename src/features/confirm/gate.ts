@@ -1,0 +1,106 @@
+import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import { attempt, untilAborted } from '../../core/waiting.ts'
+import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensions.ts'
+import type { Deps } from '../feature.ts'
+import type { Around, Confirmed, HostWord } from './around.ts'
+import { declined, run } from './grant.ts'
+import { askForm, canAsk, readForm } from './inline.ts'
+import { approvedByOthers, approvedOnPage } from './people.ts'
+import { isAsked, isNeverAsked } from './rules.ts'
+import { slotOf } from './slot.ts'
+import { type Subject, subjectOf } from './subject.ts'
+
+/** Lets calls of a tool through once a person confirmed them. */
+export function gate(around: Around): Policy {
+  const { rule, deps, settings } = around
+  return (next) => {
+    const decide = (given: Call, found: Entry | undefined): Promise<Outcome> => {
+      const { call, word } = heard(given)
+      const entry = found ?? named(call, deps)
+      return entry && isAsked(rule, entry, call) ? pass(call, entry, word) : next(call)
+    }
+    const pass = async (call: Call, entry: Entry, word: HostWord): Promise<Outcome> => {
+      const subject = subjectOf(call, entry, rule, around.server)
+      const found = await confirmed(call, subject, word, around)
+      return 'kind' in found ? found : go(subject, found, { around, next })
+    }
+    return (call) => {
+      const isFree = call.errand === 'look' || (call.errand === 'undo' && !settings.rollbacks)
+      if (isFree || isNeverAsked(rule, call)) return next(call)
+      try {
+        const entry = attempt(() => deps.entry(call))
+        if (!(entry instanceof Promise)) return decide(call, entry)
+        return untilAborted(entry, call.signal).then((each) => decide(call, each))
+      } catch (error) {
+        return Promise.reject(error)
+      }
+    }
+  }
+}
+
+async function go(
+  subject: Subject,
+  { grant, isFresh, call = subject.call }: Confirmed,
+  { around, next }: { readonly around: Around; readonly next: Handler },
+): Promise<Outcome> {
+  const { deps, rule, memory } = around
+  if (isFresh && rule.remember) await memory.keep(call, subject.entry, grant, rule.remember)
+  return run({ ...subject, call }, grant, { next, deps })
+}
+
+/** That a call may run, or what its caller is told instead. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
+async function confirmed(
+  given: Call,
+  subject: Subject,
+  word: HostWord,
+  around: Around,
+): Promise<Confirmed | Outcome> {
+  const { rule, settings, deps, memory } = around
+  const { call, digest, entry } = subject
+  const slot = slotOf(given)
+  const now = Date.now()
+  if (slot?.kind === 'granted' && slot.digest === digest) return { grant: slot.grant, isFresh: false }
+  if (slot?.kind === 'asked') {
+    const said = await readForm(given, slot, { subject, store: deps.store, now })
+    if (said !== 'accept') throw declined(call, slot.nonce, { reason: said, by: call.principal.id })
+    const grant = { approval: slot.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
+    return { grant, isFresh: true }
+  }
+  // A step without a way back is looked at by itself.
+  const grant = rule.remember && !call.step ? await memory.recall(call, entry) : undefined
+  if (grant) return { grant, isFresh: false }
+  if (rule.isOutOfBand) return approvedByOthers(given, subject, around)
+  if (canAsk(call, 'form')) return askForm(subject, now + settings.ttl)
+  return approvedOnPage(subject, word, around)
+}
+
+/** What the host said, and the call without it: servers are not told. @throws INVALID_INPUT */
+function heard(call: Call): { readonly call: Call; readonly word: HostWord } {
+  if (!hasExtension(call, FLAG) && !hasExtension(call, TOKEN)) return { call, word: silence }
+  const [flag, token] = [extensionOf(call, FLAG), extensionOf(call, TOKEN)]
+  if (flag !== undefined && typeof flag !== 'boolean') throw invalid(FLAG, 'true or false')
+  if (token !== undefined && typeof token !== 'string') throw invalid(TOKEN, 'a string')
+  return {
+    call: withoutExtension(withoutExtension(call, FLAG), TOKEN),
+    word: { isConfirmed: flag, token },
+  }
+}
+
+const FLAG = 'user_confirmed'
+const TOKEN = 'confirmation_token'
+const silence: HostWord = { isConfirmed: undefined, token: undefined }
+
+/** What a tool is by its name alone, where no list has it. */
+function named({ target }: Call, { listed }: Deps): Entry | undefined {
+  const { upstream, name } = target
+  return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
+}
+
+function invalid(field: string, what: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} must be ${what}.`, {
+    field,
+    reason: 'type',
+  })
+}

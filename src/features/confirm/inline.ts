@@ -1,0 +1,96 @@
+import { randomBytes } from 'node:crypto'
+import type { Answer, Call, Client, Outcome, Question } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Store } from '../../store/store.ts'
+import { canAnswer } from '../../wire/questions.ts'
+import type { Refusal } from './grant.ts'
+import { SLOT, type Slot } from './slot.ts'
+import type { Subject } from './subject.ts'
+
+/** Names our question among those of a call. */
+const QUESTION = 'confirm'
+
+/** Whether the person at the client can be asked: with a form, or by being sent to a page. */
+export function canAsk(call: Call, mode: 'form' | 'url'): boolean {
+  const { client, errand, rpcId } = call
+  if (client.isMute || errand || rpcId === undefined) return false
+  return canBeAsked(client, mode)
+}
+
+function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
+  return canAnswer(client, { method: 'elicitation/create', params: Payload.of({ mode }) })
+}
+
+/** The question whether a call may run, good once and until then (milliseconds since 1970). */
+export function askForm({ digest, message, typed }: Subject, until: number): Outcome {
+  const nonce = randomBytes(16).toString('base64url')
+  const slot: Slot = { kind: 'asked', nonce, digest, until }
+  const confirm =
+    typed === undefined
+      ? { type: 'boolean', title: 'Run it', description: message, default: false }
+      : { type: 'string', title: `Type “${typed}” to confirm`, description: message }
+  const requestedSchema = { type: 'object', properties: { confirm }, required: ['confirm'] }
+  return asking({ mode: 'form', message, requestedSchema }, slot)
+}
+
+/** The question whether the person opens the page on which others approve. */
+export function askUrl({ digest, message }: Subject, approval: string, url: string): Outcome {
+  return asking({ mode: 'url', message, url }, { kind: 'opened', approval, digest })
+}
+
+function asking(params: Readonly<Record<string, unknown>>, slot: Slot): Outcome {
+  const question: Question = { method: 'elicitation/create', params: Payload.of(params) }
+  return { kind: 'ask', questions: { [QUESTION]: question }, state: { [SLOT]: slot } }
+}
+
+type Asked = Slot & { readonly kind: 'asked' }
+
+/** What the person said. An answer counts once, whichever it is. @throws CONFIRMATION_TOKEN_INVALID */
+export async function readForm(
+  call: Call,
+  slot: Asked,
+  { subject, store, now }: { readonly subject: Subject; readonly store: Store; readonly now: number },
+): Promise<Refusal | 'accept'> {
+  if (slot.digest !== subject.digest) throw notThisAnswer('it was given for another call')
+  const left = slot.until - now
+  if (left <= 0) return 'timeout'
+  const before = await store.claim(`approval:nonce:${slot.nonce}`, '1', left)
+  if (before !== undefined) throw notThisAnswer('it was used before')
+  return verdictOf(call.answers?.[QUESTION], subject.typed)
+}
+
+/** What the person said to being sent to the page. */
+export function readUrl({ answers }: Call): Refusal | 'accept' {
+  const answer = answers?.[QUESTION]
+  if (!answer || 'error' in answer) return 'accept'
+  return refusals[actionOf(answer)] ?? 'accept'
+}
+
+function verdictOf(answer: Answer | undefined, typed: string | undefined): Refusal | 'accept' {
+  if (!answer) return 'timeout'
+  if ('error' in answer) return 'error'
+  if (actionOf(answer) !== 'accept') return refusals[actionOf(answer)] ?? 'cancel'
+  const { content } = answer.result.fields
+  const said = isObject(content) ? content.confirm : undefined
+  if (typed === undefined) return said === true ? 'accept' : 'decline'
+  return typeof said === 'string' && said.trim() === typed ? 'accept' : 'mismatch'
+}
+
+const refusals: Readonly<Record<string, Refusal>> = {
+  decline: 'decline',
+  // Some clients say `reject` for `decline`.
+  reject: 'decline',
+  cancel: 'cancel',
+}
+
+function actionOf({ result }: Answer & { readonly result: Payload }): string {
+  return String(result.fields.action)
+}
+
+function notThisAnswer(why: string): GatewayError {
+  return new GatewayError('CONFIRMATION_TOKEN_INVALID', `The confirmation does not count: ${why}.`, {
+    suggestion: 'Make the call again without requestState: a person is then asked anew.',
+  })
+}

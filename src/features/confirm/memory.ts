@@ -1,0 +1,59 @@
+import { hash } from 'node:crypto'
+import type { Call } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { canonical, isObject } from '../../core/json.ts'
+import type { Store } from '../../store/store.ts'
+import type { Grant } from './slot.ts'
+import type { Rule } from './rules.ts'
+
+/** Grants that hold for several calls of a tool. */
+export interface Memory {
+  /** One call of those that were granted. */
+  recall(call: Call, entry: Entry): Promise<Grant | undefined>
+  /** Keeps a grant for the calls that follow. */
+  keep(call: Call, entry: Entry, grant: Grant, remember: NonNullable<Rule['remember']>): Promise<void>
+}
+
+interface Kept {
+  readonly grant: Grant
+  /** How many calls are left, and until when, in milliseconds since 1970. */
+  readonly left: number
+  readonly until: number
+}
+
+/** How often a change is tried that others are quicker with. */
+const TRIES = 20
+
+/** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
+export function createMemory(store: Store, now: () => number): Memory {
+  return {
+    recall: async (call, entry) => {
+      const key = keyOf(call, entry)
+      for (let tries = 0; tries < TRIES; tries++) {
+        const text = await store.get(key)
+        const kept = text === undefined ? undefined : parse(text)
+        if (text === undefined || !kept || kept.left < 1 || kept.until <= now()) return undefined
+        const less = JSON.stringify({ ...kept, left: kept.left - 1 })
+        if (await store.swap(key, text, less, kept.until - now())) return kept.grant
+      }
+      return undefined
+    },
+    keep: async (call, entry, grant, { for: ttl, max }) => {
+      if (max < 2) return
+      const kept: Kept = { grant, left: max - 1, until: now() + ttl }
+      await store.put(keyOf(call, entry), JSON.stringify(kept), ttl)
+    },
+  }
+}
+
+/** For one session of a caller, where there are sessions. */
+function keyOf({ principal, client }: Call, { upstream, name }: Entry): string {
+  const of = canonical([principal.id, client.session ?? '', upstream, name])
+  return `approval:kept:${hash('sha256', of)}`
+}
+
+function parse(text: string): Kept | undefined {
+  const value: unknown = JSON.parse(text)
+  // Written above.
+  return isObject(value) ? (value as unknown as Kept) : undefined
+}

@@ -1,0 +1,115 @@
+import type { Call, Outcome } from '../../core/call.ts'
+import type { Approval, Draft, Requested } from '../../records/approvals.ts'
+import { confirmationRequired, nobodyToAsk } from './answer.ts'
+import type { Around, Confirmed, HostWord } from './around.ts'
+import { declined, grantOf } from './grant.ts'
+import { askUrl, canAsk, readUrl } from './inline.ts'
+import { slotOf } from './slot.ts'
+import { draftOf, type Subject } from './subject.ts'
+
+/** Where an approval is decided. */
+interface Place {
+  readonly ways: readonly string[]
+  readonly url: string | undefined
+}
+
+/** What became of the person who makes the call being asked on a page of the gateway, or by the client's host. */
+export async function approvedOnPage(
+  subject: Subject,
+  word: HostWord,
+  around: Around,
+): Promise<Confirmed | Outcome> {
+  const { settings, approvals } = around
+  const { call } = subject
+  if (settings.accept_bare_flag && word.isConfirmed && word.token === undefined) {
+    const grant = {
+      approval: call.requestId,
+      by: [call.principal.id],
+      via: ['user_confirmed'],
+      at: Date.now(),
+    }
+    return { grant, isFresh: true }
+  }
+  if (settings.fallback === 'deny') throw nobodyToAsk(subject.message)
+  const draft = draftOf(subject, alone, { kind: 'page', ttl: settings.ttl })
+  const redeemed = word.token === undefined ? undefined : await approvals.redeem(draft, word.token)
+  if (redeemed) return confirmedByHost(redeemed, subject, word)
+  const found = settled(await approvals.use(draft), call)
+  if (found) return found
+  return answer(draft, { subject, around, isTokenBad: word.token !== undefined })
+}
+
+/** The caller itself approves, whoever else may. */
+const alone = { needed: 1, approvers: [] }
+
+function confirmedByHost({ id }: Approval, { call }: Subject, { isConfirmed }: HostWord): Confirmed {
+  const { id: by } = call.principal
+  if (isConfirmed === false) throw declined(call, id, { reason: 'decline', by })
+  return { grant: { approval: id, by: [by], via: ['confirmation_token'], at: Date.now() }, isFresh: true }
+}
+
+/** What became of others being asked: the call waits for them for a while. */
+export async function approvedByOthers(
+  given: Call,
+  subject: Subject,
+  around: Around,
+): Promise<Confirmed | Outcome> {
+  const { rule, settings, approvals, waiting } = around
+  const { call } = subject
+  const draft = draftOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
+  const slot = slotOf(given)
+  const said = slot?.kind === 'opened' ? readUrl(given) : 'accept'
+  if (slot?.kind === 'opened' && said !== 'accept')
+    throw declined(call, slot.approval, { reason: said, by: call.principal.id })
+  const found = settled(await approvals.use(draft), call)
+  if (found) return found
+  const { approval } = await requested(draft, around)
+  const { url } = placeOf(approval, around)
+  if (slot === undefined && url !== undefined && canAsk(call, 'url')) return askUrl(subject, approval.id, url)
+  const later = await waiting.wait(call, approval.id, settings.wait)
+  const decided = settled(await approvals.use(draft), later)
+  return decided ? { ...decided, call: later } : answer(draft, { subject, around, isTokenBad: false })
+}
+
+/** What people decided, if they did. @throws CONFIRMATION_DECLINED where they denied it */
+function settled(approval: Approval | undefined, call: Call): Confirmed | undefined {
+  if (approval?.status === 'approved') return { grant: grantOf(approval), isFresh: true }
+  if (approval?.status !== 'denied') return undefined
+  const denial = approval.decisions.find(({ verdict }) => verdict === 'denied')
+  throw declined(call, approval.id, {
+    reason: 'denied',
+    ...(denial && { by: denial.by }),
+    ...(denial?.reason !== undefined && { words: `“${denial.reason}”` }),
+  })
+}
+
+async function requested(draft: Draft, around: Around): Promise<Requested> {
+  const { deps, approvals } = around
+  // Nobody could decide: neither on a page nor at the command line.
+  if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw nobodyToAsk(draft.message)
+  const found = await approvals.request(draft)
+  const { id, upstream, tool, caller, kind } = found.approval
+  deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind })
+  return found
+}
+
+async function answer(
+  draft: Draft,
+  told: { readonly subject: Subject; readonly around: Around; readonly isTokenBad: boolean },
+): Promise<Outcome> {
+  const { subject, around, isTokenBad } = told
+  const { fallback, compat } = around.settings
+  const found = await requested(draft, around)
+  const isTokenGood = draft.kind === 'page'
+  const isHostAlone = isTokenGood && fallback === 'two_step'
+  const place = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)
+  subject.call.facts.set('approval', found.approval.id)
+  return confirmationRequired(subject, found, { ...place, isTokenGood, isTokenBad, compat })
+}
+
+function placeOf({ id }: Approval, { deps }: Around): Place {
+  const url = deps.page(`/confirm/${id}`)
+  const page = url === undefined ? [] : [`at ${url}`]
+  const command = deps.isStoreShared ? [`with \`gatehouse approvals approve ${id}\``] : []
+  return { url, ways: [...page, ...command] }
+}

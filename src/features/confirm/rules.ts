@@ -1,0 +1,81 @@
+import type { Call } from '../../core/call.ts'
+import type { Entry, Risk } from '../../core/entry.ts'
+import { isObject } from '../../core/json.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import { settingOf } from '../../core/tool-settings.ts'
+import type { Settings } from './settings.ts'
+
+/** What the configuration says of asking about one tool. */
+export interface Rule {
+  /** The least rank of risk that is asked about. */
+  readonly from: number
+  /** There is no way back after it: steps of transactions are asked about. */
+  readonly isPivot: boolean
+  /** A tool whose server does not say that it does not destroy is taken to do so. */
+  readonly isLiteral: boolean
+  readonly template?: string
+  /** The argument whose value is typed. */
+  readonly typed?: string
+  /** Others approve it. */
+  readonly isOutOfBand: boolean
+  readonly needed: number
+  readonly approvers: readonly string[]
+  readonly remember?: { readonly for: number; readonly max: number }
+}
+
+const ranks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
+const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
+
+/** What holds for a tool; nothing where the configuration alone says that nobody is asked. */
+export function ruleOf(name: string, server: UpstreamSettings, settings: Settings): Rule | undefined {
+  const { tools } = server
+  const asked = settingOf(tools, name, 'confirm')?.value
+  const risk = settingOf(tools, name, 'risk')?.value
+  const typed = settingOf(tools, name, 'typeToConfirm')?.value
+  const approval = settingOf(tools, name, 'approval')?.value
+  const needed = settingOf(tools, name, 'approvals')?.value
+  const approvers = settingOf(tools, name, 'approvers')?.value
+  const remember = settingOf(tools, name, 'remember')?.value ?? (settings.remember || undefined)
+  const isPivot = settingOf(tools, name, 'pivot')?.value === true
+  const isOutOfBand = approval ? approval === 'out_of_band' : (needed ?? approvers) !== undefined
+  // Who says how a person is asked means that one is, but not about what only reads.
+  const isMeant = isOutOfBand || typed !== undefined
+  const least = isMeant ? Math.min(levels.reversible, levels[settings.level]) : levels[settings.level]
+  const from = asked === undefined ? least : isNo(asked) ? levels.none : levels.all
+  const isKnown = risk !== undefined && ranks[risk] < from
+  if ((from === levels.none || isKnown) && !isPivot) return undefined
+  return {
+    from,
+    isPivot,
+    isLiteral: settings.unannotated === 'confirm' && risk === undefined,
+    ...(typeof asked === 'string' && !isNo(asked) && { template: asked }),
+    ...(typed !== undefined && { typed }),
+    isOutOfBand,
+    needed: needed ?? 1,
+    approvers: approvers ?? [],
+    ...(remember && { remember }),
+  }
+}
+
+function isNo(asked: boolean | string): boolean {
+  return asked === false || asked === 'never'
+}
+
+/** Whether the tool need not be looked up: nobody is asked about this call, whatever it is. */
+export function isNeverAsked({ from }: Rule, call: Pick<Call, 'step'>): boolean {
+  return from === levels.none && call.step === undefined
+}
+
+/** Whether a person is asked about a call of a tool; without the call, whether one could be. */
+export function isAsked(rule: Rule, entry: Entry, call?: Pick<Call, 'step'>): boolean {
+  return ranks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)
+}
+
+/** The risk of a tool, as people are told. */
+export function riskOf({ isLiteral }: Rule, { nature, definition }: Entry): Risk {
+  if (!isLiteral || nature.risk === 'destructive') return nature.risk
+  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  // A missing `destructiveHint` means that a tool may destroy, unless it only reads (2025-03-26 server/tools).
+  const isSaid = typeof hints.destructiveHint === 'boolean' || hints.readOnlyHint === true
+  return isSaid ? nature.risk : 'destructive'
+}

@@ -1,0 +1,91 @@
+import { durationSchema } from '../../core/units.ts'
+
+/** What the configuration says of asking people. Durations are milliseconds. */
+export interface Settings {
+  readonly level: 'destructive' | 'reversible' | 'all' | 'none'
+  readonly unannotated: 'confirm' | 'derive'
+  readonly fallback: 'page' | 'two_step' | 'deny'
+  readonly ttl: number
+  readonly approval_ttl: number
+  readonly wait: number
+  readonly remember: false | { readonly for: number; readonly max: number }
+  readonly rollbacks: boolean
+  readonly accept_bare_flag: boolean
+  readonly compat: boolean
+}
+
+/** The JSON Schema of the settings. */
+export const settingsSchema = {
+  type: 'object',
+  default: {},
+  properties: {
+    level: {
+      enum: ['destructive', 'reversible', 'all', 'none'],
+      default: 'destructive',
+      description: 'From which risk on a person is asked, where a tool does not say it itself.',
+    },
+    unannotated: {
+      enum: ['confirm', 'derive'],
+      default: 'derive',
+      description:
+        'What becomes of tools whose server does not say whether they destroy: asked about, or known by their names.',
+    },
+    fallback: {
+      enum: ['page', 'two_step', 'deny'],
+      description:
+        'What happens where the client can not ask: a page and a command of the gateway to approve the call, a token the host repeats the call with, or nothing. By default `page`, and `deny` in the corporate profile.',
+      default: 'page',
+    },
+    ttl: {
+      ...durationSchema,
+      default: '5m',
+      description: 'How long the person who makes the call has to confirm it.',
+    },
+    approval_ttl: {
+      ...durationSchema,
+      default: '1h',
+      description: 'How long others have to approve a call, out of band.',
+    },
+    wait: {
+      ...durationSchema,
+      default: '45s',
+      description:
+        'How long a call waits for others to approve it before it has to be made again; most clients give up after a minute.',
+    },
+    remember: {
+      type: ['object', 'boolean'],
+      not: { const: true },
+      default: false,
+      additionalProperties: false,
+      errorMessage: 'must be off, or a mapping such as { for: 10m, max: 20 }',
+      properties: {
+        for: { ...durationSchema, default: '10m', description: 'For how long one approval holds.' },
+        max: {
+          type: 'integer',
+          minimum: 1,
+          maximum: 10000,
+          default: 20,
+          errorMessage: 'must be a number from 1 to 10000',
+          description: 'For how many calls it holds.',
+        },
+      },
+      description: 'Ask once for several calls of a tool in one session; the person is told so.',
+    },
+    rollbacks: {
+      type: 'boolean',
+      default: false,
+      description: 'Whether a person is also asked before something is undone.',
+    },
+    accept_bare_flag: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Take `user_confirmed: true` without a token for an answer. Only for development: any program can write it.',
+    },
+    compat: {
+      type: 'boolean',
+      default: true,
+      description: 'Whether what is said of confirmation also stands outside of `_meta`.',
+    },
+  },
+}

@@ -1,0 +1,88 @@
+import { hash } from 'node:crypto'
+import type { Call } from '../../core/call.ts'
+import type { Entry, Risk } from '../../core/entry.ts'
+import { canonical, isObject } from '../../core/json.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import type { Draft } from '../../records/approvals.ts'
+import { messageOf, typedText } from './message.ts'
+import { riskOf, type Rule } from './rules.ts'
+import { withoutSlot } from './slot.ts'
+
+type Arguments = Readonly<Record<string, unknown>>
+
+/** A call that people are asked about. */
+export interface Subject {
+  /** As the layers below get it. */
+  readonly call: Call
+  readonly entry: Entry
+  readonly arguments: Arguments
+  /** What the call and what its arguments are known by. */
+  readonly digest: string
+  readonly argumentsDigest: string
+  readonly risk: Risk
+  readonly message: string
+  /** What the person has to type. */
+  readonly typed?: string
+  /** The text of the arguments, where it says more than their values. */
+  readonly sent?: string
+}
+
+/** What people are to be asked about a call. */
+export function subjectOf(given: Call, entry: Entry, rule: Rule, server: UpstreamSettings): Subject {
+  const call = withoutSlot(given)
+  const { arguments: written } = call.params.fields
+  const values = isObject(written) ? written : {}
+  const sent = writtenText(call, values)
+  // Equal values in another order are the same call.
+  const told = sent === undefined ? values : [canonical(values), sent]
+  const typed = typedText(rule, entry, values)
+  return {
+    call,
+    entry,
+    arguments: values,
+    digest: hash('sha256', canonical([call.principal.id, entry.upstream, entry.name, told])),
+    argumentsDigest: hash('sha256', canonical(values)),
+    risk: riskOf(rule, entry),
+    message: messageOf(rule, entry, values, server),
+    ...(typed !== undefined && { typed }),
+    ...(sent !== undefined && { sent }),
+  }
+}
+
+/** The text of arguments where it says more than their values, such as digits that get lost: the server gets it. */
+function writtenText({ params }: Call, values: Arguments): string | undefined {
+  const text = params.at('arguments')?.text
+  if (text === undefined) return undefined
+  const shown = JSON.stringify(values)
+  return text === shown || withoutSpace(text) === shown ? undefined : text
+}
+
+/** The same JSON without spaces between its signs. */
+function withoutSpace(json: string): string {
+  return json.replaceAll(/("[^"\\]*(?:\\.[^"\\]*)*")|\s+/g, (_all, string: string = '') => string)
+}
+
+/** The approval of a call that is asked for. */
+export function draftOf(
+  { call, entry, digest, risk, message, typed, sent, arguments: given }: Subject,
+  { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
+  { kind, ttl }: Pick<Draft, 'kind' | 'ttl'>,
+): Draft {
+  const { id, isEverybody } = call.principal
+  return {
+    kind,
+    caller: id,
+    ...(isEverybody && { isEverybody }),
+    upstream: entry.upstream,
+    tool: entry.name,
+    arguments: given,
+    digest,
+    risk,
+    message,
+    ...(typed !== undefined && { typed }),
+    ...(sent !== undefined && { sent }),
+    needed,
+    approvers,
+    ttl,
+  }
+}

@@ -1,0 +1,73 @@
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { callKey, fingerprintOf } from '../../records/calls.ts'
+import {
+  extensionOf,
+  hasExtension,
+  hasIdempotencyKey,
+  idempotencyKeyOf,
+  withoutExtension,
+  withoutIdempotencyKey,
+} from '../../wire/extensions.ts'
+
+/** A call that is to be made once. */
+export interface Keyed {
+  /** Without what is for this feature alone. */
+  readonly call: Call
+  /** The key as the caller knows it; absent where the gateway made one. */
+  readonly key?: string
+  readonly tool: string
+  readonly fingerprint: string
+  /** Where its record is kept. */
+  readonly id: string
+  /** How long what came of it is remembered, in milliseconds. */
+  readonly ttl: number
+}
+
+/** The name of how long a key is remembered among the values for features. */
+const TTL = 'idempotency_ttl_seconds'
+/** The shortest time it can be remembered, in seconds. */
+const SHORTEST = 60
+
+/** Whether a call carries anything that is for this feature. */
+export function isForUs(call: Call): boolean {
+  return hasIdempotencyKey(call) || hasExtension(call, TTL)
+}
+
+/** Reads a call that carries something for this feature; nothing but the call where that is no key. @throws INVALID_INPUT */
+export function readKeyed(
+  given: Call,
+  upstream: string,
+  { ttl, longest }: { readonly ttl: number; readonly longest: number },
+): Keyed | Call {
+  const key = hasIdempotencyKey(given) ? idempotencyKeyOf(given) : undefined
+  const seconds = readTtl(given)
+  const call = withoutIdempotencyKey(withoutExtension(given, TTL))
+  if (key === undefined) return call
+  const wanted = seconds === undefined ? ttl : Math.max(seconds, SHORTEST) * 1000
+  // No key of a caller has a sign of this kind.
+  const own = call.errand === undefined ? key : `~${call.errand}:${key}`
+  const known = { call, key, ttl: Math.min(wanted, longest) }
+  return { ...known, ...identity(call), id: callKey(call.principal.id, upstream, own) }
+}
+
+/** A call without a key that counts as one with every equal call, for so many milliseconds. */
+export function autoKeyed(call: Call, upstream: string, ttl: number): Keyed {
+  const known = identity(call)
+  return { call, ttl, ...known, id: callKey(call.principal.id, upstream, `~auto:${known.fingerprint}`) }
+}
+
+function identity({ params }: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
+  const { name, arguments: given } = params.fields
+  return { tool: String(name), fingerprint: fingerprintOf(String(name), given) }
+}
+
+function readTtl(call: Call): number | undefined {
+  const seconds = extensionOf(call, TTL)
+  if (seconds === undefined) return undefined
+  if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds >= 0) return seconds
+  throw new GatewayError('INVALID_INPUT', `Invalid params: ${TTL} must be a whole number of seconds.`, {
+    field: TTL,
+    reason: 'type',
+  })
+}

@@ -1,0 +1,195 @@
+import { randomUUID } from 'node:crypto'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { within } from '../../core/waiting.ts'
+import { type CallRecord, encodeCall, findCall, type Kept, keptCall } from '../../records/calls.ts'
+import type { Deps } from '../feature.ts'
+import type { Keyed } from './keyed.ts'
+import { type Most, Quota } from './quota.ts'
+import { lost, storeAway, tooLargeToKeep } from './refusals.ts'
+
+/** How a call begins: as ours, or not, as another one has the key. */
+export type Begun =
+  | { readonly kind: 'own'; readonly kept: Kept }
+  | { readonly kind: 'found'; readonly kept: Kept }
+  | { readonly kind: 'over' }
+
+/** What becomes of a record of ours: it changes, or nothing was done and it goes. */
+export type Change = Partial<CallRecord> | 'dropped'
+
+/** How long the record of a call under way is kept at least, in milliseconds. */
+const LONGEST = 86_400_000
+/** How long the answer waits for its record, and how long a record is tried to be written at all, in milliseconds. */
+const PATIENCE = 5000
+const TRIES = 600_000
+
+/** The records of keyed calls, written ahead: what is promised is in the store before anybody hears of it. */
+export class Ledger {
+  readonly #deps: Deps
+  readonly #quota: Quota
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+    this.#quota = new Quota(deps.store)
+  }
+
+  /** The record of a key. @throws SERVER_UNAVAILABLE where the store is away */
+  find({ id }: Keyed): Promise<Kept | undefined> {
+    return orAway(findCall(this.#deps.store, id))
+  }
+
+  /** Begins a call under a key nobody has. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
+  claim(keyed: Keyed, most: Most): Promise<Begun> {
+    return orAway(this.#claim(keyed, most))
+  }
+
+  /** Makes a record ours whose call may be made again. */
+  takeOver({ id }: Keyed, { record, text }: Kept): Promise<Begun> {
+    const { openUntil: _until, ...rest } = record
+    return orAway(this.#swap(id, text, { ...rest, ...this.#attempt(), state: 'executing' }))
+  }
+
+  /** Goes on with a call of ours whose server asked something in the middle of it; nothing where it is not that. */
+  async reopen(keyed: Keyed, attempt: string): Promise<Begun | undefined> {
+    const kept = await this.find(keyed)
+    if (!kept || kept.record.attempt !== attempt || kept.record.state !== 'executing') return undefined
+    // The open call is in the process that made it.
+    if (kept.record.owner !== this.#deps.presence.id) return undefined
+    const { openUntil: _until, ...rest } = kept.record
+    return orAway(this.#swap(keyed.id, kept.text, rest))
+  }
+
+  /** Settles a record that is not ours: it was found out what came of its call. */
+  async settle(keyed: Keyed, { record, text }: Kept, result: CallRecord['result']): Promise<Begun> {
+    const done = { ...record, state: 'done', ...(result && { result }) } as const
+    const begun = await orAway(this.#swap(keyed.id, text, done))
+    return begun.kind === 'own' ? { kind: 'found', kept: begun.kept } : begun
+  }
+
+  /** Removes a record whose time is over. */
+  async forget({ id, call }: Keyed, { text }: Kept): Promise<void> {
+    const isDropped = await orAway(this.#deps.store.drop(id, text))
+    if (isDropped) await this.#quota.add(call.principal.id, -1, -text.length)
+  }
+
+  /**
+   * Writes down what became of a call of ours. Resolves once that is durable; where it takes too long, with what
+   * goes on to be tried.
+   */
+  async write(
+    keyed: Keyed,
+    kept: Kept,
+    change: Change,
+    most: Most,
+  ): Promise<{ readonly writing?: Promise<void> }> {
+    const after = change === 'dropped' ? undefined : await this.#changed(keyed, kept, change, most)
+    const writing = this.#persist(keyed, kept, after)
+    if (
+      await within(
+        writing.then(() => true),
+        PATIENCE,
+        false,
+      )
+    )
+      return {}
+    const { upstream } = keyed.call.target
+    this.#deps.log.error('idempotency.unrecorded', { upstream, request_id: keyed.call.requestId })
+    return { writing }
+  }
+
+  async #claim({ call, id, ttl, ...keyed }: Keyed, most: Most): Promise<Begun> {
+    const { store, presence } = this.#deps
+    const { id: principal } = call.principal
+    await presence.announce()
+    if (!(await this.#quota.hasRoom(principal, most))) {
+      const kept = await findCall(store, id)
+      if (kept) return { kind: 'found', kept }
+      throw await this.#quota.refusal(principal, most)
+    }
+    const attempt = this.#attempt()
+    const { fingerprint, tool } = keyed
+    const startedAt = attempt.attemptedAt
+    const expiresAt = startedAt + ttl
+    const record: CallRecord = { expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt }
+    const text = encodeCall(record)
+    await this.#quota.add(principal, 1, text.length)
+    const there = await store.claim(id, text, Math.max(ttl, LONGEST))
+    if (there === undefined) return { kind: 'own', kept: { record, text } }
+    await this.#quota.add(principal, -1, -text.length)
+    const kept = keptCall(there)
+    if (!kept) throw lost({ ...keyed, call, id, ttl }, undefined)
+    return { kind: 'found', kept }
+  }
+
+  async #swap(id: string, before: string, record: CallRecord): Promise<Begun> {
+    const text = encodeCall(record)
+    const isSwapped = await this.#deps.store.swap(id, before, text, remaining(record))
+    return isSwapped ? { kind: 'own', kept: { record, text } } : { kind: 'over' }
+  }
+
+  #attempt(): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt'> {
+    return { owner: this.#deps.presence.id, attempt: randomUUID(), attemptedAt: Date.now() }
+  }
+
+  /** The record as it is from now on; without its result where there is no room for it. */
+  async #changed(
+    keyed: Keyed,
+    { record, text }: Kept,
+    change: Partial<CallRecord>,
+    most: Most,
+  ): Promise<Kept> {
+    const whole = { ...record, ...change }
+    const long = encodeCall(whole)
+    const { id } = keyed.call.principal
+    if (await this.#quota.mayGrow(id, long.length - text.length, most).catch(() => true)) {
+      return { record: whole, text: long }
+    }
+    const { result: _result, ...bare } = whole
+    const short = { ...bare, failure: tooLargeToKeep() }
+    return { record: short, text: encodeCall(short) }
+  }
+
+  async #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<void> {
+    const until = Date.now() + TRIES
+    for (let pause = 50; ; pause = Math.min(pause * 2, 5000)) {
+      try {
+        return await this.#put(keyed, before, after)
+      } catch (error) {
+        if (Date.now() > until) {
+          this.#deps.log.error('idempotency.given_up', { error: asGatewayError(error).message })
+          return
+        }
+        await new Promise((resolve) => setTimeout(resolve, pause).unref())
+      }
+    }
+  }
+
+  async #put({ id, call }: Keyed, before: Kept, after: Kept | undefined): Promise<void> {
+    const { store, log } = this.#deps
+    const { length } = before.text
+    if (!after) {
+      if (await store.drop(id, before.text)) await this.#quota.add(call.principal.id, -1, -length)
+      return
+    }
+    const isSwapped = await store.swap(id, before.text, after.text, remaining(after.record))
+    if (isSwapped) return this.#quota.add(call.principal.id, 0, after.text.length - length)
+    // Its time was over while it ran, or others took this gateway for dead.
+    const there = await store.claim(id, after.text, remaining(after.record))
+    if (there !== undefined && there !== after.text)
+      log.warn('idempotency.taken_over', { request_id: call.requestId })
+  }
+}
+
+/** How long a record is kept from now on, in milliseconds. */
+function remaining({ state, expiresAt }: CallRecord): number {
+  const left = Math.max(expiresAt - Date.now(), 1)
+  return state === 'executing' ? Math.max(left, LONGEST) : left
+}
+
+/** Without its record no keyed call is made. */
+async function orAway<Value>(done: Promise<Value>): Promise<Value> {
+  try {
+    return await done
+  } catch (error) {
+    throw error instanceof GatewayError ? error : storeAway(error)
+  }
+}

@@ -1,0 +1,86 @@
+import { LRUCache } from 'lru-cache'
+import { callsOf, expiryOf } from '../../records/calls.ts'
+import type { Store } from '../../store/store.ts'
+import { exhausted } from './refusals.ts'
+
+/** How much may be remembered for one caller. */
+export interface Most {
+  readonly keys: number
+  readonly bytes: number
+}
+
+/** What is remembered for one caller: how many records, and how long they are together. */
+interface Tally {
+  keys: number
+  bytes: number
+  /** When it was counted in the store last, and when the first record of then is over. */
+  countedAt: number
+  firstOver: number | undefined
+}
+
+/** How many callers are kept count of, and how often the store is counted anew for one of them, in milliseconds. */
+const CALLERS = 10_000
+const RECOUNT = 10_000
+
+/** Keeps count of what is remembered for each caller. */
+export class Quota {
+  readonly #store: Store
+  readonly #tallies = new LRUCache<string, Promise<Tally>>({ max: CALLERS })
+
+  constructor(store: Store) {
+    this.#store = store
+  }
+
+  /** Whether there is room for one more key of a caller. @throws what the store throws */
+  async hasRoom(principal: string, most: Most): Promise<boolean> {
+    const tally = await this.#tally(principal)
+    if (isBelow(tally, most)) return true
+    if (Date.now() - tally.countedAt < RECOUNT) return false
+    this.#tallies.delete(principal)
+    return isBelow(await this.#tally(principal), most)
+  }
+
+  /** Whether a record may become so much longer. */
+  async mayGrow(principal: string, by: number, most: Most): Promise<boolean> {
+    const { bytes } = await this.#tally(principal)
+    return bytes + by <= most.bytes
+  }
+
+  /** Takes note of records that came or went, and of how much longer they are. */
+  async add(principal: string, keys: number, bytes: number): Promise<void> {
+    const tally = await this.#tally(principal)
+    tally.keys += keys
+    tally.bytes += bytes
+  }
+
+  /** Why a key is refused. */
+  async refusal(principal: string, most: Most): Promise<Error> {
+    const { keys, firstOver } = await this.#tally(principal)
+    const wait = firstOver === undefined ? undefined : Math.max(1, (firstOver - Date.now()) / 1000)
+    return exhausted(keys >= most.keys ? `${most.keys} calls` : `${most.bytes} bytes`, wait)
+  }
+
+  #tally(principal: string): Promise<Tally> {
+    const known = this.#tallies.get(principal)
+    if (known) return known
+    const counted = this.#count(principal)
+    this.#tallies.set(principal, counted)
+    counted.catch(() => this.#tallies.delete(principal))
+    return counted
+  }
+
+  async #count(principal: string): Promise<Tally> {
+    const records = [...(await this.#store.scan(callsOf(principal))).values()]
+    const ends = records.map(expiryOf).filter((each) => each !== undefined)
+    return {
+      keys: records.length,
+      bytes: records.reduce((sum, { length }) => sum + length, 0),
+      countedAt: Date.now(),
+      firstOver: ends.reduce<number | undefined>((least, end) => Math.min(least ?? end, end), undefined),
+    }
+  }
+}
+
+function isBelow({ keys, bytes }: Tally, most: Most): boolean {
+  return keys < most.keys && bytes < most.bytes
+}

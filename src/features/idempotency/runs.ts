@@ -1,0 +1,266 @@
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import type { Rule } from '../../core/failure.ts'
+import { background } from '../../core/log.ts'
+import { attempt, untilAborted, within } from '../../core/waiting.ts'
+import type { CallRecord, Kept } from '../../records/calls.ts'
+import type { Deps } from '../feature.ts'
+import { told, toldFailure, UNRECORDED } from './answer.ts'
+import { withKeyArgument } from './key-argument.ts'
+import type { Keyed } from './keyed.ts'
+import { type Begun, type Change, Ledger } from './ledger.ts'
+import type { Most } from './quota.ts'
+import { conflict, inProgress, lost, overloaded } from './refusals.ts'
+import { type Ended, Shared } from './shared.ts'
+import { type Verdict, verdictOf, verdictOfFailure } from './verdict.ts'
+import { verifiedResult, verify } from './verify.ts'
+
+/** How the calls of one tool are made once. */
+export interface Plan {
+  readonly upstream: string
+  readonly next: Handler
+  readonly rules: readonly Rule[]
+  readonly most: Most
+  readonly compat: boolean
+  readonly verify?: string | undefined
+  readonly keyArgument?: string | false | undefined
+  readonly forwardsKey: boolean
+}
+
+/** The slot of a call's state that names the attempt its server asks for. */
+const SLOT = 'idempotency'
+
+/** How many keyed calls may be under way. */
+const MOST = 10_000
+/** How often a call of another gateway is looked after: at first, and at last, in milliseconds. */
+const PAUSE = { first: 20, last: 250 }
+/** How long the answers to a question of a server can be awaited by whoever holds its call, in milliseconds. */
+const OPEN = 330_000
+/** How long closing waits for what is being written, in milliseconds. */
+const CLOSING = 2000
+
+type Begin = (shared: Shared) => Promise<Begun>
+
+/** Makes keyed calls once, however often they are asked for. */
+export class Runs {
+  readonly #deps: Deps
+  readonly #ledger: Ledger
+  readonly #shared = new Map<string, Shared>()
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+    this.#ledger = new Ledger(deps)
+  }
+
+  /** Makes a call, or tells what came of it when it was made before. */
+  async run(keyed: Keyed, plan: Plan): Promise<Outcome> {
+    const asked = keyed.call.state[SLOT]
+    const claim: Begin = () => this.#ledger.claim(keyed, plan.most)
+    let begin = claim
+    if (typeof asked === 'string') {
+      const reopened = await this.#ledger.reopen(keyed, asked)
+      // Whoever holds the open call says what became of it.
+      if (reopened?.kind !== 'own') return plan.next(keyed.call)
+      begin = async () => reopened
+    }
+    for (;;) {
+      const { ended, shared } = await this.#share(keyed, plan, begin)
+      begin = claim
+      const isFirst = shared.isFirst(keyed.call)
+      if (ended.kind === 'result') return answer(ended, { keyed, plan, wasReplay: !isFirst })
+      if (ended.kind === 'failed') throw failure(ended, keyed, !isFirst)
+      if (ended.kind === 'ask' && isFirst) return ended.outcome
+      if (ended.kind === 'found') {
+        const found = await this.#look(ended.kept, keyed)
+        if (found?.record.state === 'done') return replay(found.record, keyed, plan)
+        if (found) begin = (other) => this.#settle(found, other, plan)
+      } else await heeding(shared.gone, keyed, shared.startedAt)
+    }
+  }
+
+  /** Waits until no call is under way any more that has to be written down. */
+  async close(): Promise<void> {
+    const all = Promise.all([...this.#shared.values()].map(({ gone }) => gone))
+    await within(all, CLOSING, undefined)
+  }
+
+  /** Begins a call, or joins the one that has begun. */
+  async #share(keyed: Keyed, plan: Plan, begin: Begin): Promise<{ ended: Ended; shared: Shared }> {
+    const there = this.#shared.get(keyed.id)
+    if (there) {
+      if (there.keyed.fingerprint !== keyed.fingerprint)
+        throw conflict(keyed, there.keyed.tool, there.startedAt)
+      const ended = await there.wait(keyed.call).catch((error: unknown) => {
+        throw isTimeout(error) ? inProgress(keyed, there.startedAt) : error
+      })
+      return { ended, shared: there }
+    }
+    if (this.#shared.size >= MOST) throw overloaded()
+    const shared = new Shared(keyed)
+    this.#shared.set(keyed.id, shared)
+    const waiting = shared.wait(keyed.call)
+    background(this.#perform(shared, plan, begin), this.#deps.log)
+    return { ended: await waiting, shared }
+  }
+
+  async #perform(shared: Shared, plan: Plan, begin: Begin): Promise<void> {
+    let writing: Promise<void> | undefined
+    try {
+      const begun = await begin(shared)
+      if (begun.kind !== 'own') return shared.end(begun)
+      const made = await this.#make(shared, plan, begun.kept)
+      writing = made.writing
+      shared.end(made.ended)
+    } catch (error) {
+      shared.end({ kind: 'failed', error })
+    } finally {
+      // Whoever comes until it is written down learns of it here.
+      if (writing) await writing
+      this.#shared.delete(shared.keyed.id)
+      shared.leave()
+    }
+  }
+
+  /** Makes the call under a record of ours. */
+  async #make(
+    shared: Shared,
+    plan: Plan,
+    kept: Kept,
+  ): Promise<{ readonly ended: Ended; readonly writing?: Promise<void> }> {
+    const { keyed } = shared
+    const { startedAt } = kept.record
+    const { rules, most } = plan
+    if (!shared.isWanted) {
+      return { ended: { kind: 'over' }, ...(await this.#ledger.write(keyed, kept, 'dropped', most)) }
+    }
+    try {
+      const outcome = await plan.next(await this.#prepared(shared.call, keyed, plan))
+      const verdict = verdictOf(outcome, rules)
+      const end = outcome.kind === 'result' ? { result: outcome.result } : {}
+      const written = await this.#ledger.write(keyed, kept, changeOf(verdict, end), most)
+      if (outcome.kind === 'ask') {
+        const state = { ...outcome.state, ...(verdict === 'open' && { [SLOT]: kept.record.attempt }) }
+        return { ended: { kind: 'ask', outcome: { ...outcome, state } }, ...written }
+      }
+      const isUnrecorded = written.writing !== undefined && verdict === 'done'
+      const ended = { kind: 'result', result: outcome.result, startedAt } as const
+      return { ended: { ...ended, ...(isUnrecorded && { isUnrecorded }) }, ...written }
+    } catch (error) {
+      const isResumed = keyed.call.state[SLOT] !== undefined
+      const verdict = verdictOfFailure(error, { rules, isResumed })
+      const failed = error instanceof GatewayError ? { failure: error } : {}
+      const written = await this.#ledger.write(keyed, kept, changeOf(verdict, failed), most)
+      return { ended: { kind: 'failed', error, ...(verdict === 'done' && { startedAt }) }, ...written }
+    }
+  }
+
+  /** The call as the server gets it: with the key where it wants one. */
+  async #prepared(call: Call, { key }: Keyed, { keyArgument, forwardsKey }: Plan): Promise<Call> {
+    if (key === undefined) return call
+    const entry = keyArgument === false ? undefined : await this.#entry(call)
+    const filled = withKeyArgument(call, key, keyArgument, entry)
+    return forwardsKey ? { ...filled, idempotencyKey: key } : filled
+  }
+
+  /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
+  async #look(first: Kept, keyed: Keyed): Promise<Kept | undefined> {
+    let kept = first
+    for (let pause = PAUSE.first; ; pause = Math.min(pause * 1.5, PAUSE.last)) {
+      const { record } = kept
+      if (record.state !== 'executing' && record.expiresAt <= Date.now()) {
+        await this.#ledger.forget(keyed, kept)
+        return undefined
+      }
+      if (record.fingerprint !== keyed.fingerprint) throw conflict(keyed, record.tool, record.startedAt)
+      if (record.state === 'done' || (await this.#isLost(record))) return kept
+      await heeding(after(pause), keyed, record.startedAt)
+      if (this.#shared.has(keyed.id)) return undefined
+      const found = await this.#ledger.find(keyed)
+      if (!found) return undefined
+      kept = found
+    }
+  }
+
+  /** Whether nobody works on a call any more whose end is not known. */
+  async #isLost({ state, openUntil, owner }: CallRecord): Promise<boolean> {
+    if (state === 'unknown') return true
+    if (openUntil !== undefined && openUntil <= Date.now()) return true
+    return !(await this.#deps.presence.isAlive(owner))
+  }
+
+  /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
+  async #settle(kept: Kept, shared: Shared, { upstream, verify: written }: Plan): Promise<Begun> {
+    const { keyed } = shared
+    const { startedAt, attemptedAt } = kept.record
+    const entry = await this.#entry(keyed.call)
+    if (entry && (entry.nature.op === 'read' || entry.nature.idempotent))
+      return this.#ledger.takeOver(keyed, kept)
+    if (written === undefined) throw lost(keyed, startedAt)
+    const finding = await verify(shared.call, upstream, written, this.#deps)
+    if (finding.kind === 'failed') throw lost(keyed, startedAt, finding.reason)
+    if (finding.kind === 'found')
+      return this.#ledger.settle(keyed, kept, verifiedResult(finding.value, entry))
+    // What was sent before may act until the call would have been given up.
+    const left = attemptedAt + this.#deps.patience(upstream, keyed.tool) - Date.now()
+    if (left > 0) throw inProgress(keyed, startedAt, Math.ceil(left / 1000))
+    return this.#ledger.takeOver(keyed, kept)
+  }
+
+  async #entry(call: Call): Promise<Entry | undefined> {
+    try {
+      return await attempt(() => this.#deps.entry(call))
+    } catch {
+      return undefined
+    }
+  }
+}
+
+function changeOf(verdict: Verdict, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {
+  if (verdict === 'released') return 'dropped'
+  if (verdict === 'unknown') return { state: 'unknown' }
+  if (verdict === 'open') return { openUntil: Date.now() + OPEN }
+  return { ...end, state: 'done' }
+}
+
+interface Telling {
+  readonly keyed: Keyed
+  readonly plan: Plan
+  readonly wasReplay: boolean
+}
+
+function answer(ended: Ended & { kind: 'result' }, { keyed, plan, wasReplay }: Telling): Outcome {
+  if (wasReplay) keyed.call.facts.set('replayed', true)
+  const { startedAt, isUnrecorded } = ended
+  const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result
+  return { kind: 'result', result: told(result, { key: keyed.key, wasReplay, startedAt }, plan) }
+}
+
+function failure({ error, startedAt }: Ended & { kind: 'failed' }, { call, key }: Keyed, wasReplay: boolean) {
+  if (startedAt === undefined) return error
+  if (wasReplay) call.facts.set('replayed', true)
+  return toldFailure(error, { key, wasReplay, startedAt })
+}
+
+/** What came of a call, once more. */
+function replay({ result, failure: error, startedAt }: CallRecord, keyed: Keyed, plan: Plan): Outcome {
+  if (result) return answer({ kind: 'result', result, startedAt }, { keyed, plan, wasReplay: true })
+  throw failure({ kind: 'failed', error, startedAt }, keyed, true)
+}
+
+/** Waits, as long as the caller does. @throws IDEMPOTENCY_IN_PROGRESS, or why the call ended */
+async function heeding(promise: Promise<void>, keyed: Keyed, startedAt: number): Promise<void> {
+  try {
+    await untilAborted(promise, keyed.call.signal)
+  } catch (error) {
+    throw isTimeout(error) ? inProgress(keyed, startedAt) : error
+  }
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof GatewayError && error.code === 'OPERATION_TIMEOUT'
+}
+
+function after(pause: number): Promise<void> {
+  return new Promise((resolve) => void setTimeout(resolve, pause).unref())
+}

@@ -1,0 +1,93 @@
+import type { Outcome } from '../../core/call.ts'
+import { type Category, GatewayError, isCategory } from '../../core/error.ts'
+import { classify, firstWords, type Rule } from '../../core/failure.ts'
+import { isObject } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
+
+/**
+ * What the end of a call means for its key: it was done, and is told again from now on; nothing was done, so anybody
+ * may begin anew; nobody knows; or the server goes on while its questions are answered.
+ */
+export type Verdict = 'done' | 'released' | 'unknown' | 'open'
+
+/** What a call that ended well means for its key. */
+export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
+  if (outcome.kind === 'ask') return outcome.isOpen ? 'open' : 'released'
+  const { result } = outcome
+  if (result.member('isError') !== true) return 'done'
+  const given = structuredOf(result)
+  if (given && isRefusal(given)) return 'released'
+  const category = isCategory(given?.category)
+    ? given.category
+    : meaning(firstWords(result), undefined, rules).category
+  return isReleased(category) ? 'released' : 'done'
+}
+
+/** What a failure means for a key. `isResumed`: the server had begun in an earlier round. */
+export function verdictOfFailure(
+  thrown: unknown,
+  { rules, isResumed }: { readonly rules: readonly Rule[]; readonly isResumed: boolean },
+): Verdict {
+  if (!(thrown instanceof GatewayError)) return 'unknown'
+  const { code, extra } = thrown
+  if (extra.isUnsent) return isResumed ? 'unknown' : 'released'
+  const status = extra.details?.http_status
+  if (typeof status === 'number') return verdictOfStatus(status)
+  if (extra.relayed) {
+    const { category } = meaning(thrown.message, thrown.rpc, rules)
+    return isReleased(category) ? 'released' : 'done'
+  }
+  if (answered.has(code)) return 'done'
+  if (doubtful.has(code) || isResumed) return 'unknown'
+  return 'released'
+}
+
+/** Codes of what a server answered, or of what became of its answer on the way back. */
+const answered: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'PAYLOAD_TOO_LARGE'])
+
+/** Codes of calls that may have reached their server. All others are refusals of the gateway. */
+const doubtful: ReadonlySet<string> = new Set([
+  'OUTCOME_UNKNOWN',
+  'OPERATION_TIMEOUT',
+  'CANCELLED',
+  'SLOW_CLIENT',
+  'SERVER_UNAVAILABLE',
+  'SERVER_ERROR',
+  'OVERLOADED',
+  'TOO_MANY_ROUNDS',
+  'SESSION_NOT_FOUND',
+])
+
+/** Refused before anything was done; 502 and 504 are of something between that does not know. */
+function verdictOfStatus(status: number): Verdict {
+  if (status === 401 || status === 403 || status === 429 || status === 503) return 'released'
+  return status === 502 || status === 504 ? 'unknown' : 'done'
+}
+
+function isReleased(category: Category): boolean {
+  return category === 'rate_limited' || category === 'auth_required'
+}
+
+/** The structured error of a failed result, where it has one. */
+function structuredOf({ fields: { _meta: meta, error, structuredContent } }: Payload) {
+  const places = [
+    isObject(meta) && meta[ERROR_KEY],
+    error,
+    isObject(structuredContent) && structuredContent.error,
+  ]
+  return places.filter(isObject).find(({ category }) => isCategory(category))
+}
+
+/** Whether a structured error says that a person has to agree first. */
+function isRefusal({ code }: Record<string, unknown>): boolean {
+  return typeof code === 'string' && code.startsWith('CONFIRMATION_')
+}
+
+function meaning(text: string, rpc: number | undefined, rules: readonly Rule[]): GatewayError {
+  const { code, category } = classify({ text: text.slice(0, LONGEST), rpc }, rules)
+  return new GatewayError(code, '', { category })
+}
+
+/** How much of a text is looked at, in characters. */
+const LONGEST = 2000

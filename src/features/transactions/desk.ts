@@ -1,0 +1,81 @@
+import type { Call } from '../../core/call.ts'
+import type { Principal } from '../../core/principal.ts'
+import { untilAborted } from '../../core/waiting.ts'
+import { Deeds } from '../../records/deeds.ts'
+import { rollingBack } from '../../records/transaction-moves.ts'
+import { isOver, type Transaction, transactionKey, Transactions, unknownTransaction } from '../../records/transactions.ts'
+import type { Deps, SettingsOf } from '../feature.ts'
+import { pause } from './pause.ts'
+import { createQueue, type Queue } from './queue.ts'
+import { createRollback, type Rollback } from './rollback.ts'
+import { type Limits, limitsOf, type Settings } from './settings.ts'
+import { Watch } from './watch.ts'
+import { Worker } from './worker.ts'
+
+/** What everything about transactions works with. */
+export interface Desk {
+  readonly deps: Deps
+  readonly settings: SettingsOf<Settings>
+  readonly limits: Limits
+  readonly book: Transactions
+  readonly deeds: Deeds
+  readonly worker: Worker
+  readonly rollback: Rollback
+  readonly watch: Watch
+  /** Steps of one transaction wait for each other. */
+  readonly queue: Queue
+}
+
+/** Puts it together. */
+export function createDesk(given: SettingsOf<Settings | false>, deps: Deps): Desk {
+  const common = [undefined, ...deps.servers()].map((name) => given(name)).find((each) => each !== false)
+  if (!common) throw new TypeError('transactions are off everywhere')
+  const settings = (upstream?: string): Settings => given(upstream) || common
+  const limits = limitsOf(common)
+  const { retention } = limits
+  const book = new Transactions(deps.store, retention)
+  const deeds = new Deeds(deps.store)
+  const worker = new Worker(deps.presence)
+  const rollback = createRollback({ deps, book, deeds, worker, retention })
+  const watch = new Watch({ book, rollback, worker, log: deps.log })
+  return { deps, settings, limits, book, deeds, worker, rollback, watch, queue: createQueue() }
+}
+
+/** Where the transaction of an id is kept for who makes the call. */
+export function keyFor({ principal }: Call, id: string): string {
+  return transactionKey(principal.id, id)
+}
+
+/** How often somebody else's rollback is looked at, in milliseconds. */
+const LOOK = 100
+
+/** Rolls a transaction back, and waits for the end of it. @throws TRANSACTION_CONFLICT, the signal's reason */
+export async function rollBack(
+  key: string,
+  { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
+  { book, worker, rollback, watch }: Desk,
+): Promise<Transaction> {
+  await worker.announce()
+  const begin = rollingBack(reason)
+  // Somebody else may have begun that.
+  const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
+  watch.track(key, await book.change(key, (found) => (isBegun(found) ? found : begin(found))))
+  return rolledBackBy(key, { caller, signal }, { book, rollback })
+}
+
+/** Waits until a transaction is rolled back, by whom ever. @throws the signal's reason */
+async function rolledBackBy(
+  key: string,
+  { caller, signal }: { readonly caller: Principal; readonly signal: AbortSignal },
+  { book, rollback }: Pick<Desk, 'book' | 'rollback'>,
+): Promise<Transaction> {
+  for (;;) {
+    const run = rollback.run(key, caller)
+    const ended = await untilAborted(run, signal)
+    if (ended) return ended
+    const found = await book.find(key)
+    if (!found) throw unknownTransaction()
+    if (isOver(found)) return found
+    await pause(LOOK, signal)
+  }
+}

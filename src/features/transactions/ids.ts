@@ -1,0 +1,16 @@
+import { GatewayError } from '../../core/error.ts'
+
+/** How long an id may be, in characters. */
+export const LONGEST_ID = 128
+
+/** An id a client chose. @throws INVALID_INPUT */
+export function readId(value: unknown, field: string): string {
+  // Half a surrogate pair has no form in UTF-8.
+  const isGood = typeof value === 'string' && value !== '' && value.length <= LONGEST_ID && !/\p{C}/u.test(value)
+  if (isGood) return value
+  throw new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: ${field} must be a text of 1 to ${LONGEST_ID} characters, without control characters.`,
+    { field, reason: 'shape' },
+  )
+}

@@ -1,0 +1,259 @@
+import { createHash } from 'node:crypto'
+import type { Outcome } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import { background } from '../../core/log.ts'
+import type { Principal } from '../../core/principal.ts'
+import type { Deed, Deeds, WayBack } from '../../records/deeds.ts'
+import { keptPrincipal } from '../../records/principal.ts'
+import { compensated, pendingOf, rolledBack, stepEnded, takenUp } from '../../records/transaction-moves.ts'
+import {
+  type Compensation,
+  isOver,
+  type Step,
+  type Transaction,
+  type Transactions,
+  unknownTransaction,
+} from '../../records/transactions.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
+import type { Deps } from '../feature.ts'
+import { pause } from './pause.ts'
+import type { Worker } from './worker.ts'
+
+interface Parts {
+  readonly deps: Deps
+  readonly book: Transactions
+  readonly deeds: Deeds
+  readonly worker: Worker
+  /** How long what was undone is kept, in milliseconds. */
+  readonly retention: number
+}
+
+/** Undoes what transactions did that are to be rolled back. */
+export interface Rollback {
+  /**
+   * Resolves once one is rolled back as far as that can be; with nothing where somebody else is at it, or the
+   * gateway closes. What is known of its caller besides what was kept goes with the calls.
+   */
+  run(key: string, caller?: Principal): Promise<Transaction | undefined>
+}
+
+/** How often a compensation is tried, and how long is waited before the second time, in milliseconds. */
+const TRIES = 3
+const DELAY = 250
+/** How often somebody else's step is looked at, in milliseconds. */
+const LOOK = 100
+
+/** Makes what rolls transactions back. Each compensation is written down before the next one begins. */
+export function createRollback(parts: Parts): Rollback {
+  const { book, worker, deps } = parts
+  const running = new Map<string, Promise<Transaction | undefined>>()
+
+  const work = async (key: string, caller: Principal | undefined): Promise<Transaction | undefined> => {
+    const found = await book.find(key)
+    if (!found) throw unknownTransaction()
+    if (found.status !== 'rolling_back') return isOver(found) ? found : undefined
+    if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
+      return undefined
+    await worker.announce()
+    const taken = await book.change(key, takenUp(worker.id, found.runner))
+    if (taken.runner !== worker.id) return isOver(taken) ? taken : undefined
+    const transaction = await settled(key, parts)
+    const principal = callerOf(transaction, caller)
+    const done = new Set(transaction.compensations.map(({ step }) => step))
+    const deeds = await deedsOf(transaction, parts.deeds)
+    for (const { step, deed, isStuck } of planOf(transaction, deeds)) {
+      if (done.has(step.id)) continue
+      const ended = isStuck ? stuck(step) : await undone({ step, deed, transaction, principal }, parts)
+      if (!ended) return undefined
+      await book.change(key, compensated(ended, worker.id))
+    }
+    const end = await book.change(key, rolledBack(worker.id, Date.now()))
+    tell(end, deps)
+    return end
+  }
+
+  return {
+    run: (key, caller) => {
+      const known = running.get(key)
+      if (known) return known
+      const run = worker.during(key, () => work(key, caller)).finally(() => running.delete(key))
+      running.set(key, run)
+      // It goes on where nobody waits for it any more.
+      background(run, deps.log)
+      return run
+    },
+  }
+}
+
+/** Steps that are under way still end first; those whose gateway is gone have no known end. */
+async function settled(key: string, { book, worker }: Parts): Promise<Transaction> {
+  for (;;) {
+    const found = await book.find(key)
+    if (!found) throw unknownTransaction()
+    const [waiting] = pendingOf(found)
+    if (!waiting) return found
+    const isAtWork = !waiting.isOpen && (await worker.isAtWork(waiting.runner, stepWork(key, waiting.id)))
+    if (isAtWork) await pause(LOOK)
+    else await book.change(key, stepEnded(waiting.id, lost, Date.now()))
+  }
+}
+
+/** What is known of a step whose gateway went away. */
+export const lost = {
+  status: 'failed',
+  error: new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.').data,
+} as const
+
+/** What a step that is under way is called. */
+export function stepWork(key: string, step: string): string {
+  return `${key} ${step}`
+}
+
+/** The caller with the rights it had at the beginning, and the token it has now. */
+function callerOf({ principal }: Transaction, caller: Principal | undefined): Principal {
+  const kept = keptPrincipal(principal)
+  if (caller?.id !== kept.id) return kept
+  const { claims, token } = caller
+  return { ...kept, ...(claims && { claims }), ...(token && { token }) }
+}
+
+async function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Deed>> {
+  const found = await Promise.all(steps.map(({ deed }) => deeds.find(deed)))
+  return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
+}
+
+interface Planned {
+  readonly step: Step
+  readonly deed: Deed | undefined
+  /** It came before a step after which there is no way back, or is one. */
+  readonly isStuck: boolean
+}
+
+/** The steps that did something, or may have, the last one first. */
+function planOf({ steps }: Transaction, deeds: ReadonlyMap<string, Deed>): Planned[] {
+  const done = steps.flatMap((step) => {
+    const deed = deeds.get(step.deed)
+    return isDone(step, deed) ? [{ step, deed }] : []
+  })
+  const pivot = done.findLastIndex(({ step }) => step.kind === 'pivot')
+  return done.map((each, index) => ({ ...each, isStuck: index <= pivot })).toReversed()
+}
+
+/** What was not written down as a deed never reached its server, unless it is known to have ended well. */
+function isDone({ kind, status }: Step, deed: Deed | undefined): boolean {
+  if (kind === 'read') return false
+  if (!deed) return status === 'ok'
+  return deed.status !== 'failed' && deed.way.kind !== 'nothing'
+}
+
+function stuck({ id }: Step): Compensation {
+  return failed(id, 'A step after which there is no way back was done.', 'pivot')
+}
+
+interface Undoing {
+  readonly step: Step
+  readonly deed: Deed | undefined
+  readonly transaction: Transaction
+  readonly principal: Principal
+}
+
+/** Undoes a step. Nothing where the gateway closes: the next one goes on. */
+async function undone(
+  { step, deed, transaction, principal }: Undoing,
+  { deps, deeds, retention }: Parts,
+): Promise<Compensation | undefined> {
+  if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
+  const way: WayBack = deed?.way ?? { kind: 'none', reason: 'what it did is not known any more' }
+  if (way.kind === 'none') return failed(step.id, `The step can not be undone: ${way.reason}.`, 'no_compensation')
+  if (way.kind === 'nothing') return { step: step.id, status: 'compensated' }
+  const make = async (idempotencyKey: string): Promise<Outcome> => {
+    const { tool, arguments: args } = way
+    const order = { errand: 'undo', principal, upstream: step.upstream, tool, arguments: args } as const
+    return deps.call(deps.errand({ ...order, idempotencyKey }))
+  }
+  const key = keyOf(transaction.id, step.id)
+  let error = await attempt(() => make(key), transaction.startedAt)
+  // A key of an earlier transaction of the same id says nothing about this one.
+  if (error?.code === STALE) {
+    error = await attempt(() => make(hashed(`${key} ${step.deed}`)), transaction.startedAt)
+  }
+  const isDoubtful = deed !== undefined && deed.status !== 'ok'
+  if (error && deps.closing.aborted) return undefined
+  if (error) return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }
+  await deeds.undone(step.deed, Date.now(), retention)
+  if (!isDoubtful || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
+  return { step: step.id, status: 'compensated', error: inDoubt }
+}
+
+/** Whether all is as before, whether or not the step was done: what was there before was put back. */
+async function isRestored({ upstream, tool }: Deed, { undoRule }: Deps): Promise<boolean> {
+  const rule = await Promise.resolve(undoRule(upstream, tool)).catch(() => undefined)
+  return rule?.kind === 'restore'
+}
+
+/** A step that was not done, and was undone, may have cost what was there before. */
+const inDoubt = new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done; it was undone in any case.', {
+  suggestion: 'See whether everything is as it was before the step.',
+}).data
+
+type ErrorData = Readonly<Record<string, unknown>>
+
+/** Makes a call until it works, or fails in a way that does not pass. Resolves with why it failed. */
+async function attempt(make: () => Promise<Outcome>, since: number): Promise<ErrorData | undefined> {
+  for (let tries = 1; ; tries++) {
+    const error = await make().then(
+      (outcome) => failureOf(outcome, since),
+      (thrown: unknown) => asGatewayError(thrown).data,
+    )
+    if (!error || tries === TRIES || error.category !== 'transient') return error
+    await pause(DELAY * 2 ** (tries - 1))
+  }
+}
+
+const STALE = 'IDEMPOTENCY_CONFLICT'
+
+/** Why a call failed, as its result says; nothing where it did not. */
+function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
+  if (outcome.kind === 'ask') {
+    return new GatewayError('UPSTREAM_ERROR', 'The server asks something, and nobody is there to answer.').data
+  }
+  const { _meta: meta, isError } = outcome.result.fields
+  const told: ErrorData = isObject(meta) ? meta : {}
+  if (isError !== true) return isBefore(told, since) ? { code: STALE } : undefined
+  const error = told[ERROR_KEY]
+  return isObject(error) ? error : new GatewayError('UPSTREAM_ERROR', 'The tool failed.').data
+}
+
+function isBefore({ was_replay: isReplay, original_timestamp: at }: ErrorData, since: number): boolean {
+  return isReplay === true && typeof at === 'string' && Date.parse(at) < since
+}
+
+/** The step itself may not have been done, so there may have been nothing to undo. */
+function doubtful(error: ErrorData): ErrorData {
+  const details = isObject(error.details) ? error.details : {}
+  return { ...error, details: { ...details, step_outcome: 'unknown' } }
+}
+
+function failed(step: string, message: string, reason: string): Compensation {
+  const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason }).data
+  return { step, status: 'compensation_failed', error }
+}
+
+function keyOf(transaction: string, step: string): string {
+  const key = `compensate-${transaction}-${step}`
+  return /^[\w\-:.]{1,128}$/.test(key) ? key : hashed(key)
+}
+
+function hashed(key: string): string {
+  return `compensate-${createHash('sha256').update(key).digest('hex')}`
+}
+
+function tell(transaction: Transaction, { log }: Deps): void {
+  const { id, principal, reason, compensations } = transaction
+  const said = { transaction: id, principal: principal.id, ...(reason !== undefined && { reason }) }
+  const left = compensations.filter(({ error }) => error !== undefined)
+  if (left.length === 0) return log.info('transaction.rolled_back', said)
+  const steps = left.map(({ step, error }) => `${step}: ${String(error?.code)}`)
+  log.error('transaction.needs_attention', { ...said, steps })
+}

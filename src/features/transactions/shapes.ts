@@ -1,0 +1,135 @@
+import type { Outcome } from '../../core/call.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Deed } from '../../records/deeds.ts'
+import { needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
+import { NS } from '../../wire/extensions.ts'
+
+type Json = Readonly<Record<string, unknown>>
+type Result = Outcome & { readonly kind: 'result' }
+
+/** A result made here. */
+export function answer(value: Json): Result {
+  return { kind: 'result', result: Payload.of(value) }
+}
+
+/** What is said of a transaction that was rolled back. */
+export function rollbackShape(transaction: Transaction): Json {
+  const { id, status, reason, compensations } = transaction
+  return {
+    transaction_id: id,
+    status,
+    ...(reason !== undefined && { reason }),
+    steps_compensated: compensations.map(({ step, status: how, error }) => {
+      return { step_id: step, status: how, ...(error && { error }) }
+    }),
+    ...(needsAttention(transaction) && { needs_attention: true }),
+  }
+}
+
+/** What is said of a transaction that was committed. */
+export function commitShape({ id, steps }: Transaction): Json {
+  const done = steps.filter(({ status }) => status === 'ok')
+  return { status: 'committed', transaction_id: id, steps_completed: done.length }
+}
+
+/** A transaction in few words. */
+export function summaryShape(transaction: Transaction): Json {
+  const { id, status, description, startedAt, steps } = transaction
+  return {
+    transaction_id: id,
+    status,
+    ...(description !== undefined && { description }),
+    started_at: time(startedAt),
+    steps: steps.length,
+    ...(status === 'active' && { expires_at: time(transaction.expiresAt) }),
+    needs_attention: needsAttention(transaction),
+  }
+}
+
+/** All that is known of a transaction; `deeds` are those of its steps, by key. */
+export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string, Deed>): Json {
+  const { endedAt, endsAt, acknowledged, steps } = transaction
+  return {
+    ...summaryShape(transaction),
+    ...rollbackShape(transaction),
+    ends_at: time(endsAt),
+    ...(endedAt !== undefined && { ended_at: time(endedAt) }),
+    steps: steps.map((step) => {
+      const way = deeds.get(step.deed)?.way
+      const undo = way && 'tool' in way && { tool: way.tool, server_id: step.upstream }
+      return { ...stepShape(step), ...(undo && { compensation: undo }) }
+    }),
+    needs_attention: needsAttention(transaction),
+    ...(acknowledged && { acknowledged_at: time(acknowledged.at) }),
+  }
+}
+
+function stepShape({ id, status, upstream, tool, error }: Step): Json {
+  return { step_id: id, status, server_id: upstream, tool, ...(error && { error }) }
+}
+
+/** What is said of a step in the answer to its call. */
+interface Told {
+  readonly transaction: Transaction
+  readonly step: string
+  readonly deed: Deed | undefined
+  /** What undoing it does, in the words of the configuration. */
+  readonly description: string | undefined
+  /** What the caller sent: it sees no more of the arguments that undo the step than that and the result. */
+  readonly sent: Payload
+  readonly isCompatible: boolean
+}
+
+/** A result of a step that says so. */
+export function withStep(result: Payload, { transaction, step, deed, isCompatible, ...about }: Told): Payload {
+  const found = transaction.steps.find(({ id }) => id === step)
+  const compensation = compensationShape(deed, `${about.sent.text}${result.text}`, about.description)
+  const record = {
+    transaction_id: transaction.id,
+    step_id: step,
+    status: found?.status === 'ok' ? 'ok' : 'failed',
+    ...(compensation && { compensation }),
+    ...(found?.error && { error: found.error }),
+  }
+  const whole = { ...record, transaction_status: transaction.status }
+  return result
+    .with(isCompatible && !isObject(result.member('transaction')) ? { transaction: record } : {})
+    .withMeta({
+      [`${NS}/transaction`]: transaction.compensations.length > 0 ? { ...whole, rollback: rollbackShape(transaction) } : whole,
+      transaction_id: transaction.id,
+      step_id: step,
+      ...(compensation && { compensation }),
+    })
+}
+
+function compensationShape(deed: Deed | undefined, known: string, description: string | undefined): Json | undefined {
+  if (!deed || !('tool' in deed.way)) return undefined
+  const { tool, arguments: args } = deed.way
+  const parameters = shown(args, known)
+  return {
+    server_id: deed.upstream,
+    tool,
+    arguments: parameters,
+    parameters,
+    description: description ?? `Undoes ${deed.tool} with ${tool}.`,
+  }
+}
+
+/** How long a text may be that is shown. */
+const LONGEST = 1000
+/** In place of what the caller has not seen, or is long: what was there before may be anything. */
+const KEPT = '[kept by the gateway]'
+
+function shown(value: unknown, known: string): unknown {
+  if (typeof value === 'string') {
+    return value.length <= LONGEST && known.includes(JSON.stringify(value).slice(1, -1)) ? value : KEPT
+  }
+  if (Array.isArray(value)) return value.map((each) => shown(each, known))
+  if (!isObject(value)) return typeof value === 'number' && !known.includes(String(value)) ? KEPT : value
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, shown(member, known)]))
+}
+
+function time(at: number): string {
+  return new Date(at).toISOString()
+}

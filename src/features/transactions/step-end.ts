@@ -1,0 +1,137 @@
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+import type { Deed } from '../../records/deeds.ts'
+import { stepAsked, type StepEnd, stepEnded, stepRemoved } from '../../records/transaction-moves.ts'
+import type { Step, Transaction } from '../../records/transactions.ts'
+import { ERROR_KEY, NS } from '../../wire/extensions.ts'
+import { type Desk, rollBack } from './desk.ts'
+import { withStep } from './shapes.ts'
+
+/** The slot of a call's state that names the step its server has begun already. */
+export const SLOT = 'transactions'
+
+/** A step that was written down. */
+export interface Running {
+  /** The transaction's id, and where it is kept. */
+  readonly id: string
+  readonly key: string
+  readonly step: Step
+  readonly isToBeUndoable: boolean
+  readonly desk: Desk
+}
+
+/** Makes the call of a step, and writes down how it ended before anybody is told. */
+export async function runStep(call: Call, next: Handler, running: Running): Promise<Outcome> {
+  const { id, step, isToBeUndoable, desk } = running
+  call.facts.set('step', step.id)
+  const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
+  const ended = await next({ ...call, step: stepOf }).catch((thrown: unknown) => asGatewayError(thrown))
+  if (ended instanceof GatewayError) return failed(ended, call, running)
+  if (ended.kind === 'ask') return asked(ended, running)
+  const { result } = ended
+  if (isInterim(result)) {
+    await durable(desk.book.change(running.key, stepRemoved(step.id, Date.now())))
+    return ended
+  }
+  const deed = await deedOf(running)
+  const isFailed = result.member('isError') === true
+  const end = isFailed ? failure(new GatewayError('UPSTREAM_ERROR', FAILED), step, deed) : succeeded
+  const transaction = await concluded(end, call, running)
+  const { upstream = '', name = '' } = call.target
+  const rule = deed && (await desk.deps.undoRule(upstream, name))
+  const told = {
+    transaction,
+    step: step.id,
+    deed: isFailed ? undefined : deed,
+    description: rule && 'description' in rule ? rule.description : undefined,
+    sent: call.params,
+    isCompatible: desk.settings(upstream).compat,
+  }
+  return { kind: 'result', result: withStep(result, told) }
+}
+
+const FAILED = 'The tool failed.'
+
+/** Codes of what is not made, or not yet: that is no step. */
+const refused: ReadonlySet<string> = new Set(['CONFIRMATION_REQUIRED', 'COMPENSATION_UNAVAILABLE'])
+
+const succeeded: StepEnd = { status: 'ok' }
+
+/** The step has failed: that is written down, and the error says so. */
+async function failed(error: GatewayError, call: Call, running: Running): Promise<never> {
+  const { id, key, step, desk } = running
+  if (refused.has(error.code)) {
+    await durable(desk.book.change(key, stepRemoved(step.id, Date.now())))
+    throw error
+  }
+  const end = failure(error, step, await deedOf(running))
+  const { status } = await concluded(end, call, running)
+  const details = { transaction_id: id, step_id: step.id, transaction_status: status }
+  throw error.with({ details: { ...error.extra.details, ...details } })
+}
+
+/** Its server has begun, so the step waits with it; otherwise it begins anew with the answers. */
+async function asked(outcome: Outcome & { kind: 'ask' }, { key, step, desk }: Running): Promise<Outcome> {
+  const { book } = desk
+  if (!outcome.isOpen) {
+    await durable(book.change(key, stepRemoved(step.id, Date.now())))
+    return outcome
+  }
+  await durable(book.change(key, stepAsked(step.id, undefined)))
+  return { ...outcome, state: { ...outcome.state, [SLOT]: step.id } }
+}
+
+/** Someone is asked first, outside of the protocol: the call was not made, and comes again. */
+function isInterim(result: Payload): boolean {
+  if (result.member('isError') !== true) return false
+  const meta = result.member('_meta')
+  if (!isObject(meta)) return false
+  const error = meta[ERROR_KEY]
+  return meta[`${NS}/confirmation`] !== undefined || (isObject(error) && refused.has(String(error.code)))
+}
+
+/** What a step did; a step that reads does nothing. */
+async function deedOf({ step, desk }: Running): Promise<Deed | undefined> {
+  return step.kind === 'read' ? undefined : durable(desk.deeds.find(step.deed))
+}
+
+/** Codes whose message may carry words of a server or of the system. */
+const outside: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
+
+/** How a step failed. What was not written down as a deed never reached its server. */
+function failure(error: GatewayError, { kind }: Step, deed: Deed | undefined): StepEnd {
+  const isUnsent = kind === 'read' || deed === undefined
+  const isUnknown = deed?.status === 'unknown' || deed?.status === 'pending'
+  return { status: 'failed', error: isUnknown ? unknown : safe(error), ...(isUnsent && { isUnsent }) }
+}
+
+const unknown = new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.').data
+
+function safe(error: GatewayError): Record<string, unknown> {
+  if (!outside.has(error.code) && !error.extra.relayed) return error.data
+  const { category } = error
+  return new GatewayError(error.code, FAILED, { category }).data
+}
+
+/** Writes the end of a step down; where that is wanted, a failure rolls its transaction back. */
+async function concluded(end: StepEnd, call: Call, running: Running): Promise<Transaction> {
+  const { key, step, desk } = running
+  const transaction = await durable(desk.book.change(key, stepEnded(step.id, end, Date.now())))
+  desk.watch.track(key, transaction)
+  const isRolledBack = desk.settings(call.target.upstream).on_step_failure === 'rollback'
+  if (end.status === 'ok' || !isRolledBack || transaction.status !== 'active') return transaction
+  const reason = `step ${step.id} failed`
+  return rollBack(key, { reason, caller: call.principal, signal: call.signal }, desk)
+}
+
+/** The step was made, and that must not be lost; where it is, nobody is told that all is well. */
+async function durable<Value>(written: Promise<Value>): Promise<Value> {
+  return written.catch((cause: unknown) => {
+    throw new GatewayError('OUTCOME_UNKNOWN', 'What became of the step could not be written down.', {
+      cause,
+      suggestion: 'Ask for the status of the transaction, and roll it back if in doubt.',
+    })
+  })
+}

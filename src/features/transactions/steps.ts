@@ -1,0 +1,97 @@
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { newDeedKey } from '../../records/deeds.ts'
+import { keptPrincipal } from '../../records/principal.ts'
+import { pendingOf, stepAsked, stepBegun, stepEnded } from '../../records/transaction-moves.ts'
+import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
+import { extensionOf, withoutExtension } from '../../wire/extensions.ts'
+import { type Desk, keyFor } from './desk.ts'
+import { readId } from './ids.ts'
+import { pause } from './pause.ts'
+import { lost, stepWork } from './rollback.ts'
+import { runStep, SLOT } from './step-end.ts'
+import { kindOf, mustBeUndoable } from './undoable.ts'
+
+/** Makes a call as a step of the transaction it names. */
+export async function makeStep(call: Call, next: Handler, desk: Desk): Promise<Outcome> {
+  const id = readId(extensionOf(call, 'transaction_id'), 'transaction_id')
+  const stepId = extensionOf(call, 'step_id')
+  const wanted = stepId === undefined ? undefined : readId(stepId, 'step_id')
+  const bare = withoutExtension(withoutExtension(call, 'transaction_id'), 'step_id')
+  const key = keyFor(call, id)
+  call.facts.set('transaction', id)
+  return desk.queue(key, call.signal, async () => {
+    const begun = await begin(bare, { key, wanted }, desk)
+    return desk.worker.during(stepWork(key, begun.step.id), () =>
+      runStep(bare, next, { ...begun, id, key, desk }),
+    )
+  })
+}
+
+/** How often somebody else's step is looked at, in milliseconds. */
+const LOOK = 50
+
+interface Beginning {
+  readonly key: string
+  readonly wanted: string | undefined
+}
+
+interface Begun {
+  readonly step: Step
+  readonly isToBeUndoable: boolean
+}
+
+/** Writes a step down before its server is called. @throws what refuses it */
+async function begin(call: Call, { key, wanted }: Beginning, desk: Desk): Promise<Begun> {
+  const { book, worker, deps, limits } = desk
+  const transaction = await waited(key, call.signal, desk)
+  await worker.announce()
+  const kind = await kindOf(call, deps)
+  const isToBeUndoable = kind === 'write' && desk.settings(call.target.upstream).uncompensable === 'reject'
+  const open = openStep(call, transaction)
+  if (open) {
+    await book.change(key, stepAsked(open.id, worker.id))
+    return { step: open, isToBeUndoable }
+  }
+  const now = Date.now()
+  const { upstream = '', name: tool = '' } = call.target
+  const id = wanted ?? freeId(transaction)
+  const about = { upstream, tool, kind, runner: worker.id }
+  const step: Step = { id, deed: newDeedKey(now), ...about, status: 'pending' }
+  const move = stepBegun(step, { most: limits.steps, now })
+  // A refusal for what the transaction is comes before one for what the tool is.
+  move(transaction)
+  if (isToBeUndoable) await mustBeUndoable(call, keptPrincipal(transaction.principal), deps)
+  desk.watch.track(key, await book.change(key, move))
+  return { step, isToBeUndoable }
+}
+
+/** The transaction, once nobody else works on a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
+export async function waited(key: string, signal: AbortSignal, { book, worker }: Desk): Promise<Transaction> {
+  for (;;) {
+    const found = await book.find(key)
+    if (!found) throw unknownTransaction()
+    const [waiting] = pendingOf(found)
+    if (!waiting || found.status !== 'active') return found
+    const { isOpen = false, runner } = waiting
+    if (isOpen && (await worker.isAlive(runner))) return found
+    if (!isOpen && (await worker.isAtWork(runner, stepWork(key, waiting.id)))) await pause(LOOK, signal)
+    else await book.change(key, stepEnded(waiting.id, lost, Date.now()))
+  }
+}
+
+/** The step a call comes back to with answers. */
+function openStep({ state }: Call, transaction: Transaction): Step | undefined {
+  const slot = state[SLOT]
+  if (slot === undefined) return undefined
+  const found = pendingOf(transaction).find(({ id, isOpen }) => isOpen && id === slot)
+  if (found) return found
+  throw new GatewayError('TRANSACTION_CONFLICT', 'The step is over, so its answer came too late.')
+}
+
+function freeId({ steps }: Transaction): string {
+  const taken = new Set(steps.map(({ id }) => id))
+  for (let number = steps.length + 1; ; number++) {
+    if (!taken.has(`step-${number}`)) return `step-${number}`
+  }
+}

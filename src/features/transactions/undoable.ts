@@ -1,0 +1,55 @@
+import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { evaluate, type Expression } from '../../core/expression.ts'
+import { isObject } from '../../core/json.ts'
+import type { Principal } from '../../core/principal.ts'
+import { settingOf } from '../../core/tool-settings.ts'
+import type { Step } from '../../records/transactions.ts'
+import type { Deps } from '../feature.ts'
+
+/** What kind of step a call is. */
+export async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
+  const { upstream = '', name = '' } = call.target
+  // A tool whose server says nothing of it may change something.
+  const entry = await Promise.resolve(deps.entry(call)).catch(() => undefined)
+  if (entry?.nature.op === 'read') return 'read'
+  return settingOf(deps.server(upstream)?.tools ?? {}, name, 'pivot')?.value === true ? 'pivot' : 'write'
+}
+
+/**
+ * Sees to it that what a call does can be undone, as far as that is known before it is made: there is a way back,
+ * and the caller may go it. @throws COMPENSATION_UNAVAILABLE
+ */
+export async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Promise<void> {
+  const { upstream = '', name = '' } = call.target
+  if (!deps.isOn('undo', upstream)) throw refusal(name, 'undo is switched off')
+  const rule = await deps.undoRule(upstream, name)
+  if (!rule) throw refusal(name, 'no undo is configured for it')
+  if (rule.kind === 'none') throw refusal(name, 'it is configured to have no undo')
+  const ways = rule.kind === 'call' ? [rule.call] : [rule.restore, rule.absent]
+  for (const way of ways) {
+    if (!way) continue
+    const { tool } = way
+    const order = { errand: 'undo', principal, upstream, tool, arguments: foreseen(way, call) } as const
+    if (!(await deps.isPermitted(deps.errand(order)))) throw refusal(name, `you may not call ${tool}, which undoes it`)
+  }
+}
+
+/** The arguments of an expression that are known before the call is made. */
+function foreseen({ tool, arguments: given }: Expression, { params }: Call): Record<string, unknown> {
+  const args = isObject(params.fields.arguments) ? params.fields.arguments : {}
+  const known = [...given].flatMap((each) => {
+    try {
+      return Object.entries(evaluate({ tool, arguments: new Map([each]) }, { args }))
+    } catch {
+      return []
+    }
+  })
+  return Object.fromEntries(known)
+}
+
+function refusal(tool: string, why: string): GatewayError {
+  return new GatewayError('COMPENSATION_UNAVAILABLE', `${tool} can not be a step of a transaction: ${why}.`, {
+    suggestion: 'Call it outside of the transaction, or after the transaction is committed.',
+  })
+}

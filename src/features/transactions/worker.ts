@@ -1,0 +1,60 @@
+import { randomBytes } from 'node:crypto'
+import type { Presence } from '../../records/presence.ts'
+
+/** Those of this process that did not end, by their own part of their names. */
+const living = new Set<string>()
+
+/** Who works on transactions: one for each version of the settings of each gateway, so that none does another's. */
+export class Worker {
+  /** Names it in what is written down. */
+  readonly id: string
+  readonly #own = randomBytes(6).toString('hex')
+  readonly #presence: Presence
+  readonly #underWay = new Set<string>()
+  #isClosed = false
+
+  constructor(presence: Presence) {
+    this.#presence = presence
+    this.id = `${presence.id}#${this.#own}`
+    living.add(this.#own)
+  }
+
+  /** Makes others see that it lives; has to be awaited before it writes its name down. */
+  announce(): Promise<void> {
+    return this.#presence.announce()
+  }
+
+  /** Does some work that others must not take up meanwhile. */
+  async during<Value>(work: string, run: () => Promise<Value>): Promise<Value> {
+    this.#underWay.add(work)
+    try {
+      return await run()
+    } finally {
+      this.#underWay.delete(work)
+      this.#leave()
+    }
+  }
+
+  /** Whether somebody who took up some work is at it still. */
+  async isAtWork(who: string, work: string): Promise<boolean> {
+    return who === this.id ? this.#underWay.has(work) : this.isAlive(who)
+  }
+
+  /** Whether somebody is there still. */
+  async isAlive(who: string): Promise<boolean> {
+    const at = who.lastIndexOf('#')
+    const gateway = who.slice(0, at)
+    if (at === -1) return false
+    return gateway === this.#presence.id ? living.has(who.slice(at + 1)) : this.#presence.isAlive(gateway)
+  }
+
+  /** Ends it once the work under way is done. */
+  close(): void {
+    this.#isClosed = true
+    this.#leave()
+  }
+
+  #leave(): void {
+    if (this.#isClosed && this.#underWay.size === 0) living.delete(this.#own)
+  }
+}

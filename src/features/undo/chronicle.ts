@@ -1,0 +1,207 @@
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { resultValue } from '../../core/expression.ts'
+import { isObject } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+import type { UndoRule } from '../../core/undo.ts'
+import { type Deed, type Deeds, newDeedKey, type WayBack } from '../../records/deeds.ts'
+import { keepPrincipal } from '../../records/principal.ts'
+import type { Deps } from '../feature.ts'
+import type { Allowance } from './allowance.ts'
+import type { Looks } from './look.ts'
+import { type Look, takesResult, wayBack } from './way-back.ts'
+
+interface Options {
+  readonly deps: Deps
+  readonly deeds: Deeds
+  readonly looks: Looks
+  readonly allowance: Allowance
+  readonly upstream: string
+  /** How long deeds that are no steps are kept, in milliseconds; 0 for not at all. */
+  readonly history: number
+}
+
+/** Something that is being done: what is written down of it, and what its way back is made of. */
+interface Beginning {
+  readonly deed: Deed
+  readonly rule: UndoRule | undefined
+  readonly look: Look | undefined
+  /** The server has begun in an earlier round, so it is on record already. */
+  readonly isResumed?: true
+}
+
+type Ending = Pick<Deed, 'status' | 'way'>
+
+/** How long steps are kept, in milliseconds: longer than any transaction takes. */
+const STEPS = 30 * 86_400_000
+
+/** The slot of a call's state that names the deed of what its server has begun. */
+const SLOT = 'undo'
+
+/** Nothing is left to undo. */
+const nothing: WayBack = { kind: 'nothing' }
+
+/** Writes down what the tools of a server do. */
+export class Chronicle {
+  readonly #options: Options
+  /** Why what was done last is not on record, where it is not. */
+  #loss: string | undefined
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Makes a call and writes down what came of it. @throws COMPENSATION_UNAVAILABLE, SERVER_UNAVAILABLE */
+  async record(call: Call, tool: string, next: Handler): Promise<Outcome> {
+    if (!call.step && this.#options.history === 0) return next(call)
+    const begun = (await this.#resumed(call)) ?? (await this.#begin(call, tool))
+    const outcome = await next(call).catch(async (error: unknown) => {
+      await this.#end(call, begun, failedWith(error, begun)).catch(() => undefined)
+      throw error
+    })
+    if (outcome.kind === 'ask') return this.#asked(call, begun, outcome)
+    const isFailed = outcome.result.member('isError') === true
+    const end: Ending = isFailed
+      ? { status: 'failed', way: nothing }
+      : { status: 'ok', way: wayOf(begun, outcome.result) }
+    await this.#end(call, begun, end)
+    return outcome
+  }
+
+  async #begin(call: Call, tool: string): Promise<Beginning> {
+    const { deps, looks, upstream } = this.#options
+    const { step, principal, client, params } = call
+    const given = params.fields.arguments
+    const args = isObject(given) ? given : {}
+    const rule = await ruleOf(deps, upstream, tool)
+    const look =
+      rule?.kind === 'restore' ? await looks.look(call, rule.snapshot, { upstream, args }) : undefined
+    const startedAt = Date.now()
+    const way = wayBack(rule, { args, look })
+    if (step?.mustBeUndoable && way.kind === 'none' && !takesResult(rule, look))
+      throw unavailable(tool, way.reason)
+    const deed: Deed = {
+      key: step?.deed ?? newDeedKey(startedAt),
+      startedAt,
+      principal: keepPrincipal(principal),
+      ...(client.session !== undefined && { session: client.session }),
+      upstream,
+      tool,
+      arguments: args,
+      ...(step && { transaction: step.transaction, step: step.step }),
+      status: 'pending',
+      way,
+    }
+    if (step) await this.#announce(deed)
+    return { deed, rule, look }
+  }
+
+  /** A step is on record before its server hears of it. */
+  async #announce(deed: Deed): Promise<void> {
+    try {
+      await this.#options.deeds.put(deed, STEPS)
+    } catch (cause) {
+      throw new GatewayError('SERVER_UNAVAILABLE', 'The step can not be written down, so it was not done.', {
+        cause,
+        isUnsent: true,
+      })
+    }
+  }
+
+  /** What was written down when the server, in the middle of the call, asked something that is answered here. */
+  async #resumed({ state, step, params }: Call): Promise<Beginning | undefined> {
+    const { deeds, deps } = this.#options
+    const slot = state[SLOT]
+    const found = typeof slot === 'string' ? await deeds.find(slot).catch(() => undefined) : undefined
+    if (!found) return undefined
+    const given = params.fields.arguments
+    const rule = await ruleOf(deps, found.upstream, found.tool)
+    return {
+      deed: { ...found, key: step?.deed ?? found.key, arguments: isObject(given) ? given : {} },
+      // What was there before is part of the way back already: by now it may not be there any more.
+      rule: rule?.kind === 'call' ? rule : undefined,
+      look: undefined,
+      isResumed: true,
+    }
+  }
+
+  /** A server that only asks has done nothing; one that has begun may go on whatever is answered. */
+  async #asked(call: Call, { deed }: Beginning, outcome: Outcome & { kind: 'ask' }): Promise<Outcome> {
+    const { deeds, history } = this.#options
+    if (outcome.isOpen) {
+      if (!call.step) await deeds.put(deed, history).catch(() => undefined)
+      return { ...outcome, state: { ...outcome.state, [SLOT]: deed.key } }
+    }
+    if (call.step) await deeds.remove(deed.key)
+    return outcome
+  }
+
+  async #end(call: Call, { deed, isResumed }: Beginning, end: Ending): Promise<void> {
+    const ended = { ...deed, ...end, endedAt: Date.now() }
+    if (call.step) return this.#settle(ended)
+    const { allowance, deeds, history } = this.#options
+    // What came to nothing needs no undoing.
+    if (end.status === 'failed' && !isResumed) return
+    if (!allowance.take(call.principal, history, deed.startedAt)) return this.#lost('limit')
+    try {
+      await deeds.put(ended, history)
+      this.#loss = undefined
+    } catch (error) {
+      this.#lost(String(error))
+    }
+  }
+
+  /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */
+  #lost(reason: string): void {
+    const { deps, upstream } = this.#options
+    if (this.#loss === undefined) deps.log.warn('undo.history_lost', { upstream, reason })
+    this.#loss = reason
+  }
+
+  async #settle(deed: Deed): Promise<void> {
+    try {
+      await this.#options.deeds.put(deed, STEPS)
+    } catch (cause) {
+      throw new GatewayError('OUTCOME_UNKNOWN', 'What the step did can not be written down.', {
+        cause,
+        suggestion: 'Roll the transaction back, or look at the server what was done.',
+      })
+    }
+  }
+}
+
+/** How it is undone, now that it is known what it gave. */
+function wayOf({ deed, rule, look }: Beginning, result: Payload): WayBack {
+  if (!takesResult(rule, look)) return deed.way
+  return wayBack(rule, { args: deed.arguments, look, result: { value: resultValue(result) } })
+}
+
+/** What is found out from a server's list can not be where it does not list. */
+async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoRule | undefined> {
+  try {
+    return await deps.undoRule(upstream, tool)
+  } catch {
+    return undefined
+  }
+}
+
+/** What may have reached its server and was not answered may have been done. */
+function failedWith(error: unknown, { deed, isResumed }: Beginning): Ending {
+  const { relayed, isUnsent, details } = asGatewayError(error).extra
+  const isRefused = relayed !== undefined || isRefusal(details?.['http_status'])
+  if (isRefused || (isUnsent && !isResumed)) return { status: 'failed', way: nothing }
+  return { status: 'unknown', way: deed.way }
+}
+
+/** HTTP statuses of servers that did not act. RFC 9110 §15.5, §15.6.4; a timeout says nothing. */
+function isRefusal(status: unknown): boolean {
+  return typeof status === 'number' && ((status >= 400 && status < 500 && status !== 408) || status === 503)
+}
+
+function unavailable(tool: string, reason: string): GatewayError {
+  return new GatewayError('COMPENSATION_UNAVAILABLE', `${tool} could not be undone here: ${reason}.`, {
+    reason: 'no_compensation',
+    suggestion: 'Make the call outside of the transaction, or configure how the tool is undone.',
+    isUnsent: true,
+  })
+}

@@ -1,0 +1,72 @@
+import type { Call, Outcome } from '../../core/call.ts'
+import { asGatewayError } from '../../core/error.ts'
+import { evaluate, type Expression, resultValue } from '../../core/expression.ts'
+import { isObject } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
+import type { Deps } from '../feature.ts'
+import type { Look } from './way-back.ts'
+
+/**
+ * Reads what is there before a call. The caller sees masked and shortened results, but what is put back must be
+ * what was there: so results are taken where they come from the server.
+ */
+export class Looks {
+  readonly #deps: Deps
+  /** What servers sent, by the facts of the calls that read. */
+  readonly #raw = new WeakMap<Call['facts'], Payload>()
+
+  constructor(deps: Deps) {
+    this.#deps = deps
+  }
+
+  /** Takes note of what a call that reads got from its server. */
+  heard(call: Call, outcome: Outcome): void {
+    if (outcome.kind === 'result') this.#raw.set(call.facts, outcome.result)
+  }
+
+  /** Reads with the rights of the caller. Never throws. */
+  async look(
+    call: Call,
+    snapshot: Expression,
+    given: { readonly upstream: string; readonly args: Readonly<Record<string, unknown>> },
+  ): Promise<Look> {
+    try {
+      const errand = this.#deps.errand({
+        errand: 'look',
+        principal: call.principal,
+        upstream: given.upstream,
+        tool: snapshot.tool,
+        arguments: evaluate(snapshot, { args: given.args }),
+        during: call,
+      })
+      const outcome = await this.#deps.call(errand)
+      if (outcome.kind === 'ask') return unreadable('the server asks something first')
+      return this.#read(outcome.result, this.#raw.get(errand.facts))
+    } catch (error) {
+      if (error instanceof Error) return unreadable(error.message)
+      return unreadable(asGatewayError(error).message)
+    }
+  }
+
+  #read(told: Payload, raw: Payload | undefined): Look {
+    if (told.fields.isError === true) return failed(told)
+    if (!raw) return unreadable('it was not read from the server')
+    return { kind: 'found', value: resultValue(raw) }
+  }
+}
+
+/** What servers say where there is nothing to read, in the words of the one table. */
+const absent: ReadonlySet<unknown> = new Set(['RESOURCE_NOT_FOUND', 'UPSTREAM_ERROR', undefined])
+
+/** A server that refuses, or does not answer, does not say that there is nothing. */
+function failed(told: Payload): Look {
+  const { _meta: meta } = told.fields
+  const error = isObject(meta) ? meta[ERROR_KEY] : undefined
+  if (!isObject(error) || absent.has(error.code)) return { kind: 'absent' }
+  return unreadable(`${String(error.code)}: ${String(error.message)}`)
+}
+
+function unreadable(reason: string): Look {
+  return { kind: 'unreadable', reason: reason.slice(0, 500) }
+}

@@ -1,0 +1,123 @@
+import type { Built } from './build.ts'
+import type { Entry } from './core/entry.ts'
+import { type Inverse, proposeUndo } from './core/inverse.ts'
+import type { UndoSettings, UpstreamSettings } from './core/settings.ts'
+import { settingOf } from './core/tool-settings.ts'
+import { confirm } from './features/confirm/confirm.ts'
+import { templateOf } from './features/confirm/message.ts'
+import { isAsked, ruleOf } from './features/confirm/rules.ts'
+import type { Settings as ConfirmSettings } from './features/confirm/settings.ts'
+import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
+
+/** A tool, and what the gateway does about it. */
+export interface Inspected {
+  readonly entry: Entry
+  /** The scopes a caller needs: of each group one. */
+  readonly scopes: Requirement
+  readonly asking: Asking
+  readonly undoing: Undoing
+}
+
+/** Whether a person is asked before a tool runs. */
+export interface Asking {
+  readonly when: 'always' | 'in_transactions' | 'never'
+  /** Others are asked, not the person at the client. */
+  readonly isOutOfBand: boolean
+  /** What happens where the client can not ask anybody. */
+  readonly fallback?: ConfirmSettings['fallback']
+  readonly message?: string
+  /** For people. */
+  readonly why: readonly string[]
+}
+
+/** How a tool is undone. */
+export interface Undoing {
+  readonly from: 'configuration' | 'schemas' | 'nowhere'
+  /** As the configuration says it, or would. */
+  readonly undo?: string | UndoSettings
+  readonly isExact: boolean
+  /** For people. */
+  readonly why: readonly string[]
+}
+
+/** Tells what is done about a tool, given all tools of its server. */
+export function inspect(
+  entry: Entry,
+  all: readonly Entry[],
+  { settings, active }: Built,
+): Inspected | undefined {
+  const server = settings.upstreams.find(({ name }) => name === entry.upstream)
+  if (!server) return undefined
+  const asks = active.find(({ name }) => name === confirm.name)?.settingsOf(server.name)
+  // Checked against the feature's own schema when the configuration was read.
+  const own = asks === undefined || asks === false ? undefined : (asks as ConfirmSettings)
+  return {
+    entry,
+    scopes: entry.isOwn ? [] : requirementOf(entry, server),
+    asking: askingOf(entry, server, own),
+    undoing: undoingOf(entry, all, server),
+  }
+}
+
+function askingOf(entry: Entry, server: UpstreamSettings, settings: ConfirmSettings | undefined): Asking {
+  if (!settings) return { when: 'never', isOutOfBand: false, why: ['features.confirm is off'] }
+  const rule = ruleOf(entry.name, server, settings)
+  const why = [...said(entry, server, settings), `its risk is ${entry.nature.risk}`]
+  if (!rule) return { when: 'never', isOutOfBand: false, why }
+  if (!isAsked(rule, entry) && !rule.isPivot) return { when: 'never', isOutOfBand: false, why }
+  const when = isAsked(rule, entry) ? 'always' : 'in_transactions'
+  return {
+    when,
+    isOutOfBand: rule.isOutOfBand,
+    fallback: settings.fallback,
+    message: templateOf(rule, entry, server),
+    why,
+  }
+}
+
+const keys = [
+  ['confirm', 'confirm'],
+  ['pivot', 'pivot'],
+  ['typeToConfirm', 'type_to_confirm'],
+  ['approval', 'approval'],
+  ['approvals', 'approvals'],
+  ['approvers', 'approvers'],
+] as const
+
+/** What the configuration says that has to do with asking. */
+function said({ name }: Entry, { tools }: UpstreamSettings, { level }: ConfirmSettings): string[] {
+  const found = keys.flatMap(([key, written]) => {
+    const setting = settingOf(tools, name, key)
+    return setting ? [`the configuration says ${written}: ${String(setting.value)} for ${setting.glob}`] : []
+  })
+  return found.length > 0 ? found : [`features.confirm asks from this level on: ${level}`]
+}
+
+function undoingOf(
+  { name, nature, definition }: Entry,
+  all: readonly Entry[],
+  { tools }: UpstreamSettings,
+): Undoing {
+  if (nature.op === 'read') return { from: 'nowhere', isExact: true, why: ['it only reads'] }
+  const configured = settingOf(tools, name, 'undo')
+  if (configured) {
+    const { value, glob } = configured
+    const why = [`the configuration says so for ${glob}`]
+    if (value === 'none') return { from: 'nowhere', isExact: false, why }
+    return { from: 'configuration', undo: value, isExact: isExact(value), why }
+  }
+  const definitions = all.map((each) => each.definition)
+  const { inverse, misses } = proposeUndo(definition, definitions)
+  if (inverse) return proposed(inverse)
+  const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
+  return { from: 'nowhere', isExact: false, why }
+}
+
+function proposed({ undo, why, confidence }: Inverse): Undoing {
+  const doubt = confidence === 'check' ? ['schemas do not say all of it: try it first'] : []
+  return { from: 'schemas', undo, isExact: isExact(undo), why: [...why, ...doubt] }
+}
+
+function isExact(undo: string | UndoSettings): boolean {
+  return typeof undo === 'string' || undo.exact !== false
+}

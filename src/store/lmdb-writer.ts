@@ -1,0 +1,205 @@
+import type { Database } from 'lmdb'
+import { GatewayError } from '../core/error.ts'
+import { NoRoom, type Room } from './lmdb-room.ts'
+
+/** Something to be written. */
+export interface Write {
+  readonly key: string
+  /** The new value; absent where there is to be none. */
+  readonly value?: string
+  /** What the new value is told apart from others by. */
+  readonly version: number
+  /** The version that has to be there; `null` where nothing may be, absent where it does not matter. */
+  readonly before?: number | null
+}
+
+interface Waiting extends Write {
+  resolve(isDone: boolean): void
+  reject(error: GatewayError): void
+}
+
+/** How long the disk may take, in milliseconds. */
+const PATIENCE = 10_000
+/** How much is written together at most. */
+const BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
+/** What a write may take besides its value: the pages on the way to it, which are written anew. */
+const PAGE = 4096
+const WRITE = 3 * PAGE
+const COMMON = 16 * PAGE
+
+/**
+ * Writes what many ask for in one go, which costs the disk as much as one write does. While one batch is on its
+ * way to the disk the next one gathers.
+ */
+export class Writer {
+  readonly #database: Database<string, string>
+  readonly #room: Room
+  readonly #onProblem: (problem: string | undefined) => void
+  #waiting: Waiting[] = []
+  #running: Promise<void> | undefined
+  /** Why nothing is taken: the library failed, after which it can not be trusted, or the disk does not answer. */
+  #failure: string | undefined
+  #isStuck = false
+
+  constructor(
+    database: Database<string, string>,
+    room: Room,
+    onProblem: (problem: string | undefined) => void,
+  ) {
+    this.#database = database
+    this.#room = room
+    this.#onProblem = onProblem
+  }
+
+  /** Resolves once it is on the disk, or with false where something else was there. @throws SERVER_UNAVAILABLE */
+  write(write: Write): Promise<boolean> {
+    if (this.#failure !== undefined) return Promise.reject(unavailable(this.#failure))
+    const { promise, resolve, reject } = Promise.withResolvers<boolean>()
+    this.#waiting.push({ ...write, resolve, reject })
+    this.#running ??= this.#run()
+    return promise
+  }
+
+  /** Resolves once nothing is being written. */
+  async idle(): Promise<void> {
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    // What is asked for in the same turn of the event loop goes along.
+    await new Promise(setImmediate)
+    while (this.#waiting.length > 0) {
+      const batch = this.#admit(this.#take())
+      if (batch.length > 0) await this.#commit(batch)
+    }
+    this.#running = undefined
+  }
+
+  #take(): Waiting[] {
+    let bytes = 0
+    const end = this.#waiting.findIndex((each, index) => {
+      bytes += sizeOf(each)
+      return index > 0 && (index >= BATCH.writes || bytes > BATCH.bytes)
+    })
+    if (end === -1) {
+      const all = this.#waiting
+      this.#waiting = []
+      return all
+    }
+    return this.#waiting.splice(0, end)
+  }
+
+  /** Those there is room for. */
+  #admit(batch: Waiting[]): Waiting[] {
+    const removals = batch.filter(({ value }) => value === undefined)
+    try {
+      this.#makeRoom(batch)
+      return batch
+    } catch (error) {
+      const problem = reasonOf(error)
+      this.#refuse(
+        batch.filter(({ value }) => value !== undefined),
+        problem,
+        error,
+      )
+      if (!(error instanceof NoRoom)) return this.#refuse(removals, problem, error)
+    }
+    try {
+      if (removals.length > 0) this.#makeRoom(removals)
+      return removals
+    } catch (error) {
+      return this.#refuse(removals, reasonOf(error), error)
+    }
+  }
+
+  #makeRoom(batch: readonly Waiting[]): void {
+    const bytes = batch.reduce((sum, each) => sum + sizeOf(each), COMMON)
+    this.#room.make(
+      bytes,
+      batch.every(({ value }) => value === undefined),
+    )
+  }
+
+  #refuse(batch: readonly Waiting[], problem: string, cause?: unknown): [] {
+    if (batch.length === 0) return []
+    this.#onProblem(problem)
+    for (const { reject } of batch) reject(unavailable(problem, cause))
+    return []
+  }
+
+  async #commit(batch: readonly Waiting[]): Promise<void> {
+    const late = setTimeout(() => {
+      this.#isStuck = true
+      this.#giveUp(batch, 'the disk does not answer')
+    }, PATIENCE).unref()
+    try {
+      await this.#putAll(batch)
+      if (this.#isStuck) this.#failure = undefined
+      this.#isStuck = false
+      if (batch.some(({ value }) => value !== undefined)) this.#onProblem(undefined)
+    } catch (error) {
+      this.#giveUp(batch, `writing failed: ${await causeOf(error)}; the gateway has to be started again`)
+    } finally {
+      clearTimeout(late)
+    }
+  }
+
+  /** Hands a batch over at once, which makes it one transaction: it is written whole, or not at all. */
+  #putAll(batch: readonly Waiting[]): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    let left = batch.length
+    for (const each of batch) {
+      this.#put(each).then((isDone) => {
+        each.resolve(isDone)
+        if (--left === 0) resolve()
+      }, reject)
+    }
+    return promise
+  }
+
+  #put({ key, value, version, before }: Write): Promise<boolean> {
+    const database = this.#database
+    // The library takes null for "nothing may be there", which its declaration leaves out.
+    if (value !== undefined) return database.put(key, value, version, before as number | undefined)
+    return typeof before === 'number' ? database.remove(key, before) : database.remove(key)
+  }
+
+  #giveUp(batch: readonly Waiting[], problem: string): void {
+    this.#failure = problem
+    this.#refuse(batch, problem)
+    this.#refuse(this.#waiting, problem)
+    this.#waiting = []
+  }
+}
+
+/** What a caller is told; the reason is for those who run the gateway. */
+export function unavailable(reason: string, cause?: unknown): GatewayError {
+  const isFull = cause instanceof NoRoom
+  return new GatewayError(
+    'SERVER_UNAVAILABLE',
+    isFull ? 'The store of the gateway is full.' : 'The store of the gateway can not be used.',
+    { cause: cause ?? new Error(reason) },
+  )
+}
+
+function sizeOf({ value }: Write): number {
+  if (value === undefined) return WRITE
+  // A character takes up to three bytes, and a value without room in a page has pages of its own.
+  const most = value.length * 3
+  return WRITE + (most > PAGE / 4 ? most + PAGE : 0)
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** Why a commit failed; the library tells by a promise of its own, which nobody else looks at. */
+async function causeOf(error: unknown): Promise<string> {
+  if (!(error instanceof Error) || !('commitError' in error)) return reasonOf(error)
+  try {
+    await error.commitError
+    return reasonOf(error)
+  } catch (cause) {
+    return reasonOf(cause)
+  }
+}

@@ -1,0 +1,335 @@
+import { mkdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Database, RootDatabase } from 'lmdb'
+import type { Log } from '../core/log.ts'
+import { checkFile, UnusableFile } from './lmdb-file.ts'
+import { Room } from './lmdb-room.ts'
+import { unavailable, Writer } from './lmdb-writer.ts'
+import { MemoryStore } from './memory.ts'
+import type { Bucket, Entry, Portable, Taken } from './store.ts'
+
+/** How large a store may become, in bytes. */
+const LIMIT = 1024 * 1024 * 1024
+/** What tells a store from the databases of other programs. Its key is none that a value could have. */
+const MARK = { key: 'gatehouse', format: 1 }
+/** How many values are looked at in one go, how often, and how long to rest after all were, in milliseconds. */
+const LOOK = 256
+const OFTEN = 500
+const REST = 30_000
+
+/** What is left to other settings, and to tests. */
+interface Options {
+  /** The time in milliseconds since 1970. */
+  readonly clock?: () => number
+  /** In bytes. */
+  readonly limit?: number
+}
+
+interface Parts {
+  readonly database: RootDatabase<string, string>
+  readonly room: Room
+  readonly writer: Writer
+}
+
+interface Found {
+  readonly text: string
+  readonly until: number
+  readonly version: number
+}
+
+/**
+ * A store in a folder, which several processes of one machine may share. What was written has reached the disk.
+ * What is taken from buckets is counted by each process alone: the count is needed for a window of time only, and
+ * a write for each call would cost more than the rest of the call.
+ */
+export class LmdbStore implements Portable {
+  readonly #directory: string
+  readonly #log: Log
+  readonly #clock: () => number
+  readonly #limit: number
+  readonly #local = new MemoryStore()
+  readonly #opening: Promise<Parts | undefined>
+  #parts: Parts | undefined
+  #problem: string | undefined
+  #unusable: string | undefined
+  #sweeping: NodeJS.Timeout | undefined
+  #sweptTo: string | undefined
+  #isClosed = false
+
+  constructor(directory: string, log: Log, { clock = Date.now, limit = LIMIT }: Options = {}) {
+    this.#directory = directory
+    this.#log = log
+    this.#clock = clock
+    this.#limit = limit
+    this.#opening = this.#open()
+  }
+
+  get problem(): string | undefined {
+    return this.#unusable ?? this.#problem
+  }
+
+  async opened(): Promise<void> {
+    await this.#opening
+  }
+
+  async get(key: string): Promise<string | undefined> {
+    const { database } = this.#parts ?? (await this.#must())
+    const found = read(database.get(key))
+    return found && found.until > this.#clock() ? found.text : undefined
+  }
+
+  async put(key: string, value: string, ttl: number): Promise<void> {
+    const { writer } = this.#parts ?? (await this.#must())
+    await writer.write({ key, value: this.#wrap(value, ttl), version: version() })
+  }
+
+  async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+    const parts = this.#parts ?? (await this.#must())
+    for (;;) {
+      const found = this.#find(parts, key, (each) => each === undefined)
+      if (found && found.until > this.#clock()) return found.text
+      const before = found?.version ?? null
+      const write = { key, value: this.#wrap(value, ttl), version: version(), before }
+      if (await parts.writer.write(write)) return undefined
+    }
+  }
+
+  async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+    const parts = this.#parts ?? (await this.#must())
+    return this.#change(parts, key, before, () => ({ value: this.#wrap(value, ttl) }))
+  }
+
+  async drop(key: string, before: string): Promise<boolean> {
+    const parts = this.#parts ?? (await this.#must())
+    return this.#change(parts, key, before, () => ({}))
+  }
+
+  async delete(key: string): Promise<boolean> {
+    const parts = this.#parts ?? (await this.#must())
+    return this.#change(parts, key, undefined, () => ({}))
+  }
+
+  async scan(collection: string): Promise<ReadonlyMap<string, string>> {
+    const found = new Map<string, string>()
+    // The character after the slash is the zero.
+    for await (const { key, value } of this.#walk(`${collection}/`, `${collection}0`)) found.set(key, value)
+    return found
+  }
+
+  take(buckets: readonly Bucket[]): Taken {
+    return this.#local.take(buckets)
+  }
+
+  async *entries(): AsyncIterable<Entry> {
+    yield* this.#walk(undefined, undefined)
+  }
+
+  async describe(): Promise<Readonly<Record<string, string | number>>> {
+    const { room } = this.#parts ?? (await this.#must())
+    return { kind: 'LMDB', folder: this.#directory, used: room.used, limit: this.#limit }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearTimeout(this.#sweeping)
+    const parts = await this.#opening
+    this.#parts = undefined
+    if (!parts) return
+    await parts.writer.idle()
+    parts.room.close()
+    await parts.database.close()
+  }
+
+  async #open(): Promise<Parts | undefined> {
+    try {
+      const database = await openDatabase(this.#directory)
+      const room = new Room(join(this.#directory, FILE), this.#limit, database)
+      const writer = new Writer(database, room, (problem) => this.#tell(problem))
+      const parts = { database, room, writer }
+      if (database.get(MARK.key) === undefined) await mark(parts)
+      if (!this.#isClosed) {
+        this.#parts = parts
+        this.#sweepIn(OFTEN)
+      }
+      return parts
+    } catch (error) {
+      this.#unusable = reasonOf(error, this.#directory)
+      this.#log.error('store.unusable', { reason: this.#unusable })
+      return undefined
+    }
+  }
+
+  async #must(): Promise<Parts> {
+    const parts = await this.#opening
+    if (!parts || this.#isClosed) throw unavailable(this.#unusable ?? 'it is closed')
+    return parts
+  }
+
+  #tell(problem: string | undefined): void {
+    if (problem === this.#problem) return
+    this.#problem = problem && `the store in ${this.#directory} takes nothing more: ${problem}`
+    if (problem === undefined) this.#log.info('store.ready')
+    else this.#log.error('store.away', { reason: this.#problem })
+  }
+
+  /** Changes what is there, if it is `before`, or whatever it is. */
+  async #change(
+    parts: Parts,
+    key: string,
+    before: string | undefined,
+    change: () => { readonly value?: string },
+  ): Promise<boolean> {
+    for (;;) {
+      const isIt = (each: Found | undefined): boolean =>
+        each !== undefined && (before === undefined || each.text === before)
+      const found = this.#find(parts, key, isIt)
+      if (!found || !isIt(found) || found.until <= this.#clock()) return false
+      const write = { key, ...change(), version: version(), before: found.version }
+      if (await parts.writer.write(write)) return true
+    }
+  }
+
+  /** What is there. Unless it is as hoped, what other processes have written since this turn began counts as well. */
+  #find({ database }: Parts, key: string, isHoped: (found: Found | undefined) => boolean): Found | undefined {
+    const find = (): Found | undefined => {
+      const entry = database.getEntry(key)
+      return entry && read(entry.value, entry.version)
+    }
+    const found = find()
+    if (isHoped(found)) return found
+    database.resetReadTxn()
+    return find()
+  }
+
+  #wrap(value: string, ttl: number): string {
+    return `${Math.ceil(this.#clock() + ttl).toString(36)} ${value}`
+  }
+
+  /** All that lives between two keys. Others get their turn meanwhile. */
+  async *#walk(start: string | undefined, end: string | undefined): AsyncGenerator<Entry> {
+    const { database } = this.#parts ?? (await this.#must())
+    for (let from = start; ; await new Promise(setImmediate)) {
+      const part = readPart(database, from, end)
+      const now = this.#clock()
+      for (const { key, found } of part)
+        if (found && found.until > now) yield { key, value: found.text, until: found.until }
+      from = part.at(-1)?.key
+      if (part.length < LOOK || from === undefined) return
+    }
+  }
+
+  #sweepIn(delay: number): void {
+    if (this.#isClosed) return
+    this.#sweeping = setTimeout(() => void this.#sweep(), delay).unref()
+  }
+
+  /** Removes what is over, among the next few values. */
+  async #sweep(): Promise<void> {
+    const { database, writer } = this.#parts ?? {}
+    if (!database || !writer) return
+    const part = readPart(database, this.#sweptTo, undefined)
+    const now = this.#clock()
+    const removals = part.flatMap(({ key, found }) =>
+      found && found.until <= now ? [writer.write({ key, version: 0, before: found.version })] : [],
+    )
+    await Promise.allSettled(removals)
+    const isWhole = part.length < LOOK
+    this.#sweptTo = isWhole ? undefined : part.at(-1)?.key
+    // What is full is not left full for longer than it has to be.
+    if (isWhole && this.#problem !== undefined) this.#tell(undefined)
+    this.#sweepIn(this.#problem === undefined && isWhole ? REST : OFTEN)
+  }
+}
+
+/** The file LMDB keeps everything in. */
+const FILE = 'data.mdb'
+
+async function openDatabase(directory: string): Promise<RootDatabase<string, string>> {
+  // Whoever keeps nothing on the disk need not wait for it to load.
+  const { open } = await import('lmdb')
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  if (!statSync(directory).isDirectory()) throw new UnusableFile('it is no folder')
+  const file = join(directory, FILE)
+  try {
+    checkFile(file)
+  } catch {
+    // Another process may be about to make it.
+    await pause(100)
+    checkFile(file)
+  }
+  const options = {
+    path: directory,
+    noSubdir: false,
+    mapSize: 2 * LIMIT,
+    encoding: 'string' as const,
+    useVersions: true,
+    // A promise is kept once the data has reached the disk, and what is there is whole at any time.
+    overlappingSync: false,
+    permissionsMode: 0o600,
+  }
+  const database = open<string, string>(options)
+  const [first] = database.getKeys({ limit: 1 })
+  const found = first === undefined ? undefined : read(database.get(MARK.key))
+  const problem = first === undefined ? undefined : problemOf(found?.text)
+  if (problem === undefined) return database
+  await database.close()
+  throw new UnusableFile(problem)
+}
+
+function problemOf(mark: string | undefined): string | undefined {
+  const format = /^format (\d+)$/.exec(mark ?? '')?.[1]
+  if (format === undefined) return 'it is a database of another program'
+  if (Number(format) === MARK.format) return undefined
+  return `it was written by a newer version of Gatehouse (format ${format}), which has to be used`
+}
+
+async function mark({ writer }: Parts): Promise<void> {
+  await writer.write({
+    key: MARK.key,
+    value: `zzzzzzzz format ${MARK.format}`,
+    version: version(),
+    before: null,
+  })
+}
+
+function readPart(
+  database: Database<string, string>,
+  from: string | undefined,
+  end: string | undefined,
+): { readonly key: string; readonly found: Found | undefined }[] {
+  const range = {
+    ...(from !== undefined && { start: from, exclusiveStart: true }),
+    ...(end !== undefined && { end }),
+    limit: LOOK,
+    versions: true,
+  }
+  return [...database.getRange(range)].map(({ key, value, version: own }) => {
+    return { key, found: key === MARK.key ? undefined : read(value, own) }
+  })
+}
+
+function read(stored: string | undefined, own = 0): Found | undefined {
+  const end = stored?.indexOf(' ') ?? -1
+  if (stored === undefined || end === -1) return undefined
+  return { until: Number.parseInt(stored.slice(0, end), 36), text: stored.slice(end + 1), version: own }
+}
+
+/** What no other write has, of any process. */
+function version(): number {
+  return 1 + Math.floor(Math.random() * 2 ** 52)
+}
+
+function reasonOf(error: unknown, directory: string): string {
+  const at = `the store in ${directory} can not be used: `
+  const elsewhere = 'or name another folder under `store`'
+  const code = error instanceof Error && 'code' in error ? String(error.code) : undefined
+  const text = error instanceof Error ? error.message : String(error)
+  if (code === 'EEXIST' || code === 'ENOTDIR')
+    return `${at}there is a file of that name. Remove it, ${elsewhere}`
+  if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
+    return `${at}it can not be written to (${text}). Let this user write to it, ${elsewhere}`
+  const fix =
+    text.includes('damaged') || text.includes('missing') ? 'Put a copy in its place' : 'Move it away'
+  return `${at}${text}. ${fix}, ${elsewhere}`
+}

@@ -1,0 +1,116 @@
+import { createHash } from 'node:crypto'
+import type { RedisClientType } from '@redis/client'
+import { collectionOf } from './store.ts'
+
+/** Every key in Redis begins with it. */
+export const PREFIX = 'gatehouse:'
+/** What the index of a collection begins with. */
+export const INDEX = 'gatehouse-index:'
+
+/** A script as Redis runs it, and what Redis knows it by once it has seen it. */
+export interface Script {
+  readonly text: string
+  readonly hash: string
+}
+
+/** Makes a script of its text. */
+export function script(text: string): Script {
+  return { text, hash: createHash('sha1').update(text).digest('hex') }
+}
+
+/** Runs a script in one round trip, or in two where Redis has not seen it. */
+export async function run(
+  client: RedisClientType,
+  { text, hash }: Script,
+  options: { keys: string[]; arguments: string[] },
+): Promise<unknown> {
+  return client.evalSha(hash, options).catch((error: unknown) => {
+    if (error instanceof Error && error.message.startsWith('NOSCRIPT')) return client.eval(text, options)
+    throw error
+  })
+}
+
+/**
+ * The keys a key of the store stands for in Redis: its own, and that of the index of its collection. The braces
+ * keep a collection in one slot of a cluster.
+ */
+export function keysOf(key: string): string[] {
+  const collection = collectionOf(key)
+  if (collection === undefined) return [PREFIX + key]
+  return [`${PREFIX}{${collection}}${key.slice(collection.length)}`, indexOf(collection)]
+}
+
+/** Where the index of a collection is: its members by when they are over. */
+export function indexOf(collection: string): string {
+  return `${INDEX}{${collection}}`
+}
+
+/** The key of the store that a key in Redis stands for. */
+export function keyOf(name: string): string {
+  const key = name.slice(PREFIX.length)
+  const end = key.startsWith('{') ? key.indexOf('}/') : -1
+  return end === -1 ? key : key.slice(1, end) + key.slice(end + 1)
+}
+
+// Members whose time is over leave the index whenever something is added to it, or it is read.
+const shared = `
+local function now()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
+local function set(value, ttl, member)
+  redis.call('SET', KEYS[1], value, 'PX', ttl)
+  if not KEYS[2] then return end
+  local at = now()
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', at))
+  redis.call('ZADD', KEYS[2], string.format('%.0f', at + ttl), member)
+  if redis.call('PTTL', KEYS[2]) < tonumber(ttl) then redis.call('PEXPIRE', KEYS[2], ttl) end
+end
+local function remove(member)
+  if KEYS[2] then redis.call('ZREM', KEYS[2], member) end
+  return redis.call('DEL', KEYS[1])
+end
+`
+
+/** Arguments: the key, the value, its time. */
+export const putScript = script(`${shared}
+set(ARGV[2], ARGV[3], ARGV[1])
+return 1
+`)
+
+/** Arguments as those of `putScript`. Replies what was there, if anything was. */
+export const claimScript = script(`${shared}
+local found = redis.call('GET', KEYS[1])
+if found then return found end
+set(ARGV[2], ARGV[3], ARGV[1])
+return false
+`)
+
+/** Arguments as those of `putScript`, and the value before. */
+export const swapScript = script(`${shared}
+if redis.call('GET', KEYS[1]) ~= ARGV[4] then return 0 end
+set(ARGV[2], ARGV[3], ARGV[1])
+return 1
+`)
+
+/** Arguments: the key, and the value before where it matters. */
+export const removeScript = script(`${shared}
+if ARGV[2] and redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
+return remove(ARGV[1])
+`)
+
+/** Key: the index. Arguments: what the keys of its members begin with. Replies keys and values in turn. */
+export const scanScript = script(`${shared}
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now()))
+local reply = {}
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  local value = redis.call('GET', ARGV[1] .. string.sub(member, tonumber(ARGV[2])))
+  if value then
+    reply[#reply + 1] = member
+    reply[#reply + 1] = value
+  else
+    redis.call('ZREM', KEYS[1], member)
+  end
+end
+return reply
+`)

@@ -1,0 +1,141 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { folder, stdioServer } from '../../support/journey.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import type { Json } from '../../support/server/json.ts'
+
+function file(config: Json): string {
+  const path = join(folder(), 'gateway.config.yaml')
+  writeFileSync(path, JSON.stringify(config))
+  return path
+}
+
+function servers(): Record<string, Json> {
+  const memory = join(folder(), 'memory.jsonl')
+  return {
+    files: { command: publishedServer('@modelcontextprotocol/server-filesystem', folder()) },
+    memory: {
+      command: publishedServer('@modelcontextprotocol/server-memory'),
+      env: { MEMORY_FILE_PATH: memory },
+    },
+    everything: { command: publishedServer('@modelcontextprotocol/server-everything', 'stdio') },
+  }
+}
+
+function plan(...words: readonly string[]): Promise<Finished> {
+  return runCommand(['plan', ...words])
+}
+
+describe('gatehouse plan', () => {
+  test('prints settings for servers of others that load once they are pasted', async () => {
+    const upstreams = servers()
+    const { code, stdout, stderr } = await plan('--config', file({ upstreams }))
+    expect([code, stderr]).toEqual([0, ''])
+    const found: Record<string, { tools: Record<string, Json> }> = parse(stdout).upstreams
+    expect(found['files']?.tools).toEqual({
+      write_file: {
+        undo: {
+          snapshot: 'read_text_file(path=$.args.path)',
+          restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
+          absent: 'none',
+        },
+      },
+      edit_file: {
+        undo: {
+          snapshot: 'read_text_file(path=$.args.path)',
+          restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
+        },
+      },
+      move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
+    })
+    expect(found['memory']?.tools).toMatchObject({
+      create_relations: { undo: 'delete_relations(relations=$.result.relations)' },
+      delete_entities: { pivot: true, confirm: 'Delete entities {entityNames}?' },
+    })
+    const pasted = Object.entries(upstreams).map(([name, each]) => [name, { ...each, ...found[name] }])
+    const check = await runCommand(['check', '--config', file({ upstreams: Object.fromEntries(pasted) })])
+    expect([check.code, check.stderr]).toEqual([0, ''])
+  })
+
+  test('is about one server where one is named, or where its command is given', async () => {
+    const { memory, files } = servers()
+    const named = await plan('memory', '--config', file({ upstreams: { memory, files } }))
+    expect(Object.keys(parse(named.stdout).upstreams)).toEqual(['memory'])
+    const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
+    const given = await plan('--', ...command)
+    expect([given.code, given.stderr]).toEqual([0, ''])
+    expect(given.stdout).toContain('undo: move_file(')
+  })
+
+  test('says which server can not be reached, and ends with 1', async () => {
+    const path = file({ upstreams: { gone: { command: ['/nowhere/at-all'] }, here: stdioServer() } })
+    const { code, stdout, stderr } = await plan('--config', path)
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^gone: /m)
+    expect(Object.keys(parse(stdout).upstreams)).toEqual(['here'])
+  })
+
+  test.each([
+    ['a server there is not', ['nobody', '--config', 'FILE'], 'nobody'],
+    ['two servers', ['here', 'there', '--config', 'FILE'], 'one server'],
+    ['no command', ['--'], 'command'],
+  ])('ends with 2 on %s', async (_what, words, named) => {
+    const path = file({ upstreams: { here: stdioServer() } })
+    const { code, stdout, stderr } = await plan(...words.map((word) => (word === 'FILE' ? path : word)))
+    expect([code, stdout]).toEqual([2, ''])
+    expect(stderr).toContain(named)
+  })
+})
+
+describe('gatehouse explain', () => {
+  test('lists every tool with its risk, who is asked, and how it is undone', async () => {
+    const { files } = servers()
+    const tools = { move_file: { undo: 'none' }, create_directory: { approval: 'out_of_band' } }
+    const path = file({ upstreams: { files: { ...files, tools } } })
+    const { stdout } = await runCommand(['explain', 'files', '--config', path])
+    const row = (name: string): string[] =>
+      stdout
+        .split('\n')
+        .find((line) => line.startsWith(`  ${name} `))
+        ?.trim()
+        .split(/\s{2,}/) ?? []
+    expect(row('tool')).toEqual(['tool', 'risk', 'idempotent', 'confirmation', 'undo'])
+    expect(row('write_file')).toEqual([
+      'write_file',
+      'destructive',
+      'yes',
+      'inline',
+      'proposed: by write_file',
+    ])
+    expect(row('move_file')).toEqual(['move_file', 'destructive', 'no', 'inline', 'none'])
+    expect(row('create_directory')).toEqual(['create_directory', 'reversible', 'yes', 'out of band', 'none'])
+    expect(row('list_directory')).toEqual(['list_directory', 'safe', 'yes', 'no'])
+  })
+
+  test('tells of one tool why somebody is asked, what, and what undoes it', async () => {
+    const { memory } = servers()
+    const tools = {
+      'delete_*': { confirm: 'Forget {entityNames}?', pivot: true },
+      create_relations: { undo: { call: 'delete_relations(relations=$.args.relations)', exact: false } },
+    }
+    const path = file({ upstreams: { memory: { ...memory, tools } } })
+    const asked = await runCommand(['explain', 'memory', 'delete_entities', '--config', path])
+    expect(asked.stdout).toMatch(/confirmation the person at the client is asked, inline/)
+    expect(asked.stdout).toContain('the question: Forget {entityNames}?')
+    expect(asked.stdout).toContain('the configuration says confirm: Forget {entityNames}? for delete_*')
+    const undone = await runCommand(['explain', 'memory', 'create_relations', '--config', path])
+    expect(undone.stdout).toMatch(/undo {9}approximately, as configured\n +call: delete_relations/)
+    expect(undone.stdout).toContain('the configuration says so for create_relations')
+  })
+
+  test('needs no configuration for a server that is given', async () => {
+    const command = publishedServer('@modelcontextprotocol/server-filesystem', folder())
+    const { code, stdout } = await runCommand(['explain', 'move_file', '--', ...command])
+    expect(code).toBe(0)
+    expect(stdout).toContain('none is configured; exactly by what schemas suggest')
+    expect(stdout).toContain('move_file(source=$.args.destination, destination=$.args.source)')
+  })
+})

@@ -1,0 +1,112 @@
+import { userInfo } from 'node:os'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type Approving, approvingGateway, pageOf, textIn } from '../../support/approving.ts'
+import { type Finished, runCommand } from '../../support/gateway-process.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { type Json, parse } from '../../support/server/json.ts'
+
+describe.skipIf(!hasRedis())('gatehouse approvals', () => {
+  let redis: RedisServer
+  beforeAll(async () => {
+    redis = await startRedis()
+  })
+  afterAll(() => redis?.stop())
+
+  const gatewayOf = (rules: Json = {}, more: Json = {}): Promise<Approving> =>
+    approvingGateway({ config: { store: redis.url, ...more }, rules })
+  const approvals = ({ gateway }: Approving, ...words: readonly string[]): Promise<Finished> =>
+    runCommand(['approvals', ...words, '--config', gateway.configFile])
+  const idOf = (result: Json): string => pageOf(result).split('/').at(-1) ?? ''
+
+  test('list, show and approve: the next identical call runs, once', async () => {
+    const approving = await gatewayOf()
+    const { call, ran } = approving
+    const id = idOf(await call({ disk: 'list\u202e', size: 1 }))
+    const list = await approvals(approving, 'list')
+    expect(list).toMatchObject({ code: 0, stderr: '' })
+    expect(list.stdout).toContain(`${id}  pending   destructive  wipe on disks, by anonymous, until 2`)
+    const show = await approvals(approving, 'show', id.slice(0, 6))
+    expect(show.code).toBe(0)
+    expect(show.stdout).toContain('  {\n    "disk": "list\\u202e",\n    "size": 1\n  }\n')
+    const approve = await approvals(approving, 'approve', id.slice(0, 8), '--reason', 'spare')
+    expect(approve).toMatchObject({ code: 0, stderr: '' })
+    expect(approve.stdout).toBe(
+      `Approved wipe on disks (${id}): it runs when the call is made again, once.\n`,
+    )
+    const after = await approvals(approving, 'show', id, '--json')
+    expect(parse(after.stdout)).toMatchObject({
+      status: 'approved',
+      decisions: [{ by: userInfo().username, via: 'command_line', verdict: 'approved', reason: 'spare' }],
+    })
+    expect(textIn(await call({ disk: 'list\u202e', size: 1 }))).toBe('wiped')
+    expect((await call({ disk: 'list\u202e', size: 1 }))['isError']).toBe(true)
+    expect(ran).toHaveLength(1)
+  })
+
+  test('deny: the next identical call is declined, and nobody can approve it any more', async () => {
+    const approving = await gatewayOf()
+    const { call, ran } = approving
+    const id = idOf(await call({ disk: 'deny' }))
+    expect((await approvals(approving, 'deny', id, '--reason', 'wrong disk')).code).toBe(0)
+    const late = await approvals(approving, 'approve', id)
+    expect(late).toMatchObject({ code: 1, stdout: '' })
+    expect(late.stderr).toBe('gatehouse: It is denied already.\n')
+    expect(textIn(await call({ disk: 'deny' }))).toContain('wrong disk')
+    expect(ran).toEqual([])
+  })
+
+  test('the text to type has to be given to approve', async () => {
+    const approving = await gatewayOf({ type_to_confirm: 'disk' })
+    const id = idOf(await approving.call({ disk: 'production' }))
+    const without = await approvals(approving, 'approve', id)
+    expect(without).toMatchObject({
+      code: 1,
+      stderr: `gatehouse: to approve ${id} give --typed "production"\n`,
+    })
+    expect((await approvals(approving, 'approve', id, '--typed', 'production')).code).toBe(0)
+  })
+
+  test('what can not be decided is said in one line', async () => {
+    const approving = await gatewayOf(
+      { approval: 'out_of_band', approvers: ['nobody-of-this-name'] },
+      { features: { confirm: { wait: '1s', approval_ttl: '5s' } } },
+    )
+    const id = idOf(await approving.call({ disk: 'other' }))
+    const notMine = await approvals(approving, 'approve', id)
+    expect(notMine.code).toBe(1)
+    expect(notMine.stderr).toMatch(/^gatehouse: You may not decide on this call.*\n$/)
+    const unknown = await approvals(approving, 'approve', '0123456789')
+    expect(unknown).toMatchObject({
+      code: 1,
+      stderr: 'gatehouse: there is no approval "0123456789". See gatehouse approvals list\n',
+    })
+    const short = await approvals(approving, 'show', id.slice(0, 5))
+    expect(short.code).toBe(1)
+    await expect
+      .poll(async () => (await approvals(approving, 'approve', id)).stderr, {
+        timeout: 15_000,
+        interval: 500,
+      })
+      .toBe(`gatehouse: the time to decide ${id} is over\n`)
+  })
+
+  test.each<[string, readonly string[]]>([
+    ['no action', []],
+    ['another action', ['forget']],
+    ['no id', ['approve']],
+    ['two ids', ['show', 'aaaaaa', 'bbbbbb']],
+    ['a reason for looking', ['show', 'aaaaaa', '--reason', 'x']],
+    ['an unknown option', ['list', '--all']],
+  ])('with %s it says how it is used', async (_name, words) => {
+    const { code, stderr } = await runCommand(['approvals', ...words])
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/^gatehouse: .*Run gatehouse approvals --help\n$/)
+  })
+})
+
+test('approvals in memory can not be seen by a command', async () => {
+  const { gateway } = await approvingGateway({ config: { store: 'memory' } })
+  const { code, stderr } = await runCommand(['approvals', 'list', '--config', gateway.configFile])
+  expect(code).toBe(1)
+  expect(stderr).toContain('store: memory is forgotten with the process')
+})

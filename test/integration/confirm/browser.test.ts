@@ -1,0 +1,278 @@
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import {
+  type Approving,
+  approvingGateway,
+  bearer,
+  pageOf,
+  password,
+  peopleNamed,
+  textIn,
+} from '../../support/approving.ts'
+import { freePort } from '../../support/run-gateway.ts'
+import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
+
+describe.skipIf(!hasChromium())('in a browser', () => {
+  let browser: Browser
+  beforeAll(async () => {
+    browser = await startChromium()
+  })
+  afterAll(() => browser?.close())
+
+  async function contextOf(options: BrowserContextOptions = {}): Promise<BrowserContext> {
+    const context = await browser.newContext({ javaScriptEnabled: false, ...options })
+    onTestFinished(() => context.close())
+    return context
+  }
+
+  /** Opens a page as whoever sits at the terminal. */
+  async function opened({ code }: Approving, url: string, options?: BrowserContextOptions): Promise<Page> {
+    const page = await (await contextOf(options)).newPage()
+    await page.goto(url)
+    await page.getByLabel('Code').fill(code)
+    const shown = page.waitForResponse((response) => response.status() !== 303)
+    await page.getByRole('button').click()
+    await shown
+    await page.waitForLoadState()
+    return page
+  }
+
+  const press = (page: Page, name: 'Approve' | 'Deny'): Promise<void> =>
+    page.getByRole('button', { name }).click()
+  const title = (page: Page): Promise<string | null> => page.locator('h1').textContent()
+
+  test('approve: the next identical call runs, once', async () => {
+    const approving = await approvingGateway()
+    const { call, ran } = approving
+    const asked = await call({ disk: 'a' })
+    expect(asked['isError']).toBe(true)
+    const page = await opened(approving, pageOf(asked))
+    expect(await title(page)).toBe('Approve this call?')
+    await page.getByLabel('Reason').fill('spare disk')
+    await press(page, 'Approve')
+    expect(await title(page)).toBe('Approved')
+    expect(await page.locator('body').innerText()).toContain('spare disk')
+    expect(ran).toEqual([])
+    expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
+    const again = await call({ disk: 'a' })
+    expect(again['isError']).toBe(true)
+    expect(pageOf(again)).not.toBe(pageOf(asked))
+    expect(ran).toEqual([{ disk: 'a' }])
+  })
+
+  test('deny: the next identical call is declined', async () => {
+    const approving = await approvingGateway()
+    const { call, ran } = approving
+    const page = await opened(approving, pageOf(await call({ disk: 'a' })))
+    await page.getByLabel('Reason').fill('wrong disk')
+    await press(page, 'Deny')
+    expect(await title(page)).toBe('Denied')
+    const denied = textIn(await call({ disk: 'a' }))
+    expect(denied).toContain('denied')
+    expect(denied).toContain('wrong disk')
+    expect(ran).toEqual([])
+  })
+
+  test('other arguments than those approved are asked about again', async () => {
+    const approving = await approvingGateway()
+    const { call, ran } = approving
+    const page = await opened(approving, pageOf(await call({ disk: 'test' })))
+    await press(page, 'Approve')
+    const other = await call({ disk: 'production' })
+    expect(other['isError']).toBe(true)
+    expect(ran).toEqual([])
+    await page.goto(pageOf(other))
+    expect(await title(page)).toBe('Approve this call?')
+    expect(await page.locator('pre').innerText()).toContain('production')
+  })
+
+  test('an approval whose time is over can not be decided', async () => {
+    const approving = await approvingGateway({ config: { features: { confirm: { ttl: '3s' } } } })
+    const { call, ran } = approving
+    const page = await opened(approving, pageOf(await call({ disk: 'a' })))
+    await expect.poll(async () => (await page.goto(page.url()))?.status(), { timeout: 10_000 }).toBe(410)
+    expect(await title(page)).toBe('It is too late')
+    expect((await call({ disk: 'a' }))['isError']).toBe(true)
+    expect(ran).toEqual([])
+  })
+
+  test('what was decided can not be decided again from a page that was left open', async () => {
+    const approving = await approvingGateway()
+    const { call, ran } = approving
+    const url = pageOf(await call({ disk: 'a' }))
+    const page = await opened(approving, url)
+    const left = await page.context().newPage()
+    await left.goto(url)
+    await press(page, 'Deny')
+    const refused = left.waitForResponse((response) => response.request().method() === 'POST')
+    await press(left, 'Approve')
+    expect((await refused).status()).toBe(409)
+    expect(await title(left)).toBe('This is decided already')
+    expect((await call({ disk: 'a' }))['isError']).toBe(true)
+    expect(ran).toEqual([])
+  })
+
+  test('people with passwords: the one who may decides, another one is refused', async () => {
+    const approving = await approvingGateway({
+      config: { auth: peopleNamed('anna', 'bert'), features: { confirm: { wait: '1s' } } },
+      rules: { approval: 'out_of_band', approvers: ['anna'] },
+    })
+    const { call, ran } = approving
+    const asked = await call({ disk: 'a' }, bearer.agent)
+    const url = pageOf(asked)
+    const as = (username: string) => contextOf({ httpCredentials: { username, password } })
+    const other = await (await as('bert')).newPage()
+    expect((await other.goto(url))?.status()).toBe(403)
+    expect(await other.locator('body').innerText()).toContain('anna')
+    expect(await other.locator('form').count()).toBe(0)
+    const page = await (await as('anna')).newPage()
+    await page.goto(url)
+    await press(page, 'Approve')
+    expect(await title(page)).toBe('Approved')
+    expect((await call({ disk: 'a' }, bearer.other))['isError']).toBe(true)
+    expect(textIn(await call({ disk: 'a' }, bearer.agent))).toBe('wiped')
+    expect(ran).toHaveLength(1)
+  })
+
+  test('nobody who does not know the code sees anything', async () => {
+    const approving = await approvingGateway()
+    const url = pageOf(await approving.call({ disk: 'a' }))
+    const page = await opened({ ...approving, code: 'AAAA-AAAA' }, url)
+    expect(await page.getByRole('alert').innerText()).toBe('This is not the code.')
+    expect((await page.goto(url))?.status()).toBe(401)
+    expect(await page.locator('body').innerText()).not.toContain('wipe')
+  })
+
+  test('the text to type has to be typed to approve', async () => {
+    const approving = await approvingGateway({ rules: { type_to_confirm: 'disk' } })
+    const { call } = approving
+    const page = await opened(approving, pageOf(await call({ disk: 'production' })))
+    await page.getByLabel('To approve, type').fill('test')
+    await press(page, 'Approve')
+    expect(await page.getByRole('alert').innerText()).toContain('Nothing was decided')
+    await page.getByLabel('To approve, type').fill('production')
+    await press(page, 'Approve')
+    expect(await title(page)).toBe('Approved')
+  })
+
+  const hostile = `"><script>window.ran = 1</script><img src=x onerror="window.ran = 1">'</pre>\u202etxt.exe\u200b`
+
+  test('names, questions and arguments are shown as text, whatever they hold', async () => {
+    const approving = await approvingGateway({
+      tool: 'wipe<b>"x"',
+      description: hostile,
+      rules: { confirm: `Wipe {disk}? ${hostile.replaceAll(/[{}]/g, '')}` },
+    })
+    const args = { disk: hostile, [hostile]: { '</form><form>': [hostile] } }
+    const page = await opened(approving, pageOf(await approving.call(args)), { javaScriptEnabled: true })
+    const outside: string[] = []
+    page.on('request', (request) => void outside.push(request.url()))
+    await page.goto(page.url())
+    expect(await title(page)).toBe('Approve this call?')
+    expect(await page.evaluate('"ran" in window')).toBe(false)
+    expect(await page.locator('script, img, b').count()).toBe(0)
+    expect(await page.locator('form').count()).toBe(1)
+    expect(await page.locator('body').innerText()).toContain('<script>window.ran = 1</script>')
+    expect(await page.locator('body').innerText()).not.toMatch(/[\u202e\u200b]/)
+    expect(JSON.parse(await page.locator('pre').innerText())).toEqual(args)
+    expect(outside.filter((url) => url !== page.url() && !url.endsWith('/favicon.ico'))).toEqual([])
+    await press(page, 'Deny')
+    expect(await title(page)).toBe('Denied')
+  })
+
+  test('a page of another origin can not decide, although the browser is known', async () => {
+    const approving = await approvingGateway()
+    const { call, ran, gateway } = approving
+    const url = pageOf(await call({ disk: 'a' }))
+    const page = await opened(approving, url, { javaScriptEnabled: true })
+    const token = await page.locator('input[name=token]').inputValue()
+    const evil = createServer((_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/html' })
+      response.end(`<form method="post" action="${url}"><input name="token" value="${token}">
+<button name="verdict" value="approved">Win</button></form>`)
+    }).listen(0, '127.0.0.1')
+    onTestFinished(() => void evil.close())
+    await new Promise((resolve) => evil.once('listening', resolve))
+    await page.goto(`http://127.0.0.1:${(evil.address() as AddressInfo).port}/`)
+    const answer = page.waitForResponse((response) => response.url() === url)
+    await page.getByRole('button').click()
+    const response = await answer
+    expect(response.status()).toBe(403)
+    const sent = await response.request().allHeaders()
+    expect(sent['origin']).not.toBe(gateway.origin)
+    await page.goto(url)
+    expect(await title(page)).toBe('Approve this call?')
+    await page.locator('input[name=token]').evaluate((field) => field.remove())
+    const forged = page.waitForResponse((each) => each.request().method() === 'POST')
+    await press(page, 'Approve')
+    expect((await forged).status()).toBe(403)
+    expect((await call({ disk: 'a' }))['isError']).toBe(true)
+    expect(ran).toEqual([])
+  })
+
+  test('a proxy may serve it below a path of its own', async () => {
+    const port = await freePort()
+    const proxy = await stripping('/tools', port)
+    const publicUrl = `${proxy}/tools/`
+    const config = { listen: { public_url: publicUrl } }
+    const approving = await approvingGateway({ config, args: ['--port', String(port)] })
+    const { call, gateway } = approving
+    expect(gateway.stdout()).toContain(`To approve calls at ${publicUrl}confirm use the code`)
+    const url = pageOf(await call({ disk: 'a' }))
+    expect(url).toMatch(new RegExp(`^${publicUrl}confirm/\\w+$`))
+    const page = await opened(approving, `${publicUrl}confirm`)
+    expect(await title(page)).toBe('Calls that wait for approval')
+    await page.getByRole('link').click()
+    expect(page.url()).toBe(url)
+    await press(page, 'Approve')
+    expect(await title(page)).toBe('Approved')
+    const [cookie] = await page.context().cookies(url)
+    expect(cookie).toMatchObject({ path: '/tools/confirm', httpOnly: true, sameSite: 'Strict' })
+    expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
+  })
+
+  test.each(['light', 'dark'] as const)('it is legible on a phone, in %s', async (colorScheme) => {
+    const approving = await approvingGateway({ rules: { type_to_confirm: 'disk' } })
+    const args = {
+      disk: 'production',
+      note: `x${'y'.repeat(400)}`,
+      list: Array.from({ length: 60 }, (_, each) => each),
+    }
+    const url = pageOf(await approving.call(args))
+    const page = await opened(approving, url, {
+      javaScriptEnabled: true,
+      colorScheme,
+      viewport: { width: 360, height: 740 },
+    })
+    // For people who want to see it.
+    await page.screenshot({ path: join(tmpdir(), `gatehouse-approval-${colorScheme}.png`), fullPage: true })
+    const { overflow, size, heights, texts, faint } = await measured(page)
+    expect(overflow).toBeLessThanOrEqual(0)
+    expect(size).toBeGreaterThanOrEqual(14)
+    expect(heights.length).toBe(2)
+    expect(Math.min(...heights)).toBeGreaterThanOrEqual(44)
+    expect(texts).toBeGreaterThan(20)
+    expect(faint).toEqual([])
+  })
+})
+
+/** A proxy that takes a path away which its URLs begin with; its origin. */
+async function stripping(path: string, port: number): Promise<string> {
+  const proxy = createServer((incoming, outgoing) => {
+    const { method, headers, url = '' } = incoming
+    const own = { method, headers, path: url.startsWith(path) ? url.slice(path.length) : url }
+    const onward = request({ host: '127.0.0.1', port, ...own }, (answer) => {
+      outgoing.writeHead(answer.statusCode ?? 502, answer.headers)
+      answer.pipe(outgoing)
+    })
+    onward.on('error', () => outgoing.destroy())
+    incoming.pipe(onward)
+  }).listen(0, '127.0.0.1')
+  onTestFinished(() => void proxy.close())
+  await new Promise((resolve) => proxy.once('listening', resolve))
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`
+}

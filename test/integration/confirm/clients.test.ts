@@ -1,0 +1,201 @@
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { configFile } from '../../support/gateway-with.ts'
+import { gatewayProgram } from '../../support/gateway-process.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import type { Way } from '../../support/peers/client.ts'
+import { type ConfirmingClient, eras, type Person } from '../../support/peers/confirming.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const schema = { type: 'object', properties: { owner: { type: 'string' }, repo: { type: 'string' } } }
+const repo = { owner: 'octo', repo: 'test-repo' }
+const agrees: Person = () => ({ action: 'accept', content: { confirm: true } })
+
+let server: ScriptedServer
+let gateway: LocalGateway
+let folder: string
+let stdio: Awaited<ReturnType<typeof configFile>>
+beforeAll(async () => {
+  server = await scriptedServer(
+    { tools: {} },
+    {
+      'tools/list': () => ({
+        tools: [
+          { name: 'delete_repo', description: 'Deletes a repository.', inputSchema: schema },
+          { name: 'wipe_repo', inputSchema: schema },
+          { name: 'get_repo', inputSchema: schema },
+        ],
+      }),
+      'tools/call': ({ params }) => ({ content: [{ type: 'text', text: `did ${String(params['name'])}` }] }),
+    },
+  )
+  folder = await realpath(await mkdtemp(join(tmpdir(), 'confirm-')))
+  const tools = { wipe_repo: { confirm: 'Wipe {owner}/{repo}?', type_to_confirm: 'repo' } }
+  const upstreams = { hub: { url: server.url, tools, trust: true } }
+  gateway = await localGateway({ store: 'memory', listen: { aggregate: true }, upstreams })
+  const files = { command: publishedServer('@modelcontextprotocol/server-filesystem', folder) }
+  stdio = await configFile({ upstreams: { files } })
+})
+afterAll(async () => {
+  await gateway.close()
+  await server.close()
+  await stdio.remove()
+  await rm(folder, { recursive: true, force: true })
+})
+
+/** How often a tool of the server was called. */
+function calls(name: string): number {
+  return server.seen.filter(({ method, params }) => method === 'tools/call' && Object(params).name === name)
+    .length
+}
+
+function textOf(result: Json): string {
+  return JSON.stringify(result['content'])
+}
+
+describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
+  const clients: ConfirmingClient[] = []
+  const open = async (person?: Person, path = 'mcp/hub'): Promise<ConfirmingClient> => {
+    const way: Way = { transport: 'http', url: `${gateway.origin}/${path}` }
+    const client = await connect(way, person)
+    clients.push(client)
+    return client
+  }
+  afterAll(() => Promise.all(clients.map((client) => client.close())))
+
+  it.each(['mcp/hub', 'mcp'])('whose person agrees gets the call done, at %s', async (path) => {
+    const before = calls('delete_repo')
+    const client = await open(agrees, path)
+    const result = await client.call('delete_repo', repo)
+    expect(textOf(result)).toContain('did delete_repo')
+    expect(client.asked).toHaveLength(1)
+    expect(client.asked[0]).toMatchObject({
+      message: 'Run delete_repo on hub with owner: octo, repo: test-repo? Deletes a repository.',
+    })
+    expect(calls('delete_repo')).toBe(before + 1)
+  })
+
+  it.each([
+    ['declines', { action: 'decline' }],
+    ['cancels', { action: 'cancel' }],
+    ['sends the form without a yes', { action: 'accept', content: { confirm: false } }],
+  ] as const)('whose person %s never reaches the server', async (_what, said) => {
+    const before = calls('delete_repo')
+    const client = await open(() => said)
+    const result = await client.call('delete_repo', repo)
+    expect(result['isError']).toBe(true)
+    expect(result['_meta']).toMatchObject({ 'dev.gatehouse/error': { code: 'CONFIRMATION_DECLINED' } })
+    expect(client.asked).toHaveLength(1)
+    expect(calls('delete_repo')).toBe(before)
+  })
+
+  it('has its person type what is wiped', async () => {
+    const typing: Person = ({ requestedSchema }) => {
+      expect(requestedSchema).toMatchObject({ properties: { confirm: { type: 'string' } } })
+      return { action: 'accept', content: { confirm: 'test-repo' } }
+    }
+    const client = await open(typing)
+    expect(textOf(await client.call('wipe_repo', repo))).toContain('did wipe_repo')
+    const before = calls('wipe_repo')
+    await client.call('wipe_repo', { owner: 'octo', repo: 'production-db' })
+    expect(calls('wipe_repo')).toBe(before)
+  })
+
+  it('is not asked about what only reads', async () => {
+    const client = await open(agrees)
+    expect(textOf(await client.call('get_repo', repo))).toContain('did get_repo')
+    expect(client.asked).toHaveLength(0)
+  })
+
+  it('that can not ask gets nowhere with a made-up confirmation', async () => {
+    const before = calls('delete_repo')
+    const client = await open()
+    for (const meta of [
+      undefined,
+      { user_confirmed: true },
+      { user_confirmed: true, confirmation_token: '0'.repeat(32) },
+    ]) {
+      expect(await client.call('delete_repo', repo, meta)).toMatchObject({
+        isError: true,
+        status: 'confirmation_required',
+      })
+    }
+    const inArguments = { ...repo, user_confirmed: true }
+    expect(await client.call('delete_repo', inArguments)).toMatchObject({ isError: true })
+    expect(calls('delete_repo')).toBe(before)
+  })
+
+  it('that can not ask confirms with the token, once and for the same call', async () => {
+    const before = calls('delete_repo')
+    const client = await open()
+    const own = { ...repo, owner: connect.name }
+    const gate = await client.call('delete_repo', own)
+    const { confirmation_token: token } = gate
+    expect(textOf(gate)).not.toContain(String(token))
+    const meta = { user_confirmed: true, confirmation_token: token }
+    expect(await client.call('delete_repo', { ...own, repo: 'production-db' }, meta)).toMatchObject({
+      error: { code: 'CONFIRMATION_TOKEN_INVALID' },
+    })
+    expect(calls('delete_repo')).toBe(before)
+    expect(textOf(await client.call('delete_repo', own, meta))).toContain('did delete_repo')
+    expect(await client.call('delete_repo', own, meta)).toMatchObject({
+      isError: true,
+      error: { code: 'CONFIRMATION_TOKEN_INVALID' },
+    })
+    expect(calls('delete_repo')).toBe(before + 1)
+  })
+
+  it('is not asked again for what was done already', async () => {
+    const before = calls('delete_repo')
+    const client = await open(agrees)
+    const meta = { idempotency_key: `once-${connect.name}` }
+    await client.call('delete_repo', repo, meta)
+    const again = await client.call('delete_repo', repo, meta)
+    expect(again['_meta']).toMatchObject({ was_replay: true })
+    expect(client.asked).toHaveLength(1)
+    expect(calls('delete_repo')).toBe(before + 1)
+  })
+
+  it('sees in the list what its person will be asked', async () => {
+    const tools = await (await open()).tools()
+    const meta = tools.map((tool) => [tool['name'], Object(tool['_meta'])['dev.gatehouse/confirmation']])
+    expect(Object.fromEntries(meta)).toEqual({
+      delete_repo: {
+        requires_confirmation: true,
+        confirmation_message: 'Run delete_repo on hub? Deletes a repository.',
+        risk_level: 'destructive',
+      },
+      wipe_repo: {
+        requires_confirmation: true,
+        confirmation_message: 'Wipe {owner}/{repo}?',
+        risk_level: 'destructive',
+      },
+      get_repo: undefined,
+    })
+  })
+})
+
+describe.each(eras)('a client of the $title over stdio', ({ title, connect }) => {
+  it('overwrites a file of the published server only where its person agrees', async () => {
+    const path = join(folder, `${title}.txt`)
+    await writeFile(path, 'before')
+    const way: Way = { transport: 'stdio', command: [...gatewayProgram(), 'stdio', '--config', stdio.path] }
+    let isAgreed = false
+    const client = await connect(way, () => (isAgreed ? agrees({}) : { action: 'decline' }))
+    try {
+      const refused = await client.call('write_file', { path, content: 'after' })
+      expect(refused['isError']).toBe(true)
+      expect(await readFile(path, 'utf8')).toBe('before')
+      isAgreed = true
+      await client.call('write_file', { path, content: 'after' })
+      expect(await readFile(path, 'utf8')).toBe('after')
+      expect(client.asked).toHaveLength(2)
+    } finally {
+      await client.close()
+    }
+  })
+})

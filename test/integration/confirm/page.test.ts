@@ -1,0 +1,155 @@
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { approvingGateway, bearer, pageOf, password, peopleNamed, textIn } from '../../support/approving.ts'
+import { open } from '../../support/client/raw.ts'
+import { until } from '../../support/condition.ts'
+import { isObject, type Json, parse } from '../../support/server/json.ts'
+
+const form = 'application/x-www-form-urlencoded'
+const basic = (name: string, secret = password): string =>
+  `Basic ${Buffer.from(`${name}:${secret}`).toString('base64')}`
+
+interface Answer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly text: string
+}
+
+async function send(
+  method: string,
+  url: string,
+  headers: Record<string, string>,
+  body?: string,
+): Promise<Answer> {
+  const reply = await open(url, { method, headers, ...(body !== undefined && { body }) })
+  return { status: reply.status, headers: reply.headers, text: await reply.text() }
+}
+
+const get = (url: string, headers: Record<string, string> = {}): Promise<Answer> => send('GET', url, headers)
+const post = (url: string, body: string, headers: Record<string, string>): Promise<Answer> =>
+  send('POST', url, headers, body)
+
+const asJson = (token: string): Record<string, string> => ({
+  authorization: `Bearer ${token}`,
+  accept: 'application/json',
+  'content-type': 'application/json',
+})
+
+describe('the page of an approval', () => {
+  test('asks a browser for a password where people have one, and takes the decision', async () => {
+    const { call, ran, gateway } = await approvingGateway({
+      config: {
+        auth: peopleNamed('anna'),
+        features: { confirm: { wait: '1s' } },
+        observe: { audit: { file: './audit.jsonl' } },
+      },
+      rules: { approval: 'out_of_band' },
+    })
+    expect(gateway.stdout()).not.toContain('use the code')
+    const url = pageOf(await call({ disk: 'a' }, bearer.agent))
+    const asked = await get(url)
+    expect(asked.status).toBe(401)
+    expect(asked.headers['www-authenticate']).toContain('Basic realm=')
+    expect(asked.headers['content-type']).toContain('text/html')
+    const page = await get(url, { authorization: basic('anna') })
+    expect(page.status).toBe(200)
+    const token = /name="token" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
+    const body = new URLSearchParams({ token, verdict: 'approved' }).toString()
+    const headers = { authorization: basic('anna'), 'content-type': form, origin: gateway.origin }
+    expect((await post(url, body, headers)).status).toBe(200)
+    expect((await post(url, body, headers)).status).toBe(409)
+    expect(textIn(await call({ disk: 'a' }, bearer.agent))).toBe('wiped')
+    expect(ran).toHaveLength(1)
+
+    const id = url.split('/').at(-1)
+    const line = await gateway.logged(({ event }) => event === 'approval.decided')
+    expect(line).toMatchObject({
+      approval: id,
+      by: 'anna',
+      via: 'password',
+      verdict: 'approved',
+      tool: 'wipe',
+    })
+    const file = join(dirname(gateway.configFile), 'audit.jsonl')
+    const found = await until(() => audited(file).find(({ event }) => event === 'approval'), 'the audit line')
+    expect(found).toMatchObject({
+      approval: id,
+      principal: 'anna',
+      via: 'password',
+      verdict: 'approved',
+      caller: 'token:agent',
+      upstream: 'disks',
+      tool: 'wipe',
+    })
+    const ran1 = audited(file).find(({ event, outcome }) => event === 'call' && outcome === 'ok')
+    expect(found['arguments_digest']).toBe(ran1?.['arguments_digest'])
+  })
+
+  test('a token that calls does not approve itself, another one may where others are asked', async () => {
+    const { call, ran } = await approvingGateway({
+      config: { auth: peopleNamed(), features: { confirm: { wait: '1s' } } },
+      rules: { approval: 'out_of_band' },
+    })
+    const url = pageOf(await call({ disk: 'a' }, bearer.agent))
+    const verdict = JSON.stringify({ verdict: 'approved' })
+    expect((await get(url, asJson(bearer.agent))).status).toBe(403)
+    expect((await post(url, verdict, asJson(bearer.agent))).status).toBe(403)
+    expect((await post(url, verdict, asJson('no-such-token-of-at-least-32-characters'))).status).toBe(401)
+    const done = await post(url, verdict, asJson(bearer.other))
+    expect(done.status).toBe(200)
+    expect(parse(done.text)).toMatchObject({
+      status: 'approved',
+      decisions: [{ by: 'token:other', via: 'token' }],
+    })
+    expect(textIn(await call({ disk: 'a' }, bearer.agent))).toBe('wiped')
+    expect(ran).toHaveLength(1)
+  })
+
+  test('a browser is told how to go on where callers have tokens and nobody has a password', async () => {
+    const { call } = await approvingGateway({ config: { auth: peopleNamed() } })
+    const page = await get(pageOf(await call({ disk: 'a' }, bearer.agent)))
+    expect(page.status).toBe(401)
+    expect(page.text).toMatch(/auth\.basic.*gatehouse approvals/s)
+  })
+
+  test('the person in whose name a token calls is known by no password, so no one else’s password does', async () => {
+    const { call, ran } = await approvingGateway({ config: { auth: peopleNamed('anna') } })
+    const url = pageOf(await call({ disk: 'a' }, bearer.agent))
+    const page = await get(url, { authorization: basic('anna') })
+    expect(page.status).toBe(403)
+    expect(page.text).toContain('gatehouse approvals')
+    expect((await post(url, JSON.stringify({ verdict: 'approved' }), asJson(bearer.agent))).status).toBe(403)
+    expect(ran).toEqual([])
+  })
+
+  test('passwords can not be guessed for long', async () => {
+    const { gateway } = await approvingGateway({ config: { auth: peopleNamed('anna', 'bert') } })
+    const url = `${gateway.origin}/confirm`
+    const statuses: number[] = []
+    for (let tries = 0; tries < 12; tries++)
+      statuses.push((await get(url, { authorization: basic('anna', `guess ${tries}`) })).status)
+    expect(statuses.slice(0, 10)).toEqual(Array.from({ length: 10 }, () => 401))
+    expect(statuses.slice(10)).toEqual([429, 429])
+    expect((await get(url, { authorization: basic('anna') })).status).toBe(429)
+    expect((await get(url, { authorization: basic('bert') })).status).toBe(200)
+  })
+
+  test('the code of the terminal stands in no log', async () => {
+    const { code, gateway, call } = await approvingGateway()
+    const url = pageOf(await call({ disk: 'a' }))
+    await post(url, new URLSearchParams({ code }).toString(), { 'content-type': form })
+    expect(code).toMatch(/^\w{4}-\w{4}$/)
+    expect(gateway.stderr()).not.toContain(code)
+  })
+
+  test('where no calls are asked about, no code is printed', async () => {
+    const { gateway } = await approvingGateway({ config: { features: { confirm: false } } })
+    expect(gateway.stdout()).not.toContain('use the code')
+  })
+})
+
+function audited(file: string): Json[] {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  return lines.map(parse).filter(isObject)
+}

@@ -1,0 +1,298 @@
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
+import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { callsOf, clientOf, codeOf, httpServer } from '../../support/journey.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+
+type Result = Readonly<Record<string, unknown>>
+
+/** Makes a call of a tool with a key, as a program that uses the official SDK does. */
+interface Caller {
+  readonly title: string
+  connect(url: string): Promise<{
+    call(name: string, args: Record<string, unknown>, key: string): Promise<Result>
+    capabilities(): unknown
+    close(): Promise<void>
+  }>
+}
+
+const info = { name: 'keyed', version: '1.0.0' }
+
+const callers: readonly Caller[] = [
+  {
+    title: 'SDK 1.x',
+    connect: async (url) => {
+      const client = new Client1(info)
+      await client.connect(new Http1(new URL(url)))
+      return {
+        call: (name, args, key) =>
+          client.callTool({ name, arguments: args, _meta: { idempotency_key: key } }),
+        capabilities: () => client.getServerCapabilities(),
+        close: () => client.close(),
+      }
+    },
+  },
+  {
+    title: 'SDK 2.x (2026-07-28)',
+    connect: async (url) => {
+      const client = new Client2(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } })
+      await client.connect(new Http2(new URL(url)))
+      return {
+        call: (name, args, key) =>
+          client.callTool({ name, arguments: args, _meta: { 'dev.gatehouse/idempotency_key': key } }),
+        capabilities: () => client.getServerCapabilities(),
+        close: () => client.close(),
+      }
+    },
+  },
+]
+
+let folder: string
+let gateway: LocalGateway
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-test-')))
+  const memory = { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') }
+  gateway = await localGateway({
+    store: 'memory',
+    features: { confirm: 'off' },
+    upstreams: {
+      files: { command: publishedServer('@modelcontextprotocol/server-filesystem', folder) },
+      memory: { command: publishedServer('@modelcontextprotocol/server-memory'), env: memory },
+    },
+  })
+})
+afterAll(async () => {
+  await gateway.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+describe.each(callers)('a client of the official $title', ({ title, connect }) => {
+  const own = title.replaceAll(/\W/g, '-')
+
+  it('edits a file once, however often it says so', async () => {
+    const path = join(folder, `${own}.txt`)
+    await writeFile(path, 'a')
+    const client = await connect(`${gateway.url}/files`)
+    onTestFinished(() => client.close())
+    const args = { path, edits: [{ oldText: 'a', newText: 'aa' }] }
+    const first = await client.call('edit_file', args, `${own}-edit`)
+    const again = await client.call('edit_file', args, `${own}-edit`)
+    expect(await readFile(path, 'utf8')).toBe('aa')
+    expect(again['content']).toEqual(first['content'])
+    expect(first['_meta']).toMatchObject({ idempotency_key: `${own}-edit`, was_replay: false })
+    expect(again).toMatchObject({ _meta: { was_replay: true }, idempotency: { was_replay: true } })
+    const changed = { path, edits: [{ oldText: 'a', newText: 'b' }] }
+    const conflict = await client.call('edit_file', changed, `${own}-edit`)
+    expect(codeOf({ result: conflict })).toBe('IDEMPOTENCY_CONFLICT')
+    expect(await readFile(path, 'utf8')).toBe('aa')
+  })
+
+  it('gets what it created, not that there was nothing left to create', async () => {
+    const client = await connect(`${gateway.url}/memory`)
+    onTestFinished(() => client.close())
+    const args = { entities: [{ name: own, entityType: 'client', observations: [] }] }
+    const first = await client.call('create_entities', args, `${own}-entity`)
+    const again = await client.call('create_entities', args, `${own}-entity`)
+    expect(JSON.stringify(first['structuredContent'])).toContain(own)
+    expect(again['structuredContent']).toEqual(first['structuredContent'])
+  })
+
+  it('has the same key in a session of its own', async () => {
+    const path = join(folder, `${own}-twice.txt`)
+    await writeFile(path, 'a')
+    const args = { path, edits: [{ oldText: 'a', newText: 'aa' }] }
+    for (const key of [`${own}-twice`, `${own}-twice`]) {
+      const client = await connect(gateway.url)
+      await client.call('files_edit_file', args, key)
+      await client.close()
+    }
+    expect(await readFile(path, 'utf8')).toBe('aa')
+  })
+
+  it('is told that there are keys', async () => {
+    const client = await connect(`${gateway.url}/files`)
+    onTestFinished(() => client.close())
+    const { extensions } = client.capabilities() as { readonly extensions?: Json }
+    expect(extensions).toMatchObject({ 'dev.gatehouse/idempotency': { maxTtlSeconds: 604_800 } })
+  })
+})
+
+const write = { op: 'write', idempotent: false, confirm: 'never' }
+
+async function gatewayTo(server: { readonly url: string }, config: Json = {}, tools: Json = {}) {
+  const one = { url: server.url, revision: '2025-11-25', tools: { '*': write, ...tools } }
+  const found = await localGateway({ store: 'memory', upstreams: { one }, ...config })
+  onTestFinished(() => found.close())
+  return found
+}
+
+describe('a key in a header', () => {
+  it('counts as one in the message, for clients of both eras', async () => {
+    const server = await httpServer()
+    const { url } = await gatewayTo(server)
+    const params = { name: 'echo', arguments: { x: 1 } }
+    for (const revision of ['2025-11-25', '2026-07-28'] as const) {
+      const client = await clientOf({ url: `${url}/one` }, { revision })
+      const headers = { 'idempotency-key': `"${revision}"` }
+      const first = await client.request('tools/call', params, { headers })
+      expect(first.result?.['_meta']).toMatchObject({ idempotency_key: revision, was_replay: false })
+      const bare = await client.request('tools/call', params, { headers: { 'x-idempotency-key': revision } })
+      expect(bare.result?.['_meta']).toMatchObject({ was_replay: true })
+      const both = { ...params, _meta: { idempotency_key: 'another' } }
+      const mismatch = await client.request('tools/call', both, { headers })
+      expect(mismatch.error).toMatchObject({ code: -32602, data: { reason: 'mismatch' } })
+    }
+    expect(callsOf(server, 'echo')).toBe(2)
+    const [seen] = server.received('tools/call')
+    expect(seen?.headers).not.toHaveProperty('idempotency-key')
+    expect(seen?.text).not.toContain('idempotency')
+  })
+
+  it('is passed on where the server wants it', async () => {
+    const server = await httpServer()
+    const { url } = await gatewayTo(server, {}, { echo: { ...write, forward_key: true } })
+    const client = await clientOf({ url: `${url}/one` })
+    await client.request('tools/call', { name: 'echo', arguments: {}, idempotencyKey: 'k-1' })
+    expect(server.received('tools/call')[0]?.headers).toMatchObject({ 'idempotency-key': '"k-1"' })
+  })
+})
+
+describe('a gateway with every feature off', () => {
+  it('knows no keys, and passes them on as they came', async () => {
+    const server = await httpServer()
+    const { url } = await gatewayTo(server, { features: 'none' })
+    const client = await clientOf({ url: `${url}/one` })
+    const params = { name: 'echo', arguments: {}, _meta: { idempotency_key: 'k' } }
+    const { result } = await client.request('tools/call', params)
+    await client.request('tools/call', params)
+    expect(result).not.toHaveProperty('idempotency')
+    expect(callsOf(server, 'echo')).toBe(2)
+    expect(server.received('tools/call')[0]?.text).toContain('"idempotency_key":"k"')
+    const { capabilities } = client.initialized as { readonly capabilities?: Json }
+    expect(JSON.stringify(capabilities)).not.toContain('gatehouse')
+  })
+})
+
+describe('calls with one key at the same time', () => {
+  it('are one call of the server, and the first one alone hears of its progress', async () => {
+    const server = await httpServer()
+    const { url, lines } = await gatewayTo(server)
+    const params = { name: 'slow', arguments: { ms: 150, steps: 3 }, _meta: { idempotency_key: 'k' } }
+    const clients = await Promise.all([1, 2, 3].map(() => clientOf({ url: `${url}/one` })))
+    const replies = await Promise.all(
+      Array.from({ length: 30 }, async (_, index) => clients[index % 3]?.request('tools/call', params)),
+    )
+    expect(callsOf(server, 'slow')).toBe(1)
+    expect(replies.every((reply) => reply?.result?.['isError'] !== true)).toBe(true)
+    expect(clients.flatMap(({ violations }) => violations)).toEqual([])
+    expect(lines.filter(({ event, replayed }) => event === 'call' && replayed === true)).toHaveLength(29)
+  })
+})
+
+describe('a server that breaks', () => {
+  it('in the middle of the call: the call is not made again', async () => {
+    const server = await httpServer()
+    const { url } = await gatewayTo(server)
+    const client = await clientOf({ url: `${url}/one` })
+    const params = { name: 'crash', arguments: {}, _meta: { idempotency_key: 'k' } }
+    expect(codeOf(await client.request('tools/call', params))).toBe('OUTCOME_UNKNOWN')
+    const again = await client.request('tools/call', params)
+    expect(codeOf(again)).toBe('OUTCOME_UNKNOWN')
+    expect(objectAt(again.result, 'error')).toMatchObject({ user_actionable: true })
+    expect(callsOf(server, 'crash')).toBe(1)
+  })
+})
+
+describe('a read that settles the doubt', () => {
+  const params = { name: 'crash', arguments: { ms: 0 }, _meta: { idempotency_key: 'k' } }
+
+  it('finds what was done: it is told from then on', async () => {
+    const server = await httpServer()
+    const verify = 'echo(found=$.args.ms) -> $.result.found'
+    const { url } = await gatewayTo(server, {}, { crash: { ...write, verify } })
+    const client = await clientOf({ url: `${url}/one` })
+    expect(codeOf(await client.request('tools/call', params))).toBe('OUTCOME_UNKNOWN')
+    const found = await client.request('tools/call', params)
+    expect(found.result).toMatchObject({
+      content: [{ type: 'text', text: '0' }],
+      _meta: { 'dev.gatehouse/verified': true, was_replay: true },
+    })
+    await client.request('tools/call', params)
+    expect([callsOf(server, 'crash'), callsOf(server, 'echo')]).toEqual([1, 1])
+  })
+
+  it('finds nothing: it is done anew once the first attempt can not act any more', async () => {
+    const server = await httpServer()
+    const verify = 'echo() -> $.result.found'
+    const { url } = await gatewayTo(server, {}, { crash: { ...write, verify, timeout: '400ms' } })
+    const client = await clientOf({ url: `${url}/one` })
+    await client.request('tools/call', params)
+    expect(codeOf(await client.request('tools/call', params))).toBe('IDEMPOTENCY_IN_PROGRESS')
+    expect(callsOf(server, 'crash')).toBe(1)
+    await until(async () => {
+      await client.request('tools/call', params)
+      return callsOf(server, 'crash') === 2
+    }, 'the second attempt')
+  })
+})
+
+describe('a server that asks in the middle of the call', () => {
+  it.each(['2025-11-25', '2026-07-28'] as const)(
+    'is asked once, and answers the retry of a client of %s from what it said',
+    async (revision) => {
+      const server = await httpServer()
+      const { url } = await gatewayTo(server)
+      let asked = 0
+      const answer = () => {
+        asked++
+        return { action: 'accept', content: { name: 'Ada' } }
+      }
+      const answers = { 'elicitation/create': answer }
+      const client = await clientOf({ url: `${url}/one` }, { revision, answers })
+      const params = { name: 'ask_form', arguments: {}, _meta: { idempotency_key: 'k' } }
+      const first = await client.request('tools/call', params)
+      const again = await client.request('tools/call', params)
+      expect(first.result?.['content']).toEqual(again.result?.['content'])
+      expect(again.result?.['_meta']).toMatchObject({ was_replay: true })
+      expect([asked, callsOf(server, 'ask_form')]).toEqual([1, 1])
+    },
+  )
+})
+
+const schemaFile = '/work/shared/schemas/proposals/transactions.schema.json'
+
+it.skipIf(!existsSync(schemaFile))('what is said of a key has the shape of the proposal', async () => {
+  const schema: Json = JSON.parse(readFileSync(schemaFile, 'utf8'))
+  const { IdempotencyResponse } = objectAt(schema, '$defs')
+  if (!isObject(IdempotencyResponse)) throw new TypeError('there is no such schema')
+  const ajv = new Ajv2020({ strict: false, formats: { 'date-time': isTime } })
+  const check = ajv.compile({
+    ...IdempotencyResponse,
+    required: Object.keys(objectAt(IdempotencyResponse, 'properties')),
+  })
+  const server = await httpServer()
+  const { url } = await gatewayTo(server)
+  const client = await clientOf({ url: `${url}/one` })
+  for (const key of ['k', 'k']) {
+    const { result } = await client.request('tools/call', {
+      name: 'echo',
+      arguments: {},
+      idempotency_key: key,
+    })
+    expect([check(result?.['idempotency']), check.errors]).toEqual([true, null])
+    expect([check(result?.['_meta']), check.errors]).toEqual([true, null])
+  }
+})
+
+function isTime(text: string): boolean {
+  return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(text) && !Number.isNaN(Date.parse(text))
+}

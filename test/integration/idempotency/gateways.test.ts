@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../../support/condition.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { callsOf, clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+
+const write = { op: 'write', idempotent: false, confirm: 'never' }
+
+describe.skipIf(!hasRedis())('gateways that share a store', () => {
+  let redis: RedisServer
+  beforeAll(async () => {
+    redis = await startRedis()
+  })
+  afterAll(() => redis.stop())
+
+  const gatewaysTo = (server: { readonly url: string }, count: number): Promise<GatewayProcess[]> => {
+    const one = { url: server.url, revision: '2025-11-25', tools: { '*': write } }
+    const config = { store: redis.url }
+    return Promise.all(Array.from({ length: count }, () => gatewayTo({ one }, { config })))
+  }
+
+  it('make one call of a hundred with one key', async () => {
+    const server = await httpServer()
+    const gateways = await gatewaysTo(server, 3)
+    const clients = await Promise.all(gateways.map(({ url }) => clientOf({ url: `${url}/one` })))
+    const params = { name: 'slow', arguments: { ms: 200 }, _meta: { idempotency_key: 'hundred' } }
+    const replies = await Promise.all(
+      Array.from({ length: 100 }, async (_, index) => clients[index % 3]?.request('tools/call', params)),
+    )
+    expect(callsOf(server, 'slow')).toBe(1)
+    const texts = replies.map((reply) => JSON.stringify(reply?.result?.['content']))
+    expect([...new Set(texts)]).toEqual(['[{"type":"text","text":"took 3 steps"}]'])
+  })
+
+  it('know of one that was killed in the middle of a call, at once, and make it never again', async () => {
+    const server = await httpServer()
+    const [dying, living] = await gatewaysTo(server, 2)
+    if (!dying || !living) throw new TypeError('there are no gateways')
+    const params = { name: 'hang', arguments: {}, _meta: { idempotency_key: 'killed' } }
+    const first = await clientOf({ url: `${dying.url}/one` })
+    first.start('tools/call', params).reply.catch(() => undefined)
+    await until(() => callsOf(server, 'hang') === 1, 'the call')
+    dying.signal('SIGKILL')
+    await dying.ended
+    const next = await clientOf({ url: `${living.url}/one` })
+    const before = Date.now()
+    expect(codeOf(await next.request('tools/call', params))).toBe('OUTCOME_UNKNOWN')
+    expect(Date.now() - before).toBeLessThan(3000)
+    expect(callsOf(server, 'hang')).toBe(1)
+  })
+
+  it('tell again what one of them did that is gone', async () => {
+    const server = await httpServer()
+    const [going, staying] = await gatewaysTo(server, 2)
+    const params = { name: 'echo', arguments: { x: 1 }, _meta: { idempotency_key: 'gone' } }
+    const first = await clientOf({ url: `${going?.url}/one` })
+    await first.request('tools/call', params)
+    going?.signal('SIGKILL')
+    const next = await clientOf({ url: `${staying?.url}/one` })
+    const { result } = await next.request('tools/call', params)
+    expect(result?.['_meta']).toMatchObject({ was_replay: true })
+    expect(callsOf(server, 'echo')).toBe(1)
+  })
+
+  it('make no keyed call while the store is away, and every other', async () => {
+    const server = await httpServer()
+    const [gateway] = await gatewaysTo(server, 1)
+    const client = await clientOf({ url: `${gateway?.url}/one` })
+    const params = { name: 'echo', arguments: {} }
+    await redis.stop()
+    const keyed = await client.request('tools/call', { ...params, idempotency_key: 'away' })
+    expect(codeOf(keyed)).toBe('SERVER_UNAVAILABLE')
+    expect(callsOf(server, 'echo')).toBe(0)
+    const { result } = await client.request('tools/call', params)
+    expect(result).not.toHaveProperty('isError')
+    await redis.start()
+    await until(async () => {
+      const again = await client.request('tools/call', { ...params, idempotency_key: 'away' })
+      return again.error === undefined
+    }, 'the store to be back')
+    expect(callsOf(server, 'echo')).toBe(2)
+  })
+})

@@ -1,0 +1,242 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import fc from 'fast-check'
+import { open as openLmdb } from 'lmdb'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { LmdbStore } from '../../../src/store/lmdb.ts'
+import { until } from '../../support/condition.ts'
+import { silentLog } from '../../support/silent-log.ts'
+import { storeContract } from '../../support/store-contract.ts'
+
+const CHILD = join(import.meta.dirname, '../../support/store-child.ts')
+let directory = ''
+let now = 0
+const opened: LmdbStore[] = []
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'gatehouse-store-'))
+  now = Date.now()
+})
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((store) => store.close()))
+  await rm(directory, { recursive: true, force: true })
+})
+
+async function start(folder = join(directory, 'store'), limit?: number): Promise<LmdbStore> {
+  const store = new LmdbStore(folder, silentLog, { clock: () => now, ...(limit !== undefined && { limit }) })
+  opened.push(store)
+  await store.opened()
+  return store
+}
+
+function run(task: string, name: string) {
+  const child = spawn(process.execPath, [CHILD, join(directory, 'store'), task, name], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  return { child, output: text(child.stdout) }
+}
+
+describe('the store in a folder', () => {
+  describe('in use', () => {
+    let store: LmdbStore
+    beforeEach(async () => {
+      store = await start()
+    })
+    storeContract(() => ({
+      store,
+      pass: async (milliseconds) => {
+        now += milliseconds
+        // Buckets are counted by the time of the process.
+        await new Promise((resolve) => setTimeout(resolve, milliseconds + 5))
+      },
+    }))
+  })
+
+  it('is private to the user', async () => {
+    await start()
+    const mode = (path: string): number => statSync(path).mode & 0o777
+    expect(mode(join(directory, 'store'))).toBe(0o700)
+    expect(mode(join(directory, 'store/data.mdb'))).toBe(0o600)
+    expect(mode(join(directory, 'store/lock.mdb'))).toBe(0o600)
+  })
+
+  it('keeps what was promised when its process is killed', { timeout: 30_000 }, async () => {
+    for (let round = 0; round < 5; round++) {
+      const { child, output } = run('write', `round-${round}`)
+      await once(child.stdout, 'data')
+      await new Promise((resolve) => setTimeout(resolve, 20 + Math.random() * 150))
+      child.kill('SIGKILL')
+      // The last line may be cut off.
+      const lines = (await output).split('\n').slice(0, -1)
+      expect(lines.length).toBeGreaterThan(0)
+      const store = await start()
+      expect(store.problem).toBeUndefined()
+      for (const line of lines) {
+        const [state = '', key = ''] = line.split(' ')
+        const found = await store.get(key)
+        expect(found === 'ended' || (state === 'begun' && found === 'begun'), line).toBe(true)
+      }
+      await opened.pop()?.close()
+    }
+  })
+
+  it(
+    'is shared by processes: of those who claim one wins, and no change is lost',
+    { timeout: 30_000 },
+    async () => {
+      const all = ['one', 'two', 'three'].map((name) => run('compete', name))
+      const outputs = await Promise.all(all.map(({ output }) => output))
+      const won = outputs.join('').trim().split('\n').sort()
+      expect(won).toHaveLength(500)
+      expect(new Set(won).size).toBe(500)
+      expect(await (await start()).get('call:count')).toBe('600')
+    },
+  )
+
+  it('sees at once what another process wrote', async () => {
+    const [one, other] = [await start(), await start()]
+    await one.put('key:x', 'a', 60_000)
+    expect(await other.get('key:x')).toBe('a')
+    await other.put('key:x', 'b', 60_000)
+    expect(await one.claim('key:x', 'c', 60_000)).toBe('b')
+  })
+
+  it('removes what is over', async () => {
+    const store = await start()
+    await Promise.all(
+      Array.from({ length: 300 }, (_each, index) => store.put(`call:${index}`, 'x'.repeat(5000), 50)),
+    )
+    await store.put('call:kept', 'x', 60_000)
+    const before = Number((await store.describe()).used)
+    now += 100
+    await until(async () => Number((await store.describe()).used) < before / 5, 'the store to be swept')
+    expect(await store.get('call:kept')).toBe('x')
+  })
+
+  it('refuses what there is no room for, keeps the rest, and goes on once there is room', async () => {
+    const store = await start(undefined, 2 * 1024 * 1024)
+    const value = 'x'.repeat(20_000)
+    const fill = async (): Promise<number> => {
+      for (let index = 0; ; index++)
+        await store
+          .put(`call:${index}`, value, 60_000)
+          .catch((error) => Promise.reject(Object.assign(error, { index })))
+    }
+    const failure = await fill().catch((error: unknown) => error)
+    expect(failure).toMatchObject({
+      code: 'SERVER_UNAVAILABLE',
+      message: 'The store of the gateway is full.',
+    })
+    expect(store.problem).toContain('it holds 2 MB, which is as much as it may')
+    for (let index = 0; index < Number((failure as { index: number }).index); index++) {
+      expect(await store.get(`call:${index}`)).toBe(value)
+    }
+    now += 60_001
+    await until(() => store.problem === undefined, 'room to be made')
+    await store.put('call:again', value, 60_000)
+    expect(await store.get('call:again')).toBe(value)
+  })
+
+  it('says what is wrong with a folder that can not be used, and leaves it as it was', async () => {
+    const cases: readonly [prepare: (folder: string) => void | Promise<void>, reason: string][] = [
+      [
+        (folder) => writeFileSync(join(folder, 'data.mdb'), 'something else entirely'),
+        'it holds something else',
+      ],
+      [(folder) => writeFileSync(join(folder, 'data.mdb'), Buffer.alloc(100_000)), 'it holds something else'],
+      [makeForeign, 'it is a database of another program'],
+      [makeNewer, 'it was written by a newer version of Gatehouse (format 2)'],
+      [(folder) => makeTorn(folder, (whole) => whole.subarray(0, 20_000)), 'its end is missing'],
+      [(folder) => makeTorn(folder, (whole) => whole.fill(0x5a, 3 * 4096, 400 * 4096)), 'was damaged'],
+    ]
+    for (const [index, [prepare, reason]] of cases.entries()) {
+      const folder = join(directory, String(index))
+      mkdirSync(folder)
+      await prepare(folder)
+      const before = readFileSync(join(folder, 'data.mdb'))
+      const store = await start(folder)
+      expect(store.problem).toContain(`the store in ${folder} can not be used: `)
+      expect(store.problem).toContain(reason)
+      await expect(store.get('key:x')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+      await expect(store.put('key:x', 'y', 1000)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+      expect(readFileSync(join(folder, 'data.mdb')).equals(before)).toBe(true)
+    }
+  })
+
+  it('says so where it is a file, or where it may not write', async () => {
+    writeFileSync(join(directory, 'file'), '')
+    expect((await start(join(directory, 'file'))).problem).toContain('there is a file of that name')
+    expect((await start('/proc/gatehouse')).problem).toContain('can not be used')
+  })
+
+  it.runIf(process.getuid?.() !== 0)('says so where it can only be read', async () => {
+    const folder = join(directory, 'readonly')
+    mkdirSync(folder)
+    chmodSync(folder, 0o500)
+    expect((await start(folder)).problem).toContain('it can not be written to')
+  })
+
+  it('never ends the process, wherever its file was cut or overwritten', { timeout: 30_000 }, async () => {
+    const whole = join(directory, 'whole')
+    mkdirSync(whole)
+    await makeTorn(whole, (bytes) => bytes)
+    const bytes = readFileSync(join(whole, 'data.mdb'))
+    const property = fc.asyncProperty(
+      fc.nat(bytes.length),
+      fc.integer({ min: 1, max: 30_000 }),
+      fc.boolean(),
+      async (at, length, isCut) => {
+        const folder = mkdtempSync(join(directory, 'torn-'))
+        copyFileSync(join(whole, 'data.mdb'), join(folder, 'data.mdb'))
+        const torn = isCut ? bytes.subarray(0, at) : Buffer.from(bytes).fill(0xa5, at, at + length)
+        writeFileSync(join(folder, 'data.mdb'), torn)
+        const store = new LmdbStore(folder, silentLog)
+        await store.opened()
+        if (store.problem === undefined)
+          for await (const { value } of store.entries()) expect(value.length).toBeGreaterThan(0)
+        await store.close()
+      },
+    )
+    await fc.assert(property, { numRuns: 60 })
+  })
+})
+
+async function makeForeign(folder: string): Promise<void> {
+  const database = openLmdb({ path: folder, noSubdir: false, overlappingSync: false })
+  await database.put('greeting', { hello: 'world' })
+  await database.close()
+}
+
+async function makeNewer(folder: string): Promise<void> {
+  const options = { path: folder, encoding: 'string' as const, useVersions: true, overlappingSync: false }
+  const database = openLmdb<string, string>(options)
+  await database.put('gatehouse', 'zzzzzzzz format 2', 1)
+  await database.close()
+}
+
+async function makeTorn(folder: string, change: (whole: Buffer) => Buffer): Promise<void> {
+  const store = new LmdbStore(folder, silentLog)
+  await Promise.all(
+    Array.from({ length: 400 }, (_each, index) =>
+      store.put(`call:${index}`, 'x'.repeat(index * 20), 3_600_000),
+    ),
+  )
+  await store.close()
+  const file = join(folder, 'data.mdb')
+  expect(existsSync(file)).toBe(true)
+  writeFileSync(file, change(readFileSync(file)))
+}

@@ -1,0 +1,191 @@
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { UsageError } from '../../../src/cli/options.ts'
+import { undo as undoCommand } from '../../../src/cli/undo.ts'
+import { connect, type FakeClient } from '../../support/fake-client.ts'
+import {
+  type Finished,
+  type GatewayProcess,
+  runCommand,
+  startGatewayProcess,
+} from '../../support/gateway-process.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import type { Json } from '../../support/server/json.ts'
+
+/** Real servers of files and of a graph, and how their tools are undone. */
+function upstreamsIn(home: string): Json {
+  return {
+    files: {
+      command: publishedServer('@modelcontextprotocol/server-filesystem', join(home, 'files')),
+      tools: {
+        write_file: {
+          undo: {
+            snapshot: 'read_text_file(path=$.args.path)',
+            restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
+          },
+        },
+        move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
+      },
+    },
+    graph: {
+      command: publishedServer('@modelcontextprotocol/server-memory'),
+      env: { MEMORY_FILE_PATH: join(home, 'graph.jsonl') },
+      tools: {
+        create_entities: { undo: 'delete_entities(entityNames=[$.result.entities[0].name])' },
+        add_observations: {
+          undo: {
+            call: 'delete_observations(deletions=[{"entityName": $.result.results[0].entityName, "observations": $.result.results[0].addedObservations}])',
+            exact: false,
+          },
+        },
+      },
+    },
+  }
+}
+
+describe.runIf(hasRedis())('gatehouse undo', () => {
+  let redis: RedisServer
+  let home: string
+  let gateway: GatewayProcess
+  let client: FakeClient
+
+  const inFiles = (name: string): string => join(home, 'files', name)
+  const call = (upstream: string, name: string, args: Json) =>
+    client.request('tools/call', { name: `${upstream}_${name}`, arguments: args })
+  const undo = (...args: string[]): Promise<Finished> =>
+    runCommand(['undo', '--config', gateway.configFile, ...args])
+
+  beforeAll(async () => {
+    redis = await startRedis()
+    home = realpathSync(mkdtempSync(join(tmpdir(), 'undo-')))
+    mkdirSync(join(home, 'files'))
+    gateway = await startGatewayProcess({
+      store: redis.url,
+      features: { confirm: { level: 'none' } },
+      upstreams: upstreamsIn(home),
+    })
+    client = await connect({ transport: 'http', url: gateway.url, revision: '2025-11-25' })
+  })
+  afterAll(async () => {
+    await client?.close().catch(() => undefined)
+    await gateway?.close()
+    await redis?.stop()
+    rmSync(home, { recursive: true, force: true })
+  })
+
+  test('shows what was done, the last thing first, and undoes it in that order while the gateway runs', async () => {
+    writeFileSync(inFiles('a.txt'), 'before')
+    await call('files', 'write_file', { path: inFiles('a.txt'), content: 'after' })
+    await call('files', 'move_file', { source: inFiles('a.txt'), destination: inFiles('b.txt') })
+    await call('files', 'write_file', { path: inFiles('new.txt'), content: 'new' })
+    await call('files', 'read_text_file', { path: inFiles('b.txt') })
+    await call('graph', 'create_entities', {
+      entities: [{ name: 'ada', entityType: 'person', observations: ['x'] }],
+    })
+    await call('graph', 'add_observations', { observations: [{ entityName: 'ada', contents: ['y'] }] })
+
+    const dry = await undo('--since', '5m', '--dry-run')
+    expect([dry.code, dry.stderr]).toEqual([0, ''])
+    expect(
+      dry.stdout.split('\n').map((line) => line.replaceAll(home, '').replace(/^\d{4}\S+/, 'AT')),
+    ).toEqual([
+      'AT  anonymous  graph  add_observations(observations=[{"entityName":"ada","contents":["y"]}])',
+      '    approximately: delete_observations(deletions=[{"entityName":"ada","observations":["y"]}])',
+      expect.stringMatching(/^AT {2}anonymous {2}graph {2}create_entities\(/),
+      '    exactly: delete_entities(entityNames=["ada"])',
+      expect.stringMatching(/^AT {2}anonymous {2}files {2}write_file\(.*new\.txt/),
+      '    not at all: there was nothing before it, and no undo is configured for that',
+      expect.stringMatching(/^AT {2}anonymous {2}files {2}move_file\(/),
+      expect.stringMatching(/^ {4}exactly: move_file\(source=.*b\.txt", destination=.*a\.txt"\)/),
+      expect.stringMatching(/^AT {2}anonymous {2}files {2}write_file\(.*a\.txt/),
+      expect.stringMatching(/^ {4}exactly: write_file\(.*content="before"\)/),
+      '',
+      'Of 5, 3 can be undone exactly, 1 approximately, 1 not at all.',
+      '',
+    ])
+    expect(readFileSync(inFiles('b.txt'), 'utf8')).toBe('after')
+
+    const unsure = await undo('--since', '5m')
+    expect(unsure.code).toBe(2)
+    expect(unsure.stderr).toContain('add --yes')
+
+    const done = await undo('--since', '5m', '--yes')
+    expect([done.code, done.stderr]).toEqual([0, ''])
+    expect(done.stdout.match(/^undone {6}\S+ {2}\w+ {2}\w+$/gm)).toHaveLength(4)
+    expect(readdirSync(join(home, 'files')).toSorted()).toEqual(['a.txt', 'new.txt'])
+    expect(readFileSync(inFiles('a.txt'), 'utf8')).toBe('before')
+    expect(readFileSync(join(home, 'graph.jsonl'), 'utf8')).toBe('')
+  })
+
+  test('does nothing twice', async () => {
+    const again = await undo('--since', '5m', '--yes', '--upstream', 'graph')
+    expect([again.code, again.stdout]).toEqual([0, 'Nothing was done in that time that is not undone.\n'])
+    const left = await undo('--since', '5m', '--json')
+    expect(JSON.parse(left.stdout)).toMatchObject({ deeds: [{ tool: 'write_file', undo: 'not_at_all' }] })
+  })
+
+  test('tells what could not be undone, and ends with 1', async () => {
+    const since = new Date().toISOString()
+    await call('files', 'move_file', { source: inFiles('new.txt'), destination: inFiles('moved.txt') })
+    writeFileSync(inFiles('new.txt'), 'in the way')
+    const { code, stdout } = await undo('--since', since, '--yes', '--json')
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toMatchObject({
+      deeds: [{ tool: 'move_file', undo: 'exactly', undone: false, error: expect.stringContaining('exist') }],
+    })
+  })
+
+  test('undoes a thing once, although two do it at the same time', async () => {
+    const since = new Date().toISOString()
+    writeFileSync(inFiles('one.txt'), '')
+    await call('files', 'move_file', { source: inFiles('one.txt'), destination: inFiles('two.txt') })
+    const both = await Promise.all([undo('--since', since, '--yes'), undo('--since', since, '--yes')])
+    const lines = both.flatMap(({ stdout }) => stdout.match(/^undone /gm) ?? [])
+    expect(lines).toHaveLength(1)
+    expect(readdirSync(join(home, 'files'))).toContain('one.txt')
+  })
+
+  test('finds nothing that was done in the session of somebody else, or before', async () => {
+    const other = await undo('--since', '5m', '--session', 'other', '--dry-run')
+    const before = await undo('--since', '2h', '--until', '1h', '--dry-run')
+    for (const { code, stdout } of [other, before])
+      expect([code, stdout]).toEqual([0, 'Nothing was done in that time that is not undone.\n'])
+  })
+
+  test.each([
+    [[], 'say since when'],
+    [['--since', 'yesterday'], '--since is a time ago such as 10m'],
+    [['--since', '2999-01-01T00:00Z'], '--since is in the future'],
+    [['--since', '1m', '--until', '2m'], '--until is before --since'],
+    [['--since', '1m', '--upstream', 'nobody'], 'there is no server "nobody"'],
+    [['--since', '1m', 'now'], '"now" has no meaning here'],
+    [['--since', '1m', '--often'], "Unknown option '--often'"],
+  ])('%j is no way to ask', async (args, problem) => {
+    const asked = undoCommand([...args, '--config', gateway.configFile])
+    await expect(asked).rejects.toThrow(UsageError)
+    await expect(asked).rejects.toThrow(problem)
+  })
+
+  test('does it itself where no gateway runs', async () => {
+    const since = new Date().toISOString()
+    writeFileSync(inFiles('c.txt'), 'kept')
+    await call('files', 'write_file', { path: inFiles('c.txt'), content: 'overwritten' })
+    gateway.signal('SIGTERM')
+    await gateway.ended
+    const { code, stdout } = await undo('--since', since, '--yes')
+    expect(stdout).toMatch(/^undone {6}\S+ {2}files {2}write_file$/m)
+    expect(code).toBe(0)
+    expect(readFileSync(inFiles('c.txt'), 'utf8')).toBe('kept')
+  })
+})

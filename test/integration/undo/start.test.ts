@@ -1,0 +1,58 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { runCommand } from '../../support/gateway-process.ts'
+import { folder } from '../../support/journey.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+
+const memory = JSON.stringify(publishedServer('@modelcontextprotocol/server-memory'))
+
+/** A configuration of server-memory with these settings of its tools. */
+function file(tools: string): string {
+  const path = join(folder(), 'gateway.config.yaml')
+  const text = `store: memory
+upstreams:
+  away: https://127.0.0.1:9
+  graph:
+    command: ${memory}
+    tools:
+${tools}
+`
+  writeFileSync(path, text)
+  return path
+}
+
+const wrong = `      create_entities:
+        undo: delete_entity(names=[])
+      create_relations:
+        undo: delete_relations(relation=$.args.relations)
+      add_observations:
+        undo:
+          snapshot: delete_entities(entityNames=["x"])
+          restore: add_observations(observations=$.args.observation)
+          absent: none
+      delete_*:
+        verify: open_nodes(names=$.args.entityNames) -> $.result.entity[0]`
+
+describe('undo expressions that do not go together with the servers', () => {
+  test.each([[['serve', '--port', '0']], [['check']]])('keep gatehouse %j from going on', async (command) => {
+    const path = file(wrong)
+    const { code, stderr } = await runCommand([...command, '--config', path])
+    const lines = stderr
+      .split('\n')
+      .flatMap((line) => /gateway\.config\.yaml:(\d+:\d+ upstreams\.graph\..*)$/.exec(line)?.[1] ?? [])
+    expect(lines).toEqual([
+      '8:15 upstreams.graph.tools.create_entities.undo: graph has no tool delete_entity; did you mean delete_entities?',
+      '10:15 upstreams.graph.tools.create_relations.undo: delete_relations needs relations, which is not given',
+      '10:15 upstreams.graph.tools.create_relations.undo: delete_relations takes no relation; did you mean relations?',
+      expect.stringContaining(
+        '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to look something up, but does not only read',
+      ),
+      '14:20 upstreams.graph.tools.add_observations.undo.restore: add_observations has no $.args.observation; did you mean observations?',
+      '17:17 upstreams.graph.tools["delete_*"].verify: delete_observations has no $.args.entityNames; there is deletions',
+      '17:17 upstreams.graph.tools["delete_*"].verify: delete_relations has no $.args.entityNames; there is relations',
+      '17:17 upstreams.graph.tools["delete_*"].verify: open_nodes has no $.result.entity[0]; there are entities, relations',
+    ])
+    expect(code).toBe(1)
+  })
+})

@@ -1,0 +1,104 @@
+import { createHash, scryptSync } from 'node:crypto'
+import { onTestFinished } from 'vitest'
+import { post } from './client/raw.ts'
+import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
+import { openSession, toolCall } from './raw-session.ts'
+import { scriptedServer } from './scripted-server.ts'
+import { isObject, type Json, objectAt, parse } from './server/json.ts'
+
+const salt = 'salt-of-a-test'
+
+/** The bearer tokens of the callers `agent` and `other`, and the password of everybody. */
+export const bearer = {
+  agent: 'the-token-of-the-agent-of-32-chars-and-more',
+  other: 'the-token-of-another-one-of-32-chars-and-more',
+}
+export const password = 'a password'
+
+/** Settings with which callers have tokens, and these people passwords. */
+export function peopleNamed(...names: readonly string[]): Json {
+  const tokens = Object.entries(bearer).map(([id, token]) => {
+    return { id, hash: `sha256:${salt}:${createHash('sha256').update(salt).update(token).digest('hex')}` }
+  })
+  const hash = `scrypt:${salt}:${scryptSync(password, salt, 32).toString('hex')}`
+  const users = names.map((name) => ({ name, password_hash: hash }))
+  return { opaque: { tokens }, ...(names.length > 0 && { basic: { users } }) }
+}
+
+/** A gateway in front of a tool that destroys, for callers whose clients can not ask anybody. */
+export interface Approving {
+  readonly gateway: GatewayProcess
+  /** What the terminal says people type on the page. */
+  readonly code: string
+  /** The arguments the server got, call by call. */
+  readonly ran: readonly Json[]
+  /** Calls the tool; its result, or the error. */
+  call(args: Json, token?: string): Promise<Json>
+}
+
+interface ApprovingOptions {
+  readonly config?: Json
+  /** The tool as its server lists it. */
+  readonly tool?: string
+  readonly description?: string
+  /** What the configuration says of the tool. */
+  readonly rules?: Json
+  /** Further arguments of `gatehouse serve`. */
+  readonly args?: readonly string[]
+}
+
+/** Starts the gateway and the server, until the test is over. */
+export async function approvingGateway(options: ApprovingOptions = {}): Promise<Approving> {
+  const { config = {}, tool = 'wipe', description = 'Wipes a disk.', rules = {}, args = [] } = options
+  const ran: Json[] = []
+  const definition = {
+    name: tool,
+    description,
+    inputSchema: { type: 'object' },
+    annotations: { destructiveHint: true },
+  }
+  const server = await scriptedServer(
+    { tools: {} },
+    {
+      'tools/list': () => ({ tools: [definition] }),
+      'tools/call': ({ params }) => {
+        ran.push(objectAt(params, 'arguments'))
+        return { content: [{ type: 'text', text: 'wiped' }] }
+      },
+    },
+  )
+  onTestFinished(() => server.close())
+  const upstreams = {
+    disks: { url: server.url, transport: 'streamable', revision: '2025-11-25', tools: { [tool]: rules } },
+  }
+  const gateway = await startGatewayProcess({ ...config, upstreams }, { args })
+  onTestFinished(() => gateway.close())
+  return {
+    gateway,
+    code: /use the code (\S+)/.exec(gateway.stdout())?.[1] ?? '',
+    ran,
+    call: async (args, token) => {
+      const auth = token === undefined ? {} : { authorization: `Bearer ${token}` }
+      const { headers } = await openSession(gateway.url, '2025-11-25', {}, auth)
+      const message = JSON.stringify(toolCall(1, tool, args))
+      const { text, events } = await post(gateway.url, message, { ...headers, ...auth })
+      const reply = parse(events.at(-1)?.data ?? text)
+      return isObject(reply) && isObject(reply['result']) ? reply['result'] : { error: reply }
+    },
+  }
+}
+
+/** The page the answer to a call names. */
+export function pageOf(result: Json): string {
+  const { url } = objectAt(result['_meta'], 'dev.gatehouse/confirmation')
+  if (typeof url !== 'string') throw new Error(`no page is named in ${JSON.stringify(result)}`)
+  return url
+}
+
+/** The text of a result. */
+export function textIn(result: Json): string {
+  const { content } = result
+  return Array.isArray(content)
+    ? content.map((each) => String(objectAt({ each }, 'each')['text'])).join('\n')
+    : ''
+}

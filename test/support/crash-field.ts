@@ -1,0 +1,100 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { until } from './condition.ts'
+import { type EffectsServer, effectsCommand, serversOf, startEffects } from './effects.ts'
+import { type CommandProcess, startCommand } from './gateway-process.ts'
+import { freePort } from './run-gateway.ts'
+import type { Json } from './server/json.ts'
+
+/** A gateway that can be killed, and started again on its port. */
+export interface MortalGateway {
+  readonly url: string
+  kill(): Promise<void>
+  start(): Promise<void>
+}
+
+/** Gateways that share a store, in front of a server of effects. */
+export interface CrashField {
+  readonly gateways: readonly [MortalGateway, ...MortalGateway[]]
+  /** The file the effects are lines of. */
+  readonly log: string
+  /** Kills what does the effects, wherever it runs; it is there again when this resolves, or when it is needed. */
+  killServer(): Promise<void>
+  close(): Promise<void>
+}
+
+interface FieldOptions {
+  readonly upstream: 'stdio' | 'http'
+  /** A URL of Redis; a folder of the field's own where it is absent. */
+  readonly store?: string
+  readonly gateways: number
+  /** The settings of the tools of the server. */
+  readonly tools: Json
+}
+
+/** Starts gateways and their server. */
+export async function startField({ upstream, store, gateways, tools }: FieldOptions): Promise<CrashField> {
+  const folder = mkdtempSync(join(tmpdir(), 'gatehouse-crash-'))
+  const log = join(folder, 'effects.log')
+  const server = upstream === 'http' ? await startEffects(log, await freePort()) : undefined
+  const reach = server ? { url: server.url } : { command: effectsCommand(log) }
+  const configFile = join(folder, 'gateway.config.yaml')
+  const settings = { ...reach, tools, trust: true }
+  const config = { store: store ?? join(folder, 'store'), upstreams: { effects: settings } }
+  writeFileSync(configFile, JSON.stringify(config))
+  const started = await Promise.all(Array.from({ length: gateways }, () => mortal(configFile)))
+  const [first, ...others] = started
+  if (!first) throw new TypeError('A field has a gateway at least')
+  return {
+    gateways: [first, ...others],
+    log,
+    killServer: () => killServer(server, log),
+    close: async () => {
+      await Promise.all(started.map((each) => each.kill()))
+      await server?.kill()
+      for (const pid of serversOf(log)) process.kill(pid, 'SIGKILL')
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+    },
+  }
+}
+
+async function mortal(configFile: string): Promise<MortalGateway> {
+  const port = await freePort()
+  const origin = `http://127.0.0.1:${port}`
+  let running: CommandProcess | undefined
+  const start = async (): Promise<void> => {
+    const words = ['serve', '--config', configFile, '--port', String(port), '--log-level', 'error']
+    const command = startCommand(words)
+    running = command
+    const ended = command.ended.then(({ stderr, signal }) => {
+      // It may be killed while it starts.
+      if (signal !== 'SIGKILL') throw new Error(`The gateway ended:\n${stderr}`)
+      return true
+    })
+    await Promise.race([until(() => isReady(origin), 'the gateway to be ready', 30_000), ended])
+  }
+  const kill = async (): Promise<void> => {
+    if (!running) return
+    running.signal('SIGKILL')
+    await running.ended
+    await running.close()
+  }
+  await start()
+  return { url: `${origin}/mcp/effects`, kill, start }
+}
+
+async function killServer(server: EffectsServer | undefined, log: string): Promise<void> {
+  if (!server) {
+    for (const pid of serversOf(log)) process.kill(pid, 'SIGKILL')
+    return
+  }
+  await server.kill()
+  await server.start()
+}
+
+async function isReady(origin: string): Promise<boolean> {
+  const response = await fetch(`${origin}/ready`)
+  await response.body?.cancel()
+  return response.status === 200
+}

@@ -1,0 +1,73 @@
+import type { Bucket, Store, Taken } from '../../src/store/store.ts'
+
+/** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */
+export class CrashingStore implements Store {
+  /** How many writes were asked for. */
+  writes = 0
+  isDown = false
+  readonly #inner: Store
+  readonly #at: number
+  readonly #isDone: boolean
+
+  /** `at` counts from one; `isDone` where the write itself still reaches the disk. */
+  constructor(inner: Store, at: number, isDone: boolean) {
+    this.#inner = inner
+    this.#at = at
+    this.#isDone = isDone
+  }
+
+  get(key: string): Promise<string | undefined> {
+    return this.#read(() => this.#inner.get(key))
+  }
+
+  scan(collection: string): Promise<ReadonlyMap<string, string>> {
+    return this.#read(() => this.#inner.scan(collection))
+  }
+
+  put(key: string, value: string, ttl: number): Promise<void> {
+    return this.#write(() => this.#inner.put(key, value, ttl))
+  }
+
+  claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+    return this.#write(() => this.#inner.claim(key, value, ttl))
+  }
+
+  swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+    return this.#write(() => this.#inner.swap(key, before, value, ttl))
+  }
+
+  delete(key: string): Promise<boolean> {
+    return this.#write(() => this.#inner.delete(key))
+  }
+
+  drop(key: string, before: string): Promise<boolean> {
+    return this.#write(() => this.#inner.drop(key, before))
+  }
+
+  take(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+    return this.#inner.take(buckets)
+  }
+
+  async close(): Promise<void> {
+    this.isDown = true
+  }
+
+  async #read<Value>(run: () => Promise<Value>): Promise<Value> {
+    this.#mustBeUp()
+    return run()
+  }
+
+  async #write<Value>(run: () => Promise<Value>): Promise<Value> {
+    this.#mustBeUp()
+    this.writes++
+    if (this.writes < this.#at) return run()
+    this.isDown = true
+    if (this.#isDone) await run()
+    this.#mustBeUp()
+    throw new TypeError('unreachable')
+  }
+
+  #mustBeUp(): void {
+    if (this.isDown) throw new Error('the process has ended')
+  }
+}

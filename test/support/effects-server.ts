@@ -1,0 +1,143 @@
+// A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
+// Usage: effects-server.ts --log FILE [--port N] [--slow MS]; over HTTP it prints the port it listens on.
+import { createHash, randomUUID } from 'node:crypto'
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { createInterface } from 'node:readline'
+import { setTimeout as pause } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { isObject } from './server/json.ts'
+
+const { values } = parseArgs({
+  options: { log: { type: 'string' }, port: { type: 'string' }, slow: { type: 'string', default: '5' } },
+})
+const { log: file = '', port } = values
+const slowest = Number(values.slow)
+if (file === '') throw new Error('--log FILE is missing')
+
+const text = { type: 'string' }
+const effect = schema({ id: text, key: text, value: text })
+const tools = [
+  tool('add_effect', { key: text, value: text }, effect),
+  // The same again, for a configuration that says something else of it.
+  tool('add_blind_effect', { key: text, value: text }, effect),
+  tool('remove_effect', { id: text }, schema({ removed: { type: 'boolean' } })),
+  {
+    ...tool('list_effects', { value: text }, schema({ effects: { type: 'array', items: effect } })),
+    annotations: { readOnlyHint: true },
+  },
+]
+
+// Each start leaves its mark, so that tests find the processes of gateways that were killed.
+appendFileSync(`${file}.pids`, `${process.pid}\n`)
+if (port === undefined) serveStdio()
+else serveHttp(Number(port))
+
+interface Effect {
+  readonly id: string
+  readonly key: string
+  readonly value: string
+}
+
+async function call(name: unknown, given: Readonly<Record<string, unknown>>): Promise<object> {
+  const { key = '', value = '', id = '' } = given
+  if (name === 'list_effects') return { effects: effects().filter((each) => each.value === value) }
+  const [before, after] = delays(`${String(key)}${String(id)}`)
+  await pause(before)
+  const done = name === 'remove_effect' ? remove(String(id)) : add(String(key), String(value))
+  await pause(after)
+  return done
+}
+
+function add(key: string, value: string): Effect {
+  const added = { id: randomUUID(), key, value }
+  write(added)
+  return added
+}
+
+function remove(id: string): object {
+  const isThere = effects().some((each) => each.id === id)
+  if (isThere) write({ removed: id })
+  return { removed: isThere }
+}
+
+/** One write of a whole line, at the end whoever else writes (O_APPEND). */
+function write(line: object): void {
+  appendFileSync(file, `${JSON.stringify(line)}\n`)
+}
+
+function effects(): Effect[] {
+  const found = new Map<string, Effect>()
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
+  for (const line of lines.filter((each) => each !== '')) {
+    const entry = JSON.parse(line) as Effect & { readonly removed?: string }
+    if (entry.removed === undefined) found.set(entry.id, entry)
+    else found.delete(entry.removed)
+  }
+  return [...found.values()]
+}
+
+/** How long it takes before and after the effect, in milliseconds: the same each time for the same thing. */
+function delays(seed: string): readonly [number, number] {
+  const [first = 0, second = 0] = createHash('sha256').update(seed).digest()
+  return [(first / 255) * slowest, (second / 255) * slowest]
+}
+
+function tool(name: string, inputs: object, outputSchema: object): object {
+  return { name, description: `Does ${name}.`, inputSchema: schema(inputs), outputSchema }
+}
+
+function schema(properties: object): object {
+  return { type: 'object', properties, required: Object.keys(properties) }
+}
+
+/** The answer to a message; nothing to a notification. */
+async function answer(line: string): Promise<string | undefined> {
+  const message: unknown = JSON.parse(line)
+  if (!isObject(message) || message['id'] === undefined) return undefined
+  const reply = await replyTo(message).catch((error: unknown) => {
+    return { error: { code: -32603, message: String(error) } }
+  })
+  return JSON.stringify({ jsonrpc: '2.0', id: message['id'], ...reply })
+}
+
+async function replyTo({ method, params }: Readonly<Record<string, unknown>>): Promise<object> {
+  const given = isObject(params) ? params : {}
+  if (method === 'initialize') {
+    const serverInfo = { name: 'effects', version: '1.0.0' }
+    return { result: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo } }
+  }
+  if (method === 'tools/list') return { result: { tools } }
+  if (method === 'ping') return { result: {} }
+  if (method !== 'tools/call') return { error: { code: -32601, message: 'Method not found' } }
+  const structuredContent = await call(given['name'], isObject(given['arguments']) ? given['arguments'] : {})
+  return {
+    result: { content: [{ type: 'text', text: JSON.stringify(structuredContent) }], structuredContent },
+  }
+}
+
+function serveStdio(): void {
+  createInterface(process.stdin).on('line', (line) => {
+    void answer(line).then((reply) => reply !== undefined && process.stdout.write(`${reply}\n`))
+  })
+  // Whoever started it may be gone; what was begun is still done.
+  process.stdout.on('error', () => undefined)
+}
+
+function serveHttp(wanted: number): void {
+  const http = createServer((request, response) => {
+    if (request.method !== 'POST') return void response.writeHead(405).end()
+    let body = ''
+    request.setEncoding('utf8').on('data', (chunk: string) => (body += chunk))
+    request.on('end', () => {
+      void answer(body).then((reply) => {
+        if (reply === undefined) return response.writeHead(202).end()
+        return response.writeHead(200, { 'content-type': 'application/json' }).end(reply)
+      })
+    })
+  })
+  http.listen(wanted, '127.0.0.1', () => {
+    const address = http.address()
+    process.stdout.write(`${isObject(address) ? String(address['port']) : ''}\n`)
+  })
+}

@@ -1,0 +1,72 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+/** Something the server of effects did. */
+export interface Effect {
+  readonly id: string
+  readonly key: string
+  readonly value: string
+}
+
+const program = fileURLToPath(new URL('effects-server.ts', import.meta.url))
+
+/** The words that start a server whose tools have effects that are lines of a file. */
+export function effectsCommand(file: string, more: readonly string[] = []): readonly string[] {
+  return [process.execPath, program, '--log', file, ...more]
+}
+
+/** The effects a file tells of, the removed ones left out. */
+export function effectsOf(file: string): readonly Effect[] {
+  const lines = linesOf(file).map((line) => JSON.parse(line) as Effect & { readonly removed?: string })
+  const removed = new Set(lines.map((line) => line.removed))
+  return lines.filter((line) => line.removed === undefined && !removed.has(line.id))
+}
+
+/** The processes that have served a file and still run. */
+export function serversOf(file: string): readonly number[] {
+  return linesOf(`${file}.pids`).map(Number).filter(isRunning)
+}
+
+/** A server of effects over HTTP, which can be killed and started again on its port. */
+export interface EffectsServer {
+  readonly url: string
+  kill(): Promise<void>
+  start(): Promise<void>
+}
+
+/** Starts a server of effects over HTTP. */
+export async function startEffects(file: string, port: number): Promise<EffectsServer> {
+  let child: ChildProcess | undefined
+  const start = async (): Promise<void> => {
+    const [command = '', ...args] = effectsCommand(file, ['--port', String(port)])
+    child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    if (!child.stdout) throw new Error('It has no output')
+    await once(createInterface(child.stdout), 'line')
+  }
+  const kill = async (): Promise<void> => {
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    const exit = once(child, 'exit')
+    child.kill('SIGKILL')
+    await exit
+  }
+  await start()
+  return { url: `http://127.0.0.1:${port}/mcp`, kill, start }
+}
+
+function linesOf(file: string): readonly string[] {
+  const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
+  return text.split('\n').filter((line) => line !== '')
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    // A process that ended and was not waited for can still be signalled.
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  } catch {
+    return false
+  }
+}

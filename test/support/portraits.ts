@@ -1,0 +1,118 @@
+import { classify } from '../../src/catalog/classify.ts'
+import { aliasOf } from '../../src/core/alias.ts'
+import type { Definition, ServerRecord, ToolFacts, ToolRecord } from '../../src/core/record.ts'
+import type { UpstreamSettings } from '../../src/core/settings.ts'
+import { portraitOf, portraitOfAll } from '../../src/documents/draw.ts'
+import type { Front } from '../../src/documents/front.ts'
+import type { Portrait, ToolPortrait } from '../../src/documents/portrait.ts'
+import { serverSettings } from './server-settings.ts'
+
+/** What is given of a server to be described; the rest is as little as can be. */
+export interface Given {
+  readonly record?: Partial<Omit<ServerRecord, 'tools'>>
+  readonly settings?: Partial<UpstreamSettings>
+  readonly front?: Partial<Front>
+  readonly tools?: readonly Definition[]
+  /** What features say of a tool, by its name. */
+  readonly facts?: Readonly<Record<string, ToolFacts>>
+  readonly seen?: ToolRecord['seen']
+  /** Tools are called by the name of their server and their own. */
+  readonly isPrefixed?: boolean
+}
+
+/** A gateway that asks for nothing and limits nothing. */
+export const plainFront: Front = {
+  endpoint: 'http://127.0.0.1:8900/mcp',
+  version: '0.2.0',
+  profile: 'open',
+  auth: { methods: ['none'] },
+  rates: [],
+  limits: [],
+  extensions: [],
+  isRecorded: true,
+  hasHelp: true,
+}
+
+/** A gateway that does everything a document can tell of. */
+export const fullFront: Front = {
+  ...plainFront,
+  profile: 'corporate',
+  auth: {
+    methods: ['bearer_token'],
+    claims: { sub: 'who the caller is', scope: 'what the caller may do' },
+    issuers: ['https://idp.example.com'],
+    sessionTtl: 1800,
+    elevateUrl: 'https://idp.example.com/request-access',
+  },
+  rates: ['60/minute', '1000/day'],
+  quota: { remaining: 42, resetsAt: 1_800_000_000_000 },
+  limits: ['A request may be 1 MB'],
+  extensions: ['idempotency', 'transactions', 'human_in_the_loop', 'structured_errors'],
+}
+
+/** The server `files`, or another one, as documents are made of it. */
+export function portrait(given: Given = {}): Portrait {
+  const settings = serverSettings({ ...given.settings, name: given.record?.name ?? 'files' })
+  const record = serverRecord(given, settings)
+  const naming = given.isPrefixed
+    ? {
+        name: (upstream: string, name: string) => `${upstream}_${name}`,
+        uri: (one: string, uri: string) => `${one}+${uri}`,
+      }
+    : undefined
+  return portraitOf({ record, settings }, { ...plainFront, ...given.front }, naming ? { naming } : {})
+}
+
+/** Several servers as one. */
+export function portraits(given: readonly Given[], front: Partial<Front> = {}): Portrait {
+  const parts = given.map((each) => portrait({ ...each, front, isPrefixed: true }))
+  return portraitOfAll(parts, { ...plainFront, ...front })
+}
+
+/** The only tool of a server. */
+export function toolPortrait(definition: Definition, facts: ToolFacts = {}, given: Given = {}): ToolPortrait {
+  const [tool] = portrait({
+    ...given,
+    tools: [definition],
+    facts: { [String(definition.name)]: facts },
+  }).tools
+  if (!tool) throw new Error('there is no tool')
+  return tool
+}
+
+/** What everything the gateway does about a tool could be, after what kind of action it is. */
+export function allFacts(name: string, nature: { readonly op: string; readonly risk: string }): ToolFacts {
+  const isRead = nature.op === 'read'
+  return {
+    scopes: [[`${nature.risk === 'destructive' ? 'delete' : nature.op}:server`]],
+    timeout: 30_000,
+    ...(!isRead && { isIdempotentWithKey: true }),
+    ...(nature.risk === 'destructive' && { confirmation: { message: `Run ${name}?`, isOutOfBand: false } }),
+    ...(nature.op === 'delete' && { rates: ['10/minute'] }),
+  }
+}
+
+function serverRecord({ record, tools = [], facts, seen }: Given, settings: UpstreamSettings): ServerRecord {
+  return {
+    name: settings.name,
+    isUp: true,
+    info: {},
+    capabilities: {},
+    about: {},
+    prompts: [],
+    resources: [],
+    resourceTemplates: [],
+    contentVersion: '0123456789abcdef',
+    ...record,
+    tools: tools.map((definition) => {
+      const name = String(definition['name'])
+      const nature = classify(definition, settings)
+      return {
+        entry: { upstream: settings.name, kind: 'tool', name, definition, nature },
+        alias: aliasOf(name),
+        facts: facts ? (facts[name] ?? {}) : allFacts(name, nature),
+        ...(seen && { seen }),
+      }
+    }),
+  }
+}

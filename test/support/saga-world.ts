@@ -1,0 +1,196 @@
+import { type Call, compose, type Handler, type Outcome, resultOf } from '../../src/core/call.ts'
+import type { Entry, Op } from '../../src/core/entry.ts'
+import { asGatewayError, GatewayError } from '../../src/core/error.ts'
+import { isObject } from '../../src/core/json.ts'
+import { Payload } from '../../src/core/payload.ts'
+import { anonymous, type Principal } from '../../src/core/principal.ts'
+import type { Settings, ToolSettings, UpstreamSettings } from '../../src/core/settings.ts'
+import type { Target } from '../../src/core/target.ts'
+import { undoRuleOf } from '../../src/core/undo.ts'
+import type { Contribution, Deps, Feature } from '../../src/features/feature.ts'
+import { idempotency } from '../../src/features/idempotency/idempotency.ts'
+import { transactions } from '../../src/features/transactions/transactions.ts'
+import { undo } from '../../src/features/undo/undo.ts'
+import { loadSettings } from '../../src/config/load.ts'
+import { createPresence } from '../../src/records/presence.ts'
+import { MemoryStore } from '../../src/store/memory.ts'
+import type { Store } from '../../src/store/store.ts'
+import { featureDeps } from './feature-deps.ts'
+import type { Json } from './server/json.ts'
+import { serverSettings } from './server-settings.ts'
+import { toolCall } from './tool-call.ts'
+
+/** What a server does: things are put in its place and taken from there, and mails are sent. */
+export class Place {
+  readonly things = new Map<string, string>()
+  readonly mails: string[] = []
+  /** Every call that was made, in order, such as `put a`. */
+  readonly calls: string[] = []
+  /** What a call fails with, once, by its name. */
+  readonly faults = new Map<string, (() => Error)[]>()
+
+  run(tool: string, args: Json): Json {
+    const name = `${tool} ${String(args['key'] ?? args['to'] ?? '')}`.trim()
+    const fault = this.faults.get(name)?.shift()
+    if (fault) throw fault()
+    this.calls.push(name)
+    return this.#done(tool, String(args['key']), args)
+  }
+
+  #done(tool: string, key: string, args: Json): Json {
+    const { things } = this
+    if (tool === 'get') return things.has(key) ? said({ value: things.get(key) }) : wrong(`no ${key}`)
+    if (tool === 'put' || tool === 'change') {
+      if (tool === 'put' && things.has(key)) return wrong(`${key} is there`)
+      things.set(key, String(args['value']))
+      return said({ key })
+    }
+    if (tool === 'remove') return things.delete(key) ? said({ key }) : wrong(`no ${key}`)
+    if (tool === 'fail') return wrong('it always fails')
+    this.mails.push(String(args['to']))
+    return said({ sent: true })
+  }
+}
+
+function said(value: Json): Json {
+  return { content: [{ type: 'text', text: JSON.stringify(value) }], structuredContent: value }
+}
+
+function wrong(text: string): Json {
+  return { content: [{ type: 'text', text }], isError: true }
+}
+
+const ops: Readonly<Record<string, Op>> = { get: 'read' }
+
+/** How the tools of a place are undone. */
+export const tools: Readonly<Record<string, ToolSettings>> = {
+  put: { undo: 'remove(key=$.args.key)' },
+  change: {
+    undo: { snapshot: 'get(key=$.args.key)', restore: 'change(key=$.args.key, value=$.snapshot.value)' },
+  },
+  remove: {
+    undo: { snapshot: 'get(key=$.args.key)', restore: 'put(key=$.args.key, value=$.snapshot.value)' },
+  },
+  launch: { pivot: true },
+}
+
+interface Given {
+  readonly store?: Store
+  readonly places?: Readonly<Record<string, Place>>
+  readonly settings?: Json
+  readonly deps?: Partial<Deps>
+  readonly next?: (call: Call, run: Handler) => Promise<Outcome>
+}
+
+/** A gateway of the features that make transactions, before places of which each is a server. */
+export class SagaGateway {
+  readonly store: Store
+  readonly deps: Deps
+  readonly #given: Given
+  readonly #places: Readonly<Record<string, Place>>
+  readonly #contributions: readonly Contribution[]
+  readonly #presence: Deps['presence']
+
+  constructor(given: Given = {}) {
+    this.#given = given
+    this.#places = given.places ?? { one: new Place() }
+    this.store = given.store ?? new MemoryStore()
+    this.#presence = createPresence(() => this.store)
+    this.deps = featureDeps({
+      store: this.store,
+      presence: this.#presence,
+      call: (call) => this.handle(call),
+      servers: () => Object.keys(this.#places),
+      server: (name): UpstreamSettings => serverSettings({ name, tools }),
+      undoRule: (_name, tool) => undoRuleOf(tools, tool)?.rule,
+      entry: ({ target }) => entryOf(target),
+      ...given.deps,
+    })
+    this.#contributions = [
+      created(idempotency, {}, this.deps),
+      created(transactions, given.settings ?? {}, this.deps),
+      created(undo, {}, this.deps),
+    ]
+  }
+
+  handle(call: Call): Promise<Outcome> {
+    const policies = this.#contributions.map(({ policy }) => policy?.(call.target))
+    const run: Handler = async ({ target, params }) => {
+      const place = this.#places[target.upstream ?? '']
+      const args = params.fields.arguments
+      if (!place) throw new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
+      return { kind: 'result', result: Payload.of(place.run(target.name ?? '', isObject(args) ? args : {})) }
+    }
+    const { next } = this.#given
+    return compose(policies, next ? (each) => next(each, run) : run)(call)
+  }
+
+  /** Asks for a method of transactions; an error as its structured object. */
+  async ask(method: string, params: Json, as: Principal = anonymous): Promise<Json> {
+    const handler = this.#contributions.flatMap(({ methods }) => methods?.[`transaction/${method}`] ?? [])[0]
+    if (!handler) throw new TypeError(method)
+    const target = { method: `transaction/${method}`, isOwn: true } as const
+    const call = toolCall({ method: target.method, target, params: Payload.of(params), principal: as })
+    return told(handler(call))
+  }
+
+  begin(id: string, params: Json = {}, as?: Principal): Promise<Json> {
+    return this.ask('begin', { transaction_id: id, ...params }, as)
+  }
+
+  /** Makes a call as a step; an error as its structured object. */
+  step(transaction: string, tool: string, args: Json, given: StepOptions = {}): Promise<Json> {
+    const { id, key, server: upstream = 'one', call = {} } = given
+    const meta = {
+      transaction_id: transaction,
+      ...(id !== undefined && { step_id: id }),
+      ...(key !== undefined && { idempotency_key: key }),
+    }
+    const params = Payload.of({ name: tool, arguments: args, _meta: meta })
+    const target = { method: 'tools/call', upstream, name: tool }
+    return told(this.handle(toolCall({ params, meta, target, ...call })))
+  }
+
+  async start(): Promise<void> {
+    for (const { start } of this.#contributions) await start?.()
+  }
+
+  /** Ends it as the end of a process does: others see that it is gone. */
+  async die(): Promise<void> {
+    for (const { close } of this.#contributions) await close?.().catch(() => undefined)
+    await this.#presence.close()
+  }
+}
+
+interface StepOptions {
+  readonly id?: string
+  readonly key?: string
+  readonly server?: string
+  readonly call?: Partial<Call>
+}
+
+function entryOf({ upstream = '', name = '' }: Target): Entry {
+  const op = ops[name] ?? 'write'
+  const nature = { op, risk: 'reversible', idempotent: op === 'read', evidence: [] } as const
+  return { upstream, kind: 'tool', name, definition: { name, inputSchema: { type: 'object' } }, nature }
+}
+
+function created(feature: Feature<never>, own: Json, deps: Deps): Contribution {
+  const text = JSON.stringify({ upstreams: { one: { command: 'x' } }, features: { [feature.name]: own } })
+  const settings = read.get(text) ?? loadSettings(text, { file: 'f.yaml', env: {} }).settings
+  read.set(text, settings)
+  return feature.create((() => settings.features[feature.name]?.common) as never, deps)
+}
+
+/** Configurations by their text: checking one takes longer than a whole transaction. */
+const read = new Map<string, Settings>()
+
+async function told(outcome: Promise<Outcome>): Promise<Json> {
+  try {
+    const { value } = resultOf(await outcome)
+    return isObject(value) ? value : {}
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error
+    return { thrown: asGatewayError(error).data }
+  }
+}

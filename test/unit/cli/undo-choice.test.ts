@@ -1,0 +1,116 @@
+import { describe, expect, test } from 'vitest'
+import { choose } from '../../../src/cli/undo-choice.ts'
+import { chosenText, chosenView, undoneText } from '../../../src/cli/undo-text.ts'
+import type { Deed, WayBack } from '../../../src/records/deeds.ts'
+import { begun, undoing } from '../../../src/records/transaction-moves.ts'
+import type { Transaction } from '../../../src/records/transactions.ts'
+
+const way: WayBack = { kind: 'exact', tool: 'drop', arguments: { id: 1 }, description: 'drop(id=1)' }
+
+function deed(given: Partial<Deed> = {}): Deed {
+  return {
+    key: 'k1',
+    startedAt: Date.UTC(2026, 10, 21, 10),
+    principal: { id: 'me' },
+    upstream: 'one',
+    tool: 'make',
+    arguments: { name: 'x' },
+    status: 'ok',
+    way,
+    ...given,
+  }
+}
+
+function transaction(status: Transaction['status'], given: Partial<Transaction> = {}): Transaction {
+  const start = begun({ id: 'tx', principal: { id: 'me' }, timeout: 1000, lifetime: 1000, now: 0 })
+  const step = {
+    id: 's1',
+    deed: 'k1',
+    upstream: 'one',
+    tool: 'make',
+    kind: 'write',
+    status: 'ok',
+    runner: '',
+  } as const
+  return { ...start, status, steps: [step], ...given }
+}
+
+describe('what was done', () => {
+  test.each<[string, Partial<Deed>, object]>([
+    ['can be undone exactly', {}, { how: 'exactly' }],
+    ['can be undone about', { way: { ...way, kind: 'approximate' } }, { how: 'approximately' }],
+    ['can not be undone', { way: { kind: 'none', reason: 'so' } }, { how: 'not at all', why: 'so' }],
+    [
+      'may not have been done',
+      { status: 'unknown' },
+      { how: 'exactly', why: 'nobody knows whether it was done' },
+    ],
+    ['has not ended', { status: 'pending' }, { how: 'not at all', why: 'it has not ended' }],
+  ])('%s', (_what, given, expected) => {
+    expect(choose([deed(given)], [])).toEqual([{ deed: deed(given), ...expected }])
+  })
+
+  test.each<[string, Partial<Deed>]>([
+    ['failed', { status: 'failed' }],
+    ['came to nothing', { way: { kind: 'nothing' } }],
+    ['is undone already', { undoneAt: 1 }],
+  ])('and %s is left out', (_what, given) => {
+    expect(choose([deed(given)], [])).toEqual([])
+  })
+
+  test('in a transaction that was committed can be undone', () => {
+    expect(choose([deed({ transaction: 'tx' })], [transaction('committed')])).toMatchObject([
+      { how: 'exactly' },
+    ])
+  })
+
+  test.each<[Transaction['status'], RegExp]>([
+    ['active', /still open: see gatehouse tx rollback tx/],
+    ['rolling_back', /^it is being undone$/],
+    ['rolled_back', /was rolled back: see gatehouse tx show tx/],
+    ['partially_rolled_back', /was rolled back: see gatehouse tx show tx/],
+  ])('in a transaction that is %s is left alone', (status, why) => {
+    expect(choose([deed({ transaction: 'tx' })], [transaction(status)])).toMatchObject([
+      { how: 'not at all', why: expect.stringMatching(why) },
+    ])
+  })
+
+  test('and is compensated is left out, also where its own record does not say so', () => {
+    const compensations = [{ step: 's1', status: 'compensated' } as const]
+    expect(choose([deed({ transaction: 'tx' })], [transaction('rolled_back', { compensations })])).toEqual([])
+  })
+
+  test('and could not be undone the first time can be tried again', () => {
+    const failed = undoing([deed()], { id: 'undo-1', by: 'me', now: 0 })
+    const compensations = [{ step: failed.steps[0]?.id ?? '', status: 'compensation_failed' } as const]
+    const ended = { ...failed, status: 'partially_rolled_back', compensations } as const
+    expect(choose([deed()], [ended])).toMatchObject([{ how: 'exactly' }])
+  })
+})
+
+describe('what people read', () => {
+  const [exact] = choose([deed({ arguments: { name: 'x\u202e\u001b[2J', long: 'y'.repeat(100) } })], [])
+  if (!exact) throw new Error('there is none')
+
+  test('is short, and nothing in it moves the cursor or turns the text around', () => {
+    const text = chosenText(exact)
+    expect(text.split('\n')).toHaveLength(2)
+    expect(text).toContain('2026-11-21T10:00:00Z  me  one  make(name="x\\u202e\\u001b[2J", long="yyy')
+    expect(text).toMatch(/y…\)\n {4}exactly: drop\(id=1\)$/)
+  })
+
+  test('says what became of it', () => {
+    expect(undoneText({ chosen: exact })).toBe('undone      2026-11-21T10:00:00Z  one  make')
+    expect(undoneText({ chosen: exact, error: 'gone' })).toBe(
+      'not undone  2026-11-21T10:00:00Z  one  make: gone',
+    )
+  })
+
+  test('stands whole in what programs read', () => {
+    expect(chosenView(exact)).toMatchObject({
+      undo: 'exactly',
+      arguments: { long: 'y'.repeat(100) },
+      call: { tool: 'drop', arguments: { id: 1 } },
+    })
+  })
+})

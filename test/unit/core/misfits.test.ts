@@ -1,0 +1,68 @@
+import { describe, expect, test } from 'vitest'
+import { parseExpression } from '../../../src/core/expression.ts'
+import { misfits, strayed } from '../../../src/core/misfits.ts'
+
+const schema = {
+  type: 'object',
+  properties: {
+    id: { type: 'integer' },
+    title: { type: 'string' },
+    state: { enum: ['open', 'closed'] },
+    labels: { type: 'array' },
+    nested: { type: 'object', properties: { a: {} } },
+  },
+  required: ['id'],
+}
+
+describe('a call that an expression makes', () => {
+  test.each([
+    ['f(id=1)', []],
+    ['f(id=$.result.id, state="closed", labels=[1], nested={"a": 1})', []],
+    ['f(title="x")', ['f needs id, which is not given']],
+    ['f(id=1, titl="x")', ['f takes no titl; did you mean title?']],
+    ['f(id=1, elsewhere=2)', ['f takes no elsewhere; there are id, title, state, labels, nested']],
+    ['f(id="1")', ['id of f must be integer']],
+    ['f(id=1.5)', ['id of f must be integer']],
+    ['f(id=1, labels={})', ['labels of f must be array']],
+    ['f(id=1, state="shut")', ['state of f must be one of "open", "closed"']],
+    ['f(id=1, constructor=1)', ['f takes no constructor; there are id, title, state, labels, nested']],
+  ])('%s is held against the schema of its tool', (text, expected) => {
+    expect(misfits(parseExpression(text), schema)).toEqual(expected)
+  })
+
+  test.each([
+    [{ type: 'object' }],
+    [{ type: 'object', properties: { a: {} }, additionalProperties: true }],
+    [{ type: 'object', properties: { a: {} }, patternProperties: { '^x': {} } }],
+    [{ properties: { a: {} }, allOf: [{ properties: { anything: {} } }] }],
+    ['no schema'],
+  ])('may have any argument where %j does not say which there are', (open) => {
+    expect(misfits(parseExpression('f(anything=1)'), open)).toEqual([])
+  })
+
+  test('has none where the schema forbids all', () => {
+    expect(misfits(parseExpression('f(a=1)'), { type: 'object', additionalProperties: false })).toEqual([
+      'f takes no a',
+    ])
+  })
+})
+
+describe('a path', () => {
+  const pathOf = (text: string) => {
+    const { find } = parseExpression(`f() -> ${text}`)
+    if (!find) throw new Error('there is no path')
+    return find
+  }
+  const described = {
+    properties: { items: { type: 'array', items: { properties: { id: {} } } }, open: {} },
+  }
+  test.each([
+    ['$.result.items[0].id', undefined],
+    ['$.result.open.anything', undefined],
+    ['$.result', undefined],
+    ['$.result.item', 'f has no $.result.item; did you mean items?'],
+    ['$.result.items[0].number', 'f has no $.result.items[0].number; there is id'],
+  ])('%s is held against a schema', (text, expected) => {
+    expect(strayed(pathOf(text), described, 'f')).toBe(expected)
+  })
+})

@@ -1,0 +1,154 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { splitHidden } from '../../../src/core/hidden.ts'
+import { agentBrief, agentPrompt } from '../../../src/documents/brief.ts'
+import { helpText } from '../../../src/documents/help.ts'
+import { llmsText } from '../../../src/documents/llms.ts'
+import { skillOf } from '../../../src/documents/skill.ts'
+import { firstSentence, inline, paragraphs } from '../../../src/documents/text.ts'
+import { portrait } from '../../support/portraits.ts'
+
+const nasty = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc
+    .array(
+      fc.constantFrom(
+        '\n',
+        '\n\n',
+        '# Evil',
+        '## Tool Reference',
+        '---',
+        '===',
+        '```',
+        '~~~',
+        '`',
+        '<script>',
+        '![x](http://e)',
+        '[a](b)',
+        '\u202E',
+        '\u200B',
+        '\u0000',
+        '\u001B[31m',
+        '\t',
+        '    ',
+        '- ',
+        '> ',
+        '1. ',
+        'name: evil',
+        'word ',
+        '|',
+        '\u2028',
+        '\r',
+      ),
+      { maxLength: 12 },
+    )
+    .map((parts) => parts.join('')),
+)
+
+/** Lines outside of code fences that begin a heading. */
+function headings(markdown: string): string[] {
+  let isCode = false
+  return markdown.split('\n').filter((line) => {
+    if (/^ {0,3}(?:```|~~~)/.test(line)) isCode = !isCode
+    return !isCode && /^ {0,3}#{1,6}(?:\s|$)/.test(line)
+  })
+}
+
+function body(markdown: string): { readonly front: unknown; readonly text: string } {
+  const [, front = '', text = ''] = /^---\n(.*?)\n---\n(.*)$/s.exec(markdown) ?? []
+  return { front: parse(front), text }
+}
+
+/** What is left without front matter, blocks of code and code in lines. */
+function prose(markdown: string): string {
+  const text = markdown.replace(/^---\n.*?\n---\n/s, '')
+  return text.replaceAll(/```.*?```/gs, '').replaceAll(/`[^`]*`/g, '')
+}
+
+function hidden(text: string): string[] {
+  return splitHidden(text)
+    .filter(({ isHidden }) => isHidden)
+    .map((part) => part.text)
+}
+
+describe('whatever a server writes', () => {
+  test('the documents keep their headings and front matter, and show nothing that can not be seen', () => {
+    fc.assert(
+      fc.property(nasty, nasty, nasty, (one, other, third) => {
+        const tool = {
+          name: 'read_thing',
+          title: other,
+          description: one,
+          inputSchema: {
+            type: 'object',
+            properties: { [third]: { type: 'string', description: one, default: other, enum: [third] } },
+          },
+        }
+        const described = portrait({
+          tools: [tool, { name: 'delete_thing', description: third, inputSchema: { type: 'object' } }],
+          record: {
+            instructions: other,
+            info: { title: third, version: one, description: one },
+            prompts: [{ name: one, description: other }],
+            resources: [{ uri: other, name: one, description: third }],
+          },
+        })
+        const help = body(helpText(described))
+        expect(help.front).toMatchObject({ name: 'files', description: described.description })
+        expect(headings(help.text).filter((line) => line.startsWith('## '))).toEqual(
+          [
+            'When to Use',
+            'Quick Reference',
+            'Installation',
+            'Authentication',
+            'Rate Limits',
+            'Error Handling',
+            'Tool Reference',
+            'Resources',
+            'Prompts',
+            'Best Practices',
+          ].map((each) => `## ${each}`),
+        )
+        expect(headings(help.text).filter((line) => line.startsWith('### '))).toEqual([
+          '### read_thing',
+          '### delete_thing',
+        ])
+        expect(headings(help.text).filter((line) => /^\s*# /.test(line))).toHaveLength(1)
+        const skill = body(skillOf(described).text)
+        expect(skill.front).toEqual(skillOf(described).frontmatter)
+        expect(headings(skill.text)).toHaveLength(5)
+        for (const text of [
+          helpText(described),
+          llmsText(described),
+          skillOf(described).text,
+          agentBrief(described),
+          agentPrompt(described),
+        ]) {
+          expect(hidden(text)).toEqual([])
+          expect(prose(text)).not.toMatch(/(?<!\\)<script>|!\[x\]\(/)
+        }
+        expect(Buffer.byteLength(agentBrief(described))).toBeLessThanOrEqual(2048)
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  test('one line stays one line', () => {
+    fc.assert(fc.property(nasty, (text) => void expect(inline(text)).not.toMatch(/[\n\r]/)))
+  })
+})
+
+test.each([
+  ['# Title\n\nReads files. And more.', 'Reads files.'],
+  ['- a\n- b\n\nProse follows here', 'Prose follows here'],
+  ['Takes formats, e.g. PNG, and more. Then.', 'Takes formats, e.g. PNG, and more.'],
+  ['', ''],
+  [undefined, ''],
+])('the first sentence of %j is %j', (text, first) => {
+  expect(firstSentence(text)).toBe(first)
+})
+
+test('paragraphs and lists of a description stay', () => {
+  expect(paragraphs('One.\n\n- a\n- b\n\n\n\n# Two')).toBe('One.\n\n- a\n- b\n\n\\# Two')
+})

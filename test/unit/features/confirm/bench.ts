@@ -1,0 +1,155 @@
+import type { Answers, Call, Client, Outcome } from '../../../../src/core/call.ts'
+import type { Entry, Risk } from '../../../../src/core/entry.ts'
+import { isObject } from '../../../../src/core/json.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { Principal } from '../../../../src/core/principal.ts'
+import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
+import { confirm } from '../../../../src/features/confirm/confirm.ts'
+import type { Settings } from '../../../../src/features/confirm/settings.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { type Approvals, createApprovals } from '../../../../src/records/approvals.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const defaults: Settings = {
+  level: 'destructive',
+  unannotated: 'derive',
+  fallback: 'page',
+  ttl: 300_000,
+  approval_ttl: 3_600_000,
+  wait: 0,
+  remember: false,
+  rollbacks: false,
+  accept_bare_flag: false,
+  compat: true,
+}
+
+export const modern: Client = {
+  era: 'modern',
+  revision: '2026-07-28',
+  capabilities: { elicitation: { form: {}, url: {} } },
+}
+export const legacy: Client = {
+  era: 'legacy',
+  revision: '2025-06-18',
+  capabilities: { elicitation: {} },
+  session: 's1',
+}
+export const plain: Client = { era: 'modern', revision: '2026-07-28', capabilities: {} }
+export const agent: Principal = { id: 'agent' }
+
+interface Given {
+  readonly settings?: Partial<Settings>
+  readonly tool?: ToolSettings
+  readonly server?: Partial<UpstreamSettings>
+  readonly risk?: Risk
+  readonly definition?: Record<string, unknown>
+  readonly deps?: Partial<Deps>
+  /** What the server does with a call; by default it says `done`. */
+  readonly serve?: (call: Call) => Promise<Outcome>
+}
+
+export interface Bench {
+  readonly approvals: Approvals
+  /** The calls that reached the server. */
+  readonly served: readonly Call[]
+  /** The claims that were signed. */
+  readonly signed: readonly Readonly<Record<string, unknown>>[]
+  /** Makes a call of `delete_repo`; nothing is between it and the server where the tool has no policy. */
+  call(given?: Partial<Call>, args?: Record<string, unknown>): Promise<Outcome>
+  readonly isWrapped: boolean
+  list(tools: readonly Record<string, unknown>[]): Promise<readonly Record<string, unknown>[]>
+}
+
+export const TOOL = 'delete_repo'
+const done: Outcome = { kind: 'result', result: Payload.of({ content: [{ type: 'text', text: 'done' }] }) }
+
+/** The feature around a server with one tool. */
+export function bench(given: Given = {}): Bench {
+  const { settings, tool = {}, risk = 'destructive', serve = async () => done } = given
+  const store = given.deps?.store ?? new MemoryStore()
+  const server = serverSettings({ name: 'hub', tools: { [TOOL]: tool }, ...given.server })
+  const nature = { op: 'delete', idempotent: false, evidence: [], risk } as const
+  const definition = given.definition ?? { name: TOOL, description: 'Deletes a repository. For good.' }
+  const entry: Entry = { upstream: 'hub', kind: 'tool', name: TOOL, definition, nature }
+  const signed: Readonly<Record<string, unknown>>[] = []
+  const deps = featureDeps({
+    store,
+    entry: () => entry,
+    listed: (upstream, listed) => ({ ...entry, upstream, name: String(listed['name']), definition: listed }),
+    server: () => server,
+    sign: async (claims) => {
+      signed.push(claims)
+      return 'a.b.c'
+    },
+    ...given.deps,
+  })
+  const contribution = confirm.create(() => ({ ...defaults, ...settings }), deps)
+  const served: Call[] = []
+  const target = { method: 'tools/call', upstream: 'hub', name: TOOL }
+  const policy = contribution.policy?.(target)
+  const next = (call: Call): Promise<Outcome> => {
+    served.push(call)
+    return serve(call)
+  }
+  const handle = policy ? policy(next) : next
+  return {
+    approvals: createApprovals(store, Date.now),
+    served,
+    signed,
+    isWrapped: policy !== undefined,
+    call: async (more = {}, args = { owner: 'octo', repo: 'test-repo' }) =>
+      handle(
+        toolCall({
+          target,
+          principal: agent,
+          client: modern,
+          rpcId: '1',
+          params: Payload.of({ name: TOOL, arguments: args }),
+          ...more,
+        }),
+      ),
+    list: async (tools) => {
+      const listing = { method: 'tools/list', upstream: 'hub' }
+      const answer = async (): Promise<Outcome> => ({ kind: 'result', result: Payload.of({ tools }) })
+      const wrapped = contribution.policy?.(listing)?.(answer) ?? answer
+      const outcome = await wrapped(toolCall({ method: 'tools/list', target: listing }))
+      const listed = fieldsOf(outcome)['tools']
+      return Array.isArray(listed) ? listed.filter(isObject) : []
+    },
+  }
+}
+
+export type Ask = Outcome & { readonly kind: 'ask' }
+
+/** A question that has to be one. */
+export function asked(outcome: Outcome): Ask {
+  if (outcome.kind !== 'ask') throw new Error(`not asked: ${outcome.result.text}`)
+  return outcome
+}
+
+/** The params of the question of an outcome. */
+export function question(outcome: Outcome): Readonly<Record<string, unknown>> {
+  return asked(outcome).questions['confirm']?.params?.fields ?? {}
+}
+
+/** The members of a result. */
+export function fieldsOf(outcome: Outcome): Readonly<Record<string, unknown>> {
+  if (outcome.kind !== 'result') throw new Error('no result')
+  return outcome.result.fields
+}
+
+/** What one says to the question. */
+export function says(action: string, content?: Record<string, unknown>): Answers {
+  return { confirm: { result: Payload.of({ action, ...(content && { content }) }) } }
+}
+
+export const yes = says('accept', { confirm: true })
+
+/** What a host writes into `_meta`. */
+export function host(meta: Record<string, unknown>, args?: Record<string, unknown>): Partial<Call> {
+  const given = { name: TOOL, arguments: args ?? { owner: 'octo', repo: 'test-repo' }, _meta: meta }
+  return { client: plain, meta, params: Payload.of(given) }
+}

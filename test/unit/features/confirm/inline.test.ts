@@ -1,0 +1,245 @@
+import { describe, expect, it } from 'vitest'
+import type { Outcome } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { asked, bench, fieldsOf, legacy, modern, plain, question, says, yes } from './bench.ts'
+
+describe('asking the person at the client', () => {
+  it.each([
+    ['of 2026-07-28', modern],
+    ['of 2025-06-18', legacy],
+  ])('asks with a form, once, and then runs the call of a client %s', async (_what, client) => {
+    const { call, served } = bench()
+    const first = asked(await call({ client }))
+    expect(served).toHaveLength(0)
+    expect(question(first)).toMatchObject({
+      mode: 'form',
+      message: 'Run delete_repo on hub with owner: octo, repo: test-repo? Deletes a repository.',
+      requestedSchema: {
+        properties: { confirm: { type: 'boolean', default: false } },
+        required: ['confirm'],
+      },
+    })
+    const second = await call({ client, state: first.state, answers: yes })
+    expect(fieldsOf(second)['content']).toEqual([{ type: 'text', text: 'done' }])
+    expect(served).toHaveLength(1)
+    expect(served[0]?.state).toEqual({})
+    expect(served[0]?.answers).toBeUndefined()
+  })
+
+  it.each([
+    ['a form without a yes', says('accept', { confirm: false }), 'decline'],
+    ['an empty form', says('accept', {}), 'decline'],
+    ['a yes that is no boolean', says('accept', { confirm: 'true' }), 'decline'],
+    ['decline', says('decline'), 'decline'],
+    ['reject', says('reject'), 'decline'],
+    ['cancel', says('cancel'), 'cancel'],
+    ['a word nobody knows', says('whatever', { confirm: true }), 'cancel'],
+    ['nothing', {}, 'timeout'],
+    ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }, 'error'],
+  ])('does not run the call where the answer is %s', async (_what, answers, reason) => {
+    const { call, served } = bench()
+    const { state } = asked(await call())
+    await expect(call({ state, answers })).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+      extra: { reason },
+    })
+    expect(served).toHaveLength(0)
+  })
+
+  it('takes an answer once, whichever it was', async () => {
+    const { call, served } = bench()
+    const { state } = asked(await call())
+    await expect(call({ state, answers: says('decline') })).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+    })
+    await expect(call({ state, answers: yes })).rejects.toMatchObject({ code: 'CONFIRMATION_TOKEN_INVALID' })
+    expect(served).toHaveLength(0)
+  })
+
+  it.each([
+    ['with other arguments', {}, { owner: 'octo', repo: 'production-db' }],
+    ['by another caller', { principal: { id: 'other' } }, undefined],
+  ])('does not take the answer for a call %s', async (_what, more, args) => {
+    const { call, served } = bench()
+    const { state } = asked(await call())
+    await expect(call({ ...more, state, answers: yes }, args)).rejects.toMatchObject({
+      code: 'CONFIRMATION_TOKEN_INVALID',
+    })
+    expect(served).toHaveLength(0)
+  })
+
+  it('does not take two numbers for one that are the same only once they are read', async () => {
+    const { call } = bench()
+    const numbered = (digits: string): { readonly params: Payload } => ({
+      params: Payload.text(`{"name":"delete_repo","arguments":{"id":${digits}}}`),
+    })
+    const { state } = asked(await call(numbered('12345678901234567890')))
+    await expect(call({ ...numbered('12345678901234567891'), state, answers: yes })).rejects.toMatchObject({
+      code: 'CONFIRMATION_TOKEN_INVALID',
+    })
+  })
+
+  it('takes the same arguments in another order for the same call', async () => {
+    const { call, served } = bench()
+    const { state } = asked(await call())
+    await call({ state, answers: yes }, { repo: 'test-repo', owner: 'octo' })
+    expect(served).toHaveLength(1)
+  })
+
+  it('does not take an answer that comes too late', async () => {
+    const { call, served } = bench({ settings: { ttl: 0 } })
+    const { state } = asked(await call())
+    await expect(call({ state, answers: yes })).rejects.toMatchObject({ extra: { reason: 'timeout' } })
+    expect(served).toHaveLength(0)
+  })
+
+  it('asks no client that did not declare forms, and none that can not be asked', async () => {
+    const { call } = bench()
+    expect((await call({ client: plain })).kind).toBe('result')
+    expect((await call({ client: { ...modern, capabilities: { elicitation: { url: {} } } } })).kind).toBe(
+      'result',
+    )
+    expect((await call({ client: { ...modern, isMute: true } })).kind).toBe('result')
+    expect((await call({ client: { ...legacy, revision: '2025-03-26' } })).kind).toBe('result')
+  })
+
+  it('asks nobody again where the server then asks itself', async () => {
+    const ask: Outcome = {
+      kind: 'ask',
+      questions: { q1: { method: 'elicitation/create' } },
+      state: { park: 'ticket' },
+      isOpen: true,
+    }
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    const { call, served } = bench({
+      serve: async (each) => (each.answers ? { kind: 'result', result: Payload.of({ content: [] }) } : ask),
+    })
+    const first = asked(await call())
+    const second = asked(await call({ state: first.state, answers: yes }))
+    expect(second).toMatchObject({ questions: ask.questions, isOpen: true, state: { park: 'ticket' } })
+    const third = await call({ state: second.state, answers })
+    expect(served.at(-1)).toMatchObject({ answers, state: { park: 'ticket' } })
+    expect(fieldsOf(third)['_meta']).toMatchObject({ 'dev.gatehouse/approval': 'a.b.c' })
+    // What was granted is granted for that call alone.
+    expect((await call({ state: second.state, answers }, { repo: 'production-db' })).kind).toBe('ask')
+  })
+})
+
+describe('what has to be typed', () => {
+  const tool = { confirm: 'Permanently delete {owner}/{repo}?', typeToConfirm: 'repo' }
+
+  it('is the value of the argument', async () => {
+    const { call, served } = bench({ tool })
+    const first = asked(await call())
+    expect(question(first)).toMatchObject({
+      message: 'Permanently delete octo/test-repo?',
+      requestedSchema: { properties: { confirm: { type: 'string', title: 'Type “test-repo” to confirm' } } },
+    })
+    await call({ state: first.state, answers: says('accept', { confirm: ' test-repo ' }) })
+    expect(served).toHaveLength(1)
+  })
+
+  it('does not run the call where it is something else', async () => {
+    const { call, served } = bench({ tool })
+    for (const confirm of ['production-db', true, '', undefined]) {
+      const { state } = asked(await call())
+      await expect(call({ state, answers: says('accept', { confirm }) })).rejects.toMatchObject({
+        extra: { reason: 'mismatch' },
+      })
+    }
+    expect(served).toHaveLength(0)
+  })
+
+  it.each([
+    [{}],
+    [{ repo: { a: 1 } }],
+    [{ repo: 'a\u202Eb' }],
+    [{ repo: '  ' }],
+    [{ repo: 'x'.repeat(500) }],
+  ])('is the name of the tool where the value of %j can not be typed', async (args) => {
+    const { call } = bench({ tool })
+    expect(question(await call({}, args))).toMatchObject({
+      requestedSchema: { properties: { confirm: { title: 'Type “delete_repo” to confirm' } } },
+    })
+  })
+})
+
+describe('the signed decision', () => {
+  it('says who agreed to what, and the log says so too', async () => {
+    const { call, signed } = bench()
+    const { state } = asked(await call())
+    const facts = new Map<string, unknown>()
+    const outcome = await call({ state, answers: yes, facts })
+    expect(fieldsOf(outcome)['_meta']).toEqual({ 'dev.gatehouse/approval': 'a.b.c' })
+    expect(signed).toEqual([
+      {
+        jti: expect.any(String),
+        sub: 'agent',
+        approval: expect.any(String),
+        verdict: 'approved',
+        by: ['agent'],
+        via: ['elicitation'],
+        at: expect.stringMatching(/^\d{4}-/),
+        tool: 'delete_repo',
+        upstream: 'hub',
+        arguments_sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+      },
+    ])
+    expect(facts.get('approved_by')).toBe('agent')
+    expect(facts.get('approval')).toBe(signed[0]?.['approval'])
+  })
+
+  it('is left out where it can not be made: what was done is told', async () => {
+    const { call } = bench({ deps: { sign: () => Promise.reject(new Error('no key')) } })
+    const { state } = asked(await call())
+    expect(fieldsOf(await call({ state, answers: yes }))).toEqual({
+      content: [{ type: 'text', text: 'done' }],
+    })
+  })
+
+  it('says of a declined call who declined it', async () => {
+    const { call } = bench()
+    const { state } = asked(await call())
+    const facts = new Map<string, unknown>()
+    await expect(call({ state, answers: says('decline'), facts })).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+    })
+    expect(facts.get('declined_by')).toBe('agent')
+  })
+})
+
+describe('one approval for several calls', () => {
+  const remember = { for: 600_000, max: 3 }
+
+  it('holds for so many calls, and says so before', async () => {
+    const { call, served } = bench({ settings: { remember } })
+    const first = asked(await call())
+    expect(question(first)['message']).toContain('Agreeing holds for 3 calls of this tool within 10 min.')
+    await call({ state: first.state, answers: yes })
+    const more = await Promise.all([
+      call({}, { repo: 'b' }),
+      call({}, { repo: 'c' }),
+      call({}, { repo: 'd' }),
+    ])
+    expect(more.map(({ kind }) => kind).toSorted()).toEqual(['ask', 'result', 'result'])
+    expect(served).toHaveLength(3)
+  })
+
+  it('holds for one session, and one caller', async () => {
+    const { call } = bench({ tool: { remember } })
+    const { state } = asked(await call({ client: legacy }))
+    await call({ client: legacy, state, answers: yes })
+    expect((await call({ client: legacy })).kind).toBe('result')
+    expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('ask')
+    expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('ask')
+  })
+
+  it('is not what a denial is', async () => {
+    const { call } = bench({ settings: { remember } })
+    const { state } = asked(await call())
+    await expect(call({ state, answers: says('decline') })).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+    })
+    expect((await call()).kind).toBe('ask')
+  })
+})

@@ -1,0 +1,344 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Note, Outcome } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { agent, asked, type Bench, bench, fieldsOf, host, modern, plain, question, says } from './bench.ts'
+
+const operator = { by: 'root', via: 'command_line', verdict: 'approved' } as const
+const ada = { by: 'ada', via: 'password', verdict: 'approved' } as const
+const confirmation = 'dev.gatehouse/confirmation'
+
+async function pendingId({ approvals }: Bench): Promise<string> {
+  const [approval] = (await approvals.list()).filter(({ status }) => status === 'pending')
+  if (!approval) throw new Error('nothing is pending')
+  return approval.id
+}
+
+function text(outcome: Outcome): string {
+  return JSON.stringify(fieldsOf(outcome)['content'])
+}
+
+function tokenOf(outcome: Outcome): unknown {
+  return fieldsOf(outcome)['confirmation_token']
+}
+
+describe('a client that can not ask', () => {
+  it('is told by a failed result which page and which command approve the call', async () => {
+    const one = bench()
+    const outcome = await one.call({ client: plain })
+    const id = await pendingId(one)
+    expect(fieldsOf(outcome)).toMatchObject({
+      isError: true,
+      status: 'confirmation_required',
+      requires_confirmation: true,
+      confirmation_message: 'Run delete_repo on hub with owner: octo, repo: test-repo? Deletes a repository.',
+      risk_level: 'destructive',
+      confirmation_token: expect.stringMatching(/^\w{32}$/),
+      tool: 'delete_repo',
+      parameters: { owner: 'octo', repo: 'test-repo' },
+      error: { code: 'CONFIRMATION_REQUIRED', category: 'permanent', requestId: 'r1' },
+      _meta: {
+        'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED' },
+        [confirmation]: { approval: id, url: `http://127.0.0.1:8900/confirm/${id}` },
+      },
+    })
+    expect(text(outcome)).toContain(`http://127.0.0.1:8900/confirm/${id}`)
+    expect(text(outcome)).toContain(`gatehouse approvals approve ${id}`)
+    expect(fieldsOf(outcome)).not.toHaveProperty('structuredContent')
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('never has the token where a model reads', async () => {
+    const outcome = await bench().call({ client: plain })
+    expect(text(outcome)).not.toContain(tokenOf(outcome))
+    const meta = Object(fieldsOf(outcome)['_meta'])
+    expect(JSON.stringify(meta['dev.gatehouse/error'])).not.toContain(tokenOf(outcome))
+    expect(meta[confirmation].confirmation_token).toBe(tokenOf(outcome))
+  })
+
+  it('makes the call again once a person approved it, once', async () => {
+    const one = bench()
+    await one.call({ client: plain })
+    await one.approvals.decide(await pendingId(one), operator)
+    expect(fieldsOf(await one.call({ client: plain }))['_meta']).toHaveProperty(['dev.gatehouse/approval'])
+    expect(one.signed[0]).toMatchObject({ by: ['root'], via: ['command_line'], sub: 'agent' })
+    expect(fieldsOf(await one.call({ client: plain }))['isError']).toBe(true)
+    expect(one.served).toHaveLength(1)
+  })
+
+  it('does not run another call, nor that of another caller', async () => {
+    const one = bench()
+    await one.call({ client: plain })
+    await one.approvals.decide(await pendingId(one), operator)
+    await one.call({ client: plain }, { owner: 'octo', repo: 'production-db' })
+    await one.call({ client: plain, principal: { id: 'other' } })
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('hears of a denial once, with its reason', async () => {
+    const one = bench()
+    await one.call({ client: plain })
+    await one.approvals.decide(await pendingId(one), { ...operator, verdict: 'denied', reason: 'not today' })
+    const facts = new Map<string, unknown>()
+    const refused = one.call({ client: plain, facts })
+    await expect(refused).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+      extra: { reason: 'denied' },
+    })
+    await expect(refused).rejects.toThrow('“not today”')
+    expect(facts.get('declined_by')).toBe('root')
+    expect(fieldsOf(await one.call({ client: plain }))['status']).toBe('confirmation_required')
+  })
+
+  it.each(['page', 'two_step'] as const)('runs the call with its token, once: %s', async (fallback) => {
+    const one = bench({ settings: { fallback } })
+    const token = tokenOf(await one.call({ client: plain }))
+    const meta = { user_confirmed: true, confirmation_token: token }
+    expect(fieldsOf(await one.call(host(meta)))['isError']).toBeUndefined()
+    expect(one.served[0]?.meta).toEqual({})
+    expect(one.served[0]?.params.fields['_meta']).toBeUndefined()
+    expect(one.signed[0]).toMatchObject({ by: ['agent'], via: ['confirmation_token'] })
+    const again = fieldsOf(await one.call(host(meta)))
+    expect(again).toMatchObject({ error: { code: 'CONFIRMATION_TOKEN_INVALID' }, isError: true })
+    expect(again['confirmation_token']).not.toBe(token)
+    expect(one.served).toHaveLength(1)
+  })
+
+  it('names no page where the host alone is to confirm', async () => {
+    const outcome = await bench({ settings: { fallback: 'two_step' } }).call({ client: plain })
+    expect(text(outcome)).not.toMatch(/confirm\/|approvals approve/)
+  })
+
+  it.each([
+    ['a flag alone', { user_confirmed: true }],
+    ['a flag and a made-up token', { user_confirmed: true, confirmation_token: 'f'.repeat(32) }],
+    ['our own names', { 'dev.gatehouse/user_confirmed': true, 'dev.gatehouse/confirmation_token': '' }],
+  ])('does not run the call for %s', async (_what, meta) => {
+    const one = bench()
+    await one.call({ client: plain })
+    expect(fieldsOf(await one.call(host(meta)))['status']).toBe('confirmation_required')
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('does not take the id of the approval, which a model knows, for its token', async () => {
+    const one = bench()
+    await one.call({ client: plain })
+    const meta = { user_confirmed: true, confirmation_token: await pendingId(one) }
+    expect(fieldsOf(await one.call(host(meta)))).toMatchObject({ isError: true })
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('takes the token for the same arguments alone', async () => {
+    const one = bench()
+    const token = tokenOf(await one.call({ client: plain }))
+    const meta = { user_confirmed: true, confirmation_token: token }
+    await one.call(host(meta, { owner: 'octo', repo: 'production-db' }))
+    await one.call({ ...host(meta), principal: { id: 'other' } })
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('takes a flag in the arguments for what it is: an argument', async () => {
+    const one = bench()
+    const args = { repo: 'a', user_confirmed: true, confirmation_token: 'x' }
+    expect(fieldsOf(await one.call({ client: plain }, args))['parameters']).toEqual(args)
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('takes a no with the token for a no', async () => {
+    const one = bench()
+    const token = tokenOf(await one.call({ client: plain }))
+    const meta = { user_confirmed: false, confirmation_token: token }
+    await expect(one.call(host(meta))).rejects.toMatchObject({ code: 'CONFIRMATION_DECLINED' })
+    const yes = { user_confirmed: true, confirmation_token: token }
+    expect(fieldsOf(await one.call(host(yes)))).toMatchObject({ isError: true })
+    expect(one.served).toHaveLength(0)
+  })
+
+  it('runs the call for a bare flag only where that is configured', async () => {
+    const one = bench({ settings: { accept_bare_flag: true } })
+    await one.call(host({ user_confirmed: true }))
+    expect(one.served).toHaveLength(1)
+  })
+
+  it.each([{ user_confirmed: 'yes' }, { confirmation_token: 1 }])(
+    'hears that %j is no answer',
+    async (meta) => {
+      await expect(bench().call(host(meta))).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+    },
+  )
+
+  it('is refused where the fallback is deny, or nobody could approve', async () => {
+    const nowhere = { page: () => undefined, isStoreShared: false }
+    for (const one of [bench({ settings: { fallback: 'deny' } }), bench({ deps: nowhere })]) {
+      await expect(one.call({ client: plain })).rejects.toMatchObject({
+        code: 'CONFIRMATION_REQUIRED',
+        extra: { suggestion: 'Use a client that supports elicitation.' },
+      })
+    }
+  })
+
+  it('is told of what there is: a page, or a command', async () => {
+    const command = await bench({ deps: { page: () => undefined } }).call({ client: plain })
+    expect(text(command)).toContain('gatehouse approvals approve')
+    expect(text(command)).not.toContain('http')
+    const page = await bench({ deps: { isStoreShared: false } }).call({ client: plain })
+    expect(text(page)).not.toContain('gatehouse approvals')
+  })
+})
+
+describe('others who approve', () => {
+  const tool = { approval: 'out_of_band', approvals: 2 } as const
+
+  it('are as many as it takes, and the caller has no token', async () => {
+    const one = bench({ tool })
+    const outcome = await one.call({ client: plain })
+    expect(text(outcome)).toContain('It takes the approval of 2 people other than the caller')
+    expect(tokenOf(outcome)).toBeUndefined()
+    const id = await pendingId(one)
+    await one.approvals.decide(id, operator)
+    await one.call({ client: plain })
+    expect(one.served).toHaveLength(0)
+    await one.approvals.decide(id, ada)
+    await one.call({ client: plain })
+    expect(one.served).toHaveLength(1)
+    expect(one.signed[0]).toMatchObject({ by: ['root', 'ada'], via: ['command_line', 'password'] })
+  })
+
+  it('are asked even where the person at the client could be', async () => {
+    const one = bench({ tool })
+    expect(
+      (await one.call({ client: { ...modern, capabilities: { elicitation: { form: {} } } } })).kind,
+    ).toBe('result')
+  })
+
+  it('are shown to who can open a page, and the call waits for them afterwards', async () => {
+    const one = bench({ tool: { approval: 'out_of_band' } })
+    const first = asked(await one.call())
+    const id = await pendingId(one)
+    expect(question(first)).toMatchObject({ mode: 'url', url: `http://127.0.0.1:8900/confirm/${id}` })
+    const second = await one.call({ state: first.state, answers: says('accept') })
+    expect(fieldsOf(second)['status']).toBe('confirmation_required')
+    await one.approvals.decide(id, ada)
+    await one.call({ state: first.state, answers: says('accept') })
+    expect(one.served).toHaveLength(1)
+  })
+
+  it('need not decide once the person at the client declined', async () => {
+    const one = bench({ tool: { approval: 'out_of_band' } })
+    const { state } = asked(await one.call())
+    await expect(one.call({ state, answers: says('decline') })).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+    })
+  })
+
+  describe('while a call waits', () => {
+    beforeEach(
+      () => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance', 'Date'] }),
+    )
+    afterEach(() => void vi.useRealTimers())
+    const waiting = { tool: { approval: 'out_of_band' }, settings: { wait: 45_000 } } as const
+    const store = (): { store: MemoryStore } => ({ store: new MemoryStore(Date.now) })
+
+    async function soon(one: Bench): Promise<string> {
+      for (let turn = 0; turn < 50; turn++) await Promise.resolve()
+      return pendingId(one)
+    }
+
+    it('let it run, and its deadline rests meanwhile', async () => {
+      const one = bench({ ...waiting, deps: store() })
+      const rests: string[] = []
+      const rest = (): (() => void) => {
+        rests.push('begins')
+        return () => void rests.push('ends')
+      }
+      const outcome = one.call({ client: plain, rest })
+      const id = await soon(one)
+      await vi.advanceTimersByTimeAsync(5000)
+      expect(one.served).toHaveLength(0)
+      expect(rests).toEqual(['begins'])
+      await one.approvals.decide(id, ada)
+      await vi.advanceTimersByTimeAsync(400)
+      expect(fieldsOf(await outcome)['isError']).toBeUndefined()
+      expect(rests).toEqual(['begins', 'ends'])
+      expect(vi.getTimerCount()).toBe(0)
+    })
+
+    it('keep it from running', async () => {
+      const one = bench({ ...waiting, deps: store() })
+      const outcome = one.call({ client: plain })
+      outcome.catch(() => undefined)
+      await one.approvals.decide(await soon(one), { ...ada, verdict: 'denied' })
+      await vi.advanceTimersByTimeAsync(400)
+      await expect(outcome).rejects.toMatchObject({ code: 'CONFIRMATION_DECLINED' })
+    })
+
+    it('let one of two equal calls run', async () => {
+      const one = bench({ ...waiting, deps: store() })
+      const both = [one.call({ client: plain }), one.call({ client: plain })]
+      await one.approvals.decide(await soon(one), ada)
+      await vi.advanceTimersByTimeAsync(400)
+      await Promise.all(both)
+      expect(one.served).toHaveLength(1)
+    })
+
+    it('can decide later: the call is answered before its client gives up', async () => {
+      const one = bench({ ...waiting, deps: store() })
+      const outcome = one.call({ client: plain })
+      const id = await soon(one)
+      await vi.advanceTimersByTimeAsync(45_400)
+      expect(fieldsOf(await outcome)['status']).toBe('confirmation_required')
+      await one.approvals.decide(id, ada)
+      await one.call({ client: plain })
+      expect(one.served).toHaveLength(1)
+    })
+
+    it('can decide after the client went away, and nothing is left waiting', async () => {
+      const one = bench({ ...waiting, deps: store() })
+      const controller = new AbortController()
+      const outcome = one.call({ client: plain, signal: controller.signal })
+      outcome.catch(() => undefined)
+      const id = await soon(one)
+      controller.abort(new Error('gone'))
+      await expect(outcome).rejects.toThrow('gone')
+      expect(vi.getTimerCount()).toBe(0)
+      expect(await one.approvals.find(id)).toMatchObject({ status: 'pending' })
+    })
+
+    it('are waited for with a sign of life to who wants progress, which the progress of the server follows', async () => {
+      const notes: Note[] = []
+      const one = bench({
+        ...waiting,
+        deps: store(),
+        serve: async (call) => {
+          for (const progress of [0, 1])
+            call.emit({ method: 'notifications/progress', params: Payload.of({ progress }) })
+          return { kind: 'result', result: Payload.of({ content: [] }) }
+        },
+      })
+      const params = { name: 'delete_repo', arguments: {}, _meta: { progressToken: 7 } }
+      const outcome = one.call({
+        client: plain,
+        params: Payload.of(params),
+        emit: (note) => void notes.push(note),
+      })
+      const id = await soon(one)
+      await vi.advanceTimersByTimeAsync(25_000)
+      await one.approvals.decide(id, ada)
+      await vi.advanceTimersByTimeAsync(400)
+      await outcome
+      const all = notes.map(({ params: each }) => Number(each?.fields['progress']))
+      expect(all).toHaveLength(3)
+      expect(all).toEqual(all.toSorted((a, b) => a - b))
+      expect(JSON.parse(notes[0]?.params?.text ?? '')).toMatchObject({ progressToken: 7 })
+    })
+
+    it('are not waited for by more calls of one caller than its share', async () => {
+      const one = bench({ ...waiting, settings: { wait: 45_000 }, deps: store() })
+      const all = Array.from({ length: 251 }, () => one.call({ client: plain, principal: agent }))
+      const first = await Promise.race(all)
+      expect(fieldsOf(first)['status']).toBe('confirmation_required')
+      await vi.advanceTimersByTimeAsync(45_400)
+      await Promise.all(all)
+    })
+  })
+})

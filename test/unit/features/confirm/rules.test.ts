@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest'
+import type { Risk } from '../../../../src/core/entry.ts'
+import type { ToolSettings } from '../../../../src/core/settings.ts'
+import type { Settings } from '../../../../src/features/confirm/settings.ts'
+import { bench, TOOL } from './bench.ts'
+
+const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: true }
+const levels: readonly (readonly [Settings['level'], readonly Risk[]])[] = [
+  ['destructive', ['destructive']],
+  ['reversible', ['reversible', 'destructive']],
+  ['all', ['safe', 'reversible', 'destructive']],
+  ['none', []],
+]
+
+describe.each(levels)('at the level %s', (level, expected) => {
+  it.each(['safe', 'reversible', 'destructive'] as const)(
+    'asks as it should about what is %s',
+    async (risk) => {
+      const { call } = bench({ settings: { level }, risk })
+      expect((await call()).kind).toBe(expected.includes(risk) ? 'ask' : 'result')
+    },
+  )
+})
+
+describe('what a tool says of itself', () => {
+  const table: readonly (readonly [string, ToolSettings, Risk, boolean])[] = [
+    ['confirm: on', { confirm: true }, 'safe', true],
+    ['a text', { confirm: 'Sure?' }, 'safe', true],
+    ['confirm: off', { confirm: false }, 'destructive', false],
+    ['confirm: never', { confirm: 'never' }, 'destructive', false],
+    ['out of band', { approval: 'out_of_band' }, 'reversible', true],
+    ['out of band, where it only reads', { approval: 'out_of_band' }, 'safe', false],
+    ['approvers', { approvers: ['ada'] }, 'reversible', true],
+    ['what is typed', { typeToConfirm: 'repo' }, 'reversible', true],
+    ['how long it is remembered', { remember: { for: 1000, max: 2 } }, 'reversible', false],
+  ]
+  it.each(table)('goes before the level: %s', async (_what, tool, risk, isAsked) => {
+    const { call, served } = bench({ tool, risk })
+    await call().catch(() => undefined)
+    expect(served).toHaveLength(isAsked ? 0 : 1)
+  })
+})
+
+it('costs nothing where the configuration alone says that nobody is asked', () => {
+  expect(bench({ settings: { level: 'none' } }).isWrapped).toBe(false)
+  expect(bench({ tool: { confirm: false } }).isWrapped).toBe(false)
+  expect(bench({ tool: { risk: 'safe' } }).isWrapped).toBe(false)
+  expect(bench().isWrapped).toBe(true)
+})
+
+it('passes a call on at once where what is known of the tool is at hand', () => {
+  const { call, served } = bench({ risk: 'safe' })
+  void call()
+  expect(served).toHaveLength(1)
+})
+
+it('refuses a call whose tool can not be looked up', async () => {
+  const failing = bench({ deps: { entry: () => Promise.reject(new Error('down')) } })
+  await expect(failing.call()).rejects.toThrow('down')
+  expect(failing.served).toHaveLength(0)
+})
+
+it('knows a tool no list has by its name', async () => {
+  const { call } = bench({ deps: { entry: () => undefined } })
+  expect((await call()).kind).toBe('ask')
+})
+
+describe('a step of a transaction', () => {
+  it.each([{ pivot: true }, { pivot: true, confirm: false }])(
+    'is asked about where there is no way back: %j',
+    async (tool) => {
+      const { call } = bench({ risk: 'reversible', tool })
+      expect((await call({ step })).kind).toBe('ask')
+      expect((await call()).kind).toBe('result')
+    },
+  )
+})
+
+describe('an errand', () => {
+  it('is not asked about', async () => {
+    const { call, served } = bench({ settings: { level: 'all' } })
+    await call({ errand: 'look' })
+    await call({ errand: 'undo' })
+    expect(served).toHaveLength(2)
+  })
+
+  it('is, where it undoes something and that is wanted; never at the client', async () => {
+    const { call, served } = bench({ settings: { rollbacks: true } })
+    expect((await call({ errand: 'undo' })).kind).toBe('result')
+    expect(served).toHaveLength(0)
+    await call({ errand: 'look' })
+    expect(served).toHaveLength(1)
+  })
+})
+
+describe('a tool without annotations', () => {
+  const literal = { settings: { unannotated: 'confirm' }, risk: 'reversible' } as const
+  it.each([
+    [undefined, true],
+    [{}, true],
+    [{ readOnlyHint: false }, true],
+    [{ destructiveHint: false }, false],
+    [{ readOnlyHint: true }, false],
+  ])('is asked about where that is wanted: %j', async (annotations, isAsked) => {
+    const { call } = bench({ ...literal, definition: { name: TOOL, annotations } })
+    expect((await call()).kind).toBe(isAsked ? 'ask' : 'result')
+  })
+
+  it('is not, where the configuration knows its risk', async () => {
+    expect(bench({ ...literal, tool: { risk: 'reversible' } }).isWrapped).toBe(false)
+  })
+})

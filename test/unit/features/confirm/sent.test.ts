@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { Approval } from '../../../../src/records/approvals.ts'
+import { bench, plain, TOOL } from './bench.ts'
+
+async function askedFor(text: string): Promise<Approval | undefined> {
+  const { call, approvals } = bench()
+  await call({ client: plain, params: Payload.text(`{"name":"${TOOL}","arguments":${text}}`) })
+  return (await approvals.list())[0]
+}
+
+it.each([
+  ['digits that get lost', '{"id":9007199254740993}'],
+  ['a name twice', '{"path":"/srv/a","path":"/srv/b"}'],
+])('people are shown the text of arguments with %s', async (_name, text) => {
+  expect((await askedFor(text))?.sent).toBe(text)
+})
+
+it.each([
+  ['plain', '{"id":1,"note":"a \\" b"}'],
+  ['spaced', '{ "id" : 1,\n"note": "a  \\\\" }'],
+])('and no text that says the same as the values, such as a %s one', async (_name, text) => {
+  const found = await askedFor(text)
+  expect(found).toMatchObject({ arguments: JSON.parse(text) })
+  expect(found?.sent).toBeUndefined()
+})

@@ -1,0 +1,214 @@
+import { describe, expect, it, vi } from 'vitest'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { callsOf } from '../../../../src/records/calls.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import {
+  bench,
+  done,
+  ending,
+  failureOf,
+  fieldsOf,
+  keyed,
+  textOf,
+} from '../../../support/idempotency-bench.ts'
+
+type End = () => Promise<Outcome>
+
+const failing = (text: string, more: object = {}): End => {
+  const result = Payload.of({ content: [{ type: 'text', text }], isError: true, ...more })
+  return async () => ({ kind: 'result', result })
+}
+const throwing = (...given: ConstructorParameters<typeof GatewayError>): End => {
+  return () => Promise.reject(new GatewayError(...given))
+}
+const relayed = (code: number, message: string): End =>
+  throwing('UPSTREAM_ERROR', message, { relayed: Payload.of({ code, message }) })
+const http = (code: 'SERVER_UNAVAILABLE' | 'UPSTREAM_ERROR', status: number): End =>
+  throwing(code, `The server answered HTTP ${status}.`, { details: { http_status: status } })
+const refused = { _meta: { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED', category: 'permanent' } } }
+
+/** What a first call ends with, and what the second one with its key does then. */
+const endings: readonly (readonly [string, End, 'replayed' | 'run' | 'unknown'])[] = [
+  ['a result', async () => done(1), 'replayed'],
+  ['a failed result that is permanent', failing('File not found'), 'replayed'],
+  ['a failed result about its input', failing('invalid path'), 'replayed'],
+  ['a failed result that says nothing', failing('Boom'), 'replayed'],
+  ['a failed result about too many calls', failing('Rate limit exceeded'), 'run'],
+  ['a failed result about credentials', failing('Unauthorized'), 'run'],
+  ['a page that a person has to approve', failing('Approve it', refused), 'run'],
+  ['a JSON-RPC error of the server', relayed(-32602, 'bad path'), 'replayed'],
+  ['an unknown error of the server', relayed(-32000, 'Oh no'), 'replayed'],
+  ['a refusal of a person', throwing('CONFIRMATION_DECLINED', 'No.'), 'run'],
+  ['a step that could not be undone', throwing('COMPENSATION_UNAVAILABLE', 'No way back.'), 'run'],
+  ['a server that is not reached', throwing('SERVER_UNAVAILABLE', 'Away.', { isUnsent: true }), 'run'],
+  ['HTTP 401', http('SERVER_UNAVAILABLE', 401), 'run'],
+  ['HTTP 429', http('UPSTREAM_ERROR', 429), 'run'],
+  ['HTTP 503', http('SERVER_UNAVAILABLE', 503), 'run'],
+  ['HTTP 422', http('UPSTREAM_ERROR', 422), 'replayed'],
+  ['HTTP 500', http('SERVER_UNAVAILABLE', 500), 'replayed'],
+  ['HTTP 504 of something between', http('SERVER_UNAVAILABLE', 504), 'unknown'],
+  ['a result that is too large', throwing('PAYLOAD_TOO_LARGE', 'Too large.'), 'replayed'],
+  ['a broken connection', throwing('OUTCOME_UNKNOWN', 'It broke.'), 'unknown'],
+  ['a server that forgot its session twice', throwing('SERVER_UNAVAILABLE', 'Forgotten.'), 'unknown'],
+  ['a fault of the gateway', () => Promise.reject(new TypeError('a bug')), 'unknown'],
+]
+
+describe('what a call ended with decides what its key does next', () => {
+  it.each(endings)('%s', async (_what, end, then) => {
+    const { make, seen } = bench({ server: end })
+    const first = await make({}, keyed('k')).catch((error: unknown) => error)
+    const second: unknown = await make({}, keyed('k')).catch((error: unknown) => error)
+    expect(seen).toHaveLength(then === 'run' ? 2 : 1)
+    if (then === 'unknown') expect(second).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
+    if (then !== 'replayed') return
+    if (!(first instanceof GatewayError)) {
+      expect(fieldsOf(second as Outcome)).toMatchObject({ idempotency: { was_replay: true } })
+      return
+    }
+    expect(second).toMatchObject({ code: first.code, message: first.message, rpc: first.rpc })
+    const { relayed: told } = (second as GatewayError).extra
+    const data = told ? told.fields['data'] : (second as GatewayError).data
+    expect(data).toMatchObject({ idempotency_key: 'k', was_replay: true })
+  })
+
+  it('a time limit that ran out of a call that goes on: it is under way, then what it came to', async () => {
+    const turn = Promise.withResolvers<Outcome>()
+    const { make, seen } = bench({ server: () => turn.promise })
+    const caller = ending()
+    const first = failureOf(make(caller.given, keyed('k')))
+    await vi.waitUntil(() => seen.length > 0)
+    caller.end('OPERATION_TIMEOUT')
+    expect((await first).code).toBe('OPERATION_TIMEOUT')
+    const again = make({}, keyed('k'))
+    turn.resolve(done(1))
+    expect(fieldsOf(await again)).toMatchObject({ idempotency: { was_replay: true } })
+    expect(seen).toHaveLength(1)
+  })
+})
+
+const question = { q: { method: 'elicitation/create' } }
+
+describe('a call that asks first', () => {
+  it('is not remembered: its answers begin it anew', async () => {
+    const { make, seen, store } = bench({
+      server: async ({ answers, state }) =>
+        answers
+          ? done(Number(state['confirm']))
+          : { kind: 'ask', questions: question, state: { confirm: 5 } },
+    })
+    const asked = await make({}, keyed('k'))
+    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    expect((await store.scan(callsOf('anonymous'))).size).toBe(0)
+    const told = await make({ answers: {}, state: asked.state }, keyed('k'))
+    expect([textOf(told), seen.length]).toEqual(['5', 2])
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
+    expect(seen).toHaveLength(2)
+  })
+
+  it('asks each who waits for it', async () => {
+    const { make, seen } = bench({ server: async () => ({ kind: 'ask', questions: question, state: {} }) })
+    const all = await Promise.all([make({}, keyed('k')), make({}, keyed('k'))])
+    expect(all.map(textOf)).toEqual(['ask', 'ask'])
+    expect(seen).toHaveLength(2)
+  })
+})
+
+describe('a call whose server asks in the middle of it', () => {
+  const open = async (call: Call): Promise<Outcome> =>
+    call.answers ? done(5) : { kind: 'ask', questions: question, state: { park: 'ticket' }, isOpen: true }
+
+  it('goes on with the answers, and nobody else may begin it meanwhile', async () => {
+    const { make, seen } = bench({ server: open })
+    const asked = await make({}, keyed('k'))
+    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    const other = ending()
+    const waiting = failureOf(make(other.given, keyed('k')))
+    setTimeout(() => other.end('OPERATION_TIMEOUT'), 30)
+    expect((await waiting).code).toBe('IDEMPOTENCY_IN_PROGRESS')
+    expect(textOf(await make({ answers: {}, state: asked.state }, keyed('k')))).toBe('5')
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
+    expect(seen).toHaveLength(2)
+  })
+
+  it('is unknown once its answers can not come any more', async () => {
+    vi.useFakeTimers()
+    try {
+      const { make, seen } = bench({ server: open })
+      await make({}, keyed('k'))
+      vi.advanceTimersByTime(331_000)
+      expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
+      expect(seen).toHaveLength(1)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('is unknown when it was given up before its answers came', async () => {
+    const gone = (call: Call): Promise<Outcome> =>
+      call.answers ? Promise.reject(new GatewayError('STATE_EXPIRED', 'Gone.')) : open(call)
+    const { make } = bench({ server: gone })
+    const asked = await make({}, keyed('k'))
+    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    await failureOf(make({ answers: {}, state: asked.state }, keyed('k')))
+    expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
+  })
+
+  it('ends with its caller, even between questions', async () => {
+    const { make, seen } = bench({ server: open })
+    const caller = ending()
+    await make(caller.given, keyed('k'))
+    caller.end('CANCELLED')
+    expect(seen[0]?.signal.aborted).toBe(true)
+  })
+})
+
+describe('a store that fails', () => {
+  class Failing extends MemoryStore {
+    isAway = false
+    override async claim(...given: Parameters<MemoryStore['claim']>) {
+      if (this.isAway) throw new Error('away')
+      return super.claim(...given)
+    }
+    override async swap(...given: Parameters<MemoryStore['swap']>) {
+      if (this.isAway) throw new Error('away')
+      return super.swap(...given)
+    }
+  }
+
+  it('keeps keyed calls from being made, and no others', async () => {
+    const store = new Failing()
+    store.isAway = true
+    const { make, seen } = bench({ store })
+    const error = await failureOf(make({}, keyed('k')))
+    expect(error).toMatchObject({ code: 'SERVER_UNAVAILABLE', extra: { isUnsent: true } })
+    await make()
+    expect(seen).toHaveLength(1)
+  })
+
+  it('does not hide a result it could not keep, and keeps it later on', async () => {
+    vi.useFakeTimers()
+    try {
+      const store = new Failing()
+      const { make, seen } = bench({
+        store,
+        server: async () => {
+          store.isAway = true
+          return done(7)
+        },
+      })
+      const first = make({}, keyed('k'))
+      await vi.advanceTimersByTimeAsync(5100)
+      expect(fieldsOf(await first)).toMatchObject({ _meta: { 'dev.gatehouse/unrecorded': true } })
+      expect(textOf(await make({}, keyed('k')))).toBe('7')
+      store.isAway = false
+      await vi.advanceTimersByTimeAsync(6000)
+      const other = bench({ store, me: 'b' })
+      expect(textOf(await other.make({}, keyed('k')))).toBe('7')
+      expect([...seen, ...other.seen]).toHaveLength(1)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+})

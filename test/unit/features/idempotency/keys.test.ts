@@ -1,0 +1,264 @@
+import { describe, expect, it, vi } from 'vitest'
+import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { carriedBy, withCarried } from '../../../../src/wire/extensions.ts'
+import { bench, done, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
+
+const sources: readonly (readonly [Readonly<Record<string, unknown>>])[] = [
+  [{ _meta: { 'dev.gatehouse/idempotency_key': 'k' } }],
+  [{ _meta: { idempotency_key: 'k' } }],
+  [{ _meta: { idempotencyKey: 'k' } }],
+  [{ idempotency_key: 'k' }],
+  [{ idempotencyKey: 'k' }],
+]
+
+describe('the key of a call', () => {
+  it.each(sources)('is read from %j, and not shown to the server', async (params) => {
+    const { make, seen } = bench()
+    expect(fieldsOf(await make({}, params))).toMatchObject({ idempotency: { idempotency_key: 'k' } })
+    expect(seen[0]?.params.text).toBe('{"name":"t","arguments":{"x":1}}')
+    expect(seen[0]?.meta).toEqual({})
+  })
+
+  it.each([
+    ['idempotency-key', '"k"'],
+    ['idempotency-key', 'k'],
+    ['x-idempotency-key', 'k'],
+  ])('is read from the header %s: %s', async (name, value) => {
+    const { make, seen } = bench()
+    const meta = withCarried({}, carriedBy({ [name]: value }))
+    expect(fieldsOf(await make({ meta }))).toMatchObject({ idempotency: { idempotency_key: 'k' } })
+    expect(seen[0]?.meta).toEqual({})
+  })
+
+  it('may stand in several places, but be only one', async () => {
+    const { make, seen } = bench()
+    const twice = { idempotency_key: 'k', idempotencyKey: 'k' }
+    await make({}, { ...twice, _meta: twice })
+    const error = await failureOf(make({}, { idempotency_key: 'k', idempotencyKey: 'other' }))
+    expect(error).toMatchObject({ code: 'INVALID_INPUT', rpc: -32602, data: { reason: 'mismatch' } })
+    const carried = carriedBy({ 'idempotency-key': '"k"', 'x-idempotency-key': 'other' })
+    const headers = await failureOf(make({ meta: withCarried({}, carried) }))
+    expect(headers.data).toMatchObject({ reason: 'mismatch' })
+    expect(seen).toHaveLength(1)
+  })
+
+  it.each(['', 'a b', 'é', 'x'.repeat(129), 7, null, ['k'], '"k"'])('may not be %j', async (key) => {
+    const { make, seen } = bench()
+    const error = await failureOf(make({}, { idempotency_key: key }))
+    expect(error).toMatchObject({ code: 'INVALID_INPUT', data: { field: 'idempotency_key' } })
+    expect(seen).toHaveLength(0)
+  })
+
+  it.each(['1h', 1.5, -1, null])('may not be remembered for %j', async (ttl) => {
+    const { make } = bench()
+    const error = await failureOf(make({}, { ...keyed('k'), idempotency_ttl_seconds: ttl }))
+    expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field: 'idempotency_ttl_seconds' })
+  })
+
+  it('is remembered no longer than is allowed', async () => {
+    vi.useFakeTimers()
+    try {
+      const { make, seen } = bench({ settings: { max_ttl: '2m' } })
+      const params = keyed('k', { idempotency_ttl_seconds: 86_400 })
+      await make({}, params)
+      vi.advanceTimersByTime(121_000)
+      await make({}, params)
+      expect(seen).toHaveLength(2)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('is for tools of servers alone, and a call without one is passed on as it is', async () => {
+    const { make, seen } = bench()
+    const call = { params: Payload.of({ name: 't' }) }
+    await make(call)
+    await make(call)
+    expect(seen.map(({ params }) => params)).toEqual([call.params, call.params])
+    expect(seen[0]?.params).toBe(call.params)
+  })
+})
+
+describe('a server with keys of its own', () => {
+  const schema = (properties: object) => ({
+    definition: { name: 't', inputSchema: { type: 'object', properties } },
+  })
+  const given = (call: Call | undefined): unknown => call?.params.fields['arguments']
+
+  it('gets the key in the argument it has for it, unless the caller fills that', async () => {
+    const { make, seen } = bench({ entry: schema({ client_token: { type: 'string' } }) })
+    await make({}, keyed('k'))
+    await make({}, keyed('l', { arguments: { client_token: 'mine' } }))
+    await make()
+    expect(seen.map(given)).toEqual([{ x: 1, client_token: 'k' }, { client_token: 'mine' }, { x: 1 }])
+  })
+
+  it('gets none in an argument that is no text, of another name, or where that is off', async () => {
+    for (const setup of [
+      { entry: schema({ request_id: { type: 'integer' }, requestid: { type: 'string' } }) },
+      { entry: schema({ request_id: { type: 'string' } }), tool: { keyArgument: false } as const },
+    ]) {
+      const { make, seen } = bench(setup)
+      await make({}, keyed('k'))
+      expect(seen.map(given)).toEqual([{ x: 1 }])
+    }
+  })
+
+  it('gets it where the configuration says, and as a header where that is wanted', async () => {
+    const { make, seen } = bench({ tool: { keyArgument: 'ref', forwardKey: true } })
+    await make({}, keyed('k'))
+    expect(given(seen[0])).toEqual({ x: 1, ref: 'k' })
+    expect(seen[0]?.idempotencyKey).toBe('k')
+  })
+})
+
+describe('equal calls without a key', () => {
+  it('count as one for a while where that is configured', async () => {
+    vi.useFakeTimers()
+    try {
+      const { make, seen } = bench({ tool: { autoKey: 2000 } })
+      const first = fieldsOf(await make())
+      expect(first).not.toHaveProperty('_meta')
+      const again = fieldsOf(await make())
+      expect(again).toMatchObject({ _meta: { 'dev.gatehouse/idempotency': { was_replay: true } } })
+      await make({}, { arguments: { x: 2 } })
+      expect(seen).toHaveLength(2)
+      vi.advanceTimersByTime(2001)
+      await make()
+      expect(seen).toHaveLength(3)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('are never one where doing them twice is harmless', async () => {
+    const nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+    const { make, seen } = bench({ tool: { autoKey: 2000 }, entry: { nature } })
+    await make()
+    await make()
+    expect(seen).toHaveLength(2)
+  })
+})
+
+describe('what is remembered for one caller', () => {
+  it('is bounded in number: keys it has go on, others are refused until some are over', async () => {
+    vi.useFakeTimers()
+    try {
+      const { make, seen } = bench({ settings: { max_keys: 2, ttl: '60s' } })
+      await make({}, keyed('one'))
+      await make({}, keyed('two'))
+      const error = await failureOf(make({}, keyed('three')))
+      expect(error).toMatchObject({ code: 'QUOTA_EXHAUSTED', category: 'rate_limited' })
+      expect(error.data['retry_after_seconds']).toBeGreaterThan(0)
+      expect(fieldsOf(await make({}, keyed('one')))).toMatchObject({ idempotency: { was_replay: true } })
+      await make({ principal: { id: 'other' } }, keyed('three'))
+      expect(seen).toHaveLength(3)
+      vi.advanceTimersByTime(61_000)
+      await make({}, keyed('three'))
+      expect(seen).toHaveLength(4)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('counts what was there before the gateway started', async () => {
+    const store = new MemoryStore()
+    await bench({ store, settings: { max_keys: 1 } }).make({}, keyed('one'))
+    const later = bench({ store, settings: { max_keys: 1 } })
+    expect((await failureOf(later.make({}, keyed('two')))).code).toBe('QUOTA_EXHAUSTED')
+  })
+
+  it('does not count what was not done', async () => {
+    const { make } = bench({
+      settings: { max_keys: 1 },
+      server: async () => ({ kind: 'ask', questions: {}, state: {} }),
+    })
+    for (const key of ['one', 'two', 'three']) expect(textOf(await make({}, keyed(key)))).toBe('ask')
+  })
+
+  it('holds no result there is no room for, and says that it was done', async () => {
+    const large: Handler = async () => ({
+      kind: 'result',
+      result: Payload.of({ content: ['x'.repeat(5000)] }),
+    })
+    const { make, seen } = bench({ settings: { max_bytes: 2000 }, server: large })
+    expect(fieldsOf(await make({}, keyed('k')))).toHaveProperty('content')
+    const again = await failureOf(make({}, keyed('k')))
+    expect(again).toMatchObject({ code: 'PAYLOAD_TOO_LARGE', isResult: true, category: 'permanent' })
+    expect(seen).toHaveLength(1)
+  })
+})
+
+describe('a read that settles the doubt', () => {
+  const verify = 'list(x=$.args.x) -> $.result.items[0]'
+  const lost: Handler = (call) =>
+    new Promise((_, reject) => call.signal.addEventListener('abort', () => reject(call.signal.reason)))
+
+  /** A gateway that died in the middle of the call, and the one that comes after it. */
+  async function doubt(items: unknown, patience = 0, more: Partial<Parameters<typeof bench>[0]> = {}) {
+    const store = new MemoryStore()
+    const dying = bench({ store, me: 'dead', server: lost })
+    dying.make({}, keyed('k')).catch(() => undefined)
+    await vi.waitUntil(() => dying.seen.length > 0)
+    const reads: Call[] = []
+    const call: Handler = async (read) => {
+      reads.push(read)
+      const outcome: Outcome = { kind: 'result', result: Payload.of(items) }
+      return outcome
+    }
+    const deps = { call, patience: () => patience }
+    return {
+      ...bench({ store, me: 'b', tool: { verify }, deps, server: async () => done(9), ...more }),
+      reads,
+    }
+  }
+
+  it('finds it: that is the answer, and stays it', async () => {
+    const { make, seen, reads } = await doubt({ structuredContent: { items: [{ id: 4 }] } })
+    const found = fieldsOf(await make({}, keyed('k')))
+    expect(found).toMatchObject({
+      structuredContent: { id: 4 },
+      content: [{ type: 'text', text: '{"id":4}' }],
+      _meta: { 'dev.gatehouse/verified': true, was_replay: true },
+    })
+    await make({}, keyed('k'))
+    expect([seen.length, reads.length]).toEqual([0, 1])
+    expect(reads[0]).toMatchObject({ errand: 'look', target: { name: 'list', upstream: 'one' } })
+    expect(reads[0]?.params.fields['arguments']).toEqual({ x: 1 })
+  })
+
+  it('finds it, in a form the tool does not promise: as text alone', async () => {
+    const outputSchema = { type: 'object', required: ['name'] }
+    const entry = { definition: { name: 't', inputSchema: {}, outputSchema } }
+    const { make } = await doubt({ structuredContent: { items: [{ id: 4 }] } }, 0, { entry })
+    expect(fieldsOf(await make({}, keyed('k')))).not.toHaveProperty('structuredContent')
+  })
+
+  it('does not find it: it is run, once', async () => {
+    const { make, seen } = await doubt({ structuredContent: { items: [] } })
+    const all = await Promise.all([make({}, keyed('k')), make({}, keyed('k'))])
+    expect(all.map(textOf)).toEqual(['9', '9'])
+    expect(seen).toHaveLength(1)
+  })
+
+  it('does not find it, while what was sent may act still: not yet', async () => {
+    const { make, seen } = await doubt({ structuredContent: { items: [] } }, 30_000)
+    const error = await failureOf(make({}, keyed('k')))
+    expect(error.code).toBe('IDEMPOTENCY_IN_PROGRESS')
+    expect(error.data['retry_after_seconds']).toBeGreaterThan(20)
+    expect(seen).toHaveLength(0)
+  })
+
+  it.each([
+    ['fails', { isError: true, content: [{ type: 'text', text: 'not found' }] }],
+    ['says something else', { structuredContent: { error: 'down' } }],
+    ['has a text', { content: [{ type: 'text', text: 'No items.' }] }],
+    ['has nothing', { content: [] }],
+  ])('%s: nobody knows', async (_what, items) => {
+    const { make, seen } = await doubt(items)
+    expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
+    expect(seen).toHaveLength(0)
+  })
+})

@@ -1,0 +1,242 @@
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { errandCall } from '../../../../src/errand.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { Place, SagaGateway } from '../../../support/saga-world.ts'
+
+afterEach(() => void vi.useRealTimers())
+
+const eve = { id: 'eve' }
+const t = { transaction_id: 't' }
+
+describe('begin', () => {
+  it('says when the transaction is over', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const gateway = new SagaGateway()
+    expect(await gateway.begin('t', { timeout_seconds: 60 })).toEqual({
+      status: 'begun',
+      transaction_id: 't',
+      expires_at: '1970-01-01T00:01:00.000Z',
+      timeout_seconds: 60,
+    })
+  })
+
+  it('takes no longer time than a transaction may live', async () => {
+    const gateway = new SagaGateway({ settings: { max_lifetime: '10m' } })
+    expect(await gateway.begin('t', { timeout_seconds: 86_400 })).toMatchObject({ timeout_seconds: 600 })
+  })
+
+  it.each([['active'], ['commit'], ['rollback']])('refuses an id that is known: %s', async (state) => {
+    const gateway = new SagaGateway()
+    await gateway.begin('t')
+    if (state !== 'active') await gateway.ask(state, t)
+    expect(await gateway.begin('t')).toMatchObject({ thrown: { code: 'TRANSACTION_CONFLICT' } })
+    expect(await gateway.begin('t', {}, eve)).toMatchObject({ status: 'begun' })
+  })
+
+  it.each([
+    [{ transaction_id: undefined }, 'transaction_id'],
+    [{ timeout_seconds: 0 }, 'timeout_seconds'],
+    [{ timeout_seconds: 1.5 }, 'timeout_seconds'],
+    [{ timeout_seconds: '60' }, 'timeout_seconds'],
+    [{ description: 7 }, 'description'],
+  ])('refuses %j', async (params, field) => {
+    const answer = await new SagaGateway().begin('t', params)
+    expect(answer).toMatchObject({ thrown: { code: 'INVALID_INPUT', field } })
+  })
+
+  it('refuses more than a caller may have at a time, until one of them is over', async () => {
+    const gateway = new SagaGateway({ settings: { max_active: 2 } })
+    await gateway.begin('t')
+    await gateway.begin('u')
+    expect(await gateway.begin('v')).toMatchObject({ thrown: { code: 'QUOTA_EXHAUSTED' } })
+    expect(await gateway.begin('v', {}, eve)).toMatchObject({ status: 'begun' })
+    await gateway.ask('commit', t)
+    expect(await gateway.begin('v')).toMatchObject({ status: 'begun' })
+  })
+
+  it('is refused where calls are not made once', async () => {
+    const gateway = new SagaGateway({ deps: { isOn: (name) => name !== 'idempotency' } })
+    expect(await gateway.begin('t')).toMatchObject({ thrown: { code: 'UNSUPPORTED_OPERATION' } })
+  })
+})
+
+describe('the end of a transaction', () => {
+  it.each([['commit'], ['rollback']])('%s of one that is unknown or foreign finds nothing', async (end) => {
+    const gateway = new SagaGateway()
+    await gateway.begin('t')
+    expect(await gateway.ask(end, t, eve)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
+    expect(await gateway.ask(end, { transaction_id: 'u' })).toMatchObject({
+      thrown: { code: 'RESOURCE_NOT_FOUND' },
+    })
+  })
+
+  it.each([['commit'], ['rollback']])('%s a second time gives the same answer', async (end) => {
+    const gateway = new SagaGateway()
+    await gateway.begin('t')
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    const first = await gateway.ask(end, t)
+    expect(first).not.toHaveProperty('was_replay')
+    expect(await gateway.ask(end, t)).toEqual({ ...first, was_replay: true })
+  })
+
+  it('a commit after a rollback, and a rollback after a commit, are refused', async () => {
+    const gateway = new SagaGateway()
+    await gateway.begin('t')
+    await gateway.ask('rollback', t)
+    expect(await gateway.ask('commit', t)).toMatchObject({ thrown: { code: 'TRANSACTION_CONFLICT' } })
+    await gateway.begin('u')
+    await gateway.ask('commit', { transaction_id: 'u' })
+    expect(await gateway.ask('rollback', { transaction_id: 'u' })).toMatchObject({
+      thrown: { code: 'TRANSACTION_CONFLICT' },
+    })
+  })
+
+  it('is reached together by all who roll back at once', async () => {
+    const one = new Place()
+    const store = new MemoryStore()
+    const places = { one }
+    const gateways = [new SagaGateway({ store, places }), new SagaGateway({ store, places })] as const
+    await gateways[0].begin('t')
+    await gateways[0].step('t', 'put', { key: 'a', value: '1' })
+    const all = await Promise.all([0, 1, 0, 1].map((index) => gateways[index]?.ask('rollback', t)))
+    for (const each of all) expect(each).toMatchObject({ status: 'rolled_back' })
+    expect(one.calls).toEqual(['put a', 'remove a'])
+  })
+})
+
+describe('a compensation', () => {
+  it('that fails in passing is tried three times', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    const away = (): Error => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
+    one.faults.set('remove a', [away, away])
+    const gateway = new SagaGateway({ places: { one } })
+    await gateway.begin('t')
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    const rollback = gateway.ask('rollback', t)
+    await vi.advanceTimersByTimeAsync(5000)
+    expect(await rollback).toMatchObject({ status: 'rolled_back' })
+  })
+
+  it('that fails for good does not keep the others from being made, and stays in sight', async () => {
+    const one = new Place()
+    const errors: unknown[] = []
+    const log = { debug: vi.fn(), info: vi.fn(), warn: vi.fn(), error: (...line: unknown[]) => void errors.push(line) }
+    const gateway = new SagaGateway({ places: { one }, deps: { log } })
+    await gateway.begin('t')
+    for (const key of ['a', 'b', 'c']) await gateway.step('t', 'put', { key, value: '1' })
+    one.things.delete('b')
+    expect(await gateway.ask('rollback', t)).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: true,
+      steps_compensated: [
+        { step_id: 'step-3', status: 'compensated' },
+        { step_id: 'step-2', status: 'compensation_failed', error: { code: expect.any(String) } },
+        { step_id: 'step-1', status: 'compensated' },
+      ],
+    })
+    expect(one.things.size).toBe(0)
+    expect(errors).toEqual([
+      ['transaction.needs_attention', { transaction: 't', principal: 'anonymous', steps: ['step-2: UPSTREAM_ERROR'] }],
+    ])
+    await gateway.begin('u')
+    expect(await gateway.ask('status', {})).toMatchObject({
+      transactions: [{ transaction_id: 't', needs_attention: true }, { transaction_id: 'u' }],
+    })
+    expect(await gateway.ask('status', {}, eve)).toEqual({ transactions: [] })
+  })
+
+  it('carries a key made of the transaction and the step', async () => {
+    const keys: unknown[] = []
+    const gateway = new SagaGateway({
+      deps: {
+        errand: (order) => {
+          if (order.idempotencyKey !== undefined) keys.push(order.idempotencyKey)
+          return errandCall(order)
+        },
+      },
+    })
+    for (const id of ['t', 'ünusual']) {
+      await gateway.begin(id)
+      await gateway.step(id, 'put', { key: id, value: '1' })
+      await gateway.ask('rollback', { transaction_id: id })
+    }
+    expect(keys).toEqual(['compensate-t-step-1', expect.stringMatching(/^compensate-[0-9a-f]{64}$/)])
+  })
+})
+
+describe('time', () => {
+  it('rolls back what is idle for too long', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    const gateway = new SagaGateway({ places: { one } })
+    await gateway.start()
+    await gateway.begin('t', { timeout_seconds: 10 })
+    await vi.advanceTimersByTimeAsync(8000)
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    await vi.advanceTimersByTimeAsync(8000)
+    expect(one.things.size).toBe(1)
+    await vi.advanceTimersByTimeAsync(5000)
+    expect(await gateway.ask('status', t)).toMatchObject({ status: 'rolled_back', reason: 'timeout' })
+    expect(one.things.size).toBe(0)
+    await gateway.die()
+  })
+
+  it('does not take a step that is under way for idleness, but ends with the lifetime', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    let finish = (): void => undefined
+    const gateway = new SagaGateway({
+      places: { one },
+      settings: { max_lifetime: '1m' },
+      next: async (call, run) => {
+        if (call.step) await new Promise<void>((resolve) => (finish = resolve))
+        return run(call)
+      },
+    })
+    await gateway.start()
+    await gateway.begin('t', { timeout_seconds: 10 })
+    const step = gateway.step('t', 'put', { key: 'a', value: '1' })
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(await gateway.ask('status', t)).toMatchObject({ status: 'active' })
+    await vi.advanceTimersByTimeAsync(40_000)
+    expect(await gateway.ask('status', t)).toMatchObject({ status: 'rolling_back', reason: 'timeout' })
+    finish()
+    await step
+    await vi.advanceTimersByTimeAsync(2000)
+    expect(await gateway.ask('status', t)).toMatchObject({ status: 'rolled_back' })
+    expect(one.things.size).toBe(0)
+    await gateway.die()
+  })
+
+  it('goes on in another gateway where the one it began in is gone', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    const store = new MemoryStore(() => Date.now())
+    const first = new SagaGateway({ store, places: { one } })
+    const second = new SagaGateway({ store, places: { one } })
+    await Promise.all([first.start(), second.start()])
+    await first.begin('t', { timeout_seconds: 10 })
+    await first.step('t', 'put', { key: 'a', value: '1' })
+    await first.die()
+    await vi.advanceTimersByTimeAsync(15_000)
+    expect(await second.ask('status', t)).toMatchObject({ status: 'rolled_back', reason: 'timeout' })
+    expect(one.things.size).toBe(0)
+    await second.die()
+  })
+
+  it('keeps what is over for a while, and what needs attention until somebody has seen it', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore(() => Date.now())
+    const gateway = new SagaGateway({ store, settings: { uncompensable: 'allow', retention: '1h' } })
+    await gateway.begin('t')
+    await gateway.ask('commit', t)
+    await gateway.begin('u')
+    await gateway.step('u', 'mail', { to: 'bob' })
+    await gateway.ask('rollback', { transaction_id: 'u' })
+    await vi.advanceTimersByTimeAsync(3_700_000)
+    expect(await gateway.ask('status', t)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
+    expect(await gateway.ask('status', { transaction_id: 'u' })).toMatchObject({ needs_attention: true })
+  })
+})

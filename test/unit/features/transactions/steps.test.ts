@@ -1,0 +1,407 @@
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import type { Outcome } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { Place, SagaGateway } from '../../../support/saga-world.ts'
+
+afterEach(() => void vi.useRealTimers())
+
+const put = (key: string) => ['put', { key, value: '1' }] as const
+
+/** The code of an error, in a result or thrown. */
+function codeOf(answer: Record<string, unknown>): unknown {
+  const { thrown, transaction } = answer as { thrown?: { code: string }; transaction?: { error?: { code: string } } }
+  return thrown?.code ?? transaction?.error?.code
+}
+
+async function begun(given: ConstructorParameters<typeof SagaGateway>[0] = {}): Promise<SagaGateway> {
+  const gateway = new SagaGateway(given)
+  await gateway.begin('t')
+  return gateway
+}
+
+describe('a step', () => {
+  it('runs, and its answer says what undoes it', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    expect(await gateway.step('t', ...put('a'))).toMatchObject({
+      structuredContent: { key: 'a' },
+      transaction: { transaction_id: 't', step_id: 'step-1', status: 'ok' },
+      _meta: {
+        'dev.gatehouse/transaction': { status: 'ok', transaction_status: 'active' },
+        transaction_id: 't',
+        step_id: 'step-1',
+        compensation: { tool: 'remove', arguments: { key: 'a' }, parameters: { key: 'a' }, server_id: 'one' },
+      },
+    })
+    expect(one.things.get('a')).toBe('1')
+  })
+
+  it('does not say `transaction` beside its result where that is switched off', async () => {
+    const gateway = await begun({ settings: { compat: false } })
+    const answer = await gateway.step('t', ...put('a'))
+    expect(answer).toMatchObject({ _meta: { transaction_id: 't' } })
+    expect(answer).not.toHaveProperty('transaction')
+  })
+
+  it('does not tell what was there before and its caller never saw', async () => {
+    const one = new Place()
+    one.things.set('a', 'secret of another')
+    const gateway = await begun({ places: { one } })
+    const answer = await gateway.step('t', 'change', { key: 'a', value: 'mine' })
+    expect(answer).toMatchObject({
+      _meta: { compensation: { arguments: { key: 'a', value: '[kept by the gateway]' } } },
+    })
+    expect(JSON.stringify(answer)).not.toContain('secret')
+    await gateway.ask('rollback', { transaction_id: 't' })
+    expect(one.things.get('a')).toBe('secret of another')
+  })
+
+  it('of an unknown or a foreign transaction is not run', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    expect(codeOf(await gateway.step('u', ...put('a')))).toBe('RESOURCE_NOT_FOUND')
+    const foreign = await gateway.step('t', ...put('a'), { call: { principal: { id: 'eve' } } })
+    expect(codeOf(foreign)).toBe('RESOURCE_NOT_FOUND')
+    expect(one.calls).toEqual([])
+  })
+
+  it.each([['commit'], ['rollback']])('after %s is not run', async (end) => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    await gateway.ask(end, { transaction_id: 't' })
+    expect(codeOf(await gateway.step('t', ...put('a')))).toBe('TRANSACTION_CONFLICT')
+    expect(one.calls).toEqual([])
+  })
+
+  it('with an id of another step is not run', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    await gateway.step('t', ...put('a'), { id: 's' })
+    expect(codeOf(await gateway.step('t', ...put('b'), { id: 's' }))).toBe('TRANSACTION_CONFLICT')
+    expect(one.calls).toEqual(['put a'])
+  })
+
+  it('that was never sent may come again under its id', async () => {
+    let isAway = true
+    const gateway = await begun({
+      next: async (call, run) => {
+        if (!isAway) return run(call)
+        throw new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
+      },
+    })
+    expect(codeOf(await gateway.step('t', 'get', { key: 'a' }, { id: 's' }))).toBe('SERVER_UNAVAILABLE')
+    isAway = false
+    expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ transaction: { step_id: 's' } })
+  })
+
+  it('that turns out to have no undo when it is about to run is not run, and no step', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    expect(codeOf(await gateway.step('t', 'change', { key: 'a', value: '1' }))).toBe('COMPENSATION_UNAVAILABLE')
+    expect(one.things.size).toBe(0)
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
+  })
+
+  it.each([
+    ['transaction_id', ''],
+    ['transaction_id', 'x'.repeat(129)],
+    ['transaction_id', 'a\u0000b'],
+    ['transaction_id', '\ud800'],
+    ['transaction_id', 7],
+    ['step_id', {}],
+  ])('with the %s %j is refused', async (field, value) => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    const meta = { transaction_id: 't', [field]: value }
+    const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta })
+    const answer = await gateway.step('t', ...put('a'), { call: { params, meta } })
+    expect(answer).toMatchObject({ thrown: { code: 'INVALID_INPUT', field } })
+    expect(one.calls).toEqual([])
+  })
+
+  it('is not told to its server as one', async () => {
+    const seen: unknown[] = []
+    const gateway = await begun({
+      next: (call, run) => {
+        seen.push(call.params.value, call.meta)
+        return run(call)
+      },
+    })
+    await gateway.step('t', ...put('a'), { id: 's' })
+    expect(seen).toEqual([{ name: 'put', arguments: { key: 'a', value: '1' } }, {}])
+  })
+
+  it('that reads is written down without a compensation', async () => {
+    const one = new Place()
+    one.things.set('a', '1')
+    const gateway = await begun({ places: { one } })
+    const answer = await gateway.step('t', 'get', { key: 'a' })
+    expect(answer).toMatchObject({ _meta: { step_id: 'step-1' } })
+    expect(answer['_meta']).not.toHaveProperty('compensation')
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({
+      status: 'rolled_back',
+      steps_compensated: [],
+    })
+  })
+
+  it('that fails leaves its transaction as it is, and nothing to undo', async () => {
+    const one = new Place()
+    one.things.set('a', '1')
+    const gateway = await begun({ places: { one } })
+    expect(await gateway.step('t', ...put('a'))).toMatchObject({
+      isError: true,
+      transaction: { status: 'failed', error: { code: 'UPSTREAM_ERROR', category: 'permanent' } },
+    })
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      status: 'active',
+      steps: [{ step_id: 'step-1', status: 'failed', tool: 'put' }],
+    })
+    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 0 })
+  })
+
+  it('that fails rolls its transaction back where that is wanted', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one }, settings: { on_step_failure: 'rollback' } })
+    await gateway.step('t', ...put('a'))
+    expect(await gateway.step('t', ...put('a'))).toMatchObject({
+      _meta: {
+        'dev.gatehouse/transaction': {
+          transaction_status: 'rolled_back',
+          rollback: { steps_compensated: [{ step_id: 'step-1', status: 'compensated' }] },
+        },
+      },
+    })
+    expect(one.things.size).toBe(0)
+  })
+
+  it('whose outcome is lost is recorded so, and undone as far as its request says how', async () => {
+    const one = new Place()
+    const gateway = await begun({
+      places: { one },
+      next: async (call, run) => {
+        const outcome = await run(call)
+        if (call.step) throw new GatewayError('OPERATION_TIMEOUT', 'too late')
+        return outcome
+      },
+    })
+    expect(await gateway.step('t', ...put('a'))).toMatchObject({
+      thrown: { code: 'OPERATION_TIMEOUT', details: { transaction_id: 't', step_id: 'step-1' } },
+    })
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      steps: [{ status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } }],
+    })
+    expect(one.things.size).toBe(1)
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: true,
+      steps_compensated: [{ step_id: 'step-1', status: 'compensated', error: { code: 'OUTCOME_UNKNOWN' } }],
+    })
+    expect(one.things.size).toBe(0)
+  })
+
+  it('whose outcome is lost leaves no doubt where what was there before is put back', async () => {
+    const one = new Place()
+    one.things.set('a', 'before')
+    const gateway = await begun({
+      places: { one },
+      next: async (call, run) => {
+        if (call.step) throw new GatewayError('OPERATION_TIMEOUT', 'too late')
+        return run(call)
+      },
+    })
+    await gateway.step('t', 'change', { key: 'a', value: '1' })
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({ status: 'rolled_back' })
+    expect(one.calls).toEqual(['get a', 'change a'])
+    expect([...one.things]).toEqual([['a', 'before']])
+  })
+
+  it('that nobody knows how to undo is not run', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    const answer = await gateway.step('t', 'mail', { to: 'bob' })
+    expect(codeOf(answer)).toBe('COMPENSATION_UNAVAILABLE')
+    expect(one.calls).toEqual([])
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
+  })
+
+  it('that nobody knows how to undo runs where that is allowed, and is reported', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })
+    await gateway.step('t', ...put('a'))
+    await gateway.step('t', 'mail', { to: 'bob' })
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: true,
+      steps_compensated: [
+        {
+          step_id: 'step-2',
+          status: 'compensation_failed',
+          error: { code: 'COMPENSATION_UNAVAILABLE', reason: 'no_compensation' },
+        },
+        { step_id: 'step-1', status: 'compensated' },
+      ],
+    })
+    expect(one.mails).toEqual(['bob'])
+  })
+
+  it('whose caller may not undo it is not run', async () => {
+    const one = new Place()
+    const isPermitted: Deps['isPermitted'] = async ({ target, params, errand }) => {
+      expect(params.fields['arguments']).toEqual({ key: 'a' })
+      return !(errand === 'undo' && target.name === 'remove')
+    }
+    const gateway = await begun({ places: { one }, deps: { isPermitted } })
+    expect(await gateway.step('t', ...put('a'))).toMatchObject({
+      thrown: { code: 'COMPENSATION_UNAVAILABLE', message: expect.stringContaining('you may not call remove') },
+    })
+    expect(one.calls).toEqual([])
+  })
+
+  it('after which there is no way back keeps itself and all before it', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one } })
+    await gateway.step('t', ...put('a'))
+    await gateway.step('t', 'launch', { to: 'moon' })
+    await gateway.step('t', ...put('b'))
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({
+      status: 'partially_rolled_back',
+      steps_compensated: [
+        { step_id: 'step-3', status: 'compensated' },
+        { step_id: 'step-2', status: 'compensation_failed', error: { reason: 'pivot' } },
+        { step_id: 'step-1', status: 'compensation_failed', error: { reason: 'pivot' } },
+      ],
+    })
+    expect([...one.things.keys()]).toEqual(['a'])
+  })
+
+  it('waits for the one before it', async () => {
+    const order: string[] = []
+    let finish = (): void => undefined
+    const gateway = await begun({
+      next: async (call, run) => {
+        const { key } = call.params.fields['arguments'] as { key: string }
+        order.push(`begin ${key}`)
+        if (key === 'a') await new Promise<void>((resolve) => (finish = resolve))
+        order.push(`end ${key}`)
+        return run(call)
+      },
+    })
+    const both = [gateway.step('t', ...put('a')), gateway.step('t', ...put('b'))]
+    await vi.waitFor(() => expect(order).toEqual(['begin a']))
+    finish()
+    expect(await Promise.all(both)).toMatchObject([
+      { _meta: { step_id: 'step-1' } },
+      { _meta: { step_id: 'step-2' } },
+    ])
+    expect(order).toEqual(['begin a', 'end a', 'begin b', 'end b'])
+  })
+
+  it('waits for one that another gateway works on', async () => {
+    const store = new MemoryStore()
+    let finish = (): void => undefined
+    const gate = new Promise<void>((resolve) => (finish = resolve))
+    const one = new Place()
+    const first = new SagaGateway({ store, places: { one }, next: (call, run) => gate.then(() => run(call)) })
+    const second = new SagaGateway({ store, places: { one } })
+    await first.begin('t')
+    const slow = first.step('t', ...put('a'))
+    await vi.waitFor(async () => {
+      expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [{ status: 'pending' }] })
+    })
+    const after = second.step('t', ...put('b'))
+    finish()
+    await Promise.all([slow, after])
+    expect(one.calls).toEqual(['put a', 'put b'])
+  })
+
+  it('does not wait longer than its caller does', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one }, next: () => new Promise(() => undefined) })
+    void gateway.step('t', ...put('a'))
+    const controller = new AbortController()
+    const waiting = gateway.step('t', ...put('b'), { call: { signal: controller.signal } })
+    controller.abort(new GatewayError('OPERATION_TIMEOUT', 'too late'))
+    expect(codeOf(await waiting)).toBe('OPERATION_TIMEOUT')
+  })
+
+  it('goes on where the gateway that worked on the one before it is gone', async () => {
+    const store = new MemoryStore()
+    const one = new Place()
+    const first = new SagaGateway({ store, places: { one }, next: () => new Promise(() => undefined) })
+    await first.begin('t')
+    void first.step('t', ...put('a'))
+    await vi.waitFor(async () => expect((await store.scan('deed')).size).toBe(1))
+    await first.die()
+    const second = new SagaGateway({ store, places: { one } })
+    // The work that hangs keeps the instance in this process; another process would be gone with all of it.
+    expect(await second.step('t', ...put('b'))).toMatchObject({ _meta: { step_id: 'step-2' } })
+    expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({
+      steps: [{ status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } }, { status: 'ok' }],
+    })
+  })
+})
+
+describe('a step that is asked about', () => {
+  const ask = (isOpen: boolean): Outcome => {
+    return { kind: 'ask', questions: {}, state: { other: 1 }, ...(isOpen && { isOpen: true as const }) }
+  }
+
+  async function askedFirst(isOpen: boolean) {
+    let asked: Outcome | undefined
+    const one = new Place()
+    const gateway = await begun({
+      places: { one },
+      next: async (call, run) => (call.answers || call.errand ? run(call) : ask(isOpen)),
+    })
+    const meta = { transaction_id: 't', step_id: 's' }
+    const params = Payload.of({ name: 'put', arguments: { key: 'a', value: '1' }, _meta: meta })
+    const target = { method: 'tools/call', upstream: 'one', name: 'put' }
+    const { toolCall } = await import('../../../support/tool-call.ts')
+    asked = await gateway.handle(toolCall({ params, meta, target }))
+    const state = asked.kind === 'ask' ? asked.state : {}
+    return { gateway, one, state, again: () => gateway.step('t', ...put('a'), { id: 's', call: { answers: {}, state } }) }
+  }
+
+  it('before its server began is no step until it comes again', async () => {
+    const { gateway, one, again } = await askedFirst(false)
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
+    expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
+    expect(one.calls).toEqual(['put a'])
+  })
+
+  it('by a server that has begun stays one, and others have to wait for the answer', async () => {
+    const { gateway, again } = await askedFirst(true)
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [{ status: 'pending' }] })
+    expect(codeOf(await gateway.step('t', ...put('b')))).toBe('TRANSACTION_CONFLICT')
+    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({
+      thrown: { code: 'TRANSACTION_CONFLICT' },
+    })
+    expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
+    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 1 })
+  })
+
+  it('and is answered after the transaction was rolled back is not run', async () => {
+    const { gateway, one, again } = await askedFirst(true)
+    await gateway.ask('rollback', { transaction_id: 't' })
+    expect(codeOf(await again())).toBe('TRANSACTION_CONFLICT')
+    expect(one.things.size).toBe(0)
+  })
+
+  it('outside of the protocol is no step until it comes again', async () => {
+    let isApproved = false
+    const one = new Place()
+    const gateway = await begun({
+      places: { one },
+      next: async (call, run) => {
+        if (isApproved) return run(call)
+        throw new GatewayError('CONFIRMATION_REQUIRED', 'ask somebody')
+      },
+    })
+    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe('CONFIRMATION_REQUIRED')
+    isApproved = true
+    expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
+  })
+})

@@ -1,0 +1,427 @@
+import { describe, expect, test } from 'vitest'
+import type { Call, Handler, Outcome, StepOf } from '../../../../src/core/call.ts'
+import type { Entry } from '../../../../src/core/entry.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { UndoSettings } from '../../../../src/core/settings.ts'
+import { readUndo } from '../../../../src/core/undo.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { undo } from '../../../../src/features/undo/undo.ts'
+import { type Deed, Deeds } from '../../../../src/records/deeds.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import type { Store } from '../../../../src/store/store.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+interface Given {
+  readonly rule?: string | UndoSettings
+  readonly history?: string
+  readonly op?: 'read' | 'write'
+  readonly deps?: Partial<Deps>
+  /** What the server does; errands come here too. */
+  readonly end?: Handler
+}
+
+const step: StepOf = { transaction: 'tx', step: 's1', deed: '000000000001-deed', mustBeUndoable: true }
+const done: Handler = async () => resultOf({ content: [], structuredContent: { id: 7 } })
+
+function resultOf(fields: object): Outcome {
+  return { kind: 'result', result: Payload.of(fields) }
+}
+
+/** A call with arguments. */
+function to(given: Record<string, unknown>, more: Partial<Call> = {}): Call {
+  return toolCall({ params: Payload.of({ name: 't', arguments: given }), ...more })
+}
+
+function around({ rule, history = '24h', op = 'write', deps, end = done }: Given) {
+  const store = deps?.store ?? new MemoryStore()
+  const entry: Entry = {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't' },
+    nature: { op, risk: 'reversible', idempotent: false, evidence: [] },
+  }
+  const warnings: string[] = []
+  const contribution = undo.create(
+    () => ({ history }),
+    featureDeps({
+      entry: () => entry,
+      undoRule: () => (rule === undefined ? undefined : readUndo(rule)),
+      call: (call) => handle(call),
+      log: {
+        debug: () => undefined,
+        info: () => undefined,
+        error: () => undefined,
+        warn: (event) => void warnings.push(event),
+      },
+      ...deps,
+      store,
+    }),
+  )
+  const policy = contribution.policy?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const handle: Handler = policy?.(end) ?? end
+  const deeds = new Deeds(store)
+  return { handle, deeds, warnings }
+}
+
+/** Everything that was written down, in order. */
+function written(store: Store): Deed[] {
+  const all: Deed[] = []
+  const { put } = store
+  store.put = async (key, value, ttl) => {
+    all.push(JSON.parse(value))
+    await put.call(store, key, value, ttl)
+  }
+  return all
+}
+
+describe('a call outside of a transaction', () => {
+  test('is written down once, when it ended, with the way back', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const { handle } = around({ rule: 'close(id=$.result.id, by=$.args.who)', deps: { store } })
+    await handle(
+      to(
+        { who: 'me' },
+        { client: { era: 'legacy', revision: '2025-11-25', capabilities: {}, session: 's' } },
+      ),
+    )
+    expect(all).toHaveLength(1)
+    expect(all[0]).toMatchObject({
+      principal: { id: 'anonymous' },
+      session: 's',
+      upstream: 'one',
+      tool: 't',
+      arguments: { who: 'me' },
+      status: 'ok',
+      way: {
+        kind: 'exact',
+        tool: 'close',
+        arguments: { id: 7, by: 'me' },
+        description: 'close(id=7, by="me")',
+      },
+    })
+    expect(all[0]?.endedAt).toBeGreaterThanOrEqual(all[0]?.startedAt ?? Infinity)
+  })
+
+  test.each([
+    [undefined, { kind: 'none', reason: 'no undo is configured for it' }],
+    ['none', { kind: 'none', reason: 'it is configured to have no undo' }],
+    ['close(id=$.result.number)', { kind: 'none', reason: 'there is no $.result.number' }],
+    [
+      { call: 'close(id=1)', exact: false },
+      { kind: 'approximate', tool: 'close' },
+    ],
+  ])('that is undone by %j', async (rule, way) => {
+    const store = new MemoryStore()
+    const all = written(store)
+    await around({ ...(rule !== undefined && { rule }), deps: { store } }).handle(to({}))
+    expect(all[0]?.way).toMatchObject(way)
+  })
+
+  test('is not written down where it failed, only read, was an errand, or no history is kept', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const failing: Handler = async () => resultOf({ content: [], isError: true })
+    await around({ end: failing, deps: { store } }).handle(to({}))
+    await around({ op: 'read', deps: { store } }).handle(to({}))
+    await around({ deps: { store } }).handle(to({}, { errand: 'undo' }))
+    await around({ history: 'off', deps: { store } }).handle(to({}))
+    expect(all).toEqual([])
+  })
+
+  test('that only reads is passed on as it is', () => {
+    const promise = Promise.resolve(resultOf({}))
+    expect(around({ op: 'read', end: () => promise }).handle(to({}))).toBe(promise)
+  })
+
+  test('that got no answer may have been done', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const lost: Handler = () => Promise.reject(new GatewayError('OUTCOME_UNKNOWN', 'lost'))
+    await expect(
+      around({ rule: 'drop(a=$.args.a)', end: lost, deps: { store } }).handle(to({ a: 1 })),
+    ).rejects.toThrow('lost')
+    await expect(
+      around({ rule: 'close(id=$.result.id)', end: lost, deps: { store } }).handle(to({})),
+    ).rejects.toThrow('lost')
+    expect(all).toMatchObject([
+      { status: 'unknown', way: { kind: 'exact', arguments: { a: 1 } } },
+      { status: 'unknown', way: { kind: 'none' } },
+    ])
+  })
+
+  test('that was not sent, or refused by the server, was not done', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const unsent = new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
+    const relayed = new GatewayError('UPSTREAM_ERROR', 'no', { relayed: Payload.of({ code: -32602 }) })
+    const busy = new GatewayError('SERVER_UNAVAILABLE', 'busy', { details: { http_status: 503 } })
+    for (const error of [unsent, relayed, busy]) {
+      await expect(around({ end: () => Promise.reject(error), deps: { store } }).handle(to({}))).rejects.toBe(
+        error,
+      )
+    }
+    expect(all).toEqual([])
+  })
+
+  test('runs although the store is away; that is said once', async () => {
+    const store = new MemoryStore()
+    store.put = () => Promise.reject(new Error('away'))
+    const { handle, warnings } = around({ deps: { store } })
+    expect((await handle(to({}))).kind).toBe('result')
+    await handle(to({}))
+    expect(warnings).toEqual(['undo.history_lost'])
+  })
+
+  test('that is asked about leaves nothing; one the server has begun is taken up where it was', async () => {
+    let content: unknown = 'before'
+    const ask = (isOpen: boolean): Outcome => ({
+      kind: 'ask',
+      questions: {},
+      state: { other: 1 },
+      ...(isOpen && { isOpen }),
+    })
+    const end: Handler = async (call) => {
+      if (call.errand) return resultOf({ structuredContent: { content } })
+      if (call.answers) return done(call)
+      content = 'after'
+      return ask(call.params.fields['open'] === true)
+    }
+    const { handle, deeds } = around({
+      rule: { snapshot: 'read()', restore: 'write(text=$.snapshot.content)' },
+      end,
+    })
+    const shut = await handle(to({ open: false }))
+    expect(shut).toMatchObject({ kind: 'ask', state: { other: 1 } })
+    expect(await everything(deeds, shut)).toBeUndefined()
+
+    content = 'before'
+    const params = Payload.of({ name: 't', arguments: {}, open: true })
+    const open = await handle(to({}, { params }))
+    if (open.kind !== 'ask') throw new Error('nothing was asked')
+    expect(await everything(deeds, open)).toMatchObject({
+      status: 'pending',
+      way: { arguments: { text: 'before' } },
+    })
+    await handle(to({}, { params, state: open.state, answers: {} }))
+    expect(await everything(deeds, open)).toMatchObject({
+      status: 'ok',
+      way: { arguments: { text: 'before' } },
+    })
+  })
+})
+
+test('what a server has begun may go on although the answers to its question do not reach it', async () => {
+  const end: Handler = async (call) => {
+    if (!call.answers) return { kind: 'ask', questions: {}, state: {}, isOpen: true }
+    throw new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
+  }
+  const { handle, deeds } = around({ rule: 'drop(a=$.args.a)', end })
+  const open = await handle(to({ a: 1 }))
+  if (open.kind !== 'ask') throw new Error('nothing was asked')
+  await expect(handle(to({ a: 1 }, { state: open.state, answers: {} }))).rejects.toThrow('away')
+  expect(await everything(deeds, open)).toMatchObject({ status: 'unknown', way: { arguments: { a: 1 } } })
+})
+
+/** The deed an ask outcome names. */
+async function everything(deeds: Deeds, outcome: Outcome): Promise<Deed | undefined> {
+  const key = outcome.kind === 'ask' ? outcome.state['undo'] : undefined
+  return typeof key === 'string' ? deeds.find(key) : undefined
+}
+
+describe('what is read before a call', () => {
+  const rule: UndoSettings = {
+    snapshot: 'read(path=$.args.path)',
+    restore: 'write(path=$.args.path, content=$.snapshot.content)',
+  }
+  const reading = (fields: object): Handler => {
+    return async (call) => (call.errand === 'look' ? resultOf(fields) : done(call))
+  }
+
+  test('is put back', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const asked: Call[] = []
+    const end: Handler = async (call) => {
+      asked.push(call)
+      return call.errand ? resultOf({ structuredContent: { content: 'old' } }) : done(call)
+    }
+    await around({ rule, end, deps: { store } }).handle(to({ path: 'a' }, { principal: { id: 'me' } }))
+    expect(
+      asked.map(({ errand, principal, params }) => [errand, principal.id, params.fields['name']]),
+    ).toEqual([
+      ['look', 'me', 'read'],
+      [undefined, 'me', 't'],
+    ])
+    expect(all[0]?.way).toMatchObject({
+      kind: 'exact',
+      tool: 'write',
+      arguments: { path: 'a', content: 'old' },
+    })
+  })
+
+  test('is what the server sent, whatever is masked above', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const inner = around({
+      rule,
+      end: reading({ structuredContent: { content: 'secret' } }),
+      deps: {
+        store,
+        call: async (call) => {
+          await inner.handle(call)
+          return resultOf({ structuredContent: { content: '***' } })
+        },
+      },
+    })
+    await inner.handle(to({ path: 'a' }))
+    expect(all[0]?.way).toMatchObject({ arguments: { content: 'secret' } })
+  })
+
+  const missing = { isError: true, content: [{ type: 'text', text: 'ENOENT' }] }
+  const refused = {
+    ...missing,
+    _meta: { 'dev.gatehouse/error': { code: 'PERMISSION_DENIED', message: 'no' } },
+  }
+
+  test.each([
+    ['nothing, and no undo for that', missing, undefined, { kind: 'none', reason: /nothing before it/ }],
+    [
+      'nothing, so what was made is removed',
+      missing,
+      'drop(path=$.args.path)',
+      { kind: 'exact', tool: 'drop' },
+    ],
+    [
+      'unknown, so nothing is removed',
+      refused,
+      'drop(path=$.args.path)',
+      { kind: 'none', reason: /PERMISSION_DENIED: no/ },
+    ],
+  ])('may be %s', async (_what, fields, absent, way) => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const given = { ...rule, ...(absent !== undefined && { absent }) }
+    await around({ rule: given, end: reading(fields), deps: { store } }).handle(to({ path: 'a' }))
+    const { reason, ...others } = { reason: undefined, ...way }
+    expect(all[0]?.way).toMatchObject(others)
+    if (reason) expect(all[0]?.way).toHaveProperty('reason', expect.stringMatching(reason))
+  })
+
+  test('can be what no step can do without', async () => {
+    const calls: (string | undefined)[] = []
+    const end: Handler = async (call) => {
+      calls.push(call.errand)
+      return resultOf(missing)
+    }
+    const { handle, deeds } = around({ rule, end })
+    await expect(handle(to({ path: 'a' }, { step }))).rejects.toMatchObject({
+      code: 'COMPENSATION_UNAVAILABLE',
+    })
+    expect(calls).toEqual(['look'])
+    expect(await deeds.find(step.deed)).toBeUndefined()
+  })
+
+  test('can be too large to be kept', async () => {
+    const large = reading({ structuredContent: { content: 'x'.repeat(1_100_000) } })
+    await expect(around({ rule, end: large }).handle(to({ path: 'a' }, { step }))).rejects.toMatchObject({
+      code: 'COMPENSATION_UNAVAILABLE',
+      message: expect.stringContaining('larger than 1 MB'),
+    })
+  })
+})
+
+describe('a step of a transaction', () => {
+  test('is written down before its server is called, and as it ended before the answer leaves', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    let before: Deed[] = []
+    const end: Handler = async (call) => {
+      before = [...all]
+      return done(call)
+    }
+    await around({ rule: 'close(id=$.result.id)', end, deps: { store } }).handle(to({}, { step }))
+    expect(before).toMatchObject([
+      { key: step.deed, status: 'pending', transaction: 'tx', step: 's1', way: { kind: 'none' } },
+    ])
+    expect(all.slice(1)).toMatchObject([
+      { key: step.deed, status: 'ok', way: { kind: 'exact', arguments: { id: 7 } } },
+    ])
+  })
+
+  test('knows its way back from the beginning where the arguments alone tell', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    await around({ rule: 'drop(a=$.args.a)', deps: { store } }).handle(to({ a: 1 }, { step }))
+    expect(all[0]).toMatchObject({ status: 'pending', way: { kind: 'exact', arguments: { a: 1 } } })
+  })
+
+  test('is kept although no history is', async () => {
+    const { handle, deeds } = around({ rule: 'drop()', history: 'off' })
+    await handle(to({}, { step }))
+    expect(await deeds.find(step.deed)).toMatchObject({ status: 'ok' })
+  })
+
+  test('that failed leaves nothing to undo', async () => {
+    const { handle, deeds } = around({ rule: 'drop()', end: async () => resultOf({ isError: true }) })
+    await handle(to({}, { step }))
+    expect(await deeds.find(step.deed)).toMatchObject({ status: 'failed', way: { kind: 'nothing' } })
+  })
+
+  test('that is asked about leaves nothing', async () => {
+    const { handle, deeds } = around({
+      rule: 'drop()',
+      end: async () => ({ kind: 'ask', questions: {}, state: {} }),
+    })
+    await handle(to({}, { step }))
+    expect(await deeds.find(step.deed)).toBeUndefined()
+  })
+
+  test('does not run where it can not be written down', async () => {
+    const store = new MemoryStore()
+    store.put = () => Promise.reject(new Error('away'))
+    let calls = 0
+    const end: Handler = (call) => {
+      calls++
+      return done(call)
+    }
+    await expect(
+      around({ rule: 'drop()', end, deps: { store } }).handle(to({}, { step })),
+    ).rejects.toMatchObject({
+      code: 'SERVER_UNAVAILABLE',
+    })
+    expect(calls).toBe(0)
+  })
+
+  test('whose end can not be written down has no known end', async () => {
+    const store = new MemoryStore()
+    const { put } = store
+    let isAway = false
+    store.put = (...given) => (isAway ? Promise.reject(new Error('away')) : put.apply(store, given))
+    const end: Handler = (call) => {
+      isAway = true
+      return done(call)
+    }
+    await expect(
+      around({ rule: 'drop()', end, deps: { store } }).handle(to({}, { step })),
+    ).rejects.toMatchObject({
+      code: 'OUTCOME_UNKNOWN',
+    })
+    expect(await new Deeds(store).find(step.deed)).toMatchObject({
+      status: 'pending',
+      way: { kind: 'exact' },
+    })
+  })
+
+  test.each([[undefined], ['none']])(
+    'that has the undo %s runs only where it need not be undone',
+    async (rule) => {
+      const { handle } = around(rule === undefined ? {} : { rule })
+      await expect(handle(to({}, { step }))).rejects.toMatchObject({ code: 'COMPENSATION_UNAVAILABLE' })
+      expect((await handle(to({}, { step: { ...step, mustBeUndoable: false } }))).kind).toBe('result')
+    },
+  )
+})

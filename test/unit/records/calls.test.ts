@@ -1,0 +1,74 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import {
+  callKey,
+  type CallRecord,
+  callsOf,
+  encodeCall,
+  expiryOf,
+  fingerprintOf,
+  keptCall,
+} from '../../../src/records/calls.ts'
+
+const record: CallRecord = {
+  expiresAt: 2,
+  fingerprint: 'f',
+  tool: 't',
+  state: 'done',
+  owner: 'o',
+  attempt: 'a',
+  startedAt: 1,
+  attemptedAt: 1,
+}
+
+it('a record is read as it was written, its result to the character', () => {
+  fc.assert(
+    fc.property(fc.json(), fc.integer({ min: 0 }), fc.string(), (text, expiresAt, tool) => {
+      const object = `{"n":1.0,"big":12345678901234567890,"any":${text}}`
+      const written = encodeCall({ ...record, tool, expiresAt, result: Payload.text(object) })
+      const read = keptCall(written)?.record
+      expect(read?.result?.text).toBe(object)
+      expect(read).toMatchObject({ tool, expiresAt, state: 'done' })
+      expect(expiryOf(written)).toBe(expiresAt)
+    }),
+  )
+})
+
+it('a failure is read as it was written, what the server sent of it too', () => {
+  const relayed = Payload.text('{"code":-32000,"message":"no","data":{"n":1.0}}')
+  const failure = new GatewayError('UPSTREAM_ERROR', 'no', {
+    relayed,
+    details: { a: 1 },
+    retryAfterSeconds: 3,
+  })
+  const read = keptCall(encodeCall({ ...record, failure }))?.record.failure
+  expect(read?.extra.relayed?.text).toBe(relayed.text)
+  expect(read).toMatchObject({ code: 'UPSTREAM_ERROR', rpc: -32000, message: 'no' })
+  expect(read?.extra).toMatchObject({ details: { a: 1 }, retryAfterSeconds: 3 })
+})
+
+it.each(['', 'x', '[]', '{}', '{"state":"done"}', JSON.stringify(record)])('%j is no record', (text) => {
+  expect(keptCall(text)).toBeUndefined()
+})
+
+it('what two callers, servers or keys have is never in one place', () => {
+  const principals = fc.string({ minLength: 1 })
+  fc.assert(
+    fc.property(principals, principals, (one, other) => {
+      fc.pre(one !== other)
+      expect(callKey(one, 'u', 'k')).not.toBe(callKey(other, 'u', 'k'))
+      expect(callKey(one, 'u', 'k').startsWith(`${callsOf(one)}/`)).toBe(true)
+    }),
+  )
+})
+
+it('a fingerprint is of values, not of how they are written', () => {
+  expect(fingerprintOf('t', { a: 1, b: [1, { c: 2, d: 3 }] })).toBe(
+    fingerprintOf('t', { b: [1, { d: 3, c: 2 }], a: 1.0 }),
+  )
+  expect(fingerprintOf('t', undefined)).toBe(fingerprintOf('t', {}))
+  expect(fingerprintOf('t', { a: '1' })).not.toBe(fingerprintOf('t', { a: 1 }))
+  expect(fingerprintOf('t', {})).not.toBe(fingerprintOf('u', {}))
+})

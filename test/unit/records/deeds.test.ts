@@ -1,0 +1,99 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { type Deed, Deeds, newDeedKey } from '../../../src/records/deeds.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+const HOUR = 3_600_000
+
+function deed(given: Partial<Deed> = {}): Deed {
+  const startedAt = given.startedAt ?? 1000
+  return {
+    key: newDeedKey(startedAt),
+    startedAt,
+    principal: { id: 'me' },
+    upstream: 'one',
+    tool: 't',
+    arguments: {},
+    status: 'ok',
+    way: { kind: 'none', reason: 'x' },
+    ...given,
+  }
+}
+
+test('keys of deeds sort by time, and differ', () => {
+  fc.assert(
+    fc.property(fc.nat(2 ** 45), fc.nat(2 ** 45), (one, other) => {
+      const keys = [newDeedKey(one), newDeedKey(other)]
+      expect(keys[0]).not.toBe(keys[1])
+      if (one < other) expect(keys.toSorted()).toEqual(keys)
+    }),
+  )
+})
+
+describe('deeds', () => {
+  test('are found by their key, until they are removed', async () => {
+    const deeds = new Deeds(new MemoryStore())
+    const one = deed()
+    await deeds.put(one, HOUR)
+    expect(await deeds.find(one.key)).toEqual(one)
+    await deeds.remove(one.key)
+    expect(await deeds.find(one.key)).toBeUndefined()
+  })
+
+  test('are listed from the last to the first, those that are meant', async () => {
+    const deeds = new Deeds(new MemoryStore())
+    const first = deed({ startedAt: 1000 })
+    const second = deed({ startedAt: 2000, session: 's', upstream: 'two' })
+    const third = deed({ startedAt: 3000, principal: { id: 'you' } })
+    for (const each of [second, third, first]) await deeds.put(each, HOUR)
+    expect(await deeds.list()).toEqual([third, second, first])
+    expect(await deeds.list({ since: 2000 })).toEqual([third, second])
+    expect(await deeds.list({ until: 2000 })).toEqual([second, first])
+    expect(await deeds.list({ session: 's' })).toEqual([second])
+    expect(await deeds.list({ upstream: 'two' })).toEqual([second])
+    expect(await deeds.list({ principal: 'you' })).toEqual([third])
+  })
+
+  test('say when they were undone', async () => {
+    const deeds = new Deeds(new MemoryStore())
+    const one = deed()
+    await deeds.put(one, HOUR)
+    expect(await deeds.undone(one.key, 5000, HOUR)).toBe(true)
+    expect(await deeds.find(one.key)).toEqual({ ...one, undoneAt: 5000 })
+    expect(await deeds.undone('other', 5000, HOUR)).toBe(false)
+  })
+
+  test('are undone by one at a time', async () => {
+    const deeds = new Deeds(new MemoryStore())
+    expect(await deeds.reserve('one')).toBe(true)
+    expect(await deeds.reserve('one')).toBe(false)
+    expect(await deeds.reserve('other')).toBe(true)
+    await deeds.release('one')
+    expect(await deeds.reserve('one')).toBe(true)
+    expect(await deeds.list()).toEqual([])
+  })
+
+  test('that are too large lose their arguments first, and their way back last', async () => {
+    const deeds = new Deeds(new MemoryStore())
+    const half = 'x'.repeat(700_000)
+    const way = { kind: 'exact', tool: 'write', arguments: { text: half }, description: '' } as const
+    expect(await deeds.put(deed({ arguments: { text: half } }), HOUR)).toHaveProperty('arguments.text')
+    const both = await deeds.put(deed({ arguments: { text: half }, way }), HOUR)
+    expect(both).toMatchObject({ arguments: {}, way: { kind: 'exact' } })
+    const whole = { ...way, arguments: { text: half + half } }
+    const lost = await deeds.put(deed({ way: whole }), HOUR)
+    expect(lost.way).toEqual({ kind: 'none', reason: 'what it takes to undo it is larger than 1 MB' })
+    expect(await deeds.find(lost.key)).toEqual(lost)
+  })
+
+  test('that something else wrote are left out', async () => {
+    const kept = new Map([
+      ['deed/1', '{"torn'],
+      ['deed/2', '{"key":"2","status":"done"}'],
+      ['deed/3', 'null'],
+    ])
+    const store: Store = Object.assign(new MemoryStore(), { scan: async () => kept })
+    expect(await new Deeds(store).list()).toEqual([])
+  })
+})
