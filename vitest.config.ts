@@ -1,7 +1,11 @@
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 import { ciSummary } from './test/support/ci-summary.ts'
 
 const build = 'test/support/build.ts'
+// Gateways without a file keep what they have to in the folder of the user.
+const env = { XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state') }
 const summary = process.env['TEST_SUMMARY']
 
 export default defineConfig({
@@ -10,6 +14,7 @@ export default defineConfig({
     projects: [
       {
         test: {
+          env,
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
           sequence: { groupOrder: 0 },
@@ -17,6 +22,7 @@ export default defineConfig({
       },
       {
         test: {
+          env,
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           globalSetup: build,
@@ -28,6 +34,7 @@ export default defineConfig({
       },
       {
         test: {
+          env,
           name: 'conformance',
           include: ['test/conformance/**/*.test.ts'],
           globalSetup: build,

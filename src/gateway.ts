@@ -23,6 +23,7 @@ import type { Observing } from './observe/observing.ts'
 export { verifyAudit } from './observe/audit-verify.ts'
 import { createObserving, timed } from './observed.ts'
 import { createPresence } from './records/presence.ts'
+import { createKeys, type Keys } from './keys.ts'
 import { isSameStore, openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
@@ -75,8 +76,13 @@ export interface Gateway {
 
 /** Puts all parts together. */
 export function createGateway(initial: Settings, { variables, log }: Options): Gateway {
+  const keys = createKeys(() => kept.store, {
+    issuer: () => current.settings.listen.publicUrl ?? 'gatehouse',
+    log,
+  })
   const signIns = createSignInDesk({
     store: () => kept.store,
+    key: keys.vault,
     listen: () => current.settings.listen,
     finisher: (name) => current.upstreams.get(name)?.finishSignIn,
     onStep: (step) => observing.signedIn(step),
@@ -95,7 +101,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     observing,
     store: open(initial),
     presence: createPresence(() => kept.store),
-    sign: () => Promise.reject(new Error('not there yet')),
+    sign: keys.sign,
     page: (path) => {
       const base = listener && (current.settings.listen.publicUrl ?? listener.url)
       return base && `${base.replace(/\/$/, '')}${path}`
@@ -108,6 +114,20 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
   let current = build(initial, new Map(), kept)
   let warmed: Promise<readonly Finding[]> | undefined
   let isWarm = false
+
+  /** What is kept in a folder has to be there before anything is promised; Redis may be away for a while. */
+  const warmUpWithStore = async (): Promise<readonly Finding[]> => {
+    const { store } = kept
+    const { kind } = current.settings.store
+    const warming = warmUp(current, log)
+    warming.catch(() => undefined)
+    await store.opened?.()
+    const { problem } = store
+    if (kind === 'folder' && problem !== undefined) return [{ path: ['store'], message: problem }]
+    // Known before the first state is sealed, where that can be.
+    keys.seals()
+    return warming
+  }
 
   const gateway: Gateway = {
     handle: (call) => current.catalog.handle(call),
@@ -135,7 +155,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       return isWarm
     },
     warm: () => {
-      warmed ??= Promise.all([warmUp(current, log), kept.store.opened?.(), observing.opened])
+      warmed ??= Promise.all([warmUpWithStore(), observing.opened])
         .then(([found]) => found)
         .finally(() => {
           isWarm = true
@@ -157,7 +177,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       }
       background(Promise.all(before.active.map(async ({ contribution }) => contribution.close?.())), log)
       background(
-        warmUp(current, log).then((found) =>
+        warmUpWithStore().then((found) =>
           found.forEach(({ path, message }) =>
             log.error('config.problem', { key: path.join('.'), problem: message }),
           ),
@@ -171,7 +191,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     },
     listen: async () => {
       observing.serve({ transport: 'tcp' })
-      listener = await listen(gateway, observing, (app, enter) =>
+      listener = await listen(gateway, { observing, keys }, (app, enter) =>
         addConfirmPages(app, enter, {
           store: () => kept.store,
           settings: () => current.settings,
@@ -188,7 +208,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       const { handle } = gateway
       return serveStdio(input, output, {
         handle,
-        seal: createSeal(Date.now),
+        seal: createSeal(Date.now, undefined, keys.seals),
         principal: current.settings.auth.principal,
         limit: current.settings.listen.body,
         isStrict: () => current.settings.listen.isStrict,
@@ -227,7 +247,9 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
-function listen(gateway: Gateway, observing: Observing, addPages: AddPages): Promise<Listener> {
+type Own = Readonly<{ observing: Observing; keys: Keys }>
+
+function listen(gateway: Gateway, { observing, keys }: Own, addPages: AddPages): Promise<Listener> {
   let url = ''
   const opened = listenHttp({
     handle: gateway.handle,
@@ -238,7 +260,8 @@ function listen(gateway: Gateway, observing: Observing, addPages: AddPages): Pro
     auth: () => gateway.settings.auth,
     isMapped: () => isMapped(gateway.settings),
     signIns: gateway.signIns,
-    seal: createSeal(Date.now),
+    seal: createSeal(Date.now, undefined, keys.seals),
+    jwks: keys.published,
     ready: (needed) =>
       readiness({
         isWarm: gateway.isWarm,

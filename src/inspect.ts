@@ -1,12 +1,14 @@
 import type { Built } from './build.ts'
 import type { Entry } from './core/entry.ts'
 import { type Inverse, proposeUndo } from './core/inverse.ts'
+import { isObject } from './core/json.ts'
 import type { UndoSettings, UpstreamSettings } from './core/settings.ts'
 import { settingOf } from './core/tool-settings.ts'
 import { confirm } from './features/confirm/confirm.ts'
 import { templateOf } from './features/confirm/message.ts'
 import { isAsked, ruleOf } from './features/confirm/rules.ts'
 import type { Settings as ConfirmSettings } from './features/confirm/settings.ts'
+import { transactions } from './features/transactions/transactions.ts'
 import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
 
 /** A tool, and what the gateway does about it. */
@@ -32,7 +34,8 @@ export interface Asking {
 
 /** How a tool is undone. */
 export interface Undoing {
-  readonly from: 'configuration' | 'schemas' | 'nowhere'
+  /** `proposal` is only proposed: nobody undoes it. */
+  readonly from: 'configuration' | 'derivation' | 'proposal' | 'nowhere'
   /** As the configuration says it, or would. */
   readonly undo?: string | UndoSettings
   readonly isExact: boolean
@@ -48,14 +51,18 @@ export function inspect(
 ): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
-  const asks = active.find(({ name }) => name === confirm.name)?.settingsOf(server.name)
+  const settingsOf = (feature: string): unknown =>
+    active.find(({ name }) => name === feature)?.settingsOf(server.name)
+  const asks = settingsOf(confirm.name)
   // Checked against the feature's own schema when the configuration was read.
   const own = asks === undefined || asks === false ? undefined : (asks as ConfirmSettings)
+  const saga = settingsOf(transactions.name)
+  const isDerived = isObject(saga) && saga.auto_undo === true
   return {
     entry,
     scopes: entry.isOwn ? [] : requirementOf(entry, server),
     asking: askingOf(entry, server, own),
-    undoing: undoingOf(entry, all, server),
+    undoing: undoingOf(entry, all, { server, isDerived }),
   }
 }
 
@@ -96,7 +103,7 @@ function said({ name }: Entry, { tools }: UpstreamSettings, { level }: ConfirmSe
 function undoingOf(
   { name, nature, definition }: Entry,
   all: readonly Entry[],
-  { tools }: UpstreamSettings,
+  { server: { tools }, isDerived }: { readonly server: UpstreamSettings; readonly isDerived: boolean },
 ): Undoing {
   if (nature.op === 'read') return { from: 'nowhere', isExact: true, why: ['it only reads'] }
   const configured = settingOf(tools, name, 'undo')
@@ -108,14 +115,16 @@ function undoingOf(
   }
   const definitions = all.map((each) => each.definition)
   const { inverse, misses } = proposeUndo(definition, definitions)
-  if (inverse) return proposed(inverse)
+  if (inverse) return proposed(inverse, isDerived)
   const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
   return { from: 'nowhere', isExact: false, why }
 }
 
-function proposed({ undo, why, confidence }: Inverse): Undoing {
-  const doubt = confidence === 'check' ? ['schemas do not say all of it: try it first'] : []
-  return { from: 'schemas', undo, isExact: isExact(undo), why: [...why, ...doubt] }
+function proposed({ undo, why, confidence }: Inverse, isDerived: boolean): Undoing {
+  const isSure = confidence === 'sure'
+  const doubt = isSure ? [] : ['schemas do not say all of it: try it first']
+  const from = isDerived && isSure ? 'derivation' : 'proposal'
+  return { from, undo, isExact: isExact(undo), why: [...why, ...doubt] }
 }
 
 function isExact(undo: string | UndoSettings): boolean {

@@ -16,22 +16,22 @@ const TAG = 16
 
 /**
  * AES-256-GCM over the state, bound to what the call was, good once and for `ttl` milliseconds. `now` is the
- * clock, in milliseconds.
+ * clock, in milliseconds. The first of the keys seals, any of them opens.
  */
-export function createSeal(now: () => number, ttl = 600_000, key: Buffer = randomBytes(32)): Seal {
+export function createSeal(now: () => number, ttl = 600_000, keys = ownKeys()): Seal {
   const used = new LRUCache<string, true>({ max: 100_000, ttl })
 
   return {
     close(state, binding) {
       const iv = randomBytes(IV)
-      const cipher = createCipheriv('aes-256-gcm', key, iv).setAAD(Buffer.from(binding))
+      const cipher = createCipheriv('aes-256-gcm', keys()[0] ?? fail(), iv).setAAD(Buffer.from(binding))
       const body = JSON.stringify({ state, until: now() + ttl })
       const sealed = Buffer.concat([cipher.update(body, 'utf8'), cipher.final()])
       return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url')
     },
 
     open(text, binding) {
-      const opened = decrypt(text, binding, key)
+      const opened = decryptWithAny(text, binding, keys())
       if (!isObject(opened) || !isObject(opened.state) || typeof opened.until !== 'number') throw invalid()
       if (opened.until < now()) throw new GatewayError('STATE_EXPIRED', 'requestState has expired.', again)
       // The nonce is unique to each sealed text. Other spellings of the same base64 have the same nonce.
@@ -50,7 +50,28 @@ export function bindingOf(call: Pick<Call, 'principal' | 'target' | 'params'>): 
   return createHash('sha256').update(text).digest('base64')
 }
 
+function ownKeys(): () => readonly Buffer[] {
+  const keys = [randomBytes(32)]
+  return () => keys
+}
+
+function fail(): never {
+  throw new TypeError('a seal needs a key')
+}
+
 const again = { suggestion: 'Make the call again without requestState.' }
+
+function decryptWithAny(text: string, binding: string, keys: readonly Buffer[]): unknown {
+  const failures: unknown[] = []
+  for (const key of keys) {
+    try {
+      return decrypt(text, binding, key)
+    } catch (error) {
+      failures.push(error)
+    }
+  }
+  throw failures[0]
+}
 
 function decrypt(text: string, binding: string, key: Buffer): unknown {
   const bytes = Buffer.from(text, 'base64url')

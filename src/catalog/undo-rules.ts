@@ -12,10 +12,7 @@ interface Options {
 }
 
 /** How what a tool of a server does is undone. @throws what listing throws */
-type UndoRules = (
-  upstream: string,
-  tool: string,
-) => UndoRule | undefined | Promise<UndoRule | undefined>
+type UndoRules = (upstream: string, tool: string) => UndoRule | undefined | Promise<UndoRule | undefined>
 
 /** How long the tools of a server are taken as they were, in milliseconds. */
 const FRESH = 10_000

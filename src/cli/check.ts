@@ -1,15 +1,21 @@
+import { existsSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
 import { type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
+import type { Settings } from '../core/settings.ts'
 import { createGateway, openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
 import { readOptions, readSource, type Source, warn } from './options.ts'
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
 export async function check(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'log-level'])
   const source = readSource(options, warn)
-  const gateway = createGateway(source.settings, { variables: environment(), log: openLog('error', true) })
-  const found: Finding[] = [...(await gateway.warm())]
+  const log = openLog('error', true)
+  // It only looks: what another gateway left unfinished is not taken up.
+  const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
+  const gateway = createGateway(settings, { variables: environment(), log })
+  const found: Finding[] = [...(await gateway.warm()), ...(await storeProblems(source.settings))]
   for (const [name, { problem, revision }] of gateway.statuses) {
     if (problem === undefined) process.stdout.write(`${name}: ready, speaks ${revision}\n`)
     else found.push({ path: ['upstreams', name], at: 'key', message: problem })
@@ -17,6 +23,19 @@ export async function check(args: readonly string[]): Promise<number> {
   await gateway.close()
   for (const problem of problemsOf(found, source)) process.stderr.write(`${problemLine(problem)}\n`)
   return found.length === 0 ? 0 : 1
+}
+
+/** Why the folder of the store can not be used, where there is one. */
+async function storeProblems(settings: Settings): Promise<Finding[]> {
+  const { store } = settings
+  if (store.kind !== 'folder' || !existsSync(store.path)) return []
+  const opened = openSharedStore(settings, openLog('error', true))
+  return opened.then(
+    (found) => found.close().then(() => []),
+    (error: unknown) => [
+      { path: ['store'], message: error instanceof Error ? error.message : String(error) },
+    ],
+  )
 }
 
 /** What was found later on, at its place in the file. */

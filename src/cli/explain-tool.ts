@@ -74,6 +74,7 @@ function undone({ from, isExact }: Undoing): string {
   if (from === 'nowhere') return isExact ? 'nothing to undo' : 'none'
   const how = isExact ? 'exactly' : 'approximately'
   if (from === 'configuration') return `${how}, as configured`
+  if (from === 'derivation') return `${how}, as schemas say (features.transactions.auto_undo is on)`
   return `none is configured; ${how} by what schemas suggest (see gatehouse plan)`
 }
 
@@ -82,7 +83,7 @@ function undoneShortly({ nature }: Inspected['entry'], { from, isExact, undo }: 
   const text = expressions(undo).at(-1) ?? ''
   const tool = /^(?:\w+: )?([^(]+)\(/.exec(text)?.[1] ?? ''
   const how = isExact ? '' : ', approximately'
-  return from === 'configuration' ? `by ${tool}${how}` : `proposed: by ${tool}${how}`
+  return from === 'proposal' ? `proposed: by ${tool}${how}` : `by ${tool}${how}`
 }
 
 /** What is called to undo, a line each. */

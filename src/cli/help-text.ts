@@ -17,8 +17,10 @@ Usage
   gatehouse lint SERVER                     hold a server against the corporate standard
   gatehouse init [--from FILE]              write a configuration, or import that of a client
   gatehouse approvals list                  show calls that wait for a person; show, approve or deny one
+  gatehouse tx list                         show transactions; show one, roll it back, or acknowledge what is left
   gatehouse undo --since 10m                show what was done and how it can be undone, then undo it
   gatehouse audit verify FILE…              find what was removed from an audit log, or altered
+  gatehouse store info|export|import        tell of the store, and take what is in it elsewhere
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
   Exit codes: 0 good, 1 found a problem, 2 wrong usage.`
@@ -65,6 +67,17 @@ Of an id the first 6 characters do, where no other begins with them.
 Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.
 Name the files of a log together, in any order: audit.jsonl.2 audit.jsonl.1 audit.jsonl.
   --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone`,
+  tx: `Usage: gatehouse tx list [--config FILE] [--json] [--principal ID]
+       gatehouse tx show ID
+       gatehouse tx rollback ID [--reason TEXT]
+       gatehouse tx ack ID
+
+Shows transactions, those that need attention first: with their steps, what undid each, and what could not be
+undone. rollback undoes one that is under way, through a gateway that runs with the same store, or by itself where
+none does. ack notes that somebody has seen to what was left.
+  --principal ID  only those of one caller: callers choose ids, so several may have chosen the same
+  --reason TEXT   why, for those who look at it later
+  --json          print for programs`,
   undo: `Usage: gatehouse undo --since WHEN [--until WHEN] [--session ID] [--upstream SERVER] [--dry-run] [--yes]
                       [--json] [--config FILE]
 
@@ -79,6 +92,12 @@ agreed to. A gateway that runs with the same store does it; where none does, thi
   --yes           do not ask
   --json          print for programs
 Exit codes: 0 everything that could be undone is, 1 something of it is not.`,
+  store: `Usage: gatehouse store info [--json] | export [FILE] | import FILE   [--config FILE] [--force]
+
+Works on the store of the configuration, also while a gateway uses it. info tells where it is, how large, and
+what is in it. export writes everything as JSON lines to FILE, or to stdout; the gateway's own keys are among it.
+import reads such a file, and checks all of it before it writes anything.
+  --force         overwrite what is there: FILE on export, entries on import`,
   lint: `Usage: gatehouse lint SERVER [--config FILE] [--json] [--strict]
 
 Reads what a server offers, without calling a tool, and prints for each rule of the corporate standard

@@ -116,7 +116,7 @@ function key(name: string): string {
 }
 
 function scalar(text: string): string {
-  const isPlain = /^[A-Za-z][\w./-]*\([\w\s.$=,"[\]/-]*\)$/.test(text) && !text.includes(' #')
+  const isPlain = /^[A-Za-z][\w./-]*\([\w\s.$=,"[\]*/-]*\)$/.test(text) && !text.includes(' #')
   return (isPlain || /^[a-z]+$/.test(text)) && !isWord(text) ? text : quoted(text)
 }
 

@@ -37,7 +37,9 @@ export async function finishRollbacks(
       const left = known.filter((each) => !isOver(each))
       const waited = performance.now() - began
       if (left.length === 0 || waited > LONGEST) return known
-      if (!own && waited > patience && left.some(({ runner }) => runner === undefined)) {
+      const isFree = left.some(({ runner }) => runner === undefined)
+      // Whoever took it up may be gone: an own gateway finds out.
+      if (!own && (isFree ? waited > patience : waited > 3 * patience)) {
         own = createGateway(settings, { variables: environment(), log })
         await own.warm()
       }

@@ -10,6 +10,8 @@ import { UsageError } from './options.ts'
 import { plan } from './plan.ts'
 import { serve } from './serve.ts'
 import { stdio } from './stdio.ts'
+import { store } from './store.ts'
+import { tx } from './tx.ts'
 import { undo } from './undo.ts'
 
 type Command = (words: readonly string[]) => Promise<number>
@@ -23,7 +25,9 @@ const commands: Readonly<Record<string, Command>> = {
   init,
   lint,
   audit,
+  store,
   approvals,
+  tx,
   undo,
 }
 

@@ -18,7 +18,9 @@ export async function serve(args: readonly string[]): Promise<number> {
   const source = readSource(options, warn)
   const log = openLog(options.logLevel, process.stderr.isTTY)
   const gateway = createGateway(source.settings, { variables: environment(), log })
-  const listener = await gateway.listen().catch((error: unknown) => {
+  const listener = await gateway.listen().catch(async (error: unknown) => {
+    // What it opened would keep the process.
+    await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
   process.stdout.write(welcome(listener.url, source.settings, gateway.operatorCode))
@@ -62,12 +64,12 @@ function welcome(url: string, { listen, upstreams, features }: Settings, code: s
     `Gatehouse serves ${endpoint}`,
     ...each,
     '',
-    'Paste this into the configuration of an MCP client:',
-    JSON.stringify(snippet, null, 2),
-    '',
     ...(code !== undefined && features.confirm
       ? [`To approve calls at ${base}/confirm use the code ${code}`, '']
       : []),
+    'Paste this into the configuration of an MCP client:',
+    JSON.stringify(snippet, null, 2),
+    '',
     '',
   ].join('\n')
 }

@@ -32,7 +32,11 @@ export const aboutProperties = {
     type: 'object',
     additionalProperties: false,
     errorMessage: 'must be a mapping of auth, env and scopes to lists',
-    properties: { auth: sentences, env: sentences, scopes: sentences },
+    properties: {
+      auth: { ...sentences, description: 'How callers prove who they are.' },
+      env: { ...sentences, description: 'Names of environment variables.' },
+      scopes: { ...sentences, description: 'Scopes of the service behind it.' },
+    },
     description: 'What it needs; by default read from the settings of the server.',
   },
   homepage: { ...url, description: 'Its home page.' },
@@ -118,9 +122,14 @@ export const toolWords = {
     additionalProperties: false,
     required: ['category'],
     properties: {
-      category: { enum: ['free', 'metered', 'requires_approval'] },
-      units: { type: 'number', minimum: 0, errorMessage: 'must be a number' },
-      label: sentence,
+      category: { enum: ['free', 'metered', 'requires_approval'], description: 'What kind of cost it is.' },
+      units: {
+        type: 'number',
+        minimum: 0,
+        errorMessage: 'must be a number',
+        description: 'About how much one call costs.',
+      },
+      label: { ...sentence, description: 'What is counted.' },
     },
     errorMessage:
       'must be such as `5 API credits`, free, or a mapping such as { category: metered, units: 5, label: API credits }',

@@ -7,6 +7,7 @@ import { nameOfCommand, nameOfUrl } from './names.ts'
 import { ConfigError } from './problem.ts'
 import { fileSchema } from './schema.ts'
 import type { FeatureSchema } from './schema.ts'
+import { type Environment, environment } from './secrets.ts'
 import { settle, withListen } from './settings.ts'
 import type { ListenOverride } from './settings.ts'
 
@@ -15,6 +16,8 @@ export interface ArgumentOptions {
   /** The features that have settings; all there are, unless named. */
   readonly features?: readonly FeatureSchema[]
   readonly listen?: ListenOverride
+  /** That of the process, unless given. */
+  readonly env?: Environment
 }
 
 /**
@@ -23,7 +26,7 @@ export interface ArgumentOptions {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = known, listen }: ArgumentOptions,
+  { features = known, listen, env = environment() }: ArgumentOptions,
 ): Settings {
   const value = withListen({ upstreams: upstreamOf(words) }, listen)
   const directory = '.'
@@ -31,7 +34,7 @@ export function fromArguments(
   const [first] = problems
   if (first) throw complaint(first.message)
   if (!isObject(value)) throw complaint('names no server')
-  return settle(value, { schema: fileSchema(features), features, directory })
+  return settle(value, { schema: fileSchema(features), features, directory, env })
 }
 
 function upstreamOf(words: readonly string[]): Readonly<Record<string, unknown>> {

@@ -1,3 +1,5 @@
+import { statSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import { asksForTokens, checkAuth } from './auth-checks.ts'
@@ -22,7 +24,7 @@ export function checkTogether(value: unknown, directory: string): Checked {
   const listen = isObject(value.listen) ? value.listen : {}
   const isReachable = isOpenHost(listen) || listen.public_url !== undefined
   const shared = sharedGrants(Object.fromEntries(upstreams), isReachable && !asksForTokens(value.auth))
-  const all = [checkAuth(value), checkStore(value.store), ...checked]
+  const all = [checkAuth(value), checkStore(value.store, directory), ...checked]
   return {
     problems: [
       ...checkListen(listen, value),
@@ -37,12 +39,19 @@ type Values = Readonly<Record<string, unknown>>
 
 const nothing: Checked = { problems: [], warnings: [] }
 
-function checkStore(store: unknown): Checked {
-  if (typeof store !== 'string' || store === 'memory' || URL.canParse(store)) return nothing
-  return {
-    problems: [{ path: ['store'], message: 'must be a URL such as redis://127.0.0.1:6379' }],
-    warnings: [],
+function checkStore(store: unknown, directory: string): Checked {
+  const message = storeProblem(store, directory)
+  return message === undefined ? nothing : { problems: [{ path: ['store'], message }], warnings: [] }
+}
+
+function storeProblem(store: unknown, directory: string): string | undefined {
+  if (typeof store !== 'string' || store === 'memory') return undefined
+  if (/^rediss?:/.test(store)) {
+    return URL.canParse(store) ? undefined : 'must be a URL such as redis://127.0.0.1:6379'
   }
+  const found = statSync(resolve(directory, store), { throwIfNoEntry: false })
+  if (!found || found.isDirectory()) return undefined
+  return 'this is a file: name a folder, which is made where it does not exist'
 }
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {

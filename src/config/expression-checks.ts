@@ -1,4 +1,5 @@
-import { type Expression, parseExpression, type Root, uses } from '../core/expression.ts'
+import { type Expression, parseExpression, uses } from '../core/expression.ts'
+import type { Root } from '../core/path.ts'
 import { isObject } from '../core/json.ts'
 import type { Finding } from './problem.ts'
 
@@ -73,6 +74,7 @@ function misuse(expression: Expression, { roots, isFound }: Demands): string | u
   const { find } = expression
   if (find && !isFound) return '`->` means nothing here: remove it and the path behind it'
   if (!isFound) return undefined
+  if (find?.steps.includes(null)) return 'looks for one thing, so there is no [*] behind `->`'
   if (find?.root === 'result') return undefined
   return 'needs to say what of the result is there if the call took effect, such as -> $.result.items[0]'
 }

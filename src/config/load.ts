@@ -52,7 +52,7 @@ export function loadSettings(text: string, { file, features = known, env, listen
   const problems = withoutEchoes(withoutEchoes(unreadable, misfits), checked.problems)
   if (problems.length > 0 || !isObject(value)) throw new ConfigError(located(problems))
   return {
-    settings: settle(value, { schema, features, file: resolve(file), directory }),
+    settings: settle(value, { schema, features, file: resolve(file), directory, env }),
     warnings: located([...document.warnings, ...literalSecrets(document.value), ...checked.warnings]),
   }
 }

@@ -18,6 +18,8 @@ import { featureSettings } from './feature-settings.ts'
 import { profiles } from './profile.ts'
 import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
+import type { Environment } from './secrets.ts'
+import { defaultStoreFolder } from './store-folder.ts'
 import { toolSettings, type ToolValues } from './tool-settings.ts'
 import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
 
@@ -28,6 +30,7 @@ export interface Origin {
   readonly file?: string
   /** What relative paths are relative to. */
   readonly directory: string
+  readonly env: Environment
 }
 
 /** Turns the checked values of a file into settings, with every default filled in. */
@@ -39,7 +42,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     profile: file.profile,
     listen: listenSettings(file),
     auth: authSettings(values.auth),
-    store: storeSettings(file.store),
+    store: storeSettings(file, origin),
     observe: observeSettings(file.observe, { ...origin, profile: file.profile }),
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
@@ -71,7 +74,7 @@ interface FileValues {
     readonly legacy_sse: boolean
     readonly aggregate: boolean
   }
-  readonly store: Secret
+  readonly store?: Secret
   readonly observe: ObserveValues
   readonly limits: { readonly body: number }
   readonly meta_tools: Settings['metaTools'] | false
@@ -121,8 +124,13 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
   }
 }
 
-function storeSettings(store: Secret): StoreSettings {
-  return store.reveal() === 'memory' ? { kind: 'memory' } : { kind: 'redis', url: store }
+function storeSettings({ store, upstreams }: FileValues, { env, ...origin }: Origin): StoreSettings {
+  const text = store?.reveal()
+  if (store === undefined || text === undefined)
+    return { kind: 'folder', path: defaultStoreFolder({ ...origin, upstreams }, env) }
+  if (text === 'memory') return { kind: 'memory' }
+  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store }
+  return { kind: 'folder', path: resolve(origin.directory, text) }
 }
 
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {

@@ -1,4 +1,6 @@
 import { isObject } from './json.ts'
+import type { Step } from './json-path.ts'
+import { find, type Path, printPath, type Root, type Scope } from './path.ts'
 import type { Payload } from './payload.ts'
 
 /** A call of a tool whose values are written down, or paths into what is known once it is made. */
@@ -17,22 +19,6 @@ export type Value =
   | { readonly kind: 'list'; readonly items: readonly Value[] }
   | { readonly kind: 'object'; readonly members: ReadonlyMap<string, Value> }
 
-/** What paths of an expression begin with. */
-export type Root = 'args' | 'result' | 'snapshot'
-
-/** A way into what is known: a member by name, or an element by index. */
-export interface Path {
-  readonly root: Root
-  readonly steps: readonly (string | number)[]
-}
-
-/** What is known of a call: its arguments, what it gave, and what was read before it. */
-export interface Scope {
-  readonly args: Readonly<Record<string, unknown>>
-  readonly result?: unknown
-  readonly snapshot?: unknown
-}
-
 /** How long an expression may be, how deep its values may be nested, and how many steps a path may have. */
 const LONGEST = 4000
 const DEEPEST = 32
@@ -42,7 +28,7 @@ const roots: readonly Root[] = ['args', 'result', 'snapshot']
 
 /**
  * Reads `tool(name=value, …)`, and `-> $.path` behind it where there is one. A value is JSON, or a path such as
- * `$.args.path`, `$.result.items[0].id` or `$.snapshot["a b"]`; lists and objects may hold paths too.
+ * `$.args.path`, `$.result.items[0].id`, `$.args.items[*].name` or `$.snapshot["a b"]`; lists and objects may hold paths too.
  * @throws TypeError that says where it went wrong and what was expected there
  */
 export function parseExpression(text: string): Expression {
@@ -61,13 +47,6 @@ export function evaluate(expression: Expression, scope: Scope): Record<string, u
   const given = [...expression.arguments].map(([name, value]) => [name, valueOf(value, scope)] as const)
   // Members of their own, whatever they are called.
   return Object.fromEntries(given)
-}
-
-/** What is at the end of a path; nothing where it leads nowhere. */
-export function find({ root, steps }: Path, scope: Scope): unknown {
-  let at: unknown = scope[root]
-  for (const step of steps) at = memberOf(at, step)
-  return at
 }
 
 /** Which roots the values of an expression begin with. */
@@ -103,15 +82,6 @@ export function resultValue(result: Payload): unknown {
   return others.length > 0 ? texts.join('\n') : parsed(only)
 }
 
-/** A path as text. */
-export function printPath({ root, steps }: Path): string {
-  const step = (each: string | number): string => {
-    if (typeof each === 'number') return `[${each}]`
-    return isStepName(each) ? `.${each}` : `[${JSON.stringify(each)}]`
-  }
-  return `$.${root}${steps.map(step).join('')}`
-}
-
 function valueOf(value: Value, scope: Scope): unknown {
   if (value.kind === 'literal') return value.value
   if (value.kind === 'list') return value.items.map((each) => valueOf(each, scope))
@@ -123,22 +93,12 @@ function valueOf(value: Value, scope: Scope): unknown {
   return found
 }
 
-function memberOf(value: unknown, step: string | number): unknown {
-  if (typeof step === 'number') return Array.isArray(value) ? value[step] : undefined
-  return isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined
-}
-
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
     return text
   }
-}
-
-/** Whether a name can stand behind a dot of a path. */
-function isStepName(text: string): boolean {
-  return /^[\p{L}\p{N}_-]+$/u.test(text)
 }
 
 /** Reads an expression from left to right. */
@@ -201,21 +161,21 @@ class Reader {
     const root = this.#match(/\$\.(?:args|result|snapshot)(?![\p{L}\p{N}_-])/uy)?.slice(2)
     const found = roots.find((each) => each === root)
     if (!found) this.#fail('a path that begins with $.args, $.result or $.snapshot')
-    const steps: (string | number)[] = []
+    const steps: Step[] = []
     for (let step = this.#step(); step !== undefined; step = this.#step()) {
       if (steps.push(step) > STEPS) throw new TypeError(`a path has more than ${STEPS} steps`)
     }
     return { root: found, steps }
   }
 
-  #step(): string | number | undefined {
+  #step(): Step | undefined {
     const next = this.#text[this.#at]
     if (next !== '.' && next !== '[') return undefined
     this.#at++
     if (next === '.') return this.#match(/[\p{L}\p{N}_-]+/uy) ?? this.#fail('the name of a member')
     if (this.#text[this.#at] === '"') return this.#closed(this.#string())
-    const index = this.#match(/\d{1,9}/y) ?? this.#fail('a number, or a name in double quotes')
-    return this.#closed(Number(index))
+    const index = this.#match(/\d{1,9}|\*/y) ?? this.#fail('a number, *, or a name in double quotes')
+    return this.#closed(index === '*' ? null : Number(index))
   }
 
   #closed<Step>(step: Step): Step {

@@ -1,5 +1,7 @@
-import type { Expression, Root, Value } from './expression.ts'
-import { couldBe, couldList, type Field, isTyped, type ToolShape } from './tool-shape.ts'
+import type { Expression, Value } from './expression.ts'
+import type { Step } from './json-path.ts'
+import type { Root } from './path.ts'
+import { couldBe, couldList, type Field, fieldsOf, isTyped, type ToolShape } from './tool-shape.ts'
 import { areSameNouns, isSameNoun } from './words.ts'
 
 /** Where the value of an argument can come from. */
@@ -61,8 +63,27 @@ export function fromFields(
   }
 }
 
+/** Takes a member of each element of a list: the names of entities for `entityNames`. */
+export function fromMembers(root: Root, fields: readonly Field[], origin: string): Source {
+  return (wanted) => {
+    const [member = '', ...about] = wanted.words.toReversed()
+    for (const list of fields) {
+      const isMeant = about.length === 0 || areSameNouns(about.toReversed(), list.words)
+      const members = isMeant && list.schema.type === 'array' ? fieldsOf(list.schema.items) : undefined
+      const found = members?.find(({ words }) => words.length === 1 && isSameNoun(words[0] ?? '', member))
+      if (!found || !couldList(found.schema, wanted.schema)) continue
+      return {
+        value: placed(root, [list.name, null, found.name]),
+        isSure: list.isRequired && found.isRequired && isTyped(found.schema),
+        why: `${wanted.name} comes from ${found.name} of each of ${list.name} of the ${origin}`,
+      }
+    }
+    return undefined
+  }
+}
+
 /** A path, or a list with only what is at its end. */
-export function placed(root: Root, steps: readonly (string | number)[], isList = false): Value {
+export function placed(root: Root, steps: readonly Step[], isList = false): Value {
   const value: Value = { kind: 'path', path: { root, steps } }
   return isList ? { kind: 'list', items: [value] } : value
 }

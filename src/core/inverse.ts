@@ -1,6 +1,14 @@
 import type { Expression } from './expression.ts'
-import { fillCall, type Filled, type Filling, fromFields, placed, type Source, without } from './filling.ts'
-import { isObject } from './json.ts'
+import {
+  fillCall,
+  type Filled,
+  type Filling,
+  fromFields,
+  fromMembers,
+  placed,
+  type Source,
+  without,
+} from './filling.ts'
 import { type Counterpart, counterparts, isSaid, saidBy } from './opposites.ts'
 import { printExpression } from './print-expression.ts'
 import { putBack } from './put-back.ts'
@@ -88,11 +96,13 @@ function sourcesOf(tool: ToolShape, { kind, nouns, verb }: Counterpart): readonl
   // Of what was asked for, the result says what was really done.
   const done: Source = (wanted) =>
     wanted.schema.type === 'array' || isIdentity(wanted) ? results(wanted) : undefined
-  const first = kind === 'makes' ? [done] : []
+  const members = fromMembers('result', tool.outputs ?? [], 'result')
+  const first = kind === 'makes' ? [done, members] : []
   return [
     ...first,
     args,
     results,
+    fromMembers('args', tool.inputs ?? [], 'arguments'),
     ...(kind === 'unmakes' ? [] : [inside(tool, noun), guess(tool, noun, verb)]),
   ]
 }
@@ -138,18 +148,7 @@ function isOf(noun: string, verb: string): boolean {
 }
 
 function missed(field: Field, tool: ToolShape, other: ToolShape): string {
-  const fields = [...(tool.inputs ?? []), ...(tool.outputs ?? [])]
-  const isMeant = (name: string): boolean => field.words.some((word) => isSameNoun(word, name))
-  const holder = fields.find(({ schema }) => membersOf(schema).some(isMeant))
-  const isPlain = isObject(field.schema.items) && field.schema.items.type !== 'object'
-  if (holder && isPlain) {
-    return `${other.name} would undo it, but takes ${field.name}: a member of each of ${holder.name}, which no expression can pick`
-  }
   return `${other.name} seems to undo it, but takes ${field.name}, which neither the arguments nor the result of ${tool.name} have`
-}
-
-function membersOf({ items }: Field['schema']): string[] {
-  return fieldsOf(items)?.map(({ name }) => name) ?? []
 }
 
 function unreadable({ name }: ToolShape): string {

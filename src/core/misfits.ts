@@ -1,5 +1,5 @@
-import type { Expression, Path, Value } from './expression.ts'
-import { printPath } from './expression.ts'
+import type { Expression, Value } from './expression.ts'
+import { type Path, printPath } from './path.ts'
 import { isObject } from './json.ts'
 import { nearest } from './nearest.ts'
 
@@ -24,7 +24,7 @@ export function strayed(path: Path, schema: unknown, tool: string): string | und
   let at: unknown = schema
   for (const step of path.steps) {
     if (!isObject(at)) return undefined
-    if (typeof step === 'number') at = at.items
+    if (typeof step !== 'string') at = at.items
     else if (!takes(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
     else at = memberSchema(at, step)
   }

@@ -1,4 +1,5 @@
-import { type Expression, printPath, type Value } from './expression.ts'
+import type { Expression, Value } from './expression.ts'
+import { printPath } from './path.ts'
 
 /** An expression as text, which reads as the same expression. */
 export function printExpression({ tool, arguments: given, find: wanted }: Expression): string {

@@ -23,8 +23,11 @@ export interface Settings {
   readonly features: Readonly<Record<string, FeatureSettings>>
 }
 
-/** In this process alone, or in Redis; its URL may hold a password. */
-export type StoreSettings = { readonly kind: 'memory' } | { readonly kind: 'redis'; readonly url: Secret }
+/** In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. */
+export type StoreSettings =
+  | { readonly kind: 'memory' }
+  | { readonly kind: 'folder'; readonly path: string }
+  | { readonly kind: 'redis'; readonly url: Secret }
 
 /** How clients reach the gateway. */
 export interface ListenSettings {

@@ -75,6 +75,7 @@ function keyLimits({ tools, front, accessLevel }: Portrait): string[] {
     isSigned ? 'Callers need a token; some tools need scopes.' : '',
     ...front.limits.map((limit) => sentence(inline(limit))),
     'Calls that take too long end, and may still take effect.',
+    front.isRecorded ? 'Every call is written to an audit log.' : '',
   ].filter((line) => line !== '')
 }
 

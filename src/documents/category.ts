@@ -10,7 +10,12 @@ export function categoriesOf<Tool extends Named>(
 ): ReadonlyMap<Tool, string> {
   const nouns = tools.map((tool) => nounsOf(tool.entry.name, server))
   const count = new Map<string, number>()
-  const formOf = (word: string): string => [...count.keys()].find((form) => isSameNoun(form, word)) ?? word
+  const forms = new Map<string, string>()
+  const formOf = (word: string): string => {
+    const known = forms.get(word) ?? [...count.keys()].find((form) => isSameNoun(form, word))
+    if (known !== undefined) forms.set(word, known)
+    return known ?? word
+  }
   for (const word of nouns.slice(0, MOST).flat()) {
     const form = formOf(word)
     count.set(form, (count.get(form) ?? 0) + 1)

@@ -45,7 +45,7 @@ export function describe(purpose: string, useWhen: readonly string[], written = 
 }
 
 /** The tools whose titles have least in common with each other, in their own order. */
-export function distinctive(tools: readonly ToolPortrait[]): ToolPortrait[] {
+function distinctive(tools: readonly ToolPortrait[]): ToolPortrait[] {
   const usable = tools.filter(({ isDeprecated }) => !isDeprecated).slice(0, 300)
   const left = usable.map((tool) => ({ tool, words: new Set(wordsOf(tool.title).flatMap(noun)) }))
   const count = new Map<string, number>()
@@ -86,7 +86,7 @@ export function asksOf(tools: readonly ToolPortrait[]): string[] {
   const phrases = distinctive(tools).map(({ summary, title, name }) => {
     const [verb = ''] = wordsOf(summary)
     const told = summary.replace(/[.!]$/, '')
-    const isOrder = verb === wordsOf(name)[0] || orders.has(verb)
+    const isOrder = summary !== title && (verb === wordsOf(name)[0] || orders.has(verb))
     return isOrder && told.length <= PHRASE && !told.endsWith('…') ? lower(told) : titlePhrase(title)
   })
   return unique(phrases)

@@ -91,7 +91,7 @@ export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrai
     description: describe(purpose, useWhen),
     useWhen,
     notFor: parts.flatMap(({ notFor }) => notFor),
-    version: self.version,
+    version: front.version,
     isUp: up.length > 0,
     accessLevel: widest(parts),
     links: { cli: null, api: null, web: null },

@@ -30,7 +30,8 @@ function object(words: readonly string[]): string {
   const [first = ''] = words
   const stop = words.findIndex((word) => ['with', 'as', 'by', 'from', 'to', 'in', 'for'].includes(word))
   const noun = words[(stop > 0 ? stop : words.length) - 1] ?? ''
-  const isBare = articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access)$/.test(noun)
+  const isBare =
+    articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access)$/.test(noun)
   const article = isBare ? '' : /^[aeiou]/.test(first) ? 'an ' : 'a '
   return article + words.join(' ')
 }

@@ -1,5 +1,4 @@
 import { isObject } from '../core/json.ts'
-import { type JsonSchema, validator } from '../core/schema.ts'
 import type { ToolPortrait } from './portrait.ts'
 import { clean, oneLine } from './text.ts'
 
@@ -27,24 +26,49 @@ export function examplesOf({ words, definition, title }: ToolPortrait): Example[
   return input ? [{ description: title, input }] : []
 }
 
-/** Arguments with a value for each one that is required; what stands between `<` and `>` is to be filled in. */
+/**
+ * Arguments with a value for each one that is required; what stands between `<` and `>` is to be filled in. Nothing
+ * where the schema asks for more than can be told from its plain keywords.
+ */
 export function inputFor(schema: unknown): Readonly<Record<string, unknown>> | undefined {
-  if (!isObject(schema)) return undefined
-  const made = objectFor(schema, DEEPEST)
-  return made && fits(schema, made.value) ? made.value : undefined
+  return isObject(schema) ? objectFor(schema, DEEPEST)?.value : undefined
 }
 
 interface Made<Value = unknown> {
   readonly value: Value
 }
 
+/** Keywords that ask for something an example is not made to meet. */
+const beyond = [
+  '$ref',
+  '$dynamicRef',
+  'allOf',
+  'not',
+  'if',
+  'dependentRequired',
+  'dependentSchemas',
+  'dependencies',
+  'minProperties',
+  'propertyNames',
+  'patternProperties',
+  'contains',
+  'prefixItems',
+  'multipleOf',
+  'pattern',
+]
+
+function isPlain(schema: Schema): boolean {
+  return beyond.every((keyword) => schema[keyword] === undefined)
+}
+
 function objectFor(schema: Schema, depth: number): Made<Record<string, unknown>> | undefined {
-  const properties = isObject(schema.properties) ? schema.properties : {}
-  const required = Array.isArray(schema.required) ? schema.required.map(String) : []
+  const { properties, required, anyOf, oneOf } = schema
+  if (!isPlain(schema) || anyOf !== undefined || oneOf !== undefined) return undefined
+  const own = isObject(properties) ? properties : {}
   const value: Record<string, unknown> = {}
-  for (const name of required) {
-    const own = Object.hasOwn(properties, name) ? properties[name] : undefined
-    const made = isObject(own) ? valueFor(own, name, depth - 1) : undefined
+  for (const name of Array.isArray(required) ? required.map(String) : []) {
+    const member = Object.hasOwn(own, name) ? own[name] : undefined
+    const made = isObject(member) ? valueFor(member, name, depth - 1) : undefined
     if (!made || !/^[\w$.-]+$/.test(name) || name === '__proto__') return undefined
     value[name] = made.value
   }
@@ -56,26 +80,43 @@ function valueFor(schema: Schema, name: string, depth: number): Made | undefined
   const { default: given, examples, const: fixed, enum: choices, anyOf, oneOf } = schema
   const [first] = [given, fixed, ...list(examples), ...list(choices)].filter((each) => each !== undefined)
   if (first !== undefined) return { value: first }
-  for (const choice of [...list(anyOf), ...list(oneOf)]) {
-    const made = isObject(choice) ? valueFor(choice, name, depth - 1) : undefined
+  if (!isPlain(schema)) return undefined
+  const kinds = [...list(anyOf), ...list(oneOf)]
+  if (kinds.length === 0) return byType(schema, name, depth)
+  // Of several that hold for it, one would have to be told from the others.
+  if (schema.type !== undefined || schema.properties !== undefined) return undefined
+  for (const kind of anyOf === undefined ? [] : kinds) {
+    const made = isObject(kind) ? valueFor(kind, name, depth - 1) : undefined
     if (made) return made
   }
-  return byType(schema, name, depth)
+  return undefined
 }
 
 function byType(schema: Schema, name: string, depth: number): Made | undefined {
-  const { type, minimum, items, minItems } = schema
-  const [kind] = [type].flat().filter((each) => each !== 'null')
+  const [kind] = [schema.type].flat().filter((each) => each !== 'null')
   if (kind === 'string') return stringFor(schema, name)
   if (kind === 'boolean') return { value: true }
-  if (kind === 'integer' || kind === 'number') {
-    return { value: typeof minimum === 'number' && minimum > 1 ? minimum : 1 }
-  }
+  if (kind === 'integer' || kind === 'number') return numberFor(schema)
   if (kind === 'object') return objectFor(schema, depth)
-  if (kind !== 'array') return undefined
-  if (!isObject(items)) return minItems === undefined || minItems === 0 ? { value: [] } : undefined
+  return kind === 'array' ? arrayFor(schema, name, depth) : undefined
+}
+
+function numberFor({ minimum = 1, maximum, exclusiveMinimum, exclusiveMaximum }: Schema): Made | undefined {
+  if (exclusiveMinimum !== undefined || exclusiveMaximum !== undefined) return undefined
+  const least = Math.max(1, typeof minimum === 'number' ? Math.ceil(minimum) : 1)
+  const value = typeof maximum === 'number' ? Math.min(least, Math.floor(maximum)) : least
+  return typeof minimum === 'number' && value < minimum && minimum !== 1 ? undefined : { value }
+}
+
+function arrayFor(
+  { items, minItems = 0, maxItems = 1 }: Schema,
+  name: string,
+  depth: number,
+): Made | undefined {
+  const isBare = !isObject(items) || maxItems === 0
+  if (isBare) return minItems === 0 ? { value: [] } : undefined
   const made = valueFor(items, name, depth - 1)
-  return made && { value: [made.value] }
+  return made && (minItems === 0 || minItems === 1) ? { value: [made.value] } : undefined
 }
 
 const byFormat: Readonly<Record<string, string>> = {
@@ -86,19 +127,12 @@ const byFormat: Readonly<Record<string, string>> = {
   email: 'user@example.com',
 }
 
-function stringFor({ format, pattern }: Schema, name: string): Made | undefined {
-  if (typeof pattern === 'string') return undefined
+function stringFor({ format, minLength = 0, maxLength = 1000 }: Schema, name: string): Made | undefined {
   const known = typeof format === 'string' ? byFormat[format] : undefined
   if (known === undefined && format !== undefined) return undefined
-  return { value: known ?? `<${clean(name)}>` }
-}
-
-function fits(schema: JsonSchema, value: unknown): boolean {
-  try {
-    return validator(schema)(value).length === 0
-  } catch {
-    return false
-  }
+  const value = known ?? `<${clean(name)}>`
+  const isFitting = Number(minLength) <= value.length && value.length <= Number(maxLength)
+  return isFitting ? { value } : undefined
 }
 
 function list(value: unknown): readonly unknown[] {

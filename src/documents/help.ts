@@ -58,9 +58,20 @@ function titled({ heading, markdown: text }: Section): string {
 }
 
 function whole(portrait: Portrait): Record<string, unknown> {
-  const answer = json(portrait, merged(sectionsOf(portrait)))
-  if (fits(JSON.stringify(answer))) return answer
-  return json(portrait, merged(sectionsOf(portrait, 'signatures')))
+  const full = json(portrait, merged(sectionsOf(portrait)))
+  if (fits(JSON.stringify(full))) return full
+  const { tools } = portrait
+  // Fewer and fewer tools are named, until what is left can be told at once.
+  for (let count = tools.length; count > 0; count = Math.floor(count / 2)) {
+    const some = { ...portrait, tools: tools.slice(0, count) }
+    const short = json(some, { ...merged(sectionsOf(some, 'signatures')), ...left(tools.length - count) })
+    if (fits(JSON.stringify(short))) return short
+  }
+  return json(portrait, left(tools.length))
+}
+
+function left(count: number): Record<string, unknown> {
+  return count > 0 ? { toolsLeftOut: count } : {}
 }
 
 function merged(sections: readonly Section[]): Record<string, unknown> {
@@ -79,18 +90,18 @@ function json(portrait: Portrait, sections: Readonly<Record<string, unknown>>): 
 /** A section by its key or heading, or the reference of one tool by its name. */
 function sectionNamed(portrait: Portrait, asked: unknown): Section {
   const wanted = fold(asked)
-  const full = sectionsOf(portrait)
-  const section = full.find((each) =>
-    [each.heading, ...Object.keys(each.data)].some((name) => fold(name) === wanted),
+  const all = sectionsOf(portrait, 'signatures')
+  const section = all.find(({ heading, data }) =>
+    [heading, ...Object.keys(data)].some((name) => fold(name) === wanted),
   )
   if (section) {
-    const isWhole = section.key !== 'toolReference' || fits(section.markdown)
-    if (isWhole) return section
-    return sectionsOf(portrait, 'signatures').find(({ key }) => key === section.key) ?? section
+    const full =
+      section.key === 'toolReference' ? sectionsOf(portrait).find(({ key }) => key === section.key) : section
+    return full && fits(full.markdown) ? full : section
   }
   const tool = portrait.tools.find(({ name, alias }) => name === asked || alias === asked)
   if (tool) return ofTool(tool)
-  const keys = full.flatMap(({ data }) => Object.keys(data))
+  const keys = all.flatMap(({ data }) => Object.keys(data))
   const close =
     typeof asked === 'string'
       ? nearest(asked, [...keys, ...portrait.tools.map(({ name }) => name)])

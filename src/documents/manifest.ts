@@ -6,6 +6,7 @@ import type { Quota } from './front.ts'
 import { latencyOf, paginates } from './observed.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
 import { requiredScopes, scopesOf } from './scopes.ts'
+import { oneLine } from './text.ts'
 
 type Json = Record<string, unknown>
 
@@ -80,7 +81,7 @@ function manifestTool(tool: ToolPortrait, quota: Quota | undefined): Json {
     ...(latency && { latency }),
     idempotent: nature.idempotent,
     requires_confirmation: facts.confirmation !== undefined,
-    ...(facts.confirmation && { confirmation_message: facts.confirmation.message }),
+    ...(facts.confirmation && { confirmation_message: oneLine(facts.confirmation.message) }),
     risk_level: nature.risk,
     ...(scopes.length > 0 && { required_scopes: scopes }),
     supports_streaming: false,

@@ -23,35 +23,35 @@ const CHOICES = 40
 
 /** The members of an object schema, with those of their own members. */
 export function parametersOf(schema: unknown, depth = 1): readonly Parameter[] {
-  return isObject(schema) ? membersOf(schema, schema, depth) : []
+  return isObject(schema) ? membersOf(schema, { root: schema, depth }) : []
 }
 
-function membersOf(schema: Schema, root: Schema, depth: number): readonly Parameter[] {
-  const { properties, required } = resolved(schema, root)
+/** The schema that references are into, and how much deeper members are told. */
+interface Reading {
+  readonly root: Schema
+  readonly depth: number
+}
+
+function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
+  const { properties, required } = resolved(schema, reading.root)
   if (!isObject(properties)) return []
   const needed = new Set<unknown>(Array.isArray(required) ? required : [])
   return Object.entries(properties)
     .slice(0, MEMBERS)
-    .map(([name, value]) => parameter(name, isObject(value) ? value : {}, needed.has(name), root, depth))
+    .map(([name, value]) => {
+      const told = described(isObject(value) ? value : {}, reading)
+      return { name: oneLine(name), isRequired: needed.has(name), ...told }
+    })
 }
 
-// eslint-disable-next-line max-params
-function parameter(
-  name: string,
-  written: Schema,
-  isRequired: boolean,
-  root: Schema,
-  depth: number,
-): Parameter {
+function described(written: Schema, { root, depth }: Reading): Omit<Parameter, 'name' | 'isRequired'> {
   const schema = resolved(written, root)
-  const description = clipped(oneLine(written.description ?? schema.description), 400)
+  const description = clipped(oneLine(schema.description), 400)
   const choices = Array.isArray(schema.enum) ? schema.enum.slice(0, CHOICES) : undefined
   const limits = limitsOf(schema)
-  const fields = depth > 0 ? fieldsOf(schema, root, depth - 1) : []
+  const fields = depth > 0 ? fieldsOf(schema, { root, depth: depth - 1 }) : []
   return {
-    name: oneLine(name),
     type: typeOf(schema, root),
-    isRequired,
     ...(description !== '' && { description }),
     ...(choices && { choices }),
     ...(schema.default !== undefined && { default: schema.default }),
@@ -60,9 +60,9 @@ function parameter(
   }
 }
 
-function fieldsOf(schema: Schema, root: Schema, depth: number): readonly Parameter[] {
-  const own = membersOf(schema, root, depth)
-  return own.length === 0 && isObject(schema.items) ? membersOf(schema.items, root, depth) : own
+function fieldsOf(schema: Schema, reading: Reading): readonly Parameter[] {
+  const own = membersOf(schema, reading)
+  return own.length === 0 && isObject(schema.items) ? membersOf(schema.items, reading) : own
 }
 
 /** The schema a reference within the same schema stands for. */

@@ -50,7 +50,7 @@ export function quickReference(portrait: Portrait): string {
 }
 
 /** A tool on a line: what it does, and what there is to mind. */
-export function toolLine({ name, summary, nature, facts, isDeprecated }: ToolPortrait): string {
+function toolLine({ name, summary, nature, facts, isDeprecated }: ToolPortrait): string {
   const minds = [
     nature.risk === 'destructive' ? 'destructive' : '',
     facts.confirmation ? 'a person is asked first' : '',

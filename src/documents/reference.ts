@@ -52,10 +52,8 @@ export function toolData(tool: ToolPortrait): Record<string, unknown> {
     parameters: parametersOf(definition.inputSchema).map(parameterData),
     ...(returned.length > 0 && { returns: returned.map(parameterData) }),
     sideEffects: tool.effects,
-    ...(facts.confirmation && { confirmation: facts.confirmation.message }),
-    ...(facts.undo && {
-      undo: { ...facts.undo, ...(tool.undoneBy !== undefined && { tool: tool.undoneBy }) },
-    }),
+    ...(facts.confirmation && { confirmation: oneLine(facts.confirmation.message) }),
+    ...(facts.undo && { undo: undoData(tool) }),
     ...(scopes.length > 0 && { scopes }),
     ...(latency && { latency }),
     ...(words.cli !== undefined && { cliEquivalent: words.cli }),
@@ -63,6 +61,14 @@ export function toolData(tool: ToolPortrait): Record<string, unknown> {
     examples: examplesOf(tool),
     ...(errors.length > 0 && { errors }),
     ...(tool.isDeprecated && { deprecated: words.deprecated ?? true }),
+  }
+}
+
+function undoData({ facts: { undo }, undoneBy }: ToolPortrait): Record<string, unknown> {
+  return {
+    ...(undoneBy !== undefined && { tool: undoneBy }),
+    isExact: undo?.isExact === true,
+    description: oneLine(undo?.description),
   }
 }
 

@@ -71,9 +71,8 @@ function tools(portrait: Portrait, detail: Detail): Section {
     detail === 'full'
       ? portrait.tools.map(toolReference).join('\n\n')
       : `${bullets(portrait.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
-  const data = portrait.tools.map((tool) =>
-    detail === 'full' ? toolData(tool) : { name: tool.name, summary: tool.summary },
-  )
+  const data =
+    detail === 'full' ? portrait.tools.map(toolData) : 'For one tool, ask for the section of its name.'
   const isEmpty = portrait.tools.length === 0
   return {
     key: 'toolReference',

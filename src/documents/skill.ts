@@ -21,9 +21,9 @@ export interface SkillFile {
 
 /** The SKILL.md of a server, or of all together (Agent Skills). */
 export function skillOf(portrait: Portrait): SkillFile {
-  const { name, description, title, purpose, contentVersion, emoji = '' } = portrait
+  const { description, title, purpose, contentVersion, emoji = '' } = portrait
   const frontmatter = {
-    name,
+    name: skillName(portrait),
     description,
     metadata: {
       'spec-version': specVersion,
@@ -47,8 +47,13 @@ export function skillOf(portrait: Portrait): SkillFile {
 }
 
 /** Where a skill stands among the resources of an MCP server. */
-export function skillUri({ name }: Portrait): string {
-  return `skill://${name}/SKILL.md`
+export function skillUri(portrait: Portrait): string {
+  return `skill://${skillName(portrait)}/SKILL.md`
+}
+
+/** The name of a skill, which is that of its folder too: words with one hyphen between them. */
+export function skillName({ name }: Portrait): string {
+  return name.replaceAll(/-+/g, '-').replace(/-$/, '')
 }
 
 function setup(portrait: Portrait): string {

@@ -6,6 +6,7 @@ const LONGEST = 4000
 /** A text of somebody else without what can not be seen: control characters, marks of direction. */
 export function clean(text: unknown): string {
   if (typeof text !== 'string') return ''
+  if (visible.test(text)) return text
   const spaced = text
     .slice(0, 100_000)
     .replaceAll(/\r\n?|[\u2028\u2029]/g, '\n')
@@ -14,6 +15,9 @@ export function clean(text: unknown): string {
     .map((part) => (part.isHidden ? '' : part.text))
     .join('')
 }
+
+/** Most texts are of these alone, and it takes long to look at each character of the others. */
+const visible = /^[\n -~]{0,100000}$/
 
 /** A text of somebody else on one line. */
 export function oneLine(text: unknown): string {
@@ -86,6 +90,7 @@ export function bullets(lines: readonly string[]): string {
 }
 
 function escapeInline(text: string): string {
+  if (!/[`<\]!]/.test(text)) return text
   const even = (text.match(/`/g) ?? []).length % 2 === 0 && !text.includes('```')
   return (even ? text : text.replaceAll('`', "'"))
     .replaceAll(/<(?=[a-z/!?])/gi, String.raw`\<`)

@@ -37,6 +37,8 @@ interface Options {
   isMapped?(): boolean
   readonly signIns: SignIns
   readonly seal: Seal
+  /** What the gateway's own signatures are verified with, for everybody. @throws SERVER_UNAVAILABLE */
+  jwks?(): Promise<object>
   /** What `/ready` answers, given the parts that let clients in: whether calls can be served, and the state of each part. */
   ready(
     needed: Probes,
@@ -174,6 +176,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
       { status: isReady && !isClosing ? 'ready' : 'not_ready', checks },
       isReady && !isClosing ? 200 : 503,
     )
+  })
+  app.get('/.well-known/jwks.json', async (context) => {
+    try {
+      const keys = await options.jwks?.()
+      return keys ? context.json(keys, 200, metadataHeaders) : context.notFound()
+    } catch (error) {
+      return context.json({ error: asGatewayError(error).message }, 503)
+    }
   })
   app.get('/.well-known/*', ({ env, req, json, notFound }) => {
     const metadata = metadataOf(env.incoming, req.path, { door: door(), prefix: prefix(), has: options.has })

@@ -1,7 +1,14 @@
 import { GatewayError } from '../core/error.ts'
 import type { Deed } from './deeds.ts'
 import type { KeptPrincipal } from './principal.ts'
-import { type Compensation, isOver, type Move, needsAttention, type Step, type Transaction } from './transactions.ts'
+import {
+  type Compensation,
+  isOver,
+  type Move,
+  needsAttention,
+  type Step,
+  type Transaction,
+} from './transactions.ts'
 
 /** What a transaction is begun with. Times are milliseconds. */
 interface Beginning {
@@ -206,6 +213,9 @@ function taken(): GatewayError {
   return conflict('Somebody else went on with the transaction.')
 }
 
-function conflict(message: string, extra: { readonly field?: string; readonly suggestion?: string } = {}): GatewayError {
+function conflict(
+  message: string,
+  extra: { readonly field?: string; readonly suggestion?: string } = {},
+): GatewayError {
   return new GatewayError('TRANSACTION_CONFLICT', message, extra)
 }

@@ -3,6 +3,9 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 /** Why the file of a store can not be used, for people. */
 export class UnusableFile extends Error {}
 
+/** What is said of a database that is none of Gatehouse. */
+export const FOREIGN = 'it is a database of another program'
+
 interface Tree {
   readonly root: bigint
   readonly depth: number
@@ -14,13 +17,16 @@ interface Head {
   readonly lastPage: bigint
   readonly snapshot: bigint
   readonly trees: readonly Tree[]
+  /** Its values have versions, as those of a store do. */
+  readonly hasVersions: boolean
 }
 
 // The layout of LMDB's data format 2, as far as it is looked at.
 const MAGIC = 0xbeefc0de
 const HEADER = 24
 const META = { magic: 24, version: 28, pageSize: 48, free: 48, main: 96, lastPage: 144, snapshot: 152 }
-const TREE = { depth: 6, root: 40 }
+const TREE = { flags: 4, depth: 6, root: 40 }
+const VERSIONS = 0x100
 const SIZE = 168
 const EMPTY = 0xffffffffffffffffn
 const [BRANCH, LEAF, OVERFLOW] = [1, 2, 4]
@@ -41,6 +47,8 @@ export function checkFile(path: string): void {
       const head = readHead(file)
       if (!head) return
       const fault = findFault(file, head)
+      // Opening it would change that.
+      if (fault === undefined && !head.hasVersions) throw new UnusableFile(FOREIGN)
       if (fault === undefined) return
       // Another process may have written meanwhile.
       if (attempt > 5 || readHead(file)?.snapshot === head.snapshot) throw new UnusableFile(fault)
@@ -82,6 +90,9 @@ function headAt(file: number, position: number): Head {
     pageSize,
     lastPage: page.readBigUInt64LE(META.lastPage),
     snapshot: page.readBigUInt64LE(META.snapshot),
+    hasVersions:
+      page.readBigUInt64LE(META.main + TREE.root) === EMPTY ||
+      (page.readUInt16LE(META.main + TREE.flags) & VERSIONS) !== 0,
     trees: [META.free, META.main].map((at) => ({
       root: page.readBigUInt64LE(at + TREE.root),
       depth: page.readUInt16LE(at + TREE.depth),

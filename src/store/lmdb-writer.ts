@@ -60,6 +60,16 @@ export class Writer {
     return promise
   }
 
+  /** Looks whether there is room again. */
+  look(): void {
+    try {
+      this.#makeRoom([])
+      if (this.#failure === undefined) this.#onProblem(undefined)
+    } catch (error) {
+      this.#onProblem(this.#failure ?? reasonOf(error))
+    }
+  }
+
   /** Resolves once nothing is being written. */
   async idle(): Promise<void> {
     await this.#running
@@ -114,10 +124,7 @@ export class Writer {
 
   #makeRoom(batch: readonly Waiting[]): void {
     const bytes = batch.reduce((sum, each) => sum + sizeOf(each), COMMON)
-    this.#room.make(
-      bytes,
-      batch.every(({ value }) => value === undefined),
-    )
+    this.#room.make(bytes, batch.length > 0 && batch.every(({ value }) => value === undefined))
   }
 
   #refuse(batch: readonly Waiting[], problem: string, cause?: unknown): [] {

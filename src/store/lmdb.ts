@@ -1,18 +1,12 @@
-import { mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import type { Database, RootDatabase } from 'lmdb'
 import type { Log } from '../core/log.ts'
-import { checkFile, UnusableFile } from './lmdb-file.ts'
+import { FILE, type Found, LIMIT, MARK, openDatabase, read, reasonOf, version } from './lmdb-open.ts'
 import { Room } from './lmdb-room.ts'
 import { unavailable, Writer } from './lmdb-writer.ts'
 import { MemoryStore } from './memory.ts'
 import type { Bucket, Entry, Portable, Taken } from './store.ts'
 
-/** How large a store may become, in bytes. */
-const LIMIT = 1024 * 1024 * 1024
-/** What tells a store from the databases of other programs. Its key is none that a value could have. */
-const MARK = { key: 'gatehouse', format: 1 }
 /** How many values are looked at in one go, how often, and how long to rest after all were, in milliseconds. */
 const LOOK = 256
 const OFTEN = 500
@@ -32,12 +26,6 @@ interface Parts {
   readonly writer: Writer
 }
 
-interface Found {
-  readonly text: string
-  readonly until: number
-  readonly version: number
-}
-
 /**
  * A store in a folder, which several processes of one machine may share. What was written has reached the disk.
  * What is taken from buckets is counted by each process alone: the count is needed for a window of time only, and
@@ -51,7 +39,8 @@ export class LmdbStore implements Portable {
   readonly #local = new MemoryStore()
   readonly #opening: Promise<Parts | undefined>
   #parts: Parts | undefined
-  #problem: string | undefined
+  /** Why nothing is taken. */
+  #reason: string | undefined
   #unusable: string | undefined
   #sweeping: NodeJS.Timeout | undefined
   #sweptTo: string | undefined
@@ -66,7 +55,8 @@ export class LmdbStore implements Portable {
   }
 
   get problem(): string | undefined {
-    return this.#unusable ?? this.#problem
+    if (this.#reason === undefined) return this.#unusable
+    return `the store in ${this.#directory} takes nothing more: ${this.#reason}`
   }
 
   async opened(): Promise<void> {
@@ -155,7 +145,6 @@ export class LmdbStore implements Portable {
       return parts
     } catch (error) {
       this.#unusable = reasonOf(error, this.#directory)
-      this.#log.error('store.unusable', { reason: this.#unusable })
       return undefined
     }
   }
@@ -167,10 +156,15 @@ export class LmdbStore implements Portable {
   }
 
   #tell(problem: string | undefined): void {
-    if (problem === this.#problem) return
-    this.#problem = problem && `the store in ${this.#directory} takes nothing more: ${problem}`
-    if (problem === undefined) this.#log.info('store.ready')
-    else this.#log.error('store.away', { reason: this.#problem })
+    if (problem === this.#reason) return
+    this.#reason = problem
+    if (problem === undefined) {
+      this.#log.info('store.ready')
+      return
+    }
+    this.#log.error('store.away', { reason: this.problem })
+    // What is full is not left full for longer than it has to be.
+    this.#sweepIn(OFTEN)
   }
 
   /** Changes what is there, if it is `before`, or whatever it is. */
@@ -221,6 +215,7 @@ export class LmdbStore implements Portable {
 
   #sweepIn(delay: number): void {
     if (this.#isClosed) return
+    clearTimeout(this.#sweeping)
     this.#sweeping = setTimeout(() => void this.#sweep(), delay).unref()
   }
 
@@ -236,61 +231,9 @@ export class LmdbStore implements Portable {
     await Promise.allSettled(removals)
     const isWhole = part.length < LOOK
     this.#sweptTo = isWhole ? undefined : part.at(-1)?.key
-    // What is full is not left full for longer than it has to be.
-    if (isWhole && this.#problem !== undefined) this.#tell(undefined)
-    this.#sweepIn(this.#problem === undefined && isWhole ? REST : OFTEN)
+    if (isWhole && this.#reason !== undefined && this.#parts) writer.look()
+    this.#sweepIn(this.#reason === undefined && isWhole ? REST : OFTEN)
   }
-}
-
-/** The file LMDB keeps everything in. */
-const FILE = 'data.mdb'
-
-async function openDatabase(directory: string): Promise<RootDatabase<string, string>> {
-  // Whoever keeps nothing on the disk need not wait for it to load.
-  const { open } = await import('lmdb')
-  mkdirSync(directory, { recursive: true, mode: 0o700 })
-  if (!statSync(directory).isDirectory()) throw new UnusableFile('it is no folder')
-  const file = join(directory, FILE)
-  try {
-    checkFile(file)
-  } catch {
-    // Another process may be about to make it.
-    await pause(100)
-    checkFile(file)
-  }
-  const options = {
-    path: directory,
-    noSubdir: false,
-    mapSize: 2 * LIMIT,
-    encoding: 'string' as const,
-    useVersions: true,
-    // A promise is kept once the data has reached the disk, and what is there is whole at any time.
-    overlappingSync: false,
-    permissionsMode: 0o600,
-  }
-  const database = open<string, string>(options)
-  const [first] = database.getKeys({ limit: 1 })
-  const found = first === undefined ? undefined : read(database.get(MARK.key))
-  const problem = first === undefined ? undefined : problemOf(found?.text)
-  if (problem === undefined) return database
-  await database.close()
-  throw new UnusableFile(problem)
-}
-
-function problemOf(mark: string | undefined): string | undefined {
-  const format = /^format (\d+)$/.exec(mark ?? '')?.[1]
-  if (format === undefined) return 'it is a database of another program'
-  if (Number(format) === MARK.format) return undefined
-  return `it was written by a newer version of Gatehouse (format ${format}), which has to be used`
-}
-
-async function mark({ writer }: Parts): Promise<void> {
-  await writer.write({
-    key: MARK.key,
-    value: `zzzzzzzz format ${MARK.format}`,
-    version: version(),
-    before: null,
-  })
 }
 
 function readPart(
@@ -309,27 +252,11 @@ function readPart(
   })
 }
 
-function read(stored: string | undefined, own = 0): Found | undefined {
-  const end = stored?.indexOf(' ') ?? -1
-  if (stored === undefined || end === -1) return undefined
-  return { until: Number.parseInt(stored.slice(0, end), 36), text: stored.slice(end + 1), version: own }
-}
-
-/** What no other write has, of any process. */
-function version(): number {
-  return 1 + Math.floor(Math.random() * 2 ** 52)
-}
-
-function reasonOf(error: unknown, directory: string): string {
-  const at = `the store in ${directory} can not be used: `
-  const elsewhere = 'or name another folder under `store`'
-  const code = error instanceof Error && 'code' in error ? String(error.code) : undefined
-  const text = error instanceof Error ? error.message : String(error)
-  if (code === 'EEXIST' || code === 'ENOTDIR')
-    return `${at}there is a file of that name. Remove it, ${elsewhere}`
-  if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
-    return `${at}it can not be written to (${text}). Let this user write to it, ${elsewhere}`
-  const fix =
-    text.includes('damaged') || text.includes('missing') ? 'Put a copy in its place' : 'Move it away'
-  return `${at}${text}. ${fix}, ${elsewhere}`
+async function mark({ writer }: Parts): Promise<void> {
+  await writer.write({
+    key: MARK.key,
+    value: `zzzzzzzz format ${MARK.format}`,
+    version: version(),
+    before: null,
+  })
 }

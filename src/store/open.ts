@@ -1,16 +1,26 @@
 import type { Log } from '../core/log.ts'
 import type { StoreSettings } from '../core/settings.ts'
+import { LmdbStore } from './lmdb.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis.ts'
-import type { Store } from './store.ts'
+import type { Portable, Store } from './store.ts'
+
+/** Settings of a store that outlives the process. */
+type LastingSettings = Exclude<StoreSettings, { readonly kind: 'memory' }>
 
 /** Whether two configured stores are one. */
 export function isSameStore(one: StoreSettings, other: StoreSettings): boolean {
-  if (one.kind === 'memory' || other.kind === 'memory') return one.kind === other.kind
-  return one.url.reveal() === other.url.reveal()
+  if (one.kind === 'redis' && other.kind === 'redis') return one.url.reveal() === other.url.reveal()
+  if (one.kind === 'folder' && other.kind === 'folder') return one.path === other.path
+  return one.kind === other.kind
 }
 
 /** Opens the configured store. It connects by itself, and again where it loses its connection. */
 export function openStore(settings: StoreSettings, log: Log): Store {
-  return settings.kind === 'memory' ? new MemoryStore() : new RedisStore(settings.url, log)
+  return settings.kind === 'memory' ? new MemoryStore() : openPortable(settings, log)
+}
+
+/** Opens a store that others can look into. */
+export function openPortable(settings: LastingSettings, log: Log): Portable {
+  return settings.kind === 'folder' ? new LmdbStore(settings.path, log) : new RedisStore(settings.url, log)
 }

@@ -28,6 +28,7 @@ const calls: readonly (readonly [target: string, limit: number])[] = [
   ['gateway-modern-modern', 1.3],
   ['gateway-stdio', 1.5],
   ['gateway-guarded', 1.5],
+  ['gateway-keyed', 1.8],
 ]
 
 /** Holds what was measured against every budget; calls count at concurrency 16 with replies of 1 KB. */
@@ -40,10 +41,15 @@ export function judge(rows: readonly Row[], footprint: Footprint): Verdict[] {
     rows.find((each) => each.target === name && each.concurrency === 16 && each.bytes === 1024)?.cpu?.median
   const [guarded, bare] = [cpu('gateway-guarded'), cpu('gateway-legacy')]
   const added = guarded !== undefined && bare !== undefined ? guarded / bare : undefined
+  const [safe, plain] = [cpu('gateway-safe'), cpu('gateway-plain')]
+  const safety = safe !== undefined && plain !== undefined ? safe / plain : undefined
+  const keyed = rows.find((each) => each.target === 'gateway-keyed' && each.concurrency === 8)
   const memory = footprint.memory.find(({ target }) => target === 'gateway-legacy')
   return [
     ...ratios,
     verdict('CPU per call, guarded', 1.2, '× unguarded', added),
+    verdict('CPU per call that reads, with safe actions', 1.03, '× without', safety),
+    verdict('p99 of keyed calls at half load', 3, '× p50', keyed && keyed.p99 / keyed.p50),
     verdict('idle memory', 120, 'MB', memory?.idle),
     verdict('start until /health answers', 600, 'ms', footprint.readyMs?.median),
   ]

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { request } from 'undici'
 import { REVISIONS, replyText, type Era } from './reply.ts'
 
@@ -9,7 +10,10 @@ export interface Client {
   complain(id: number, status: number, text: string, fully: boolean): string | undefined
 }
 
-const NAME = 'reply'
+const READ = 'reply'
+const WRITE = 'write'
+/** Stands where the key of each call goes. */
+const KEY = 'the-key'
 const accepts = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 const clientInfo = { name: 'bench', version: '1.0.0' }
 
@@ -17,20 +21,28 @@ const clientInfo = { name: 'bench', version: '1.0.0' }
 export async function connect(
   url: string,
   era: Era,
-  { bytes, token }: { readonly bytes: number; readonly token: string | undefined },
+  {
+    bytes,
+    token,
+    isKeyed,
+  }: { readonly bytes: number; readonly token: string | undefined; readonly isKeyed: boolean },
 ): Promise<Client> {
   const credentials = token === undefined ? {} : { authorization: `Bearer ${token}` }
   const first = { ...accepts, ...credentials }
   const headers = era === 'modern' ? { ...modernHeaders(), ...credentials } : await openSession(url, first)
   const params = {
-    name: NAME,
+    name: isKeyed ? WRITE : READ,
     arguments: { bytes },
-    ...(era === 'modern' ? { _meta: envelope() } : {}),
+    ...((era === 'modern' || isKeyed) && {
+      _meta: { ...(era === 'modern' && envelope()), ...(isKeyed && { idempotency_key: KEY }) },
+    }),
   }
   const tail = `,"method":"tools/call","params":${JSON.stringify(params)}}`
+  const [before = '', after = ''] = tail.split(KEY)
+  const run = randomUUID()
   return {
     headers,
-    body: (id) => `{"jsonrpc":"2.0","id":${id}${tail}`,
+    body: (id) => `{"jsonrpc":"2.0","id":${id}${isKeyed ? `${before}${run}-${id}${after}` : tail}`,
     complain: (id, status, text, fully) => complain(id, status, text, fully ? replyText(bytes) : undefined),
   }
 }
@@ -40,7 +52,7 @@ function modernHeaders(): Record<string, string> {
     ...accepts,
     'mcp-protocol-version': REVISIONS.modern,
     'mcp-method': 'tools/call',
-    'mcp-name': NAME,
+    'mcp-name': READ,
   }
 }
 

@@ -3,8 +3,11 @@ import { createHmac } from 'node:crypto'
 /** What stands behind a gateway under test: the address of an HTTP server, or the words of a command. */
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
 
-/** Whether a gateway guards what it passes on: everything it can do to each call, or nothing. */
-export type Guard = 'on' | 'off'
+/**
+ * What a gateway does to what it passes on: everything it can do to each call, nothing, calls with keys made once
+ * and nothing else, or what it does by default, with or without what makes actions safe.
+ */
+export type Guard = 'on' | 'off' | 'keyed' | 'safe' | 'plain'
 
 const issuer = 'https://issuer.example.com'
 const secret = 'the key of the benchmark, at least 32 characters'
@@ -13,8 +16,31 @@ const secret = 'the key of the benchmark, at least 32 characters'
 export function gatewayConfig(upstream: Upstream, guard: Guard, folder: string): string {
   const upstreams = { bench: { ...upstream, trust: true } }
   // JSON is YAML: no address or path can break out of its quotes.
-  return JSON.stringify(guard === 'on' ? { upstreams, ...guarded(folder) } : { upstreams, ...bare }) + '\n'
+  return JSON.stringify({ upstreams, ...settingsOf(guard, folder) }) + '\n'
 }
+
+function settingsOf(guard: Guard, folder: string): object {
+  if (guard === 'on') return guarded(folder)
+  if (guard === 'off') return bare
+  // A store on the disk that temporary files are on, as any other.
+  const common = { store: `${folder}/store`, observe: { metrics: 'off' } }
+  if (guard === 'keyed') return { ...common, features: { ...allOff, idempotency: room } }
+  return guard === 'safe' ? common : { ...common, features: safeOff }
+}
+
+const safeOff = { idempotency: 'off', transactions: 'off', confirm: 'off', undo: 'off' }
+const allOff = {
+  ...safeOff,
+  permissions: 'off',
+  validate: 'off',
+  errors: 'off',
+  structured_text: 'off',
+  mask: 'off',
+  retry: 'off',
+  breaker: 'off',
+}
+/** For more keys than one caller ever has. */
+const room = { max_keys: 1_000_000, max_bytes: '10GB', ttl: '60s' }
 
 const bare = { features: 'none', observe: { metrics: 'off' } }
 

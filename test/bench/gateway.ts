@@ -25,7 +25,7 @@ export const launchBuilt: LaunchGateway = async (folder, upstream, path, guard =
   const config = `${folder}/gateway.config.yaml`
   writeFileSync(config, gatewayConfig(upstream, guard, folder))
   const command = [process.execPath, main, 'serve', '--config', config, '--port', String(port)]
-  if (guard === 'off') command.push('--log-level', 'warn')
+  if (guard !== 'on') command.push('--log-level', 'warn')
   const running = await launchCommand(command, `http://127.0.0.1:${port}${path}`)
   return { ...running, url: `http://127.0.0.1:${port}/mcp` }
 }

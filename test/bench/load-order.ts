@@ -9,6 +9,8 @@ export interface LoadOrder {
   readonly seconds: number
   /** The token calls are made with. */
   readonly token?: string
+  /** Calls write, each with an idempotency key of its own. */
+  readonly isKeyed?: boolean
 }
 
 /** What a stretch of load saw; latencies are milliseconds. */

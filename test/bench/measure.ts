@@ -41,8 +41,14 @@ export function startLoader(): Loader {
   }
   return {
     async turn(target, shape, seconds) {
-      const { url, era, token } = target
-      const order = { url, era, ...shape, ...(token !== undefined && { token }) }
+      const { url, era, token, isKeyed } = target
+      const order = {
+        url,
+        era,
+        ...shape,
+        ...(token !== undefined && { token }),
+        ...(isKeyed && { isKeyed }),
+      }
       // Connections and sessions are opened before the clock starts.
       await run(target.name, { ...order, seconds: LEAD_IN_SECONDS })
       const before = cpuOf(target)
@@ -63,16 +69,30 @@ export async function runRounds(
 ): Promise<Sample[]> {
   const samples: Sample[] = []
   for (let round = 0; round < plan.rounds; round++) {
-    for (const shape of plan.shapes) {
+    for (const shape of allShapes(targets, plan.shapes)) {
       // Whoever goes first differs from round to round, so that no target always follows the same one.
-      const first = round % targets.length
-      for (const target of [...targets.slice(first), ...targets.slice(0, first)]) {
+      const present = targets.filter((target) => meets(target, shape, plan.shapes))
+      const first = round % present.length
+      for (const target of [...present.slice(first), ...present.slice(0, first)]) {
         samples.push({ round, ...(await loader.turn(target, shape, plan.seconds)) })
       }
     }
     process.stderr.write(`round ${round + 1} of ${plan.rounds} done\n`)
   }
   return samples
+}
+
+/** Whether a target meets a shape of load in a plan. */
+export function meets({ shapes }: Target, shape: Shape, planned: readonly Shape[]): boolean {
+  return (shapes ?? planned).some(
+    ({ concurrency, bytes }) => concurrency === shape.concurrency && bytes === shape.bytes,
+  )
+}
+
+/** The shapes of a plan, and those of single targets that it does not have. */
+function allShapes(targets: readonly Target[], planned: readonly Shape[]): readonly Shape[] {
+  const all = [...planned, ...targets.flatMap(({ shapes = [] }) => shapes)]
+  return [...new Map(all.map((each) => [`${each.concurrency} ${each.bytes}`, each])).values()]
 }
 
 function cpuOf(target: Target): number {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { judge } from './budgets.ts'
-import { runRounds, startLoader, type Loader, type Shape } from './measure.ts'
+import { meets, runRounds, startLoader, type Loader, type Shape } from './measure.ts'
 import { readOptions, usage, type Options } from './options.ts'
 import { residentMegabytes } from './process-stats.ts'
 import { footprintLines, machine, table, verdictLines } from './report.ts'
@@ -75,7 +75,9 @@ async function warmUp(
 ): Promise<void> {
   for (const target of field.targets) {
     await loader.turn(target, { concurrency: 16, bytes: 1024 }, quick ? 3 : 4)
-    for (const shape of shapes.slice(quick ? 1 : 0)) await loader.turn(target, shape, 0.3)
+    for (const shape of shapes.slice(quick ? 1 : 0)) {
+      if (meets(target, shape, shapes)) await loader.turn(target, shape, 0.3)
+    }
   }
 }
 

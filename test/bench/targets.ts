@@ -3,6 +3,7 @@ import { hasNginx, launchNginx } from './nginx.ts'
 import { isBuilt, launchBuilt, launchStandIn, type LaunchGateway } from './gateway.ts'
 import { launchScript, type Running, type Serving } from './launch.ts'
 import { bearer } from './gateway-config.ts'
+import type { Shape } from './measure.ts'
 import type { Options } from './options.ts'
 import { childrenOf } from './process-stats.ts'
 import type { Era } from './reply.ts'
@@ -15,6 +16,10 @@ export interface Target {
   readonly pids: readonly number[]
   /** The token it wants. */
   readonly token?: string
+  /** Calls write, each with an idempotency key of its own. */
+  readonly isKeyed?: true
+  /** The shapes of load it meets, where not all. */
+  readonly shapes?: readonly Shape[]
 }
 
 /** Everything that runs for a benchmark. */
@@ -42,6 +47,10 @@ export async function startField(folder: string, options: Options): Promise<Fiel
   }
 }
 
+/** As many calls at once as a budget is about, and half as many. */
+const full: Shape = { concurrency: 16, bytes: 1024 }
+const half: Shape = { concurrency: 8, bytes: 1024 }
+
 type Keep = (starting: Promise<Serving>) => Promise<Serving>
 
 async function start(folder: string, options: Options, keep: Keep): Promise<Omit<Field, 'stop'>> {
@@ -56,6 +65,8 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
       era,
       pids,
       ...(name === 'gateway-guarded' && { token: bearer() }),
+      ...(name === 'gateway-keyed' && { isKeyed: true as const, shapes: [half, full] }),
+      ...(['gateway-plain', 'gateway-safe'].includes(name) && { shapes: [full] }),
     })
 
   const stdioCommand = [process.execPath, fileURLToPath(new URL('upstream.ts', import.meta.url)), '--stdio']
@@ -78,6 +89,11 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
     if (!options.standIn) {
       const guarded = await keep(launch(`${folder}/guarded`, { url: legacy.url }, '/ready', 'on'))
       add('gateway-guarded', guarded, 'legacy')
+    }
+    const wanted = options.standIn ? [] : (['keyed', 'plain', 'safe'] as const)
+    for (const guard of wanted.filter((each) => isWanted(`gateway-${each}`))) {
+      const own = await keep(launch(`${folder}/${guard}`, { url: legacy.url }, '/ready', guard))
+      add(`gateway-${guard}`, own, 'legacy')
     }
     const modernHttp = await keep(launch(`${folder}/modern`, { url: modern.url }, '/ready'))
     add('gateway-modern-modern', modernHttp, 'modern')

@@ -28,6 +28,12 @@ const tools = [
     inputSchema: { type: 'object', properties: { bytes: { type: 'integer', minimum: 0 } } },
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
   },
+  {
+    name: 'write',
+    description: 'Does nothing, and says that it writes.',
+    inputSchema: { type: 'object', properties: { bytes: { type: 'integer', minimum: 0 } } },
+    annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
+  },
 ]
 const sessions = new Set<string>()
 const replies = new Map<number, string>()
@@ -60,7 +66,8 @@ function answer(message: Message): Answer {
 }
 
 function call(params: Message['params'] = {}): Answer {
-  if (params['name'] !== 'reply') return { status: 200, error: '{"code":-32602,"message":"Unknown tool"}' }
+  if (params['name'] !== 'reply' && params['name'] !== 'write')
+    return { status: 200, error: '{"code":-32602,"message":"Unknown tool"}' }
   const args = params['arguments']
   const wanted = typeof args === 'object' && args !== null && 'bytes' in args ? args.bytes : 1024
   const bytes = typeof wanted === 'number' ? Math.min(wanted, 1_000_000) : 1024

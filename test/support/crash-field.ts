@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { until } from './condition.ts'
 import { type EffectsServer, effectsCommand, serversOf, startEffects } from './effects.ts'
 import { type CommandProcess, startCommand } from './gateway-process.ts'
-import { freePort } from './run-gateway.ts'
+import { steadyPort } from './steady-port.ts'
 import type { Json } from './server/json.ts'
 
 /** A gateway that can be killed, and started again on its port. */
@@ -37,30 +37,38 @@ interface FieldOptions {
 export async function startField({ upstream, store, gateways, tools }: FieldOptions): Promise<CrashField> {
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-crash-'))
   const log = join(folder, 'effects.log')
-  const server = upstream === 'http' ? await startEffects(log, await freePort()) : undefined
+  const server = upstream === 'http' ? await startEffects(log, await steadyPort()) : undefined
   const reach = server ? { url: server.url } : { command: effectsCommand(log) }
   const configFile = join(folder, 'gateway.config.yaml')
   const settings = { ...reach, tools, trust: true }
-  const config = { store: store ?? join(folder, 'store'), upstreams: { effects: settings } }
-  writeFileSync(configFile, JSON.stringify(config))
-  const started = await Promise.all(Array.from({ length: gateways }, () => mortal(configFile)))
-  const [first, ...others] = started
-  if (!first) throw new TypeError('A field has a gateway at least')
-  return {
-    gateways: [first, ...others],
-    log,
-    killServer: () => killServer(server, log),
-    close: async () => {
-      await Promise.all(started.map((each) => each.kill()))
-      await server?.kill()
-      for (const pid of serversOf(log)) process.kill(pid, 'SIGKILL')
-      rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
-    },
+  const config = {
+    store: store ?? join(folder, 'store'),
+    // A server that was killed is back at once.
+    features: { breaker: { pause: '250ms' } },
+    upstreams: { effects: settings },
   }
+  writeFileSync(configFile, JSON.stringify(config))
+  const made = await Promise.all(Array.from({ length: gateways }, () => mortal(configFile)))
+  const [first, ...others] = made
+  if (!first) throw new TypeError('A field has a gateway at least')
+  const close = async (): Promise<void> => {
+    await Promise.all(made.map((each) => each.kill()))
+    await server?.kill()
+    for (const pid of serversOf(log)) process.kill(pid, 'SIGKILL')
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+  try {
+    await Promise.all(made.map((each) => each.start()))
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return { gateways: [first, ...others], log, killServer: () => killServer(server, log), close }
 }
 
+/** A gateway that is not yet started. */
 async function mortal(configFile: string): Promise<MortalGateway> {
-  const port = await freePort()
+  const port = await steadyPort()
   const origin = `http://127.0.0.1:${port}`
   let running: CommandProcess | undefined
   const start = async (): Promise<void> => {
@@ -72,7 +80,7 @@ async function mortal(configFile: string): Promise<MortalGateway> {
       if (signal !== 'SIGKILL') throw new Error(`The gateway ended:\n${stderr}`)
       return true
     })
-    await Promise.race([until(() => isReady(origin), 'the gateway to be ready', 30_000), ended])
+    await Promise.race([until(() => isReady(origin), 'the gateway to be ready', 60_000), ended])
   }
   const kill = async (): Promise<void> => {
     if (!running) return
@@ -80,7 +88,6 @@ async function mortal(configFile: string): Promise<MortalGateway> {
     await running.ended
     await running.close()
   }
-  await start()
   return { url: `${origin}/mcp/effects`, kill, start }
 }
 

@@ -1,4 +1,4 @@
-import { type Call, compose, type Handler, type Outcome, resultOf } from '../../src/core/call.ts'
+import { type Call, compose, type Handler, type Outcome, type Policy, resultOf } from '../../src/core/call.ts'
 import type { Entry, Op } from '../../src/core/entry.ts'
 import { asGatewayError, GatewayError } from '../../src/core/error.ts'
 import { isObject } from '../../src/core/json.ts'
@@ -79,7 +79,10 @@ interface Given {
   readonly places?: Readonly<Record<string, Place>>
   readonly settings?: Json
   readonly deps?: Partial<Deps>
+  /** What is done instead of running a call at its place. */
   readonly next?: (call: Call, run: Handler) => Promise<Outcome>
+  /** What stands between transactions and what writes deeds. */
+  readonly above?: Policy
 }
 
 /** A gateway of the features that make transactions, before places of which each is a server. */
@@ -114,7 +117,8 @@ export class SagaGateway {
   }
 
   handle(call: Call): Promise<Outcome> {
-    const policies = this.#contributions.map(({ policy }) => policy?.(call.target))
+    const [once, together, deeds] = this.#contributions.map(({ policy }) => policy?.(call.target))
+    const policies = [once, together, this.#given.above, deeds]
     const run: Handler = async ({ target, params }) => {
       const place = this.#places[target.upstream ?? '']
       const args = params.fields.arguments
@@ -193,4 +197,20 @@ async function told(outcome: Promise<Outcome>): Promise<Json> {
     if (!(error instanceof GatewayError)) throw error
     return { thrown: asGatewayError(error).data }
   }
+}
+
+/** The tool that puts a thing in its place, and its arguments. */
+export const put = (key: string) => ['put', { key, value: '1' }] as const
+
+/** The code of an error, in a result or thrown. */
+export function codeOf({ thrown, transaction }: Json): unknown {
+  const error = thrown ?? (isObject(transaction) ? transaction['error'] : undefined)
+  return isObject(error) ? error['code'] : undefined
+}
+
+/** A gateway in which the transaction `t` has begun. */
+export async function begun(given: Given = {}): Promise<SagaGateway> {
+  const gateway = new SagaGateway(given)
+  await gateway.begin('t')
+  return gateway
 }

@@ -53,6 +53,24 @@ const imports: readonly Wall[] = [
     forbidden: ['./downstream/http.ts', './features/index.ts', './gateway.ts', 'prom-client'],
   },
   {
+    file: 'documents/help.ts',
+    allowed: [
+      './skill.ts',
+      '../core/record.ts',
+      '../wire/extensions.ts',
+      '../wire/revisions.ts',
+      'node:crypto',
+    ],
+    forbidden: [
+      '../wire/codec.ts',
+      '../features/index.ts',
+      '../catalog/classify.ts',
+      'yaml',
+      'node:fs',
+      'hono',
+    ],
+  },
+  {
     file: 'bridge/park.ts',
     allowed: ['../core/call.ts', '../wire/peer.ts', '../store/store.ts', './seal.ts'],
     forbidden: ['../store/memory.ts', '../upstream/http.ts', '../downstream/reply.ts', 'eventsource-parser'],
@@ -99,7 +117,14 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'features/transactions/journal.ts',
-    allowed: ['./steps.ts', '../feature.ts', '../../core/call.ts', '../../store/store.ts'],
+    allowed: [
+      './steps.ts',
+      '../feature.ts',
+      '../own-tool.ts',
+      '../../core/call.ts',
+      '../../records/deeds.ts',
+      '../../store/store.ts',
+    ],
     forbidden: ['../confirm.ts', '../limits/limits.ts', '../../wire/codec.ts', '../../gateway.ts'],
   },
   {

@@ -1,13 +1,11 @@
 import type { Handler } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
-import { parseExpression } from '../../core/expression.ts'
-import type { Finding } from '../../core/finding.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { bytes, milliseconds } from '../../core/units.ts'
 import { NS } from '../../wire/extensions.ts'
-import type { Deps, Feature, SettingsOf } from '../feature.ts'
+import type { Deps, Feature } from '../feature.ts'
 import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
 import { type Plan, Runs } from './runs.ts'
 import { type Settings, settingsSchema } from './settings.ts'
@@ -38,7 +36,6 @@ export const idempotency: Feature<Settings | false> = {
         if (own === false) return {}
         return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(milliseconds(own.max_ttl) / 1000) } }
       },
-      problems: async () => unusable(settings, deps),
       close: () => runs.close(),
     }
   },
@@ -94,26 +91,4 @@ function toolSetting<Key extends keyof ToolSettings>(
 ): NonNullable<ToolSettings[Key]> | undefined {
   const tools = deps.server(upstream)?.tools
   return tools && name !== undefined ? settingOf(tools, name, key)?.value : undefined
-}
-
-/** What is wrong with the reads that are to find out whether calls took effect. */
-function unusable(settings: SettingsOf<Settings | false>, deps: Deps): Finding[] {
-  const on = deps.servers().filter((name) => settings(name) !== false)
-  return on.flatMap((name) =>
-    Object.entries(deps.server(name)?.tools ?? {}).flatMap(([glob, { verify }]): Finding[] => {
-      const why = verify === undefined ? undefined : misread(verify)
-      if (why === undefined) return []
-      return [{ path: ['upstreams', name, 'tools', glob, 'verify'], message: why }]
-    }),
-  )
-}
-
-function misread(written: string): string | undefined {
-  try {
-    return parseExpression(written).find
-      ? undefined
-      : 'must say what to look for, such as -> $.result.items[0]'
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error)
-  }
 }

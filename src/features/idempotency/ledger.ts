@@ -48,14 +48,18 @@ export class Ledger {
     return orAway(this.#swap(id, text, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
-  /** Goes on with a call of ours whose server asked something in the middle of it; nothing where it is not that. */
+  /**
+   * Goes on with a call of ours whose server asked something in the middle of it; nothing where that was done
+   * already, or is being done. It is over here where another process holds the call, or nobody does.
+   */
   async reopen(keyed: Keyed, attempt: string): Promise<Begun | undefined> {
     const kept = await this.find(keyed)
-    if (!kept || kept.record.attempt !== attempt || kept.record.state !== 'executing') return undefined
-    // The open call is in the process that made it.
-    if (kept.record.owner !== this.#deps.presence.id) return undefined
-    const { openUntil: _until, ...rest } = kept.record
-    return orAway(this.#swap(keyed.id, kept.text, rest))
+    if (!kept) return { kind: 'over' }
+    const { openUntil, ...rest } = kept.record
+    if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
+    if (rest.owner !== this.#deps.presence.id) return { kind: 'over' }
+    const begun = await orAway(this.#swap(keyed.id, kept.text, rest))
+    return begun.kind === 'own' ? begun : undefined
   }
 
   /** Settles a record that is not ours: it was found out what came of its call. */

@@ -55,19 +55,21 @@ export class Runs {
 
   /** Makes a call, or tells what came of it when it was made before. */
   async run(keyed: Keyed, plan: Plan): Promise<Outcome> {
-    const asked = keyed.call.state[SLOT]
     const claim: Begin = () => this.#ledger.claim(keyed, plan.most)
-    let begin = claim
-    if (typeof asked === 'string') {
-      const reopened = await this.#ledger.reopen(keyed, asked)
-      // Whoever holds the open call says what became of it.
-      if (reopened?.kind !== 'own') return plan.next(keyed.call)
-      begin = async () => reopened
-    }
+    const reopened = await this.#reopened(keyed)
+    // Whoever holds the open call says what became of it.
+    if (reopened?.kind === 'over') return plan.next(keyed.call)
+    let begin = reopened ? async () => reopened : claim
     for (;;) {
       const { ended, shared } = await this.#share(keyed, plan, begin)
-      begin = claim
       const isFirst = shared.isFirst(keyed.call)
+      const isOurs = reopened !== undefined && begin !== claim
+      if (!isFirst && isOurs) {
+        // Somebody was just looking at the record that is ours.
+        await heeding(shared.gone, keyed, shared.startedAt)
+        continue
+      }
+      begin = claim
       if (ended.kind === 'result') return answer(ended, { keyed, plan, wasReplay: !isFirst })
       if (ended.kind === 'failed') throw failure(ended, keyed, !isFirst)
       if (ended.kind === 'ask' && isFirst) return ended.outcome
@@ -83,6 +85,13 @@ export class Runs {
   async close(): Promise<void> {
     const all = Promise.all([...this.#shared.values()].map(({ gone }) => gone))
     await within(all, CLOSING, undefined)
+  }
+
+  /** The open call of the server that a retry brings answers for; nothing where it is none, or goes on already. */
+  async #reopened(keyed: Keyed): Promise<Begun | undefined> {
+    const asked = keyed.call.state[SLOT]
+    if (typeof asked !== 'string' || this.#shared.has(keyed.id)) return undefined
+    return this.#ledger.reopen(keyed, asked)
   }
 
   /** Begins a call, or joins the one that has begun. */
@@ -143,9 +152,11 @@ export class Runs {
         const state = { ...outcome.state, ...(verdict === 'open' && { [SLOT]: kept.record.attempt }) }
         return { ended: { kind: 'ask', outcome: { ...outcome, state } }, ...written }
       }
-      const isUnrecorded = written.writing !== undefined && verdict === 'done'
+      const isReleased = verdict === 'released'
+      const isUnrecorded = written.writing !== undefined && !isReleased
       const ended = { kind: 'result', result: outcome.result, startedAt } as const
-      return { ended: { ...ended, ...(isUnrecorded && { isUnrecorded }) }, ...written }
+      const more = { ...(isReleased && { isReleased }), ...(isUnrecorded && { isUnrecorded }) }
+      return { ended: { ...ended, ...more }, ...written }
     } catch (error) {
       const isResumed = keyed.call.state[SLOT] !== undefined
       const verdict = verdictOfFailure(error, { rules, isResumed })
@@ -229,7 +240,8 @@ interface Telling {
   readonly wasReplay: boolean
 }
 
-function answer(ended: Ended & { kind: 'result' }, { keyed, plan, wasReplay }: Telling): Outcome {
+function answer(ended: Ended & { kind: 'result' }, { keyed, plan, ...telling }: Telling): Outcome {
+  const wasReplay = telling.wasReplay && !ended.isReleased
   if (wasReplay) keyed.call.facts.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
   const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result

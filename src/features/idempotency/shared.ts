@@ -11,6 +11,8 @@ export type Ended =
       readonly kind: 'result'
       readonly result: Payload
       readonly startedAt: number
+      /** It is not remembered: nothing was done. */
+      readonly isReleased?: true
       readonly isUnrecorded?: true
     }
   | { readonly kind: 'failed'; readonly error: unknown; readonly startedAt?: number }
@@ -36,6 +38,7 @@ export class Shared {
   readonly #gone = Promise.withResolvers<void>()
   #waiting = 0
   #isFirstHere = false
+  #hasEnded = false
   #timer: NodeJS.Timeout | undefined
 
   constructor(keyed: Keyed) {
@@ -76,12 +79,13 @@ export class Shared {
       return await untilAborted(this.#turn.promise, call.signal)
     } finally {
       if (isFirst) this.#isFirstHere = false
-      if (--this.#waiting === 0) this.#giveUpSoon(call.signal)
+      if (--this.#waiting === 0 && !this.#hasEnded) this.#giveUpSoon(call.signal)
     }
   }
 
   /** Tells everybody. */
   end(ended: Ended): void {
+    this.#hasEnded = true
     clearTimeout(this.#timer)
     this.#turn.resolve(ended)
     // The server goes on for as long as the one who is asked can be heard of.

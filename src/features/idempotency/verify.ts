@@ -1,7 +1,8 @@
 import type { Call } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { asGatewayError } from '../../core/error.ts'
-import { evaluate, type Expression, parseExpression, type Path, resultValue } from '../../core/expression.ts'
+import { evaluate, type Expression, parseExpression, resultValue } from '../../core/expression.ts'
+import type { Path } from '../../core/path.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { validator } from '../../core/schema.ts'
@@ -66,6 +67,7 @@ function asArguments(given: unknown): Readonly<Record<string, unknown>> {
 function look(result: unknown, { steps }: Path): Finding {
   let at = result
   for (const [index, step] of steps.entries()) {
+    if (step === null) return failed('it looks for several things')
     if (at === null) return { kind: 'absent' }
     if (typeof step === 'number') {
       if (!Array.isArray(at)) return failed(`there is no list before [${step}]`)

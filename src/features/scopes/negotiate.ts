@@ -3,6 +3,7 @@ import { GatewayError } from '../../core/error.ts'
 import { fitting } from '../../core/glob.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Deps, SettingsOf } from '../feature.ts'
+import { createAgreement } from './agreement.ts'
 import { readStrings } from './read-strings.ts'
 import { scopesOf } from './requirement.ts'
 import type { Granted, Sessions } from './sessions.ts'
@@ -69,6 +70,8 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     }),
   )
 
+  const agreement = createAgreement(deps)
+
   return async (call) => {
     const { requested_scopes: wanted, refresh_token: refresh } = call.params.fields
     if (refresh !== undefined) {
@@ -81,11 +84,15 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     const ttl = Math.min(ttlOf(call), ...requested.flatMap(temporary), deps.auth.session.maxTtl)
     const { approval = {} } = settings(call.target.upstream) || {}
     const asked = [...new Set(requested)].filter((scope) => temporary(scope).length === 0)
-    const sorted = asked.map((scope) => ({ scope, reason: denialOf(scope, call, approval) }))
+    const judged = asked.map((scope) => ({ scope, reason: denialOf(scope, call, approval) }))
+    const open = judged.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
+    const answer = open.length > 0 ? await agreement(open, call) : undefined
+    const sorted = judged.map((each) => (each.reason === ASK ? { ...each, reason: answer } : each))
     const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
     const denied = sorted.filter(({ reason }) => reason !== undefined)
-    const held = call.principal.scopes ?? known
-    const opened = await sessions.open(call.principal, granted.length > 0 ? granted : [...held], ttl)
+    const refused = new Set(denied.map(({ scope }) => scope))
+    const held = [...(call.principal.scopes ?? known)].filter((scope) => !refused.has(scope))
+    const opened = await sessions.open(call.principal, granted.length > 0 ? granted : held, ttl)
     note(call, granted, denied)
     return done(granted, denied, worded(opened, sessions.idle))
   }
@@ -96,7 +103,7 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     const how = rule === undefined ? 'auto' : approval[rule]
     if (how === 'never') return 'not granted by policy'
     if (principal.scopes?.has(scope) === false) return 'not held by the caller'
-    return how === 'ask' ? 'needs approval' : undefined
+    return how === 'ask' ? ASK : undefined
   }
 
   function note({ principal, params }: Call, granted: readonly string[], denied: readonly object[]): void {
@@ -109,6 +116,9 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     })
   }
 }
+
+/** Why a scope is not granted at once: somebody has to agree. */
+const ASK = 'ask'
 
 /** How long a session is wanted for, in milliseconds. @throws INVALID_INPUT */
 function ttlOf({ params }: Call): number {

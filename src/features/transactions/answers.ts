@@ -120,7 +120,10 @@ function timeoutOf({ params }: Call): number | undefined {
 }
 
 function invalid(field: string, what: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} must be ${what}.`, { field, reason: 'type' })
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} must be ${what}.`, {
+    field,
+    reason: 'type',
+  })
 }
 
 function tooMany(most: number): GatewayError {

@@ -3,7 +3,13 @@ import type { Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
 import { rollingBack } from '../../records/transaction-moves.ts'
-import { isOver, type Transaction, transactionKey, Transactions, unknownTransaction } from '../../records/transactions.ts'
+import {
+  isOver,
+  type Transaction,
+  transactionKey,
+  Transactions,
+  unknownTransaction,
+} from '../../records/transactions.ts'
 import type { Deps, SettingsOf } from '../feature.ts'
 import { pause } from './pause.ts'
 import { createQueue, type Queue } from './queue.ts'
@@ -47,7 +53,7 @@ export function keyFor({ principal }: Call, id: string): string {
 }
 
 /** How often somebody else's rollback is looked at, in milliseconds. */
-const LOOK = 100
+const LOOK = 250
 
 /** Rolls a transaction back, and waits for the end of it. @throws TRANSACTION_CONFLICT, the signal's reason */
 export async function rollBack(

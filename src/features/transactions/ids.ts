@@ -6,7 +6,8 @@ export const LONGEST_ID = 128
 /** An id a client chose. @throws INVALID_INPUT */
 export function readId(value: unknown, field: string): string {
   // Half a surrogate pair has no form in UTF-8.
-  const isGood = typeof value === 'string' && value !== '' && value.length <= LONGEST_ID && !/\p{C}/u.test(value)
+  const isGood =
+    typeof value === 'string' && value !== '' && value.length <= LONGEST_ID && !/\p{C}/u.test(value)
   if (isGood) return value
   throw new GatewayError(
     'INVALID_INPUT',

@@ -32,8 +32,8 @@ interface Parts {
 /** Undoes what transactions did that are to be rolled back. */
 export interface Rollback {
   /**
-   * Resolves once one is rolled back as far as that can be; with nothing where somebody else is at it, or the
-   * gateway closes. What is known of its caller besides what was kept goes with the calls.
+   * Resolves once one is rolled back as far as that can be; with nothing where somebody else is at it, the
+   * gateway closes, or a person has to agree first. What is known of its caller besides what was kept goes with the calls.
    */
   run(key: string, caller?: Principal): Promise<Transaction | undefined>
 }
@@ -52,7 +52,7 @@ export function createRollback(parts: Parts): Rollback {
   const work = async (key: string, caller: Principal | undefined): Promise<Transaction | undefined> => {
     const found = await book.find(key)
     if (!found) throw unknownTransaction()
-    if (found.status !== 'rolling_back') return isOver(found) ? found : undefined
+    if (found.status !== 'rolling_back' || deps.closing.aborted) return isOver(found) ? found : undefined
     if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
       return undefined
     await worker.announce()
@@ -158,14 +158,15 @@ interface Undoing {
   readonly principal: Principal
 }
 
-/** Undoes a step. Nothing where the gateway closes: the next one goes on. */
+/** Undoes a step. Nothing where the gateway closes, or a person has to agree first: somebody goes on later. */
 async function undone(
   { step, deed, transaction, principal }: Undoing,
   { deps, deeds, retention }: Parts,
 ): Promise<Compensation | undefined> {
   if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
   const way: WayBack = deed?.way ?? { kind: 'none', reason: 'what it did is not known any more' }
-  if (way.kind === 'none') return failed(step.id, `The step can not be undone: ${way.reason}.`, 'no_compensation')
+  if (way.kind === 'none')
+    return failed(step.id, `The step can not be undone: ${way.reason}.`, 'no_compensation')
   if (way.kind === 'nothing') return { step: step.id, status: 'compensated' }
   const make = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool, arguments: args } = way
@@ -179,8 +180,10 @@ async function undone(
     error = await attempt(() => make(hashed(`${key} ${step.deed}`)), transaction.startedAt)
   }
   const isDoubtful = deed !== undefined && deed.status !== 'ok'
-  if (error && deps.closing.aborted) return undefined
-  if (error) return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }
+  const isPutOff = deps.closing.aborted || error?.code === 'CONFIRMATION_REQUIRED'
+  if (error && isPutOff) return undefined
+  if (error)
+    return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }
   await deeds.undone(step.deed, Date.now(), retention)
   if (!isDoubtful || (await isRestored(deed, deps))) return { step: step.id, status: 'compensated' }
   return { step: step.id, status: 'compensated', error: inDoubt }
@@ -193,9 +196,13 @@ async function isRestored({ upstream, tool }: Deed, { undoRule }: Deps): Promise
 }
 
 /** A step that was not done, and was undone, may have cost what was there before. */
-const inDoubt = new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done; it was undone in any case.', {
-  suggestion: 'See whether everything is as it was before the step.',
-}).data
+const inDoubt = new GatewayError(
+  'OUTCOME_UNKNOWN',
+  'Nobody knows whether the step was done; it was undone in any case.',
+  {
+    suggestion: 'See whether everything is as it was before the step.',
+  },
+).data
 
 type ErrorData = Readonly<Record<string, unknown>>
 
@@ -216,7 +223,8 @@ const STALE = 'IDEMPOTENCY_CONFLICT'
 /** Why a call failed, as its result says; nothing where it did not. */
 function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
   if (outcome.kind === 'ask') {
-    return new GatewayError('UPSTREAM_ERROR', 'The server asks something, and nobody is there to answer.').data
+    return new GatewayError('UPSTREAM_ERROR', 'The server asks something, and nobody is there to answer.')
+      .data
   }
   const { _meta: meta, isError } = outcome.result.fields
   const told: ErrorData = isObject(meta) ? meta : {}

@@ -82,7 +82,10 @@ interface Told {
 }
 
 /** A result of a step that says so. */
-export function withStep(result: Payload, { transaction, step, deed, isCompatible, ...about }: Told): Payload {
+export function withStep(
+  result: Payload,
+  { transaction, step, deed, isCompatible, ...about }: Told,
+): Payload {
   const found = transaction.steps.find(({ id }) => id === step)
   const compensation = compensationShape(deed, `${about.sent.text}${result.text}`, about.description)
   const record = {
@@ -96,14 +99,19 @@ export function withStep(result: Payload, { transaction, step, deed, isCompatibl
   return result
     .with(isCompatible && !isObject(result.member('transaction')) ? { transaction: record } : {})
     .withMeta({
-      [`${NS}/transaction`]: transaction.compensations.length > 0 ? { ...whole, rollback: rollbackShape(transaction) } : whole,
+      [`${NS}/transaction`]:
+        transaction.compensations.length > 0 ? { ...whole, rollback: rollbackShape(transaction) } : whole,
       transaction_id: transaction.id,
       step_id: step,
       ...(compensation && { compensation }),
     })
 }
 
-function compensationShape(deed: Deed | undefined, known: string, description: string | undefined): Json | undefined {
+function compensationShape(
+  deed: Deed | undefined,
+  known: string,
+  description: string | undefined,
+): Json | undefined {
   if (!deed || !('tool' in deed.way)) return undefined
   const { tool, arguments: args } = deed.way
   const parameters = shown(args, known)

@@ -31,11 +31,12 @@ export async function runStep(call: Call, next: Handler, running: Running): Prom
   if (ended instanceof GatewayError) return failed(ended, call, running)
   if (ended.kind === 'ask') return asked(ended, running)
   const { result } = ended
-  if (isInterim(result)) {
+  const deed = await deedOf(running)
+  // What a server says of itself does not make what it did undone.
+  if (!deed && isInterim(result)) {
     await durable(desk.book.change(running.key, stepRemoved(step.id, Date.now())))
     return ended
   }
-  const deed = await deedOf(running)
   const isFailed = result.member('isError') === true
   const end = isFailed ? failure(new GatewayError('UPSTREAM_ERROR', FAILED), step, deed) : succeeded
   const transaction = await concluded(end, call, running)
@@ -62,11 +63,12 @@ const succeeded: StepEnd = { status: 'ok' }
 /** The step has failed: that is written down, and the error says so. */
 async function failed(error: GatewayError, call: Call, running: Running): Promise<never> {
   const { id, key, step, desk } = running
-  if (refused.has(error.code)) {
+  const deed = await deedOf(running)
+  if (!deed && refused.has(error.code)) {
     await durable(desk.book.change(key, stepRemoved(step.id, Date.now())))
     throw error
   }
-  const end = failure(error, step, await deedOf(running))
+  const end = failure(error, step, deed)
   const { status } = await concluded(end, call, running)
   const details = { transaction_id: id, step_id: step.id, transaction_status: status }
   throw error.with({ details: { ...error.extra.details, ...details } })

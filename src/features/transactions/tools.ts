@@ -82,7 +82,8 @@ export const commitTool = {
 export const rollbackTool = {
   name: 'rollback_transaction',
   title: 'Roll a transaction back',
-  description: 'Undoes what the steps of a transaction did, the last one first, and tells what could not be undone.',
+  description:
+    'Undoes what the steps of a transaction did, the last one first, and tells what could not be undone.',
   inputSchema: {
     type: 'object',
     properties: {
@@ -110,7 +111,8 @@ export const rollbackTool = {
 export const statusTool = {
   name: 'get_transaction',
   title: 'Get a transaction',
-  description: 'Tells how a transaction stands, step by step; without an id, all transactions of the caller in few words.',
+  description:
+    'Tells how a transaction stands, step by step; without an id, all transactions of the caller in few words.',
   inputSchema: { type: 'object', properties: { transaction_id: id } },
   outputSchema: {
     type: 'object',

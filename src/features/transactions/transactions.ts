@@ -1,4 +1,4 @@
-import { hasExtension } from '../../wire/extensions.ts'
+import { hasExtension, NS } from '../../wire/extensions.ts'
 import type { Feature } from '../feature.ts'
 import { asTool } from '../own-tool.ts'
 import { answerBegin, answerCommit, answerRollback, answerStatus } from './answers.ts'
@@ -38,6 +38,16 @@ export const transactions: Feature<Settings | false> = {
         asTool(rollbackTool, rollback),
         asTool(statusTool, status),
       ],
+      extensions: (upstream) => {
+        if (settings(upstream) === false || !deps.isOn('idempotency')) return {}
+        const { timeout, lifetime } = desk.limits
+        return {
+          [`${NS}/transactions`]: {
+            timeoutSeconds: Math.floor(timeout / 1000),
+            maxLifetimeSeconds: Math.floor(lifetime / 1000),
+          },
+        }
+      },
       start: () => desk.watch.start(),
       close: async () => {
         desk.watch.stop()

@@ -31,7 +31,8 @@ export async function mustBeUndoable(call: Call, principal: Principal, deps: Dep
     if (!way) continue
     const { tool } = way
     const order = { errand: 'undo', principal, upstream, tool, arguments: foreseen(way, call) } as const
-    if (!(await deps.isPermitted(deps.errand(order)))) throw refusal(name, `you may not call ${tool}, which undoes it`)
+    if (!(await deps.isPermitted(deps.errand(order))))
+      throw refusal(name, `you may not call ${tool}, which undoes it`)
   }
 }
 

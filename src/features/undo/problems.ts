@@ -1,6 +1,7 @@
 import type { Entry } from '../../core/entry.ts'
 import { asGatewayError } from '../../core/error.ts'
-import { type Expression, parseExpression, pathsOf, type Root } from '../../core/expression.ts'
+import { type Expression, parseExpression, pathsOf } from '../../core/expression.ts'
+import type { Root } from '../../core/path.ts'
 import type { Finding } from '../../core/finding.ts'
 import { hint, misfits, strayed } from '../../core/misfits.ts'
 import type { ToolSettings } from '../../core/settings.ts'

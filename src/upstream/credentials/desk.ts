@@ -11,6 +11,8 @@ import { createVault, type Vault } from './vault.ts'
 
 interface Options {
   store(): Store
+  /** What grants are locked with; a key of this process unless given. */
+  key?(): Promise<Buffer>
   listen(): ListenSettings
   /** Takes in a user who comes back to a server; nothing where no such server lets users sign in. */
   finisher(upstream: string): ((record: SignInRecord, params: URLSearchParams) => Promise<void>) | undefined
@@ -54,13 +56,16 @@ const CALLBACK = '/oauth/callback'
 /** Where the gateway describes itself as a client. */
 const DOCUMENT = '/oauth/client.json'
 
-export function createSignInDesk({ store, listen, finisher, onStep }: Options): SignInDesk {
+export function createSignInDesk({ store, key, listen, finisher, onStep }: Options): SignInDesk {
   let own: string | undefined
-  const vault = createVault({
-    get: (key) => store().get(key),
-    put: (key, value, ttl) => store().put(key, value, ttl),
-    delete: (key) => store().delete(key),
-  })
+  const vault = createVault(
+    {
+      get: (name) => store().get(name),
+      put: (name, value, ttl) => store().put(name, value, ttl),
+      delete: (name) => store().delete(name),
+    },
+    key,
+  )
 
   const site = (): Site | undefined => {
     const { publicUrl } = listen()

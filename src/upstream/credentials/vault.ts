@@ -19,18 +19,18 @@ type Kept = Readonly<Record<string, unknown>>
 const IV = 12
 const TAG = 16
 
-/** A vault in a store, under AES-256-GCM; without a key its values can be read by this process only. */
+/** A vault in a store, under AES-256-GCM. Without a key its values can be read by this process only. */
 export function createVault(
   store: Pick<Store, 'get' | 'put' | 'delete'>,
-  key: Buffer = randomBytes(32),
+  keyOfVault: () => Promise<Buffer> = ownKey(),
 ): Vault {
-  const open = (at: string, sealed: string | undefined): Kept | undefined =>
-    sealed === undefined ? undefined : decrypt(sealed, at, key)
+  const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
+    sealed === undefined ? undefined : decrypt(sealed, at, await keyOfVault())
 
   return {
     read: async (name) => open(keyOf(name), await store.get(keyOf(name))),
-    write: (name, value, ttl) =>
-      store.put(keyOf(name), encrypt(JSON.stringify(value), keyOf(name), key), ttl),
+    write: async (name, value, ttl) =>
+      store.put(keyOf(name), encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()), ttl),
     take: async (name) => {
       const sealed = await store.get(keyOf(name))
       // Of several who read it, one deletes it.
@@ -38,6 +38,11 @@ export function createVault(
     },
     delete: async (name) => void (await store.delete(keyOf(name))),
   }
+}
+
+function ownKey(): () => Promise<Buffer> {
+  const key = Promise.resolve(randomBytes(32))
+  return () => key
 }
 
 function keyOf([kind, ...rest]: Name): string {

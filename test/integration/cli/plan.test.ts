@@ -52,6 +52,7 @@ describe('gatehouse plan', () => {
       move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
     })
     expect(found['memory']?.tools).toMatchObject({
+      create_entities: { undo: 'delete_entities(entityNames=$.result.entities[*].name)' },
       create_relations: { undo: 'delete_relations(relations=$.result.relations)' },
       delete_entities: { pivot: true, confirm: 'Delete entities {entityNames}?' },
     })
@@ -129,6 +130,13 @@ describe('gatehouse explain', () => {
     const undone = await runCommand(['explain', 'memory', 'create_relations', '--config', path])
     expect(undone.stdout).toMatch(/undo {9}approximately, as configured\n +call: delete_relations/)
     expect(undone.stdout).toContain('the configuration says so for create_relations')
+  })
+
+  test('says where what schemas say is used without being configured', async () => {
+    const { files } = servers()
+    const config = { features: { transactions: { auto_undo: true } }, upstreams: { files } }
+    const { stdout } = await runCommand(['explain', 'files', 'move_file', '--config', file(config)])
+    expect(stdout).toContain('exactly, as schemas say (features.transactions.auto_undo is on)')
   })
 
   test('needs no configuration for a server that is given', async () => {

@@ -121,6 +121,16 @@ describe('gatehouse serve', () => {
     }
   })
 
+  test('ends with 1 where a port is in use, whatever it waits for besides', async () => {
+    const port = await taken()
+    // Nobody is there: it would try to connect again and again.
+    const config = { store: 'redis://127.0.0.1:1', upstreams: { one: { command: line } } }
+    const path = join(folder(), 'gateway.config.yaml')
+    writeFileSync(path, JSON.stringify(config))
+    const { code } = await runCommand(['serve', '--port', `${port}`, '--config', path])
+    expect(code).toBe(1)
+  })
+
   test('says that a port is in use, and ends with 1', async () => {
     const port = await taken()
     const { code, stdout, stderr } = await runCommand(['serve', '--port', `${port}`, '--', ...line])

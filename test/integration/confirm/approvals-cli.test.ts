@@ -1,19 +1,13 @@
 import { userInfo } from 'node:os'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { type Approving, approvingGateway, pageOf, textIn } from '../../support/approving.ts'
 import { type Finished, runCommand } from '../../support/gateway-process.ts'
-import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { hasRedis, startRedis } from '../../support/redis-server.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 
-describe.skipIf(!hasRedis())('gatehouse approvals', () => {
-  let redis: RedisServer
-  beforeAll(async () => {
-    redis = await startRedis()
-  })
-  afterAll(() => redis?.stop())
-
-  const gatewayOf = (rules: Json = {}, more: Json = {}): Promise<Approving> =>
-    approvingGateway({ config: { store: redis.url, ...more }, rules })
+describe('gatehouse approvals', () => {
+  const gatewayOf = (rules: Json = {}, config: Json = {}): Promise<Approving> =>
+    approvingGateway({ config, rules })
   const approvals = ({ gateway }: Approving, ...words: readonly string[]): Promise<Finished> =>
     runCommand(['approvals', ...words, '--config', gateway.configFile])
   const idOf = (result: Json): string => pageOf(result).split('/').at(-1) ?? ''
@@ -67,10 +61,8 @@ describe.skipIf(!hasRedis())('gatehouse approvals', () => {
   })
 
   test('what can not be decided is said in one line', async () => {
-    const approving = await gatewayOf(
-      { approval: 'out_of_band', approvers: ['nobody-of-this-name'] },
-      { features: { confirm: { wait: '1s', approval_ttl: '5s' } } },
-    )
+    const rules = { approval: 'out_of_band', approvers: ['nobody-of-this-name'] }
+    const approving = await gatewayOf(rules, { features: { confirm: { wait: '1s' } } })
     const id = idOf(await approving.call({ disk: 'other' }))
     const notMine = await approvals(approving, 'approve', id)
     expect(notMine.code).toBe(1)
@@ -82,6 +74,11 @@ describe.skipIf(!hasRedis())('gatehouse approvals', () => {
     })
     const short = await approvals(approving, 'show', id.slice(0, 5))
     expect(short.code).toBe(1)
+  })
+
+  test('an approval whose time is over is said to be', async () => {
+    const approving = await gatewayOf({}, { features: { confirm: { ttl: '1s' } } })
+    const id = idOf(await approving.call({ disk: 'late' }))
     await expect
       .poll(async () => (await approvals(approving, 'approve', id)).stderr, {
         timeout: 15_000,
@@ -102,6 +99,19 @@ describe.skipIf(!hasRedis())('gatehouse approvals', () => {
     expect(code).toBe(2)
     expect(stderr).toMatch(/^gatehouse: .*Run gatehouse approvals --help\n$/)
   })
+})
+
+test.skipIf(!hasRedis())('approvals in Redis are decided by a command too', async () => {
+  const redis = await startRedis()
+  onTestFinished(() => redis.stop())
+  const { call, gateway } = await approvingGateway({ config: { store: redis.url } })
+  const id =
+    pageOf(await call({ disk: 'a' }))
+      .split('/')
+      .at(-1) ?? ''
+  const approve = await runCommand(['approvals', 'approve', id, '--config', gateway.configFile])
+  expect(approve).toMatchObject({ code: 0, stderr: '' })
+  expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
 })
 
 test('approvals in memory can not be seen by a command', async () => {

@@ -82,8 +82,11 @@ describe('the page of an approval', () => {
       upstream: 'disks',
       tool: 'wipe',
     })
-    const ran1 = audited(file).find(({ event, outcome }) => event === 'call' && outcome === 'ok')
-    expect(found['arguments_digest']).toBe(ran1?.['arguments_digest'])
+    const made = await until(
+      () => audited(file).find(({ event, outcome }) => event === 'call' && outcome === 'ok'),
+      'the line of the call',
+    )
+    expect(found['arguments_digest']).toBe(made['arguments_digest'])
   })
 
   test('a token that calls does not approve itself, another one may where others are asked', async () => {

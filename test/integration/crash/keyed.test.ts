@@ -17,7 +17,7 @@ const tools = { add_effect: { verify, timeout: '1s' }, add_blind_effect: { timeo
 const variants = (['stdio', 'http'] as const).flatMap((upstream) =>
   (['LMDB', 'Redis'] as const).flatMap((store) => [
     { upstream, store, kills: 'gateways' as const, keys: 350, batch: 35 },
-    { upstream, store, kills: 'server' as const, keys: 150, batch: 15 },
+    { upstream, store, kills: 'server' as const, keys: 150, batch: 25 },
   ]),
 )
 
@@ -48,12 +48,13 @@ describe('keyed calls while processes are killed', () => {
         const endings = await runWithKills(field, { seed, keys, batch, kills, tools: names })
         expect(faultsOf(endings, effectsOf(field.log)), `CRASH_SEED=${SEED}`).toEqual([])
         expect(endings).toHaveLength(keys)
-        expect(await unlikeReplays(field, endings, seed), `CRASH_SEED=${SEED}`).toEqual([])
+        const again = await makeAgain(field, endings, seed)
+        expect(unlike(endings, again), `CRASH_SEED=${SEED}`).toEqual([])
         // What was begun by a server that outlived its gateway is done by then.
         await pause(200)
-        expect(faultsOf(endings, effectsOf(field.log)), `CRASH_SEED=${SEED}`).toEqual([])
-        all.push(...endings)
-        process.stderr.write(`${upstream} ${store} ${kills}: ${summary(endings)}\n`)
+        const effects = effectsOf(field.log)
+        expect([...faultsOf(endings, effects), ...faultsOf(again, effects)], `CRASH_SEED=${SEED}`).toEqual([])
+        all.push(...endings, ...again)
       } finally {
         await field.close()
       }
@@ -61,36 +62,26 @@ describe('keyed calls while processes are killed', () => {
   )
 
   test('were in doubt in part, and settled by what a read found in part', () => {
-    const doubts = all.filter(({ answer }) => !answer)
-    expect(doubts.length).toBeGreaterThan(0)
-    expect(doubts.length).toBeLessThan(all.length / 4)
-    expect(all.some(({ answer }) => answer?.isVerified)).toBe(true)
+    expect(all.filter(({ answer }) => !answer).length).toBeGreaterThan(0)
+    expect(all.filter(({ answer }) => answer?.isVerified).length).toBeGreaterThan(0)
   })
 })
 
-/** The keys whose replay is not the first answer, or no replay. */
-async function unlikeReplays(
-  field: CrashField,
-  endings: readonly Ending[],
-  seed: number,
-): Promise<readonly string[]> {
+/** Makes calls once more: those in doubt, and some of those that were answered. */
+function makeAgain(field: CrashField, endings: readonly Ending[], seed: number): Promise<Ending[]> {
   const random = seeded(seed)
   const chosen = endings.filter(({ answer }) => !answer || random.chance(0.25))
-  const again = await Promise.all(
-    chosen.map(async (first) => ({ first, second: await untilAnswered(first.call, field.gateways, random) })),
-  )
-  return again.flatMap(({ first, second }) => {
-    if (second.wrong !== undefined) return [`${first.call.key}: ${second.wrong}`]
-    if (!first.answer || !second.answer) return first.answer ? [`${first.call.key} was forgotten`] : []
-    const isLike = second.answer.wasReplay && isSameAnswer(first.answer, second.answer)
-    return isLike ? [] : [`${first.call.key}: ${JSON.stringify([first.answer, second.answer])}`]
-  })
+  return Promise.all(chosen.map(({ call }) => untilAnswered(call, field.gateways, random)))
 }
 
-function summary(endings: readonly Ending[]): string {
-  const doubts = endings.filter(({ answer }) => !answer).length
-  const verified = endings.filter(({ answer }) => answer?.isVerified).length
-  const replays = endings.filter(({ answer }) => answer?.wasReplay).length
-  const retried = endings.filter(({ attempts }) => attempts > 1).length
-  return `${endings.length} keys, ${retried} retried, ${replays} told again, ${verified} verified, ${doubts} in doubt`
+/** What is wrong with what came the second time, given what came the first time. */
+function unlike(endings: readonly Ending[], again: readonly Ending[]): readonly string[] {
+  return again.flatMap(({ call, answer, wrong }) => {
+    const first = endings.find((each) => each.call === call)?.answer
+    if (wrong !== undefined) return [`${call.key}: ${wrong}`]
+    // A read can settle what was in doubt; without one it stays so.
+    if (!first) return call.tool === 'add_effect' || !answer ? [] : [`${call.key} was guessed`]
+    if (answer?.wasReplay && isSameAnswer(first, answer)) return []
+    return [`${call.key}: ${JSON.stringify([first, answer])}`]
+  })
 }

@@ -1,27 +1,37 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
-import { callsOf, clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
+import { callsOf, clientOf, codeOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 
 const write = { op: 'write', idempotent: false, confirm: 'never' }
 
-describe.skipIf(!hasRedis())('gateways that share a store', () => {
-  let redis: RedisServer
-  beforeAll(async () => {
-    redis = await startRedis()
-  })
-  afterAll(() => redis.stop())
+let redis: RedisServer | undefined
+beforeAll(async () => {
+  if (hasRedis()) redis = await startRedis()
+})
+afterAll(async () => redis?.stop())
 
-  const gatewaysTo = (server: { readonly url: string }, count: number): Promise<GatewayProcess[]> => {
-    const one = { url: server.url, revision: '2025-11-25', tools: { '*': write } }
-    const config = { store: redis.url }
-    return Promise.all(Array.from({ length: count }, () => gatewayTo({ one }, { config })))
-  }
+function gatewaysTo(
+  server: { readonly url: string },
+  store: string,
+  count: number,
+): Promise<GatewayProcess[]> {
+  const one = { url: server.url, revision: '2025-11-25', tools: { '*': write } }
+  return Promise.all(Array.from({ length: count }, () => gatewayTo({ one }, { config: { store } })))
+}
+
+const stores = [
+  { title: 'Redis', isThere: hasRedis(), open: () => redis?.url ?? '' },
+  { title: 'a folder', isThere: true, open: () => folder() },
+]
+
+describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
+  beforeEach(({ skip }) => skip(!isThere))
 
   it('make one call of a hundred with one key', async () => {
     const server = await httpServer()
-    const gateways = await gatewaysTo(server, 3)
+    const gateways = await gatewaysTo(server, open(), 3)
     const clients = await Promise.all(gateways.map(({ url }) => clientOf({ url: `${url}/one` })))
     const params = { name: 'slow', arguments: { ms: 200 }, _meta: { idempotency_key: 'hundred' } }
     const replies = await Promise.all(
@@ -34,7 +44,7 @@ describe.skipIf(!hasRedis())('gateways that share a store', () => {
 
   it('know of one that was killed in the middle of a call, at once, and make it never again', async () => {
     const server = await httpServer()
-    const [dying, living] = await gatewaysTo(server, 2)
+    const [dying, living] = await gatewaysTo(server, open(), 2)
     if (!dying || !living) throw new TypeError('there are no gateways')
     const params = { name: 'hang', arguments: {}, _meta: { idempotency_key: 'killed' } }
     const first = await clientOf({ url: `${dying.url}/one` })
@@ -51,7 +61,7 @@ describe.skipIf(!hasRedis())('gateways that share a store', () => {
 
   it('tell again what one of them did that is gone', async () => {
     const server = await httpServer()
-    const [going, staying] = await gatewaysTo(server, 2)
+    const [going, staying] = await gatewaysTo(server, open(), 2)
     const params = { name: 'echo', arguments: { x: 1 }, _meta: { idempotency_key: 'gone' } }
     const first = await clientOf({ url: `${going?.url}/one` })
     await first.request('tools/call', params)
@@ -61,19 +71,21 @@ describe.skipIf(!hasRedis())('gateways that share a store', () => {
     expect(result?.['_meta']).toMatchObject({ was_replay: true })
     expect(callsOf(server, 'echo')).toBe(1)
   })
+})
 
-  it('make no keyed call while the store is away, and every other', async () => {
+describe.skipIf(!hasRedis())('a gateway whose store goes away', () => {
+  it('makes no keyed call meanwhile, and every other', async () => {
     const server = await httpServer()
-    const [gateway] = await gatewaysTo(server, 1)
+    const [gateway] = await gatewaysTo(server, redis?.url ?? '', 1)
     const client = await clientOf({ url: `${gateway?.url}/one` })
     const params = { name: 'echo', arguments: {} }
-    await redis.stop()
+    await redis?.stop()
     const keyed = await client.request('tools/call', { ...params, idempotency_key: 'away' })
     expect(codeOf(keyed)).toBe('SERVER_UNAVAILABLE')
     expect(callsOf(server, 'echo')).toBe(0)
     const { result } = await client.request('tools/call', params)
     expect(result).not.toHaveProperty('isError')
-    await redis.start()
+    await redis?.start()
     await until(async () => {
       const again = await client.request('tools/call', { ...params, idempotency_key: 'away' })
       return again.error === undefined

@@ -88,7 +88,8 @@ describe('the store in a folder', () => {
       for (const line of lines) {
         const [state = '', key = ''] = line.split(' ')
         const found = await store.get(key)
-        expect(found === 'ended' || (state === 'begun' && found === 'begun'), line).toBe(true)
+        const isKept = found === 'ended' || (state === 'begun' && found === 'begun')
+        expect({ line, isKept }).toEqual({ line, isKept: true })
       }
       await opened.pop()?.close()
     }
@@ -202,12 +203,14 @@ describe('the store in a folder', () => {
       async (at, length, isCut) => {
         const folder = mkdtempSync(join(directory, 'torn-'))
         copyFileSync(join(whole, 'data.mdb'), join(folder, 'data.mdb'))
-        const torn = isCut ? bytes.subarray(0, at) : Buffer.from(bytes).fill(0xa5, at, at + length)
+        const torn = isCut
+          ? bytes.subarray(0, at)
+          : Buffer.from(bytes).fill(0xa5, at, Math.min(at + length, bytes.length))
         writeFileSync(join(folder, 'data.mdb'), torn)
         const store = new LmdbStore(folder, silentLog)
         await store.opened()
         if (store.problem === undefined)
-          for await (const { value } of store.entries()) expect(value.length).toBeGreaterThan(0)
+          for await (const { key } of store.entries()) expect(key.length).toBeGreaterThan(0)
         await store.close()
       },
     )

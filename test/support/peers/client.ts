@@ -57,7 +57,7 @@ export type Way =
 
 /** What every client says to what it is asked. */
 export const answers = {
-  form: { action: 'accept' as const, content: { name: 'Ada', check: true } },
+  form: { action: 'accept' as const, content: { name: 'Ada', check: true, confirm: true } },
   url: { action: 'accept' as const },
   sampled: {
     role: 'assistant' as const,

@@ -376,8 +376,10 @@ describe('the code of the terminal', () => {
 
 describe('the list', () => {
   it('has what a person may decide and nobody decided', async () => {
-    const { ask, get } = site()
+    const { ask, get, post } = site()
     const own = await ask()
+    const done = await ask({ digest: 'sha256:3' })
+    await post(`/confirm/${done}`, { verdict: 'approved' }, program)
     await ask({ digest: 'sha256:2', approvers: ['bert'] })
     const text = await (await get('/confirm', anna)).text()
     expect(text.match(/href="[^"]+"/g)).toEqual([`href="confirm/${own}"`])

@@ -54,7 +54,7 @@ it('nothing of a call reaches the terminal but as text on its line', () => {
     arguments: { [hostile]: hostile },
     decisions: [{ by: hostile, via: 'token', verdict: 'denied', at, reason: hostile }],
   })}\n${approvalLine({ ...approval, tool: hostile })}`
-  expect(shown).not.toMatch(/[\u001b\u0007\u202e\r]/)
+  for (const character of ['\u001b', '\u0007', '\u202e', '\r']) expect(shown).not.toContain(character)
   expect(shown).not.toMatch(/^risk {7}safe/m)
 })
 

@@ -82,6 +82,7 @@ describe('a plan', () => {
           expect(Object.keys(Object(each)).toSorted()).toEqual(['confirm', 'pivot'])
         }
       }),
+      { numRuns: 40 },
     )
   })
 })

@@ -64,7 +64,7 @@ upstreams:
 
 describe('the store', () => {
   test('is memory, or Redis by a URL that is never shown', () => {
-    expect(load(ok).settings.store).toEqual({ kind: 'memory' })
+    expect(load(`store: memory\n${ok}`).settings.store).toEqual({ kind: 'memory' })
     const { settings, warnings } = load(`store: "\${REDIS}"\n${ok}`, { REDIS: 'redis://u:hunter2@h:6379/1' })
     if (settings.store.kind !== 'redis') throw new Error('it is not Redis')
     expect(settings.store.url.reveal()).toBe('redis://u:hunter2@h:6379/1')
@@ -78,10 +78,14 @@ describe('the store', () => {
     expect(JSON.stringify(warning)).not.toContain('hunter2')
   })
 
-  test('can not be a file in this release', () => {
-    expect(problem(`store: ./gateway.db\n${ok}`)).toMatch(
-      /store: must be memory, .* a file can not be the store/,
-    )
+  test('is a folder by its path, from the folder of the file on', () => {
+    expect(load(`store: ./state\n${ok}`).settings.store).toMatchObject({
+      kind: 'folder',
+      path: expect.stringMatching(/^\/.*\/state$/),
+    })
+    expect(load(`store: /var/lib/x\n${ok}`).settings.store).toEqual({ kind: 'folder', path: '/var/lib/x' })
+    expect(problem(`store: state.db\n${ok}`)).toMatch(/store: must be memory, the path of a folder such as/)
+    expect(problem(`store: ${import.meta.filename}\n${ok}`)).toMatch(/^store: this is a file/)
   })
 
   test('must be a URL that can be read', () => {

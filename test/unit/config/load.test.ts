@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError, problemLine } from '../../../src/config/problem.ts'
@@ -64,7 +64,7 @@ describe('the smallest file', () => {
         body: 1_048_576,
         isStrict: false,
       },
-      store: { kind: 'memory' },
+      store: { kind: 'folder', path: join(dirname(file), '.gatehouse') },
       metaTools: 'hidden',
       upstreams: [
         {
@@ -88,6 +88,9 @@ describe('the smallest file', () => {
           allow: {},
           deny: {},
           errors: [],
+          about: {},
+          intent: [],
+          recommend: [],
         },
       ],
       features: {

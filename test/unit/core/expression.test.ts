@@ -3,19 +3,25 @@ import { describe, expect, test } from 'vitest'
 import {
   evaluate,
   type Expression,
-  find,
   parseExpression,
-  type Path,
   resultValue,
-  type Root,
   uses,
   type Value,
 } from '../../../src/core/expression.ts'
+import { find, type Path, type Root } from '../../../src/core/path.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { printExpression } from '../../../src/core/print-expression.ts'
 
 const scope = {
-  args: { path: 'a.txt', owner: 'me', 'odd key': [1, { deep: true }] },
+  args: {
+    path: 'a.txt',
+    owner: 'me',
+    'odd key': [1, { deep: true }],
+    many: [
+      { name: 'one', parts: [1] },
+      { name: 'two', parts: [] },
+    ],
+  },
   result: { items: [{ id: 7 }], none: null },
   snapshot: { content: 'before' },
 }
@@ -30,6 +36,8 @@ describe('an expression', () => {
     ['f(a=$.args.path, b=$.snapshot.content)', { a: 'a.txt', b: 'before' }],
     ['f(a=$.args["odd key"][1].deep)', { a: true }],
     ['f(a=$.args)', { a: scope.args }],
+    ['f(a=$.args.many[*].name)', { a: ['one', 'two'] }],
+    ['f(a=$.args.many[*].parts[*])', { a: [[1], []] }],
     ['f(a=$.result.none)', { a: null }],
     ['f()', {}],
     [' f ( a = 1 , b = [ ] ) ', { a: 1, b: [] }],
@@ -93,7 +101,7 @@ describe('what can not be read', () => {
       'expected a path that begins with $.args, $.result or $.snapshot at character 5; there is "$.argsx)"',
     ],
     ['f(a=$.args.)', 'expected the name of a member at character 12; there is ")"'],
-    ['f(a=$.args[*])', 'expected a number, or a name in double quotes at character 12; there is "*])"'],
+    ['f(a=$.args[x])', 'expected a number, *, or a name in double quotes at character 12; there is "x])"'],
     ['f(a=1, a=2)', '"a" is given twice at character 8'],
     ['f(a=1', 'expected "," or ")" at character 6; it ends there'],
     ['f(a=1) more', 'expected the end, or "->" and a path at character 8; there is "more"'],
@@ -130,7 +138,7 @@ describe('what can not be read', () => {
 const root = fc.constantFrom<Root>('args', 'result', 'snapshot')
 const path: fc.Arbitrary<Path> = fc.record({
   root,
-  steps: fc.array(fc.oneof(fc.string(), fc.integer({ min: 0, max: 999_999_999 })), { maxLength: 6 }),
+  steps: fc.array(fc.oneof(fc.string(), fc.integer({ min: 0, max: 999_999_999 }), fc.constant(null)), { maxLength: 6 }),
 })
 const literal = fc.oneof(
   fc.string({ unit: 'binary' }),

@@ -157,15 +157,20 @@ describe('every argument the counterpart needs is filled by name', () => {
     expect(inverse).toMatchObject({ undo: 'delete_row(at=$.args.at)', confidence: 'check' })
   })
 
-  test('members of each of a list can not be picked, which is said', () => {
+  test('from a member of each of a list, of what was really made where that is told', () => {
     const entities = { type: 'array', items: object({ name: text, kind: text }) }
-    const proposal = proposeUndo(tool('create_entities', { entities }), [
-      tool('delete_entities', { entityNames: texts }),
-    ])
-    expect(proposal.inverse).toBeUndefined()
-    expect(proposal.misses[0]).toMatch(
-      /entityNames: a member of each of entities, which no expression can pick/,
+    const remove = tool('delete_entities', { entityNames: texts })
+    expect(inverseOf(tool('create_entities', { entities }), [remove])).toMatchObject({
+      undo: 'delete_entities(entityNames=$.args.entities[*].name)',
+      confidence: 'sure',
+    })
+    expect(undoOf(tool('create_entities', { entities }, { entities }), remove)).toBe(
+      'delete_entities(entityNames=$.result.entities[*].name)',
     )
+    const numbered = tool('delete_entities', { entityNames: { type: 'array', items: number } })
+    expect(undoOf(tool('create_entities', { entities }), numbered)).toBeUndefined()
+    const others = tool('delete_entities', { userNames: texts })
+    expect(undoOf(tool('create_entities', { entities }), others)).toBeUndefined()
   })
 
   test('a counterpart whose schema names no arguments one by one is not called', () => {

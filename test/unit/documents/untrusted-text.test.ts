@@ -130,12 +130,12 @@ describe('whatever a server writes', () => {
         }
         expect(Buffer.byteLength(agentBrief(described))).toBeLessThanOrEqual(2048)
       }),
-      { numRuns: 300 },
+      { numRuns: 80 },
     )
-  })
+  }, 30_000)
 
   test('one line stays one line', () => {
-    fc.assert(fc.property(nasty, (text) => void expect(inline(text)).not.toMatch(/[\n\r]/)))
+    fc.assert(fc.property(nasty, (text) => !/[\n\r]/.test(inline(text))))
   })
 })
 

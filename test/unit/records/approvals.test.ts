@@ -230,7 +230,8 @@ describe('who may decide', () => {
     ['one who is not named', { ...band, approvers: ['bob'] }, 'ada', 'password', false],
     ['the command line that is not named', { ...band, approvers: ['bob'] }, 'root', 'command_line', false],
     ['the caller that is named', { ...band, approvers: ['agent'] }, 'agent', 'password', false],
-  ] as const)('%s', (_who, approval, by, via, expected) => {
+  ] as const)('%s', (...row) => {
+    const [, approval, by, via, expected] = row
     expect(mayDecide(approval, { by, via })).toBe(expected)
   })
 })

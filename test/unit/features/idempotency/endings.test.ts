@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest'
-import type { Call, Outcome } from '../../../../src/core/call.ts'
+import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { callsOf } from '../../../../src/records/calls.ts'
@@ -132,6 +132,29 @@ describe('a call whose server asks in the middle of it', () => {
     expect(seen).toHaveLength(2)
   })
 
+  it('is told again to who brings the same answers again, at once or later', async () => {
+    const { make, seen } = bench({ server: open })
+    const asked = await make({}, keyed('k'))
+    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    const retry = { answers: {}, state: asked.state }
+    const both = await Promise.all([make(retry, keyed('k')), make(retry, keyed('k'))])
+    const later = await make(retry, keyed('k'))
+    expect([...both, later].map(textOf)).toEqual(['5', '5', '5'])
+    expect(seen).toHaveLength(2)
+  })
+
+  it('is no business of another gateway: that passes the answers on, for who knows what became of it', async () => {
+    const store = new MemoryStore()
+    const asked = await bench({ store, me: 'a', server: open }).make({}, keyed('k'))
+    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    const gone: Handler = () => Promise.reject(new GatewayError('STATE_EXPIRED', 'Not here.'))
+    const other = bench({ store, me: 'b', server: gone })
+    const retry = { answers: {}, state: asked.state }
+    expect((await failureOf(other.make(retry, keyed('k')))).code).toBe('STATE_EXPIRED')
+    const again = bench({ store, me: 'a', server: open })
+    expect(textOf(await again.make(retry, keyed('k')))).toBe('5')
+  })
+
   it('is unknown once its answers can not come any more', async () => {
     vi.useFakeTimers()
     try {
@@ -153,6 +176,18 @@ describe('a call whose server asks in the middle of it', () => {
     if (asked.kind !== 'ask') throw new TypeError('it did not ask')
     await failureOf(make({ answers: {}, state: asked.state }, keyed('k')))
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
+  })
+
+  it('goes on for as long as the person takes to answer', async () => {
+    vi.useFakeTimers()
+    try {
+      const { make, seen } = bench({ server: open })
+      await make({}, keyed('k'))
+      vi.advanceTimersByTime(60_000)
+      expect(seen[0]?.signal.aborted).toBe(false)
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('ends with its caller, even between questions', async () => {

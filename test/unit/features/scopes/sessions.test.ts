@@ -92,7 +92,7 @@ describe('negotiating scopes', () => {
       granted_scopes: ['read:files'],
       denied_scopes: [
         { scope: 'admin:files', reason: 'not held by the caller' },
-        { scope: 'delete:files', reason: 'needs approval' },
+        { scope: 'delete:files', reason: expect.stringMatching(/^needs approval: /) },
         { scope: 'write:files', reason: 'not granted by policy' },
         { scope: 'read:nothing', reason: 'unknown scope' },
       ],

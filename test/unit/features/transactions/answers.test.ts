@@ -3,6 +3,7 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { errandCall } from '../../../../src/errand.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 
 afterEach(() => void vi.useRealTimers())
 
@@ -96,10 +97,10 @@ describe('the end of a transaction', () => {
     const one = new Place()
     const store = new MemoryStore()
     const places = { one }
-    const gateways = [new SagaGateway({ store, places }), new SagaGateway({ store, places })] as const
-    await gateways[0].begin('t')
-    await gateways[0].step('t', 'put', { key: 'a', value: '1' })
-    const all = await Promise.all([0, 1, 0, 1].map((index) => gateways[index]?.ask('rollback', t)))
+    const [first, second] = [new SagaGateway({ store, places }), new SagaGateway({ store, places })]
+    await first.begin('t')
+    await first.step('t', 'put', { key: 'a', value: '1' })
+    const all = await Promise.all([first, second, first, second].map((each) => each.ask('rollback', t)))
     for (const each of all) expect(each).toMatchObject({ status: 'rolled_back' })
     expect(one.calls).toEqual(['put a', 'remove a'])
   })
@@ -122,7 +123,7 @@ describe('a compensation', () => {
   it('that fails for good does not keep the others from being made, and stays in sight', async () => {
     const one = new Place()
     const errors: unknown[] = []
-    const log = { debug: vi.fn(), info: vi.fn(), warn: vi.fn(), error: (...line: unknown[]) => void errors.push(line) }
+    const log = { ...silentLog, error: (...line: unknown[]) => void errors.push(line) }
     const gateway = new SagaGateway({ places: { one }, deps: { log } })
     await gateway.begin('t')
     for (const key of ['a', 'b', 'c']) await gateway.step('t', 'put', { key, value: '1' })
@@ -138,13 +139,59 @@ describe('a compensation', () => {
     })
     expect(one.things.size).toBe(0)
     expect(errors).toEqual([
-      ['transaction.needs_attention', { transaction: 't', principal: 'anonymous', steps: ['step-2: UPSTREAM_ERROR'] }],
+      [
+        'transaction.needs_attention',
+        { transaction: 't', principal: 'anonymous', steps: ['step-2: UPSTREAM_ERROR'] },
+      ],
     ])
     await gateway.begin('u')
     expect(await gateway.ask('status', {})).toMatchObject({
       transactions: [{ transaction_id: 't', needs_attention: true }, { transaction_id: 'u' }],
     })
     expect(await gateway.ask('status', {}, eve)).toEqual({ transactions: [] })
+  })
+
+  it('that a person has to agree to waits for that', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    const ask = (): Error => new GatewayError('CONFIRMATION_REQUIRED', 'ask somebody')
+    one.faults.set('remove a', [ask, ask])
+    const gateway = new SagaGateway({ places: { one } })
+    await gateway.begin('t')
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    const rollback = gateway.ask('rollback', t)
+    await vi.advanceTimersByTimeAsync(100)
+    expect(await gateway.ask('status', t)).toMatchObject({ status: 'rolling_back', steps_compensated: [] })
+    await vi.advanceTimersByTimeAsync(5000)
+    expect(await rollback).toMatchObject({ status: 'rolled_back' })
+  })
+
+  it('is left to the next gateway where it fails because this one closes', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    const store = new MemoryStore(() => Date.now())
+    const closing = new AbortController()
+    const first = new SagaGateway({ store, places: { one }, deps: { closing: closing.signal } })
+    await first.begin('t')
+    await first.step('t', 'put', { key: 'a', value: '1' })
+    one.faults.set(
+      'remove a',
+      Array.from(
+        { length: 3 },
+        () => () => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true }),
+      ),
+    )
+    void first.ask('rollback', t)
+    await vi.advanceTimersByTimeAsync(100)
+    closing.abort()
+    await vi.advanceTimersByTimeAsync(900)
+    expect(await first.ask('status', t)).toMatchObject({ status: 'rolling_back', steps_compensated: [] })
+    await first.die()
+    const second = new SagaGateway({ store, places: { one } })
+    await second.start()
+    await vi.advanceTimersByTimeAsync(100)
+    expect(await second.ask('status', t)).toMatchObject({ status: 'rolled_back' })
+    await second.die()
   })
 
   it('carries a key made of the transaction and the step', async () => {

@@ -1,26 +1,8 @@
-import { afterEach, describe, expect, it, vi } from 'vitest'
-import type { Outcome } from '../../../../src/core/call.ts'
+import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
-import { MemoryStore } from '../../../../src/store/memory.ts'
-import { Place, SagaGateway } from '../../../support/saga-world.ts'
-
-afterEach(() => void vi.useRealTimers())
-
-const put = (key: string) => ['put', { key, value: '1' }] as const
-
-/** The code of an error, in a result or thrown. */
-function codeOf(answer: Record<string, unknown>): unknown {
-  const { thrown, transaction } = answer as { thrown?: { code: string }; transaction?: { error?: { code: string } } }
-  return thrown?.code ?? transaction?.error?.code
-}
-
-async function begun(given: ConstructorParameters<typeof SagaGateway>[0] = {}): Promise<SagaGateway> {
-  const gateway = new SagaGateway(given)
-  await gateway.begin('t')
-  return gateway
-}
+import { begun, codeOf, Place, put } from '../../../support/saga-world.ts'
 
 describe('a step', () => {
   it('runs, and its answer says what undoes it', async () => {
@@ -100,7 +82,9 @@ describe('a step', () => {
   it('that turns out to have no undo when it is about to run is not run, and no step', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
-    expect(codeOf(await gateway.step('t', 'change', { key: 'a', value: '1' }))).toBe('COMPENSATION_UNAVAILABLE')
+    expect(codeOf(await gateway.step('t', 'change', { key: 'a', value: '1' }))).toBe(
+      'COMPENSATION_UNAVAILABLE',
+    )
     expect(one.things.size).toBe(0)
     expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
   })
@@ -255,7 +239,10 @@ describe('a step', () => {
     }
     const gateway = await begun({ places: { one }, deps: { isPermitted } })
     expect(await gateway.step('t', ...put('a'))).toMatchObject({
-      thrown: { code: 'COMPENSATION_UNAVAILABLE', message: expect.stringContaining('you may not call remove') },
+      thrown: {
+        code: 'COMPENSATION_UNAVAILABLE',
+        message: expect.stringContaining('you may not call remove'),
+      },
     })
     expect(one.calls).toEqual([])
   })
@@ -275,133 +262,5 @@ describe('a step', () => {
       ],
     })
     expect([...one.things.keys()]).toEqual(['a'])
-  })
-
-  it('waits for the one before it', async () => {
-    const order: string[] = []
-    let finish = (): void => undefined
-    const gateway = await begun({
-      next: async (call, run) => {
-        const { key } = call.params.fields['arguments'] as { key: string }
-        order.push(`begin ${key}`)
-        if (key === 'a') await new Promise<void>((resolve) => (finish = resolve))
-        order.push(`end ${key}`)
-        return run(call)
-      },
-    })
-    const both = [gateway.step('t', ...put('a')), gateway.step('t', ...put('b'))]
-    await vi.waitFor(() => expect(order).toEqual(['begin a']))
-    finish()
-    expect(await Promise.all(both)).toMatchObject([
-      { _meta: { step_id: 'step-1' } },
-      { _meta: { step_id: 'step-2' } },
-    ])
-    expect(order).toEqual(['begin a', 'end a', 'begin b', 'end b'])
-  })
-
-  it('waits for one that another gateway works on', async () => {
-    const store = new MemoryStore()
-    let finish = (): void => undefined
-    const gate = new Promise<void>((resolve) => (finish = resolve))
-    const one = new Place()
-    const first = new SagaGateway({ store, places: { one }, next: (call, run) => gate.then(() => run(call)) })
-    const second = new SagaGateway({ store, places: { one } })
-    await first.begin('t')
-    const slow = first.step('t', ...put('a'))
-    await vi.waitFor(async () => {
-      expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [{ status: 'pending' }] })
-    })
-    const after = second.step('t', ...put('b'))
-    finish()
-    await Promise.all([slow, after])
-    expect(one.calls).toEqual(['put a', 'put b'])
-  })
-
-  it('does not wait longer than its caller does', async () => {
-    const one = new Place()
-    const gateway = await begun({ places: { one }, next: () => new Promise(() => undefined) })
-    void gateway.step('t', ...put('a'))
-    const controller = new AbortController()
-    const waiting = gateway.step('t', ...put('b'), { call: { signal: controller.signal } })
-    controller.abort(new GatewayError('OPERATION_TIMEOUT', 'too late'))
-    expect(codeOf(await waiting)).toBe('OPERATION_TIMEOUT')
-  })
-
-  it('goes on where the gateway that worked on the one before it is gone', async () => {
-    const store = new MemoryStore()
-    const one = new Place()
-    const first = new SagaGateway({ store, places: { one }, next: () => new Promise(() => undefined) })
-    await first.begin('t')
-    void first.step('t', ...put('a'))
-    await vi.waitFor(async () => expect((await store.scan('deed')).size).toBe(1))
-    await first.die()
-    const second = new SagaGateway({ store, places: { one } })
-    // The work that hangs keeps the instance in this process; another process would be gone with all of it.
-    expect(await second.step('t', ...put('b'))).toMatchObject({ _meta: { step_id: 'step-2' } })
-    expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({
-      steps: [{ status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } }, { status: 'ok' }],
-    })
-  })
-})
-
-describe('a step that is asked about', () => {
-  const ask = (isOpen: boolean): Outcome => {
-    return { kind: 'ask', questions: {}, state: { other: 1 }, ...(isOpen && { isOpen: true as const }) }
-  }
-
-  async function askedFirst(isOpen: boolean) {
-    let asked: Outcome | undefined
-    const one = new Place()
-    const gateway = await begun({
-      places: { one },
-      next: async (call, run) => (call.answers || call.errand ? run(call) : ask(isOpen)),
-    })
-    const meta = { transaction_id: 't', step_id: 's' }
-    const params = Payload.of({ name: 'put', arguments: { key: 'a', value: '1' }, _meta: meta })
-    const target = { method: 'tools/call', upstream: 'one', name: 'put' }
-    const { toolCall } = await import('../../../support/tool-call.ts')
-    asked = await gateway.handle(toolCall({ params, meta, target }))
-    const state = asked.kind === 'ask' ? asked.state : {}
-    return { gateway, one, state, again: () => gateway.step('t', ...put('a'), { id: 's', call: { answers: {}, state } }) }
-  }
-
-  it('before its server began is no step until it comes again', async () => {
-    const { gateway, one, again } = await askedFirst(false)
-    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
-    expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
-    expect(one.calls).toEqual(['put a'])
-  })
-
-  it('by a server that has begun stays one, and others have to wait for the answer', async () => {
-    const { gateway, again } = await askedFirst(true)
-    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [{ status: 'pending' }] })
-    expect(codeOf(await gateway.step('t', ...put('b')))).toBe('TRANSACTION_CONFLICT')
-    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({
-      thrown: { code: 'TRANSACTION_CONFLICT' },
-    })
-    expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
-    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 1 })
-  })
-
-  it('and is answered after the transaction was rolled back is not run', async () => {
-    const { gateway, one, again } = await askedFirst(true)
-    await gateway.ask('rollback', { transaction_id: 't' })
-    expect(codeOf(await again())).toBe('TRANSACTION_CONFLICT')
-    expect(one.things.size).toBe(0)
-  })
-
-  it('outside of the protocol is no step until it comes again', async () => {
-    let isApproved = false
-    const one = new Place()
-    const gateway = await begun({
-      places: { one },
-      next: async (call, run) => {
-        if (isApproved) return run(call)
-        throw new GatewayError('CONFIRMATION_REQUIRED', 'ask somebody')
-      },
-    })
-    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe('CONFIRMATION_REQUIRED')
-    isApproved = true
-    expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
   })
 })

@@ -1,0 +1,159 @@
+import { closeSync, createReadStream, existsSync, openSync, writeSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { isObject } from '../core/json.ts'
+import { openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
+import type { Entry, Portable } from '../store/store.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+
+/** What the first line of an export says of the others. */
+const HEADER = { format: 'gatehouse-store', version: 1 }
+/** How much is written together. */
+const TOGETHER = 200
+
+/** `gatehouse store info | export | import`: tells of the store, and takes what is in it elsewhere. */
+export async function store(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, ['config', 'json', 'force'])
+  const [action, file, ...more] = options.words
+  if (more.length > 0) throw new UsageError('one file is enough')
+  const run = actions[action ?? '']
+  if (!run) throw new UsageError('write gatehouse store info, export or import')
+  if (action === 'info' && file !== undefined) throw new UsageError('store info takes no file')
+  if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
+  const { settings } = readSource({ ...options, words: [] }, warn)
+  const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
+  try {
+    return await run(opened, { file: file ?? '', isJson: options.json, isForced: options.force })
+  } finally {
+    await opened.close()
+  }
+}
+
+interface Told {
+  /** Empty for none. */
+  readonly file: string
+  readonly isJson: boolean
+  readonly isForced: boolean
+}
+
+type Action = (store: Portable, told: Told) => Promise<number>
+
+const actions: Readonly<Record<string, Action>> = { info: tell, export: exportAll, import: importAll }
+
+async function tell(opened: Portable, { isJson }: Told): Promise<number> {
+  const owners = new Map<string, number>()
+  let bytes = 0
+  for await (const { key, value } of opened.entries()) {
+    const owner = /^[^:/]*/.exec(key)?.[0] ?? key
+    owners.set(owner, (owners.get(owner) ?? 0) + 1)
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value)
+  }
+  const about = { ...(await opened.describe()), values: bytes }
+  const entries = Object.fromEntries([...owners].toSorted(([one], [other]) => one.localeCompare(other)))
+  const { problem } = opened
+  if (isJson) {
+    print(JSON.stringify({ ...about, entries, ...(problem !== undefined && { problem }) }, null, 2))
+  } else {
+    for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${shown(value)}`)
+    print(`${'entries'.padEnd(12)}${[...owners.values()].reduce((sum, each) => sum + each, 0)}`)
+    for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(10)}${count}`)
+    if (problem !== undefined) print(`${'problem'.padEnd(12)}${problem}`)
+  }
+  return problem === undefined ? 0 : 1
+}
+
+async function exportAll(opened: Portable, { file, isForced }: Told): Promise<number> {
+  if (file !== '' && existsSync(file) && !isForced)
+    throw new Error(`${file} is there already; --force overwrites it`)
+  // There are keys among the values.
+  const target = file === '' ? 1 : openSync(file, 'w', 0o600)
+  let count = 0
+  try {
+    writeSync(target, `${JSON.stringify(HEADER)}\n`)
+    for await (const { key, value, until } of opened.entries()) {
+      writeSync(target, `${JSON.stringify({ key, value, until })}\n`)
+      count++
+    }
+  } finally {
+    if (file !== '') closeSync(target)
+  }
+  if (file !== '') print(`exported ${count} entries to ${file}`)
+  return 0
+}
+
+async function importAll(opened: Portable, { file, isForced }: Told): Promise<number> {
+  if (!existsSync(file)) throw new Error(`there is no ${file}`)
+  // Nothing is written before all of it is known to be good.
+  const whole = read(file)
+  while ((await whole.next()).done !== true) continue
+  const counts = { imported: 0, there: 0, over: 0 }
+  const write = async ({ key, value, until }: Entry): Promise<void> => {
+    const ttl = until - Date.now()
+    if (ttl <= 0) {
+      counts.over++
+      return
+    }
+    const found = isForced ? await opened.put(key, value, ttl) : await opened.claim(key, value, ttl)
+    if (found === undefined) counts.imported++
+    else counts.there++
+  }
+  let part: Entry[] = []
+  for await (const entry of read(file)) {
+    part.push(entry)
+    if (part.length < TOGETHER) continue
+    await Promise.all(part.map(write))
+    part = []
+  }
+  await Promise.all(part.map(write))
+  const left = counts.there === 0 ? '' : `, left ${counts.there} as they were (--force overwrites them)`
+  print(
+    `imported ${counts.imported} entries${left}${counts.over === 0 ? '' : `, left out ${counts.over} whose time is over`}`,
+  )
+  return 0
+}
+
+/** The entries of an export. @throws Error with the line that is wrong */
+async function* read(file: string): AsyncGenerator<Entry> {
+  let number = 0
+  for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
+    number++
+    const value = parsed(line)
+    if (number === 1) checkHeader(value, file)
+    else if (line !== '') {
+      const entry = entryOf(value)
+      if (!entry)
+        throw new Error(`${file}:${number}: this is no entry: it has to have a key, a value and until when`)
+      yield entry
+    }
+  }
+  if (number === 0) throw new Error(`${file} is empty: it is no export of gatehouse store export`)
+}
+
+function checkHeader(value: unknown, file: string): void {
+  const { format, version } = isObject(value) ? value : {}
+  if (format !== HEADER.format) throw new Error(`${file}:1: this is no export of gatehouse store export`)
+  if (version !== HEADER.version)
+    throw new Error(`${file}:1: it was exported by another version of Gatehouse (format ${String(version)})`)
+}
+
+function entryOf(value: unknown): Entry | undefined {
+  const { key, value: text, until } = isObject(value) ? value : {}
+  if (typeof key !== 'string' || key === '' || typeof text !== 'string') return undefined
+  return typeof until === 'number' && Number.isFinite(until) ? { key, value: text, until } : undefined
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}
+
+function shown(value: string | number): string {
+  return typeof value === 'string' ? value : `${(value / 1024 / 1024).toFixed(1)} MB`
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`)
+}

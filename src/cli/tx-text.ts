@@ -1,0 +1,107 @@
+import { escapeHidden } from '../core/hidden.ts'
+import { shownCall } from '../core/shown-call.ts'
+import type { Deed } from '../records/deeds.ts'
+import { type Compensation, needsAttention, type Step, type Transaction } from '../records/transactions.ts'
+
+/** A transaction, and what its steps did, by the keys of their deeds. */
+export interface Told {
+  readonly transaction: Transaction
+  readonly deeds: ReadonlyMap<string, Deed>
+}
+
+/** A transaction in one line, for people. */
+export function transactionLine(transaction: Transaction): string {
+  const { id, principal, startedAt, steps, description } = transaction
+  const count = `${steps.length} ${steps.length === 1 ? 'step' : 'steps'}`
+  const about = description === undefined ? '' : `  ${description}`
+  return escapeHidden(
+    `${stateOf(transaction).padEnd(15)}  ${time(startedAt)}  ${id}  ${principal.id}  ${count}${about}`,
+  )
+}
+
+/** All that is known of a transaction, for people. */
+export function transactionText({ transaction, deeds }: Told): string {
+  const { id, principal, description, reason, startedAt, endedAt, expiresAt, acknowledged } = transaction
+  const lines = [
+    `${id}: ${stateOf(transaction)}`,
+    `  of           ${principal.id}`,
+    ...(description === undefined ? [] : [`  about        ${description}`]),
+    `  began        ${time(startedAt)}`,
+    ...(transaction.status === 'active' ? [`  expires      ${time(expiresAt)}`] : []),
+    ...(endedAt === undefined ? [] : [`  ended        ${time(endedAt)}`]),
+    ...(reason === undefined ? [] : [`  undone for   ${reason}`]),
+    ...(acknowledged ? [`  acknowledged ${time(acknowledged.at)} by ${acknowledged.by}`] : []),
+    ...transaction.steps.flatMap((step) => stepLines(step, transaction.compensations, deeds.get(step.deed))),
+  ]
+  return lines.map(escapeHidden).join('\n')
+}
+
+/** What became of rolling one back, for people: what was undone and what is left. */
+export function rollbackText(transaction: Transaction): string {
+  const { id, compensations } = transaction
+  const lines = compensations.map((each) => `  ${each.step.padEnd(12)} ${endOf(each)}`)
+  const next = needsAttention(transaction) ? [`When you have seen to it: gatehouse tx ack ${id}`] : []
+  return [`${id}: ${stateOf(transaction)}`, ...lines, ...next].map(escapeHidden).join('\n')
+}
+
+/** The same for programs. */
+export function transactionView({ transaction, deeds }: Told): Readonly<Record<string, unknown>> {
+  const { id, principal, status, startedAt, endedAt, description, reason, acknowledged } = transaction
+  return {
+    transaction_id: id,
+    principal: principal.id,
+    status,
+    needs_attention: needsAttention(transaction),
+    ...(description !== undefined && { description }),
+    ...(reason !== undefined && { reason }),
+    started_at: new Date(startedAt).toISOString(),
+    ...(endedAt !== undefined && { ended_at: new Date(endedAt).toISOString() }),
+    steps: transaction.steps.map((step) => {
+      const deed = deeds.get(step.deed)
+      return {
+        step_id: step.id,
+        status: step.status,
+        server_id: step.upstream,
+        tool: step.tool,
+        ...(deed && { arguments: deed.arguments }),
+        ...(step.error && { error: step.error }),
+        ...(deed &&
+          'tool' in deed.way && { compensation: { tool: deed.way.tool, arguments: deed.way.arguments } }),
+      }
+    }),
+    steps_compensated: transaction.compensations.map(({ step, status: how, error }) => {
+      return { step_id: step, status: how, ...(error && { error }) }
+    }),
+    ...(acknowledged && {
+      acknowledged: { by: acknowledged.by, at: new Date(acknowledged.at).toISOString() },
+    }),
+  }
+}
+
+function stepLines(step: Step, compensations: readonly Compensation[], deed: Deed | undefined): string[] {
+  const end = compensations.find((each) => each.step === step.id)
+  const call = deed ? shownCall(deed.tool, deed.arguments) : step.tool
+  const way = deed && 'tool' in deed.way ? deed.way.description : undefined
+  return [
+    `  ${step.id.padEnd(12)} ${step.status.padEnd(8)} ${step.upstream}  ${call}`,
+    ...(step.error ? [`               ${String(step.error.code)}`] : []),
+    ...(end
+      ? [`               ${endOf(end)}`]
+      : way === undefined
+        ? []
+        : [`               undone by ${way}`]),
+  ]
+}
+
+function endOf({ status, error }: Compensation): string {
+  const why = error ? `: ${String(error.code)}: ${String(error.message)}` : ''
+  return status === 'compensated' ? `undone${why}` : `not undone${why}`
+}
+
+function stateOf(transaction: Transaction): string {
+  return needsAttention(transaction) ? 'needs attention' : transaction.status.replaceAll('_', ' ')
+}
+
+function time(at: number): string {
+  return new Date(at).toISOString().replace(/\.\d+Z$/, 'Z')
+}

@@ -1,0 +1,162 @@
+import { parseArgs } from 'node:util'
+import { escapeHidden } from '../core/hidden.ts'
+import type { Log } from '../core/log.ts'
+import type { Settings } from '../core/settings.ts'
+import { openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
+import { type Deed, Deeds } from '../records/deeds.ts'
+import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
+import {
+  type Found,
+  isOver,
+  needsAttention,
+  type Transaction,
+  Transactions,
+} from '../records/transactions.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { finishRollbacks } from './rollbacks.ts'
+import { rollbackText, transactionLine, transactionText, transactionView } from './tx-text.ts'
+import { userName } from './user-name.ts'
+
+/** How long what is over can be asked about, in milliseconds. */
+const RETENTION = 86_400_000
+
+/** `gatehouse tx list | show | rollback | ack`: shows transactions, undoes them, and notes that somebody looked. */
+export async function tx(args: readonly string[]): Promise<number> {
+  const told = read(args)
+  const { settings } = readSource(readOptions(told.config, ['config']), warn)
+  const log = openLog('warn', process.stderr.isTTY)
+  const store = await openSharedStore(settings, log)
+  try {
+    const book = new Transactions(store, RETENTION)
+    return await act(told, { book, deeds: new Deeds(store), settings, log })
+  } finally {
+    await store.close()
+  }
+}
+
+interface Around {
+  readonly book: Transactions
+  readonly deeds: Deeds
+  readonly settings: Settings
+  readonly log: Log
+}
+
+async function act(told: Told, around: Around): Promise<number> {
+  const { book, deeds } = around
+  const { isJson, principal } = told
+  const all = (await book.list(principal)).toSorted(urgentFirst)
+  if (told.action === 'list') {
+    const transactions = all.map(({ transaction }) => transaction)
+    if (isJson) {
+      const views = transactions.map((transaction) => transactionView({ transaction, deeds: new Map() }))
+      return print(JSON.stringify({ transactions: views }, null, 2))
+    }
+    return print(
+      all.length === 0 ? 'There are no transactions.' : transactions.map(transactionLine).join('\n'),
+    )
+  }
+  const found = named(all, told.id)
+  if (told.action === 'rollback') return rollBack(found, told, around)
+  const transaction =
+    told.action === 'ack'
+      ? await book.change(found.key, acknowledged(userName(), Date.now()))
+      : found.transaction
+  const whole = { transaction, deeds: await deedsOf(transaction, deeds) }
+  return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
+}
+
+async function rollBack({ key, transaction }: Found, told: Told, around: Around): Promise<number> {
+  if (around.settings.features['transactions'] === undefined)
+    throw new Error('features.transactions is off, so no gateway undoes anything: switch it on')
+  if (transaction.status === 'committed' || isOver(transaction))
+    throw new Error(
+      `${escapeHidden(transaction.id)} is over: it is ${transaction.status.replaceAll('_', ' ')}`,
+    )
+  const reason = ['operator', userName()].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
+  const begin = rollingBack(reason)
+  await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
+  const [ended] = await finishRollbacks([key], around)
+  if (!ended || !isOver(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
+  const deeds = await deedsOf(ended, around.deeds)
+  print(
+    told.isJson
+      ? JSON.stringify(transactionView({ transaction: ended, deeds }), null, 2)
+      : rollbackText(ended),
+  )
+  return ended.status === 'rolled_back' ? 0 : 1
+}
+
+/** The transaction of an id. Callers choose ids, so several may have chosen the same. @throws Error */
+function named(all: readonly Found[], id: string): Found {
+  const found = all.filter(({ transaction }) => transaction.id === id)
+  const [first] = found
+  if (first && found.length === 1) return first
+  if (!first)
+    throw new Error(`there is no transaction ${escapeHidden(JSON.stringify(id))}. See gatehouse tx list`)
+  const whose = found.map(({ transaction }) => transaction.principal.id).join(', ')
+  throw new Error(
+    `several callers have a transaction ${escapeHidden(`${id}; name one with --principal: ${whose}`)}`,
+  )
+}
+
+async function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Deed>> {
+  const found = await Promise.all(steps.map(({ deed }) => deeds.find(deed)))
+  return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
+}
+
+function urgentFirst({ transaction: one }: Found, { transaction: other }: Found): number {
+  const rank = (each: Transaction): number => (needsAttention(each) ? 0 : isOver(each) ? 2 : 1)
+  return rank(one) - rank(other) || other.startedAt - one.startedAt
+}
+
+function print(text: string): number {
+  process.stdout.write(`${text}\n`)
+  return 0
+}
+
+interface Told {
+  readonly action: 'list' | 'show' | 'rollback' | 'ack'
+  readonly id: string
+  readonly principal: string | undefined
+  readonly config: readonly string[]
+  readonly isJson: boolean
+  readonly reason: string | undefined
+}
+
+function read(args: readonly string[]): Told {
+  const { values, positionals } = parse(args)
+  const [word, id, ...more] = positionals
+  const action = (['list', 'show', 'rollback', 'ack'] as const).find((each) => each === word)
+  if (!action) throw new UsageError('write gatehouse tx list, show, rollback or ack')
+  if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
+  if (more.length > 0 || (action === 'list' && id !== undefined))
+    throw new UsageError('name one transaction at a time')
+  const { config, json = false, reason, principal } = values
+  if (reason !== undefined && action !== 'rollback') throw new UsageError('--reason has no meaning here')
+  return {
+    action,
+    id: id ?? '',
+    principal,
+    config: config === undefined ? [] : ['--config', config],
+    isJson: json,
+    reason,
+  }
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string', short: 'c' },
+        json: { type: 'boolean' },
+        reason: { type: 'string' },
+        principal: { type: 'string' },
+      },
+    })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+  }
+}

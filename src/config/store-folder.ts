@@ -1,0 +1,41 @@
+import { createHash } from 'node:crypto'
+import { accessSync, constants, existsSync } from 'node:fs'
+import { homedir, platform } from 'node:os'
+import { join } from 'node:path'
+import type { Environment } from './secrets.ts'
+
+/** What a store of its own is for: a configuration file in a folder, or the servers of a command line. */
+export interface StoreOwner {
+  readonly file?: string
+  readonly directory: string
+  readonly upstreams: unknown
+}
+
+/** Where the store is where nothing is said of it: beside the file, or with what else programs keep for the user. */
+export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, env: Environment): string {
+  if (file !== undefined) {
+    const beside = join(directory, '.gatehouse')
+    if (isWritable(existsSync(beside) ? beside : directory)) return beside
+  }
+  const name = createHash('sha256')
+    .update(file ?? JSON.stringify(upstreams))
+    .digest('hex')
+  return join(stateFolder(env), 'gatehouse', name.slice(0, 16))
+}
+
+function stateFolder({ XDG_STATE_HOME: state, LOCALAPPDATA: local }: Environment): string {
+  // XDG Base Directory Specification: a path that is not absolute is ignored.
+  if (state?.startsWith('/') === true) return state
+  if (platform() === 'darwin') return join(homedir(), 'Library', 'Application Support')
+  if (platform() === 'win32') return local ?? join(homedir(), 'AppData', 'Local')
+  return join(homedir(), '.local', 'state')
+}
+
+function isWritable(folder: string): boolean {
+  try {
+    accessSync(folder, constants.W_OK | constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}

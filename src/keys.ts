@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto'
+import { asGatewayError } from './core/error.ts'
+import type { Log } from './core/log.ts'
+import type { Store } from './store/store.ts'
+
+/** The gateway's own keys. They are made once and kept in the store, so gateways that share a store share them. */
+export interface Keys {
+  /** What states are sealed with: by the first, and opened by any. */
+  seals(): readonly Buffer[]
+  /** What the vault of users' grants is locked with. @throws SERVER_UNAVAILABLE */
+  vault(): Promise<Buffer>
+  /** Claims as a compact JWS, with who signed them and when. @throws SERVER_UNAVAILABLE */
+  sign(claims: Readonly<Record<string, unknown>>): Promise<string>
+  /** What signatures are verified with, as a JSON Web Key Set. @throws SERVER_UNAVAILABLE */
+  published(): Promise<{ readonly keys: readonly unknown[] }>
+}
+
+/** They are lost with the store only: in milliseconds, a hundred years. */
+const FOREVER = 100 * 365 * 86_400_000
+/** How long to wait before the store is asked again, in milliseconds. */
+const PAUSE = 5000
+const ALGORITHM = 'ES256'
+
+type Jose = typeof import('jose')
+
+/** Keys in a store, which may become another one. `issuer` says who signs. */
+export function createKeys(store: () => Store, { issuer, log }: { issuer(): string; log: Log }): Keys {
+  const own = randomBytes(32)
+  const kept = new WeakMap<Store, Map<string, Promise<string>>>()
+  const seals = new WeakMap<Store, readonly Buffer[]>()
+  let askedAt = -Infinity
+  let asked: Store | undefined
+  let isWarned = false
+
+  const keep = (name: string, make: () => Promise<string> | string): Promise<string> => {
+    const current = store()
+    const keys = kept.get(current) ?? new Map<string, Promise<string>>()
+    kept.set(current, keys)
+    const found = keys.get(name) ?? findOrMake(current, `key:${name}`, make)
+    keys.set(name, found)
+    found.catch(() => keys.delete(name))
+    return found
+  }
+
+  const ask = async (): Promise<void> => {
+    const current = store()
+    try {
+      const key = await keep('seal', secret)
+      // What was sealed before it was known can still be opened.
+      seals.set(current, [Buffer.from(key, 'base64url'), own])
+    } catch (error) {
+      if (!isWarned)
+        log.warn('key.own', { use: 'states are sealed for this process alone', ...reasonOf(error) })
+      isWarned = true
+    }
+  }
+
+  const signing = async (): Promise<{ jose: Jose; jwk: Record<string, unknown> }> => {
+    const jose = await import('jose')
+    const text = await keep('signing', async () => {
+      const { privateKey } = await jose.generateKeyPair(ALGORITHM, { extractable: true })
+      const jwk = await jose.exportJWK(privateKey)
+      return JSON.stringify({
+        ...jwk,
+        kid: await jose.calculateJwkThumbprint(jwk),
+        alg: ALGORITHM,
+        use: 'sig',
+      })
+    })
+    return { jose, jwk: JSON.parse(text) }
+  }
+
+  return {
+    seals: () => {
+      const current = store()
+      const found = seals.get(current)
+      if (found) return found
+      if (asked !== current || performance.now() - askedAt > PAUSE) {
+        asked = current
+        askedAt = performance.now()
+        void ask()
+      }
+      return [own]
+    },
+    vault: async () => Buffer.from(await keep('vault', secret), 'base64url'),
+    sign: async (claims) => {
+      const { jose, jwk } = await signing()
+      const header = { alg: ALGORITHM, kid: String(jwk['kid']), typ: 'JWT' }
+      const token = new jose.SignJWT({ ...claims })
+        .setProtectedHeader(header)
+        .setIssuedAt()
+        .setIssuer(issuer())
+      return token.sign(await jose.importJWK(jwk, ALGORITHM))
+    },
+    published: async () => {
+      const { d: _private, ...jwk } = (await signing()).jwk
+      return { keys: [jwk] }
+    },
+  }
+}
+
+async function findOrMake(store: Store, key: string, make: () => Promise<string> | string): Promise<string> {
+  const found = await store.get(key)
+  if (found !== undefined) return found
+  const made = await make()
+  return (await store.claim(key, made, FOREVER)) ?? made
+}
+
+function secret(): string {
+  return randomBytes(32).toString('base64url')
+}
+
+function reasonOf(error: unknown): { readonly reason: string } {
+  const { message, cause } = asGatewayError(error)
+  return { reason: cause instanceof Error ? cause.message : message }
+}

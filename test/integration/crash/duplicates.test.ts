@@ -1,0 +1,31 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { startField } from '../../support/crash-field.ts'
+import { isSameAnswer } from '../../support/crash-run.ts'
+import { effectsOf } from '../../support/effects.ts'
+import { attemptCall } from '../../support/keyed-client.ts'
+import { hasRedis, startRedis } from '../../support/redis-server.ts'
+
+const COUNT = 100
+
+test.runIf(hasRedis())(
+  'a hundred equal calls at once, over three gateways, are one call of the server',
+  async () => {
+    const redis = await startRedis()
+    onTestFinished(() => redis.stop())
+    const field = await startField({ upstream: 'http', gateways: 3, store: redis.url, tools: {} })
+    onTestFinished(() => field.close())
+    const call = { tool: 'add_effect', arguments: { key: 'one', value: 'v' }, key: 'one' }
+    const attempts = await Promise.all(
+      Array.from({ length: COUNT }, (_each, index) => {
+        const gateway = field.gateways[index % field.gateways.length] ?? field.gateways[0]
+        return attemptCall(gateway.url, call, AbortSignal.timeout(30_000))
+      }),
+    )
+    expect(effectsOf(field.log)).toHaveLength(1)
+    expect(attempts.filter(({ kind }) => kind !== 'answered')).toEqual([])
+    const answers = attempts.flatMap((each) => (each.kind === 'answered' ? [each.answer] : []))
+    const [first] = answers
+    expect(answers.every((each) => first !== undefined && isSameAnswer(first, each))).toBe(true)
+    expect(answers.filter(({ wasReplay }) => !wasReplay)).toHaveLength(1)
+  },
+)

@@ -1,0 +1,125 @@
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { LmdbStore } from '../../../src/store/lmdb.ts'
+import { until } from '../../support/condition.ts'
+import {
+  type CommandProcess,
+  type Finished,
+  runCommand,
+  startCommand,
+} from '../../support/gateway-process.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+const config = { upstreams: { memory: { command: 'npx', args: ['mcp-server-memory'], cwd: process.cwd() } } }
+const main = join(import.meta.dirname, '../../../src/main.ts')
+const program = process.env['GATEHOUSE_COMMAND'] === undefined ? { program: [process.execPath, main] } : {}
+
+describe('gatehouse store', () => {
+  let folder = ''
+  let gateway: CommandProcess
+  const file = (): string => join(folder, 'gateway.config.yaml')
+  const run = (...args: string[]): Promise<Finished> =>
+    runCommand(['store', ...args, '--config', file()], program)
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'gatehouse-store-'))
+    writeFileSync(file(), JSON.stringify(config))
+    gateway = startCommand(['serve', '--config', file(), '--port', '0'], program)
+    await until(() => existsSync(join(folder, '.gatehouse/data.mdb')), 'the store', 20_000)
+    await until(async () => (await run('info')).stdout.includes('key'), 'the keys of the gateway', 20_000)
+  })
+  afterAll(async () => {
+    await gateway.close()
+    rmSync(folder, { recursive: true, force: true })
+  })
+
+  it('tells of the store beside the file while a gateway uses it', async () => {
+    expect(statSync(join(folder, '.gatehouse')).mode & 0o777).toBe(0o700)
+    const { code, stdout } = await run('info')
+    expect(code).toBe(0)
+    expect(stdout).toContain(join(folder, '.gatehouse'))
+    expect(stdout).toMatch(/^ {2}key +[1-9]/m)
+    const json: unknown = JSON.parse((await run('info', '--json')).stdout)
+    expect(json).toMatchObject({ kind: 'LMDB', entries: { key: expect.any(Number) } })
+  })
+
+  it('exports everything to a private file, and imports it elsewhere without overwriting anything', async () => {
+    const store = new LmdbStore(join(folder, '.gatehouse'), silentLog)
+    await store.put('session:a', 'first "line"\nsecond ✓', 3_600_000)
+    await store.close()
+    const exported = join(folder, 'export.jsonl')
+    expect(await run('export', exported)).toMatchObject({ code: 0 })
+    expect(statSync(exported).mode & 0o777).toBe(0o600)
+    expect((await run('export')).stdout).toBe(readFileSync(exported, 'utf8'))
+    expect(await run('export', exported)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('--force'),
+    })
+
+    const other = join(folder, 'other.yaml')
+    writeFileSync(other, JSON.stringify({ ...config, store: './other' }))
+    const into = (...args: string[]): Promise<Finished> =>
+      runCommand(['store', 'import', exported, '--config', other, ...args], program)
+    expect((await into()).stdout).toMatch(/^imported [2-9] entries\n/)
+    const target = new LmdbStore(join(folder, 'other'), silentLog)
+    expect(await target.get('session:a')).toBe('first "line"\nsecond ✓')
+    await target.put('session:a', 'changed', 3_600_000)
+    expect((await into()).stdout).toMatch(/^imported 0 entries, left [2-9] as they were/)
+    expect(await target.get('session:a')).toBe('changed')
+    expect((await into('--force')).stdout).toMatch(/^imported [2-9] entries\n/)
+    expect(await target.get('session:a')).toContain('second')
+    await target.close()
+  })
+
+  it('refuses what is no export, with the line, and imports nothing of it', async () => {
+    const header = '{"format":"gatehouse-store","version":1}'
+    const cases = [
+      ['', 'is empty'],
+      ['{"format":"something"}', ':1: this is no export'],
+      ['{"format":"gatehouse-store","version":2}', ':1: it was exported by another version'],
+      [
+        `${header}\n{"key":"session:bad","value":"x","until":99999999999999}\n{"key":1}`,
+        ':3: this is no entry',
+      ],
+      [`${header}\n{"key":"session:bad","value":"x"`, ':2: this is no entry'],
+    ] as const
+    for (const [text, reason] of cases) {
+      const path = join(folder, 'bad.jsonl')
+      writeFileSync(path, text)
+      const { code, stderr } = await run('import', path)
+      expect(code).toBe(1)
+      expect(stderr).toContain(reason)
+    }
+    expect((await run('export')).stdout).not.toContain('session:bad')
+    expect(await run('import', join(folder, 'missing'))).toMatchObject({ code: 1 })
+    expect(await run('sell')).toMatchObject({ code: 2 })
+  })
+
+  it('is refused where nothing outlives its process', async () => {
+    const path = join(folder, 'memory.yaml')
+    writeFileSync(path, JSON.stringify({ ...config, store: 'memory' }))
+    const { code, stderr } = await runCommand(['store', 'info', '--config', path], program)
+    expect(code).toBe(1)
+    expect(stderr).toContain('store: memory is forgotten')
+  })
+
+  it('that can not be used ends serve and check with one line, and is left as it was', async () => {
+    const path = join(folder, 'broken.yaml')
+    writeFileSync(path, JSON.stringify({ store: './broken', ...config }))
+    mkdirSync(join(folder, 'broken'))
+    writeFileSync(join(folder, 'broken/data.mdb'), 'not a database')
+    for (const command of [['serve', '--port', '0'], ['check']]) {
+      const { code, stderr } = await runCommand([...command, '--config', path], program)
+      expect(code).toBe(1)
+      const lines = stderr
+        .split('\n')
+        .filter((line) => line.includes('can not be used') && !line.startsWith('{'))
+      expect(lines).toHaveLength(1)
+      expect(lines[0]).toContain(`${path}:1:`)
+      expect(lines[0]).toContain(join(folder, 'broken'))
+    }
+    expect(readFileSync(join(folder, 'broken/data.mdb'), 'utf8')).toBe('not a database')
+  })
+})

@@ -1,0 +1,219 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { type CommandProcess, runCommand, startCommand } from '../../support/gateway-process.ts'
+import { clientOf } from '../../support/journey.ts'
+import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
+import { scriptedServer } from '../../support/scripted-server.ts'
+import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+
+const schema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
+
+/** A room messages are sent to, which can be made to answer nothing. */
+interface Room {
+  readonly messages: Set<string>
+  readonly calls: string[]
+  /** Calls of this name get no answer, although they are done. */
+  silent: string | undefined
+  readonly url: string
+}
+
+async function openRoom(): Promise<Room> {
+  const room = { messages: new Set<string>(), calls: [] as string[], silent: undefined as string | undefined }
+  const server = await scriptedServer(
+    { tools: {} },
+    {
+      'tools/list': () => ({
+        tools: ['send', 'unsend', 'shout'].map((name) => ({ name, inputSchema: schema })),
+      }),
+      'tools/call': ({ params }) => {
+        const text = String(objectAt(params, 'arguments')['text'])
+        const call = `${String(params['name'])} ${text}`
+        room.calls.push(call)
+        if (params['name'] === 'unsend') room.messages.delete(text)
+        else room.messages.add(text)
+        return room.silent === call ? undefined : { content: [], structuredContent: { text } }
+      },
+    },
+  )
+  onTestFinished(() => server.close())
+  return Object.assign(room, { url: server.url })
+}
+
+interface Gateway {
+  readonly url: string
+  readonly command: CommandProcess
+}
+
+function configFile(room: Room, store: string, unsend: Json = {}): string {
+  const folder = mkdtempSync(join(tmpdir(), 'gatehouse-restart-'))
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const file = join(folder, 'gateway.config.yaml')
+  const tools = { send: { undo: 'unsend(text=$.args.text)' }, unsend }
+  const upstreams = { room: { url: room.url, revision: '2025-11-25', tools } }
+  const features = { confirm: 'off', transactions: { uncompensable: 'allow' } }
+  writeFileSync(file, JSON.stringify({ store, features, upstreams }))
+  return file
+}
+
+async function start(config: string): Promise<Gateway> {
+  const command = startCommand(['serve', '--config', config, '--port', '0'])
+  onTestFinished(() => command.close())
+  const url = await until(
+    () => /^Gatehouse serves (\S+)$/m.exec(command.stdout())?.[1],
+    'the address',
+    20_000,
+  )
+  return { url: `${new URL(url).origin}/mcp`, command }
+}
+
+async function tx(config: string, ...args: string[]) {
+  const { code, stdout, stderr } = await runCommand(['tx', ...args, '--config', config])
+  return { code, stdout, stderr }
+}
+
+async function statusOf(gateway: Gateway, wanted: string): Promise<Json> {
+  const client = await clientOf(gateway)
+  return until(async () => {
+    const { result } = await client.request('transaction/status', t)
+    return isObject(result) && result['status'] === wanted && result
+  }, wanted)
+}
+
+const t = { transaction_id: 't' }
+const send = (text: string): Json => ({ name: 'send', arguments: { text }, ...t })
+
+describe.skipIf(!hasRedis())('where a gateway is killed', () => {
+  let redis: RedisServer
+  beforeAll(async () => void (redis = await startRedis()))
+  afterAll(() => redis?.stop())
+  let count = 0
+  /** A store that no other test uses. */
+  const store = (): string => `${redis.url}/${count++}`
+
+  it('in the middle of a rollback, the next one goes on and undoes nothing twice', async () => {
+    const room = await openRoom()
+    const config = configFile(room, store(), { idempotent: true })
+    const first = await start(config)
+    const client = await clientOf(first)
+    await client.request('transaction/begin', t)
+    for (const text of ['a', 'b', 'c']) await client.request('tools/call', send(text))
+    room.silent = 'unsend b'
+    client.request('transaction/rollback', t).catch(() => undefined)
+    await until(() => room.calls.includes('unsend b'), 'the second compensation')
+    first.command.signal('SIGKILL')
+    await first.command.ended
+    room.silent = undefined
+    const second = await start(config)
+    expect(await statusOf(second, 'rolled_back')).toMatchObject({
+      steps_compensated: ['step-3', 'step-2', 'step-1'].map((id) => ({ step_id: id, status: 'compensated' })),
+    })
+    expect(room.messages.size).toBe(0)
+    expect(room.calls).toEqual(['send a', 'send b', 'send c', 'unsend c', 'unsend b', 'unsend b', 'unsend a'])
+  })
+
+  it('in the middle of a compensation that may not run twice, that is left to people', async () => {
+    const room = await openRoom()
+    const config = configFile(room, store())
+    const first = await start(config)
+    const client = await clientOf(first)
+    await client.request('transaction/begin', t)
+    for (const text of ['a', 'b']) await client.request('tools/call', send(text))
+    room.silent = 'unsend b'
+    client.request('transaction/rollback', t).catch(() => undefined)
+    await until(() => room.calls.includes('unsend b'), 'the first compensation')
+    first.command.signal('SIGKILL')
+    await first.command.ended
+    const second = await start(config)
+    expect(await statusOf(second, 'partially_rolled_back')).toMatchObject({
+      needs_attention: true,
+      steps_compensated: [
+        { step_id: 'step-2', status: 'compensation_failed', error: { code: 'OUTCOME_UNKNOWN' } },
+        { step_id: 'step-1', status: 'compensated' },
+      ],
+    })
+    expect(room.calls).toEqual(['send a', 'send b', 'unsend b', 'unsend a'])
+    const listed = await tx(config, 'list')
+    expect(listed.stdout).toMatch(/^needs attention {2}\S+ {2}t {2}anonymous {2}2 steps\n$/)
+    expect((await tx(config, 'show', 't')).stdout).toContain('not undone: OUTCOME_UNKNOWN')
+    expect((await tx(config, 'ack', 't')).stdout).toContain('acknowledged')
+    expect(await statusOf(second, 'partially_rolled_back')).toMatchObject({ needs_attention: false })
+    expect(await tx(config, 'ack', 't')).toMatchObject({ code: 1, stdout: '' })
+  })
+
+  it('in the middle of a step, its transaction goes on and the step is in doubt', async () => {
+    const room = await openRoom()
+    const config = configFile(room, store())
+    const first = await start(config)
+    const client = await clientOf(first)
+    await client.request('transaction/begin', t)
+    await client.request('tools/call', send('a'))
+    room.silent = 'send b'
+    client.request('tools/call', send('b')).catch(() => undefined)
+    await until(() => room.calls.includes('send b'), 'the step')
+    first.command.signal('SIGKILL')
+    await first.command.ended
+    const second = await start(config)
+    const again = await clientOf(second)
+    expect((await again.request('tools/call', send('c'))).result).toMatchObject({
+      transaction: { step_id: 'step-3' },
+    })
+    expect((await again.request('transaction/rollback', t)).result).toMatchObject({
+      status: 'partially_rolled_back',
+      steps_compensated: [
+        { step_id: 'step-3', status: 'compensated' },
+        { step_id: 'step-2', status: 'compensated', error: { code: 'OUTCOME_UNKNOWN' } },
+        { step_id: 'step-1', status: 'compensated' },
+      ],
+    })
+    expect(room.messages.size).toBe(0)
+  })
+
+  it('and none comes after it, the command line rolls back', async () => {
+    const room = await openRoom()
+    const config = configFile(room, store())
+    const first = await start(config)
+    const client = await clientOf(first)
+    await client.request('transaction/begin', { ...t, description: 'two messages' })
+    for (const text of ['a', 'b']) await client.request('tools/call', send(text))
+    first.command.signal('SIGKILL')
+    await first.command.ended
+    expect((await tx(config, 'list')).stdout).toContain('two messages')
+    const { code, stdout, stderr } = await tx(config, 'rollback', 't', '--reason', 'it is late')
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toBe('t: rolled back\n  step-2       undone\n  step-1       undone\n')
+    expect(room.messages.size).toBe(0)
+    const shown: Json = JSON.parse((await tx(config, 'show', 't', '--json')).stdout)
+    expect(shown).toMatchObject({
+      status: 'rolled_back',
+      reason: expect.stringMatching(/^operator .+: it is late$/),
+    })
+  })
+
+  it('not at all, the command line leaves the rollback to it', async () => {
+    const room = await openRoom()
+    const config = configFile(room, store())
+    const gateway = await start(config)
+    const client = await clientOf(gateway)
+    await client.request('transaction/begin', t)
+    await client.request('tools/call', send('a'))
+    await client.request('tools/call', { name: 'shout', arguments: { text: 'b' }, ...t })
+    const { code, stdout } = await tx(config, 'rollback', 't')
+    expect(code).toBe(1)
+    expect(stdout).toContain('t: needs attention')
+    expect(stdout).toContain('step-2       not undone: COMPENSATION_UNAVAILABLE')
+    expect(stdout).toContain('gatehouse tx ack t')
+    expect([...room.messages]).toEqual(['b'])
+    expect(await statusOf(gateway, 'partially_rolled_back')).toMatchObject({ needs_attention: true })
+    expect(await tx(config, 'rollback', 't')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('is over'),
+    })
+    expect(await tx(config, 'show', 'x')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('no transaction "x"'),
+    })
+  })
+})

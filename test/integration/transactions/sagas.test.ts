@@ -1,0 +1,303 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
+import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { clientOf } from '../../support/journey.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
+import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+
+/** Three servers: files, a graph of things, and a room messages are sent to. */
+interface Town {
+  readonly gateway: LocalGateway
+  readonly folder: string
+  readonly room: ScriptedServer
+  /** What is in the room. */
+  readonly messages: ReadonlySet<string>
+  /** Messages are refused from then on. */
+  close(): void
+}
+
+const schema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
+
+async function town(features: Json = {}): Promise<Town> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-saga-')))
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  await writeFile(join(folder, 'plan.txt'), 'the old plan')
+  const messages = new Set<string>()
+  let isClosed = false
+  const room = await scriptedServer(
+    { tools: {} },
+    {
+      'tools/list': () => ({
+        tools: ['send', 'unsend', 'shout'].map((name) => ({ name, inputSchema: schema })),
+      }),
+      'tools/call': ({ params }) => {
+        const text = String(objectAt(params, 'arguments')['text'])
+        if (isClosed) return { content: [{ type: 'text', text: 'the room is closed' }], isError: true }
+        if (params['name'] === 'unsend') messages.delete(text)
+        else messages.add(text)
+        return { content: [], structuredContent: { text } }
+      },
+    },
+  )
+  onTestFinished(() => room.close())
+  const gateway = await localGateway({
+    store: 'memory',
+    features: { confirm: 'off', ...features },
+    upstreams: {
+      files: {
+        command: publishedServer('@modelcontextprotocol/server-filesystem', folder),
+        revision: '2025-11-25',
+        tools: {
+          write_file: {
+            undo: {
+              snapshot: 'read_text_file(path=$.args.path)',
+              restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
+            },
+          },
+          move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
+        },
+      },
+      graph: {
+        command: publishedServer('@modelcontextprotocol/server-memory'),
+        revision: '2025-11-25',
+        env: { MEMORY_FILE_PATH: join(folder, 'graph.jsonl') },
+        tools: { create_entities: { undo: 'delete_entities(entityNames=[$.args.entities[0].name])' } },
+      },
+      room: {
+        url: room.url,
+        revision: '2025-11-25',
+        tools: { send: { undo: 'unsend(text=$.result.text)' } },
+      },
+    },
+  })
+  onTestFinished(() => gateway.close())
+  return { gateway, folder, room, messages, close: () => (isClosed = true) }
+}
+
+type Answer = Readonly<Record<string, unknown>>
+
+/** A client that does the steps of one transaction. */
+interface Caller {
+  call(name: string, args: Record<string, unknown>, meta?: Record<string, unknown>): Promise<Answer>
+}
+
+const info = { name: 'saga', version: '1.0.0' }
+
+const sdk1 = async (url: string): Promise<Caller> => {
+  const client = new Client1(info)
+  await client.connect(new Http1(new URL(url)))
+  onTestFinished(() => client.close())
+  return {
+    call: (name, args, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }),
+  }
+}
+
+const sdk2 = async (url: string): Promise<Caller> => {
+  const client = new Client2(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } })
+  await client.connect(new Http2(new URL(url)))
+  onTestFinished(() => client.close())
+  return {
+    call: (name, args, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }),
+  }
+}
+
+const t = { transaction_id: 't' }
+
+function entity(name: string): Record<string, unknown> {
+  return { entities: [{ name, entityType: 'plan', observations: [] }] }
+}
+
+async function graph(caller: Caller): Promise<string> {
+  return JSON.stringify((await caller.call('graph_read_graph', {}))['structuredContent'])
+}
+
+describe.each([
+  ['SDK 1.x', sdk1],
+  ['SDK 2.x (2026-07-28)', sdk2],
+])('a transaction over three servers, by %s', (_title, connect) => {
+  async function steps(place: Town): Promise<Caller> {
+    const caller = await connect(place.gateway.url)
+    const begun = await caller.call('begin_transaction', t)
+    expect(begun['structuredContent']).toMatchObject({ status: 'begun', transaction_id: 't' })
+    const path = join(place.folder, 'plan.txt')
+    const written = await caller.call('files_write_file', { path, content: 'the new plan' }, t)
+    expect(written['_meta']).toMatchObject({
+      transaction_id: 't',
+      step_id: 'step-1',
+      compensation: { tool: 'write_file', server_id: 'files' },
+    })
+    const made = await caller.call('graph_create_entities', entity('plan'), { ...t, step_id: 'note' })
+    expect(made['_meta']).toMatchObject({
+      step_id: 'note',
+      compensation: { arguments: { entityNames: ['plan'] } },
+    })
+    return caller
+  }
+
+  it('is committed', async () => {
+    const place = await town()
+    const caller = await steps(place)
+    await caller.call('room_send', { text: 'done' }, t)
+    const committed = await caller.call('commit_transaction', t)
+    expect(committed['structuredContent']).toEqual({
+      status: 'committed',
+      transaction_id: 't',
+      steps_completed: 3,
+    })
+    expect(await readFile(join(place.folder, 'plan.txt'), 'utf8')).toBe('the new plan')
+    expect([...place.messages]).toEqual(['done'])
+  })
+
+  it('whose third step fails is rolled back, the last step first', async () => {
+    const place = await town()
+    const caller = await steps(place)
+    place.close()
+    const failed = await caller.call('room_send', { text: 'done' }, t)
+    expect(failed).toMatchObject({
+      isError: true,
+      _meta: { 'dev.gatehouse/transaction': { status: 'failed' } },
+    })
+    const rolledBack = await caller.call('rollback_transaction', { ...t, reason: 'nobody heard' })
+    expect(rolledBack['structuredContent']).toEqual({
+      transaction_id: 't',
+      status: 'rolled_back',
+      reason: 'nobody heard',
+      steps_compensated: [
+        { step_id: 'note', status: 'compensated' },
+        { step_id: 'step-1', status: 'compensated' },
+      ],
+    })
+    expect(await readFile(join(place.folder, 'plan.txt'), 'utf8')).toBe('the old plan')
+    expect(await graph(caller)).not.toContain('plan')
+  })
+})
+
+it('a server that is gone before the rollback leaves one compensation that failed', async () => {
+  const place = await town()
+  const caller = await sdk1(place.gateway.url)
+  await caller.call('begin_transaction', t)
+  await caller.call('room_send', { text: 'first' }, t)
+  await caller.call('graph_create_entities', entity('second'), t)
+  expect((await caller.call('files_write_file', { path: '/nowhere', content: '' }, t))['isError']).toBe(true)
+  await place.room.close()
+  const { structuredContent } = await caller.call('rollback_transaction', t)
+  expect(structuredContent).toMatchObject({
+    status: 'partially_rolled_back',
+    needs_attention: true,
+    steps_compensated: [
+      { step_id: 'step-2', status: 'compensated' },
+      {
+        step_id: 'step-1',
+        status: 'compensation_failed',
+        error: { code: 'SERVER_UNAVAILABLE', category: 'transient' },
+      },
+    ],
+  })
+  expect(await graph(caller)).not.toContain('second')
+  const status = await caller.call('get_transaction', {})
+  expect(status['structuredContent']).toMatchObject({
+    transactions: [{ transaction_id: 't', needs_attention: true }],
+  })
+  expect(place.gateway.lines).toContainEqual(
+    expect.objectContaining({ level: 'error', event: 'transaction.needs_attention', transaction: 't' }),
+  )
+})
+
+it('a transaction nobody goes on with is rolled back', async () => {
+  const place = await town({ transactions: { timeout: '1s' } })
+  const caller = await sdk1(place.gateway.url)
+  await caller.call('begin_transaction', { ...t, timeout_seconds: 1 })
+  await caller.call('room_send', { text: 'hello' }, t)
+  expect(place.messages.size).toBe(1)
+  await until(() => place.messages.size === 0, 'the message to be taken back')
+  const status = await until(async () => {
+    const { structuredContent } = await caller.call('get_transaction', t)
+    return isObject(structuredContent) && structuredContent['status'] === 'rolled_back' && structuredContent
+  }, 'the end of the transaction')
+  expect(status).toMatchObject({ reason: 'timeout' })
+})
+
+it('a step nobody knows how to undo is not run', async () => {
+  const place = await town()
+  const caller = await sdk1(place.gateway.url)
+  await caller.call('begin_transaction', t)
+  expect(await caller.call('room_shout', { text: 'hello' }, t)).toMatchObject({
+    isError: true,
+    _meta: { 'dev.gatehouse/error': { code: 'COMPENSATION_UNAVAILABLE' } },
+  })
+  const made = await caller.call('files_write_file', { path: join(place.folder, 'new.txt'), content: '' }, t)
+  expect(made).toMatchObject({
+    isError: true,
+    _meta: { 'dev.gatehouse/error': { code: 'COMPENSATION_UNAVAILABLE' } },
+  })
+  expect(existsSync(join(place.folder, 'new.txt'))).toBe(false)
+  expect(place.messages.size).toBe(0)
+})
+
+describe.each(['2025-11-25', '2026-07-28'] as const)('the methods, for a client of %s', (revision) => {
+  it('answer and fail as JSON-RPC does', async () => {
+    const place = await town()
+    const client = await clientOf(place.gateway, { revision })
+    const { extensions } = objectAt(client.initialized, 'capabilities')
+    expect(extensions).toMatchObject({ 'dev.gatehouse/transactions': { timeoutSeconds: 300 } })
+    expect((await client.request('transaction/begin', t)).result).toMatchObject({ status: 'begun' })
+    const step = { name: 'room_send', arguments: { text: 'hello' }, ...t }
+    expect((await client.request('tools/call', step)).result).toMatchObject({
+      transaction: { step_id: 'step-1' },
+    })
+    expect((await client.request('transaction/begin', t)).error).toMatchObject({
+      code: -32007,
+      data: { code: 'TRANSACTION_CONFLICT' },
+    })
+    const unknown = await client.request('transaction/commit', { transaction_id: 'x' })
+    expect(unknown.error?.['data']).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+    expect((await client.request('transaction/status', t)).result).toMatchObject({ status: 'active' })
+    expect((await client.request('transaction/rollback', t)).result).toMatchObject({ status: 'rolled_back' })
+    expect(place.messages.size).toBe(0)
+  })
+})
+
+const schemaFile = '/work/shared/schemas/proposals/transactions.schema.json'
+
+it.skipIf(!existsSync(schemaFile))('what is said of transactions has the shape of the proposal', async () => {
+  const whole: Json = JSON.parse(readFileSync(schemaFile, 'utf8'))
+  const error: Json = JSON.parse(readFileSync(schemaFile.replace('transactions.', 'error.'), 'utf8'))
+  const ajv = new Ajv2020({ strict: false, validateFormats: false })
+  ajv.addSchema({ ...error, $id: String(whole['$id']).replace('transactions.json', 'error.json') })
+  ajv.addSchema(whole)
+  const fits = (name: string, value: unknown): void => {
+    const check = ajv.getSchema(`${String(whole['$id'])}#/$defs/${name}`)
+    if (!check) throw new TypeError(`there is no ${name}`)
+    expect([name, check(value), check.errors]).toEqual([name, true, null])
+  }
+  const place = await town({ transactions: { uncompensable: 'allow' } })
+  const client = await clientOf(place.gateway)
+  fits('TransactionBegin', t)
+  await client.request('transaction/begin', t)
+  for (const name of ['room_send', 'room_shout', 'files_write_file']) {
+    const { result } = await client.request('tools/call', {
+      name,
+      arguments: { text: name, path: '/x', content: '' },
+      ...t,
+    })
+    fits('TransactionStepResult', result?.['transaction'])
+    fits('TransactionStepResult', objectAt(objectAt(result ?? {}, '_meta'), 'dev.gatehouse/transaction'))
+  }
+  const { result } = await client.request('transaction/rollback', t)
+  fits('TransactionRollbackResult', result)
+  expect(result).toMatchObject({
+    steps_compensated: [
+      { step_id: 'step-2', error: { reason: 'no_compensation' } },
+      { step_id: 'step-1', status: 'compensated' },
+    ],
+  })
+})

@@ -1,0 +1,140 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { portrait, portraits, toolPortrait } from '../../support/portraits.ts'
+
+const tools = (...names: string[]) => names.map((name) => ({ name, inputSchema: { type: 'object' } }))
+
+describe('the description of a server', () => {
+  test('says when to use it and is not too long, whatever its owner and itself write', () => {
+    const text = fc.option(fc.string({ maxLength: 3000 }), { nil: undefined })
+    fc.assert(
+      fc.property(
+        text,
+        text,
+        fc.array(fc.string({ maxLength: 400 }), { maxLength: 12 }),
+        (about, instructions, useWhen) => {
+          const { description } = portrait({
+            tools: tools('read_file', 'write_file'),
+            record: {
+              ...(instructions !== undefined && { instructions }),
+              about: { ...(about !== undefined && { about }), useWhen },
+            },
+          })
+          expect(description).toMatch(/\buse (?:this |it )?when\b/i)
+          expect(description.length).toBeLessThanOrEqual(1024)
+          expect(description).not.toContain('\n')
+        },
+      ),
+    )
+  })
+
+  test('is what its owner wrote', () => {
+    const about = {
+      about: 'Issues of our tracker',
+      useWhen: ['search issues', 'Use when the user asks to open an issue.'],
+    }
+    expect(portrait({ record: { about } }).description).toBe(
+      'Issues of our tracker. Use when the user asks to search issues or open an issue.',
+    )
+  })
+
+  test('needs no more than what its owner wrote, where that says when', () => {
+    const about = { about: 'Issues of our tracker; use it when somebody asks for a ticket.' }
+    expect(portrait({ record: { about } }).description).toBe(about.about)
+  })
+
+  test.each([
+    [{ instructions: '# Hello\n\nFinds trains. Ask politely.' }, 'Finds trains.'],
+    [{ info: { description: 'All about trains' } }, 'All about trains.'],
+    [{ info: { title: 'Trains' } }, 'Trains.'],
+    [{}, 'Tools for files: trains and tickets.'],
+  ])('is made of the best that is known: %j', (record, purpose) => {
+    expect(portrait({ record, tools: tools('find_train', 'list_trains', 'buy_ticket') }).purpose).toBe(
+      purpose,
+    )
+  })
+
+  test('names tools that are not alike, and none that is old', () => {
+    const { useWhen } = portrait({
+      tools: [
+        { name: 'read_file', description: 'Read a file. DEPRECATED: use read_text.' },
+        ...tools('read_text', 'read_image', 'read_sound', 'write_text', 'delete_folder'),
+        { name: 'search', description: 'Search everything by words.' },
+      ],
+    })
+    expect(useWhen).toEqual(
+      expect.arrayContaining(['write text', 'delete folder', 'search everything by words']),
+    )
+    expect(useWhen.length).toBeLessThanOrEqual(5)
+    expect(useWhen).not.toContain('read a file')
+  })
+
+  test('of several servers names them all, and what each is for', () => {
+    const all = portraits([
+      { record: { name: 'one' }, tools: tools('get_a') },
+      { record: { name: 'two' }, tools: tools('get_b') },
+    ])
+    expect(all.purpose).toBe('One MCP endpoint for 2 servers: one and two.')
+    expect(all.tools.map(({ name }) => name)).toEqual(['one_get_a', 'two_get_b'])
+    expect(all.name).toMatch(/^[a-z0-9-]+$/)
+  })
+
+  test('of one that can not be reached stays, but its tools are not among those of all', () => {
+    const all = portraits([
+      { record: { name: 'one', isUp: false }, tools: tools('get_a') },
+      { record: { name: 'two' }, tools: tools('get_b') },
+    ])
+    expect(all.tools.map(({ name }) => name)).toEqual(['two_get_b'])
+    expect(all.parts.map(({ name }) => name)).toEqual(['one', 'two'])
+  })
+})
+
+describe('how far a server reaches', () => {
+  test.each([
+    ['read', ['get_a', 'list_b'], {}],
+    ['interact', ['get_a', 'create_b'], {}],
+    ['full', ['get_a', 'delete_b'], {}],
+    ['interact', ['delete_b'], { delete_b: { confirmation: { message: 'Sure?', isOutOfBand: false } } }],
+  ])('is %s with %j', (level, names, facts) => {
+    expect(portrait({ tools: tools(...names), facts }).accessLevel).toBe(level)
+  })
+
+  test('is what its owner says', () => {
+    expect(portrait({ tools: tools('delete_b'), record: { about: { access: 'read' } } }).accessLevel).toBe(
+      'read',
+    )
+  })
+})
+
+test('tools belong to the noun that most of them share', () => {
+  const { tools: own } = portrait({
+    tools: tools(
+      'read_file',
+      'get_file_info',
+      'list_directory',
+      'directory_tree',
+      'create_directory',
+      'files_status',
+      'echo',
+    ),
+  })
+  expect(Object.fromEntries(own.map(({ name, category }) => [name, category]))).toEqual({
+    read_file: 'files',
+    get_file_info: 'files',
+    list_directory: 'directories',
+    directory_tree: 'directories',
+    create_directory: 'directories',
+    files_status: 'files',
+    echo: 'files',
+  })
+})
+
+test.each([
+  ['create_issue', ['creates an issue in files']],
+  ['delete_entities', ['deletes entities in files']],
+  ['copy_file_to_folder', ['copies a file to folder in files']],
+  ['patch', ['may change data of files']],
+  ['get_issue', []],
+])('%s has the side effects %j', (name, effects) => {
+  expect(toolPortrait({ name }).effects).toEqual(effects)
+})

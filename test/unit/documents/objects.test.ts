@@ -1,0 +1,253 @@
+import { describe, expect, test } from 'vitest'
+import { resourceObject, serverObject, toolObject } from '../../../src/documents/dashdash.ts'
+import { manifestOf } from '../../../src/documents/manifest.ts'
+import { catalogEntry, serverCard } from '../../../src/documents/registry.ts'
+import { fullFront, type Given, portrait, portraits, toolPortrait } from '../../support/portraits.ts'
+
+type Loose = { readonly [key: string]: Loose } & { readonly [at: number]: Loose }
+
+function manifest(given: Given): Loose {
+  return JSON.parse(JSON.stringify(manifestOf(portrait(given))))
+}
+
+const get = { name: 'get_thing', description: 'Gets it.', inputSchema: { type: 'object' } }
+
+describe('the version in a manifest', () => {
+  test.each([
+    ['1.4.2', '1.4.2', undefined],
+    ['1.0', '1.0.0', '1.0'],
+    ['v2', '2.0.0', 'v2'],
+    ['1.2.3-beta.1', '1.2.3-beta.1', undefined],
+    ['spring', '0.0.0', 'spring'],
+    [undefined, '0.0.0', undefined],
+  ])('%s is %s', (written, version, wire) => {
+    const { server, _meta: meta } = manifest({ record: { info: { version: written } } })
+    expect(server?.['version']).toBe(version)
+    expect(meta?.['dev.gatehouse/wire_version']).toBe(wire)
+  })
+})
+
+describe('a tool in a manifest', () => {
+  test('has its name in snake case, and beside it the one it has', () => {
+    const { tools } = manifest({ tools: [{ ...get, name: 'getThing-now' }, get] })
+    expect(tools).toMatchObject([
+      { name: 'get_thing_now', _meta: { 'dev.gatehouse/wire_name': 'getThing-now' } },
+      { name: 'get_thing' },
+    ])
+    expect(tools?.[1]).not.toHaveProperty('_meta')
+  })
+
+  test.each([
+    [{ calls: 9, p50: 12 }, 'instant'],
+    [{ calls: 9, p50: 1000 }, 'seconds'],
+    [{ calls: 9, p50: 60_000 }, 'minutes'],
+    [{ calls: 2 }, undefined],
+  ])('takes as long as was seen: %j is %s', (seen, latency) => {
+    const more = { failures: 0, types: ['image/png'], hasCursor: false, hasProgress: false, lastAt: 0 }
+    const { tools } = manifest({ tools: [get], seen: { ...more, ...seen } })
+    expect(tools?.[0]?.['latency']).toBe(latency)
+    expect(tools?.[0]?.['output_types']).toEqual(['image/png'])
+  })
+
+  test('says of cost, size and pages only what is known', () => {
+    const paged = {
+      ...get,
+      name: 'list_things',
+      inputSchema: { type: 'object', properties: { pageToken: {} } },
+    }
+    const { tools } = manifest({
+      tools: [get, paged],
+      settings: {
+        tools: {
+          list_things: {
+            cost: { category: 'metered', units: 5, label: 'credits' },
+            maxInput: 10,
+            latency: 'minutes',
+          },
+        },
+      },
+    })
+    for (const key of ['cost', 'latency', 'quota', 'max_input_size_bytes', 'input_types', 'output_types']) {
+      expect(tools?.[0]).not.toHaveProperty(key)
+    }
+    expect(tools?.[0]?.['supports_pagination']).toBe(false)
+    expect(tools?.[1]).toMatchObject({
+      cost: { category: 'metered', estimated_units: 5, unit_label: 'credits' },
+      max_input_size_bytes: 10,
+      latency: 'minutes',
+      supports_pagination: true,
+    })
+  })
+
+  test('says what is asked and which scopes it takes', () => {
+    const { tools, auth } = manifest({
+      tools: [{ name: 'delete_thing' }],
+      facts: {
+        delete_thing: {
+          scopes: [['delete:files', 'admin:files']],
+          confirmation: { message: 'Sure?', isOutOfBand: false },
+        },
+      },
+    })
+    expect(tools?.[0]).toMatchObject({
+      description: 'delete_thing',
+      input_schema: { type: 'object' },
+      risk_level: 'destructive',
+      requires_confirmation: true,
+      confirmation_message: 'Sure?',
+      required_scopes: ['delete:files'],
+    })
+    expect(auth?.['scopes']).toEqual([
+      { name: 'delete:files', description: 'Delete or overwrite in files.', grants: ['delete_thing'] },
+    ])
+  })
+})
+
+test('a manifest of a server that can not be reached says so, and keeps its tools', () => {
+  const { server, tools } = manifest({ tools: [get], record: { isUp: false, about: { about: 'Things.' } } })
+  expect(server?.['description']).toBe('Things. (unavailable)')
+  expect(tools).toHaveLength(1)
+})
+
+test('a manifest of all servers is of the gateway, with the names clients call tools by', () => {
+  const all = portraits([
+    { record: { name: 'one' }, tools: [get] },
+    { record: { name: 'two' }, tools: [{ ...get, name: 'getIt' }] },
+  ])
+  expect(manifestOf(all)).toMatchObject({
+    server: { name: 'gatehouse' },
+    tools: [
+      { name: 'one_get_thing' },
+      { name: 'two_get_it', _meta: { 'dev.gatehouse/wire_name': 'two_getIt' } },
+    ],
+  })
+})
+
+test('limits stand in a manifest where they are by the minute or the day, with what is left', () => {
+  const quotas = new Map([['get_thing', { remaining: 3 }]])
+  const { rate_limits: limits, tools } = manifest({
+    tools: [get],
+    front: { ...fullFront, rates: ['60/minute', '10/s', '30/minute'], quotas },
+  })
+  expect(limits).toEqual({ requests_per_minute: 30, remaining: 42, resets_at: '2027-01-15T08:00:00.000Z' })
+  expect(tools?.[0]?.['quota']).toEqual({ remaining: 3 })
+  expect(manifest({ tools: [get] })).not.toHaveProperty('rate_limits')
+})
+
+test('recommendations and only known extensions stand in a manifest', () => {
+  const { recommendations, supported_extensions: extensions } = manifest({
+    settings: {
+      recommend: [
+        { capability: 'wiki', server: 'confluence', registryUrl: 'https://r.example', confidence: 'high' },
+      ],
+    },
+    front: { extensions: ['idempotency', 'of-our-own'] },
+  })
+  expect(recommendations).toEqual([
+    {
+      capability: 'wiki',
+      server_name: 'confluence',
+      registry_url: 'https://r.example',
+      match_confidence: 'high',
+    },
+  ])
+  expect(extensions).toEqual(['idempotency'])
+})
+
+describe('the object of a server', () => {
+  test('has what its owner wrote', () => {
+    const about = {
+      about: 'Things.',
+      emoji: '📦',
+      access: 'read',
+      cli: 'https://cli.example',
+      api: 'https://api.example/docs',
+      install: { brew: 'a/b/c' },
+      requires: { auth: ['api-key'] },
+      repository: 'https://github.com/a/b',
+      statusPage: 'https://status.example',
+    } as const
+    const info = { websiteUrl: 'https://things.example' }
+    expect(
+      serverObject(portrait({ record: { about, info, changedAt: 0 }, front: { rates: ['5/s'] } })),
+    ).toEqual({
+      specVersion: '0.2.0',
+      identity: { name: 'files', description: 'Things. Use when the user asks for it.', emoji: '📦' },
+      accessLevel: 'read',
+      alternativeAccess: {
+        cliUrl: 'https://cli.example',
+        apiUrl: 'https://api.example/docs',
+        webUrl: 'https://things.example',
+      },
+      install: { brew: 'a/b/c' },
+      requires: { auth: ['api-key'] },
+      invocation: { modelInvocable: true, userInvocable: true },
+      rateLimit: '5/s',
+      homepage: 'https://things.example',
+      repository: 'https://github.com/a/b',
+      statusPage: 'https://status.example',
+      contentVersion: '0123456789abcdef',
+      lastUpdated: '1970-01-01',
+    })
+  })
+
+  test.each(['javascript:alert(1)', 'https://user:secret@things.example', 'not a url'])(
+    'takes no %s from a server',
+    (websiteUrl) => {
+      expect(JSON.stringify(serverObject(portrait({ record: { info: { websiteUrl } } })))).not.toContain(
+        websiteUrl,
+      )
+    },
+  )
+})
+
+test('the object of a tool says how it is undone, and equivalents only where somebody wrote them', () => {
+  const undo = { tool: 'delete_thing', isExact: true, description: '' }
+  const tool = toolPortrait(
+    { name: 'create_thing' },
+    { undo, isIdempotentWithKey: true, rates: ['1/s'] },
+    { isPrefixed: true },
+  )
+  expect(toolObject(tool)).toMatchObject({
+    category: 'things',
+    operationType: 'write',
+    idempotent: false,
+    idempotentWithKey: true,
+    sideEffects: ['creates a thing in files'],
+    reversible: true,
+    reverseMethod: 'files_delete_thing',
+    rateLimit: '1/s',
+  })
+  expect(toolObject(tool)).not.toHaveProperty('cliEquivalent')
+})
+
+test.each([
+  [{ uri: 'github://issues/1' }, 'github'],
+  [{ uri: 'https://a.example/x', mimeType: 'image/png' }, 'image'],
+  [{ uriTemplate: 'file:///{path}' }, 'file'],
+  [{}, 'resource'],
+])('the kind of the resource %j is %s', (definition, kind) => {
+  expect(resourceObject(definition, { canSubscribe: false, cacheSeconds: 5 })).toMatchObject({
+    resourceType: kind,
+    refreshable: false,
+    cacheDuration: 5,
+  })
+})
+
+test('a card names the endpoint, and asks for a token where one is needed', () => {
+  expect(serverCard(portrait({ front: fullFront }))).toMatchObject({
+    remotes: [
+      {
+        type: 'streamable-http',
+        url: 'http://127.0.0.1:8900/mcp',
+        headers: [{ name: 'Authorization', isSecret: true }],
+      },
+    ],
+  })
+  expect(catalogEntry(portrait(), 'https://mcp.example.com/mcp/files/server-card')).toEqual({
+    identifier: 'urn:air:mcp.example.com:files',
+    displayName: 'files',
+    type: 'application/mcp-server-card+json',
+    url: 'https://mcp.example.com/mcp/files/server-card',
+  })
+})

@@ -1,0 +1,143 @@
+import { describe, expect, it, vi } from 'vitest'
+import type { Outcome } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { begun, codeOf, Place, put, SagaGateway } from '../../../support/saga-world.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+describe('a step', () => {
+  it('waits for the one before it', async () => {
+    const order: string[] = []
+    let finish = (): void => undefined
+    const gateway = await begun({
+      next: async (call, run) => {
+        const { key } = call.params.fields['arguments'] as { key: string }
+        order.push(`begin ${key}`)
+        if (key === 'a') await new Promise<void>((resolve) => (finish = resolve))
+        order.push(`end ${key}`)
+        return run(call)
+      },
+    })
+    const both = [gateway.step('t', ...put('a')), gateway.step('t', ...put('b'))]
+    await vi.waitFor(() => expect(order).toEqual(['begin a']))
+    finish()
+    expect(await Promise.all(both)).toMatchObject([
+      { _meta: { step_id: 'step-1' } },
+      { _meta: { step_id: 'step-2' } },
+    ])
+    expect(order).toEqual(['begin a', 'end a', 'begin b', 'end b'])
+  })
+
+  it('waits for one that another gateway works on', async () => {
+    const store = new MemoryStore()
+    let finish = (): void => undefined
+    const gate = new Promise<void>((resolve) => (finish = resolve))
+    const one = new Place()
+    const first = new SagaGateway({ store, places: { one }, next: (call, run) => gate.then(() => run(call)) })
+    const second = new SagaGateway({ store, places: { one } })
+    await first.begin('t')
+    const slow = first.step('t', ...put('a'))
+    await vi.waitFor(async () => {
+      expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({
+        steps: [{ status: 'pending' }],
+      })
+    })
+    const after = second.step('t', ...put('b'))
+    finish()
+    await Promise.all([slow, after])
+    expect(one.calls).toEqual(['put a', 'put b'])
+  })
+
+  it('does not wait longer than its caller does', async () => {
+    const one = new Place()
+    const gateway = await begun({ places: { one }, next: () => new Promise(() => undefined) })
+    void gateway.step('t', ...put('a'))
+    const controller = new AbortController()
+    const waiting = gateway.step('t', ...put('b'), { call: { signal: controller.signal } })
+    controller.abort(new GatewayError('OPERATION_TIMEOUT', 'too late'))
+    expect(codeOf(await waiting)).toBe('OPERATION_TIMEOUT')
+  })
+
+  it('goes on where the gateway that worked on the one before it is gone', async () => {
+    const store = new MemoryStore()
+    const one = new Place()
+    const first = new SagaGateway({ store, places: { one }, next: () => new Promise(() => undefined) })
+    await first.begin('t')
+    void first.step('t', ...put('a'))
+    await vi.waitFor(async () => expect((await store.scan('deed')).size).toBe(1))
+    await first.die()
+    const second = new SagaGateway({ store, places: { one } })
+    expect(await second.step('t', ...put('b'))).toMatchObject({ _meta: { step_id: 'step-2' } })
+    expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({
+      steps: [{ status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } }, { status: 'ok' }],
+    })
+  })
+})
+
+describe('a step that is asked about', () => {
+  const ask = (isOpen: boolean): Outcome => {
+    return { kind: 'ask', questions: {}, state: { other: 1 }, ...(isOpen && { isOpen: true as const }) }
+  }
+
+  async function askedFirst(isOpen: boolean) {
+    const one = new Place()
+    const gateway = await begun({
+      places: { one },
+      next: async (call, run) => (call.answers || call.errand ? run(call) : ask(isOpen)),
+    })
+    const meta = { transaction_id: 't', step_id: 's' }
+    const params = Payload.of({ name: 'put', arguments: { key: 'a', value: '1' }, _meta: meta })
+    const target = { method: 'tools/call', upstream: 'one', name: 'put' }
+    const asked = await gateway.handle(toolCall({ params, meta, target }))
+    const state = asked.kind === 'ask' ? asked.state : {}
+    return {
+      gateway,
+      one,
+      state,
+      again: () => gateway.step('t', ...put('a'), { id: 's', call: { answers: {}, state } }),
+    }
+  }
+
+  it('before its server began is no step until it comes again', async () => {
+    const { gateway, one, again } = await askedFirst(false)
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
+    expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
+    expect(one.calls).toEqual(['put a'])
+  })
+
+  it('by a server that has begun stays one, and others have to wait for the answer', async () => {
+    const { gateway, again } = await askedFirst(true)
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      steps: [{ status: 'pending' }],
+    })
+    expect(codeOf(await gateway.step('t', ...put('b')))).toBe('TRANSACTION_CONFLICT')
+    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({
+      thrown: { code: 'TRANSACTION_CONFLICT' },
+    })
+    expect(await again()).toMatchObject({ _meta: { step_id: 's' } })
+    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 1 })
+  })
+
+  it('and is answered after the transaction was rolled back is not run', async () => {
+    const { gateway, one, again } = await askedFirst(true)
+    await gateway.ask('rollback', { transaction_id: 't' })
+    expect(codeOf(await again())).toBe('TRANSACTION_CONFLICT')
+    expect(one.things.size).toBe(0)
+  })
+
+  it('outside of the protocol is no step until it comes again', async () => {
+    let isApproved = false
+    const one = new Place()
+    const gateway = await begun({
+      places: { one },
+      above: (next) => async (call) => {
+        if (isApproved) return next(call)
+        throw new GatewayError('CONFIRMATION_REQUIRED', 'ask somebody')
+      },
+    })
+    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe('CONFIRMATION_REQUIRED')
+    isApproved = true
+    expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
+  })
+})

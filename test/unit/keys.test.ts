@@ -1,0 +1,67 @@
+import { createLocalJWKSet, jwtVerify } from 'jose'
+import { describe, expect, it } from 'vitest'
+import { createSeal } from '../../src/bridge/seal.ts'
+import { GatewayError } from '../../src/core/error.ts'
+import { createKeys } from '../../src/keys.ts'
+import { MemoryStore } from '../../src/store/memory.ts'
+import type { Store } from '../../src/store/store.ts'
+import { silentLog } from '../support/silent-log.ts'
+
+const issuer = (): string => 'https://gate.example.com'
+
+function keysOf(store: Store, log = silentLog) {
+  return createKeys(() => store, { issuer, log })
+}
+
+/** Lets what waits for a store in memory go on. */
+async function settle(): Promise<void> {
+  await new Promise(setImmediate)
+}
+
+describe('the keys of the gateway', () => {
+  it('sign what anybody can verify, at every gateway that shares the store', async () => {
+    const store = new MemoryStore()
+    const [one, other] = [keysOf(store), keysOf(store)]
+    const signed = await one.sign({ approved: 'x' })
+    const published = await other.published()
+    expect(JSON.stringify(published)).not.toContain('"d":')
+    // The published keys are those of a key set.
+    const { payload, protectedHeader } = await jwtVerify(signed, createLocalJWKSet(published as never))
+    expect(payload).toMatchObject({ approved: 'x', iss: issuer(), iat: expect.any(Number) })
+    expect(protectedHeader).toMatchObject({ alg: 'ES256', kid: expect.any(String) })
+    const elsewhere = await keysOf(new MemoryStore()).published()
+    await expect(jwtVerify(signed, createLocalJWKSet(elsewhere as never))).rejects.toThrow()
+  })
+
+  it('are made once, however many ask at the same time', async () => {
+    const store = new MemoryStore()
+    const all = await Promise.all(Array.from({ length: 20 }, () => keysOf(store).vault()))
+    expect(new Set(all.map((key) => key.toString('hex'))).size).toBe(1)
+  })
+
+  it('open what another gateway sealed, and what was sealed before the store was there', async () => {
+    const store = new MemoryStore()
+    const [one, other] = [keysOf(store), keysOf(store)]
+    const seal = createSeal(() => 0, 1000, one.seals)
+    const early = seal.close({ early: true }, 'b')
+    other.seals()
+    await settle()
+    const text = seal.close({ a: 1 }, 'b')
+    expect(createSeal(() => 0, 1000, other.seals).open(text, 'b')).toEqual({ a: 1 })
+    expect(seal.open(early, 'b')).toEqual({ early: true })
+  })
+
+  it('seal for this process alone while the store is away, with one warning, and sign nothing', async () => {
+    const away = (): Promise<never> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'away'))
+    const warnings: string[] = []
+    const store = Object.assign(new MemoryStore(), { get: away, claim: away })
+    const keys = keysOf(store, { ...silentLog, warn: (event: string) => void warnings.push(event) })
+    const seal = createSeal(() => 0, 1000, keys.seals)
+    const text = seal.close({ a: 1 }, 'b')
+    await settle()
+    expect(seal.open(text, 'b')).toEqual({ a: 1 })
+    await settle()
+    expect(warnings).toEqual(['key.own'])
+    await expect(keys.sign({})).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+})

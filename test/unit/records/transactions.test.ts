@@ -1,0 +1,254 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../../src/core/error.ts'
+import type { Deed } from '../../../src/records/deeds.ts'
+import {
+  acknowledged,
+  begun,
+  committed,
+  compensated,
+  rolledBack,
+  rollingBack,
+  stepAsked,
+  stepBegun,
+  stepEnded,
+  stepRemoved,
+  takenUp,
+  undoing,
+} from '../../../src/records/transaction-moves.ts'
+import {
+  type Compensation,
+  isOver,
+  type Move,
+  needsAttention,
+  type Step,
+  type Transaction,
+  transactionKey,
+  Transactions,
+} from '../../../src/records/transactions.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+const principal = { id: 'ann' }
+
+function active(given: Partial<Transaction> = {}): Transaction {
+  return { ...begun({ id: 't', principal, timeout: 1000, lifetime: 5000, now: 0 }), ...given }
+}
+
+function step(id: string, given: Partial<Step> = {}): Step {
+  const about = { upstream: 'one', tool: 'put', kind: 'write', runner: 'me' } as const
+  return { id, deed: `deed of ${id}`, ...about, status: 'pending', ...given }
+}
+
+const ids = fc.constantFrom('s1', 's2', 's3')
+const error = fc.constantFrom(undefined, { code: 'UPSTREAM_ERROR' })
+const who = fc.constantFrom('me', 'you')
+const now = fc.nat(20_000)
+
+const ends = fc.constantFrom(
+  { status: 'ok' },
+  { status: 'failed' },
+  { status: 'failed', isUnsent: true },
+) as fc.Arbitrary<Parameters<typeof stepEnded>[1]>
+const results: fc.Arbitrary<Compensation> = fc
+  .record({ step: ids, error })
+  .map(({ step: id, error: found }) => {
+    return found
+      ? { step: id, status: 'compensation_failed', error: found }
+      : { step: id, status: 'compensated' }
+  })
+
+const moves: fc.Arbitrary<readonly [string, Move]> = fc.oneof(
+  fc.tuple(ids, now).map(([id, at]) => ['begin', stepBegun(step(id), { most: 2, now: at })] as const),
+  fc.tuple(ids, ends, now).map(([id, end, at]) => ['end', stepEnded(id, end, at)] as const),
+  fc.tuple(ids, now).map(([id, at]) => ['remove', stepRemoved(id, at)] as const),
+  fc.tuple(ids, fc.option(who, { nil: undefined })).map(([id, by]) => ['ask', stepAsked(id, by)] as const),
+  now.map((at) => ['commit', committed(at)] as const),
+  fc.constant(['roll back', rollingBack('why')] as const),
+  fc
+    .tuple(who, fc.option(who, { nil: undefined }))
+    .map(([by, before]) => ['take up', takenUp(by, before)] as const),
+  fc.tuple(results, who).map(([each, by]) => ['compensate', compensated(each, by)] as const),
+  fc.tuple(who, now).map(([by, at]) => ['finish', rolledBack(by, at)] as const),
+  now.map((at) => ['acknowledge', acknowledged('bob', at)] as const),
+)
+
+const legal: Readonly<Record<Transaction['status'], readonly Transaction['status'][]>> = {
+  active: ['active', 'committed', 'rolling_back'],
+  rolling_back: ['rolling_back', 'rolled_back', 'partially_rolled_back'],
+  committed: ['committed'],
+  rolled_back: ['rolled_back'],
+  partially_rolled_back: ['partially_rolled_back'],
+}
+
+describe('the moves of a transaction', () => {
+  it('lead only from one state to one that may follow, whatever is tried', () => {
+    fc.assert(
+      fc.property(fc.array(moves, { maxLength: 40 }), (tried) => {
+        let before = active()
+        for (const [name, move] of tried) {
+          const after = made(move, before)
+          check(name, before, after)
+          before = after
+        }
+      }),
+    )
+  })
+
+  it('leave a transaction as it is that was changed by somebody else', () => {
+    const rolling = active({ status: 'rolling_back', runner: 'you' })
+    expect(takenUp('me', undefined)(rolling)).toBe(rolling)
+    expect(() => compensated({ step: 's1', status: 'compensated' }, 'me')(rolling)).toThrow(GatewayError)
+  })
+
+  it('start the time it may be idle anew with each step, up to its lifetime', () => {
+    const one = stepBegun(step('s1'), { most: 9, now: 800 })(active())
+    expect(one.expiresAt).toBe(1800)
+    expect(stepEnded('s1', { status: 'ok' }, 4900)(one).expiresAt).toBe(5000)
+  })
+
+  it('give an id that never reached its server to another step', () => {
+    const failed = active({ steps: [step('s1', { status: 'failed', isUnsent: true })] })
+    expect(stepBegun(step('s1'), { most: 1, now: 0 })(failed).steps).toEqual([step('s1')])
+    const done = active({ steps: [step('s1', { status: 'failed' })] })
+    expect(() => stepBegun(step('s1'), { most: 9, now: 0 })(done)).toThrow('has a step "s1" already')
+  })
+})
+
+function made(move: Move, before: Transaction): Transaction {
+  try {
+    return move(before)
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError) || thrown.code !== 'TRANSACTION_CONFLICT') throw thrown
+    return before
+  }
+}
+
+function check(name: string, before: Transaction, after: Transaction): void {
+  expect(legal[before.status]).toContain(after.status)
+  if (isOver(before) && name !== 'acknowledge') expect(after).toBe(before)
+  if (isOver(before))
+    expect({ ...after, acknowledged: undefined }).toEqual({ ...before, acknowledged: undefined })
+  if (before.acknowledged) expect(after.acknowledged).toEqual(before.acknowledged)
+  expect(after.steps.filter(({ status }) => status === 'pending').length).toBeLessThanOrEqual(1)
+  expect(after.steps.length).toBeLessThanOrEqual(2)
+  if (isOver(after)) expect(after.steps.every(({ status }) => status !== 'pending')).toBe(true)
+  expect(new Set(after.steps.map(({ id }) => id)).size).toBe(after.steps.length)
+  expect(new Set(after.compensations.map((each) => each.step)).size).toBe(after.compensations.length)
+  expect(after.compensations.slice(0, before.compensations.length)).toEqual(before.compensations)
+  expect(after.expiresAt).toBeLessThanOrEqual(after.endsAt)
+  if (before.status !== 'active') expect(after.steps.length).toBeLessThanOrEqual(before.steps.length)
+  const isClean = after.compensations.every((each) => each.error === undefined)
+  if (after.status === 'rolled_back') expect(isClean).toBe(true)
+  if (after.status === 'partially_rolled_back') expect(isClean).toBe(false)
+}
+
+describe('transactions in the store', () => {
+  it('are kept apart by their callers, whatever an id is made of', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.string(), fc.string({ unit: 'grapheme' })), { maxLength: 8 }),
+        async (all) => {
+          const keys = new Set(all.map(([one, id]) => transactionKey(one, id)))
+          expect(keys.size).toBe(new Set(all.map((each) => JSON.stringify(each))).size)
+          for (const key of keys) expect(key.startsWith('transaction/')).toBe(true)
+        },
+      ),
+    )
+  })
+
+  it('are opened once', async () => {
+    const book = new Transactions(new MemoryStore(), 1000)
+    const opened = await Promise.all([book.open(active()), book.open(active())])
+    expect(opened.toSorted()).toEqual([false, true])
+  })
+
+  it('take every change of many at once', async () => {
+    const book = new Transactions(new MemoryStore(), 1000)
+    await book.open(active())
+    const key = transactionKey('ann', 't')
+    await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        book.change(key, (found) => ({
+          ...found,
+          steps: [...found.steps, step(`s${index}`, { status: 'ok' })],
+        })),
+      ),
+    )
+    expect((await book.find(key))?.steps).toHaveLength(20)
+  })
+
+  it('are listed by caller, and where they are not over', async () => {
+    const book = new Transactions(new MemoryStore(), 1000)
+    await book.open(active())
+    await book.open(active({ id: 'u', status: 'committed' }))
+    await book.open(active({ id: 'v', principal: { id: 'bob' }, status: 'rolling_back' }))
+    const idsOf = (found: Awaited<ReturnType<typeof book.list>>): string[] =>
+      found.map(({ transaction }) => transaction.id).toSorted()
+    expect(idsOf(await book.list())).toEqual(['t', 'u', 'v'])
+    expect(idsOf(await book.list('bob'))).toEqual(['v'])
+    expect(idsOf(await book.unfinished())).toEqual(['t', 'v'])
+  })
+
+  it('that another version wrote, or nobody, are not taken for transactions', async () => {
+    const store = new MemoryStore()
+    await store.put(transactionKey('ann', 't'), '{"status":"active"}', 1000)
+    await store.put(transactionKey('ann', 'u'), '{"status":"active', 1000)
+    const book = new Transactions(store, 1000)
+    expect(await book.list()).toEqual([])
+    expect(await book.unfinished()).toEqual([])
+    await expect(book.change(transactionKey('ann', 't'), (found) => found)).rejects.toMatchObject({
+      code: 'RESOURCE_NOT_FOUND',
+    })
+  })
+
+  it('are forgotten a while after they are over, but not while somebody should look at them', async () => {
+    let time = 0
+    const book = new Transactions(new MemoryStore(() => time), 1000)
+    await book.open(active({ id: 'done', status: 'rolled_back' }))
+    const left = active({ id: 'left', status: 'partially_rolled_back' })
+    expect(needsAttention(left)).toBe(true)
+    await book.open(left)
+    time = 2000
+    expect((await book.list()).map(({ transaction }) => transaction.id)).toEqual(['left'])
+    await book.change(transactionKey('ann', 'left'), acknowledged('bob', 0))
+    time = 3500
+    expect(await book.list()).toEqual([])
+  })
+})
+
+describe('undoing things that were done outside of a transaction', () => {
+  const deed = (key: string, startedAt: number, id = 'ann'): Deed => {
+    const way = { kind: 'none', reason: 'x' } as const
+    return {
+      key,
+      startedAt,
+      principal: { id },
+      upstream: 'one',
+      tool: 'put',
+      arguments: {},
+      status: 'ok',
+      way,
+    }
+  }
+
+  it('puts them into the order they were done in, to be rolled back by whoever comes', () => {
+    const found = undoing([deed('b', 2), deed('a', 1)], { id: 'undo-1', by: 'somebody', now: 9 })
+    expect(found).toMatchObject({
+      id: 'undo-1',
+      principal,
+      status: 'rolling_back',
+      reason: 'somebody',
+      steps: [
+        { id: 'step-1', deed: 'a', status: 'ok' },
+        { id: 'step-2', deed: 'b', status: 'ok' },
+      ],
+    })
+    expect(found).not.toHaveProperty('runner')
+  })
+
+  it('takes what one caller did', () => {
+    const about = { id: 'u', by: 'x', now: 0 }
+    expect(() => undoing([deed('a', 1), deed('b', 2, 'bob')], about)).toThrow(TypeError)
+    expect(() => undoing([], about)).toThrow(TypeError)
+  })
+})
