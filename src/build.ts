@@ -1,9 +1,12 @@
+import type { Portrait } from './documents/portrait.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
+import { prefixed, strict } from './catalog/names.ts'
 import { createRecords } from './catalog/records.ts'
 import { createSightings } from './catalog/sightings.ts'
 import { createUndoRules } from './catalog/undo-rules.ts'
 import { walk } from './catalog/walk.ts'
+import { aliasOf } from './core/alias.ts'
 import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Outcome } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
@@ -14,6 +17,7 @@ import type { Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Records, ToolFacts } from './core/record.ts'
 import type { FeatureSettings, Settings } from './core/settings.ts'
+import { fetchJson } from './downstream/fetch-json.ts'
 import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
 import { limits, silenceOf } from './features/limits.ts'
@@ -23,6 +27,7 @@ import { withFields } from './observe/log.ts'
 import { observe, observeServer, observeTarget } from './observe/observe.ts'
 import type { Observing } from './observe/observing.ts'
 import { wayTo } from './observed.ts'
+import { createPortraits } from './portraits.ts'
 import type { Presence } from './records/presence.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
@@ -49,6 +54,8 @@ export interface Built {
   readonly entry: Deps['entry']
   readonly isPermitted: Deps['isPermitted']
   readonly tools: Deps['tools']
+  /** A document about a server, or about all of them, without secrets. */
+  describe<Made>(upstream: string | undefined, make: (portrait: Portrait) => Made): Promise<Made>
   /** What the server's own list says of the tool a call names. */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Aborted when other settings take over. */
@@ -91,17 +98,22 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     store,
     isStoreShared: settings.store.kind !== 'memory',
     isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
+    entrances: (name) => entrancesOf(name, settings),
     call: (call) => catalog.handle(call),
     errand: errandCall,
     isPermitted: (call) => isPermitted(call),
     presence,
     sign,
     page,
+    hasTools: settings.metaTools !== 'off',
+    relay: (call) => catalog.servers(call),
     isOn: (name, upstream) =>
       active.some((each) => each.name === name && each.settingsOf(upstream) !== false),
     closing,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
+    quota: (name) => upstreams.get(name)?.quota(),
+    largestRequest: settings.listen.body,
     patience: (name, tool) => {
       const { common, upstreams: own } = settings.features[limits.name] ?? { common: {}, upstreams: {} }
       // Checked against the feature's own schema when the configuration was read.
@@ -120,8 +132,29 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     },
     records: () =>
       (records ??= createRecords({ servers: upstreams, listed, facts, seen: sightings.of, log })),
+    portrait: (upstream, call) => portraits.of(upstream, call),
+    document: (portrait, key, make) => portraits.document(portrait, key, make),
+    exposed: (name, tool, isTogether) => {
+      const { isStrict } = settings.listen
+      if (isTogether) return (isStrict ? strict : prefixed).name(name, tool)
+      return isStrict ? aliasOf(tool) : tool
+    },
+    fetchJson,
     listed,
   }
+  const portraits = createPortraits({
+    settings,
+    records: deps.records,
+    isUp: (name) => upstreams.get(name)?.status.problem === undefined,
+    isOn: (feature, upstream) => deps.isOn(feature, upstream),
+    page,
+    isHiding: (upstream) => {
+      const { common, upstreams: own } = settings.features[permissions.name] ?? off
+      const chosen = upstream === undefined ? [common, ...Object.values(own)] : [own[upstream] ?? common]
+      return chosen.some((each) => isObject(each) && each.hide_unpermitted === true)
+    },
+    handle: deps.call,
+  })
   const facts = (described: Entry): ToolFacts =>
     Object.assign(
       {},
@@ -189,7 +222,15 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   }
   const { tools } = deps
   const ended = new AbortController()
-  return { settings, upstreams, catalog, active, entry, isPermitted, tools, tool, ended }
+  const describe: Built['describe'] = async (upstream, make) =>
+    portraits.clean(make(await portraits.of(upstream)))
+  return { describe, settings, upstreams, catalog, active, entry, isPermitted, tools, tool, ended }
+}
+
+/** Together with other servers it has other names there than alone. */
+function entrancesOf(name: string, { upstreams, listen }: Settings): readonly string[] {
+  const shared = upstreams.length === 1 ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
+  return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 
 /** What is configured of a feature that is off everywhere. */

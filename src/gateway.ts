@@ -3,7 +3,7 @@ import { addConfirmPages } from './admin/confirm-pages.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
-import { build, type Kept, warmUp } from './build.ts'
+import { build, type Kept } from './build.ts'
 import { isProtected } from './core/auth-settings.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
@@ -12,6 +12,8 @@ import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
+import type { Portrait } from './documents/portrait.ts'
+import type { DocumentPath } from './downstream/documents.ts'
 import { type AddPages, type Listener, listenHttp } from './downstream/listen.ts'
 import { renderPage } from './downstream/page.ts'
 import { isMapped } from './downstream/statuses.ts'
@@ -31,12 +33,15 @@ import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.t
 import type { Status } from './upstream/upstream.ts'
 import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
+import { warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
 
 interface Options {
   /** The environment variables every child process gets. */
   readonly variables: Variables
   readonly log: Log
+  /** Where a gateway with these settings is reached, for those who only describe it. */
+  readonly origin?: string
 }
 
 /** Everything between the clients and the servers. */
@@ -57,6 +62,8 @@ export interface Gateway {
   warm(): Promise<readonly Finding[]>
   /** Goes on with other settings. Calls under way end as they began; servers that did not change are kept. */
   reload(settings: Settings): void
+  /** Where the gateway's own documents are read. */
+  readonly documents: readonly DocumentPath[]
   /** Where users come back to from signing in to servers. */
   readonly signIns: SignInDesk
   /** What people type on the pages of approvals, where they are known by nothing else. */
@@ -71,11 +78,13 @@ export interface Gateway {
   inspect(upstream: string, tool: string): Promise<Inspected | undefined>
   /** The tools of a server, as it lists them. @throws what listing throws */
   entries(upstream: string): Promise<readonly Entry[]>
+  /** A document about a server, or about all of them, without secrets. */
+  describe<Made>(upstream: string | undefined, make: (portrait: Portrait) => Made): Promise<Made>
   close(): Promise<void>
 }
 
 /** Puts all parts together. */
-export function createGateway(initial: Settings, { variables, log }: Options): Gateway {
+export function createGateway(initial: Settings, { variables, log, origin }: Options): Gateway {
   const keys = createKeys(() => kept.store, {
     issuer: () => current.settings.listen.publicUrl ?? 'gatehouse',
     log,
@@ -103,7 +112,8 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
     presence: createPresence(() => kept.store),
     sign: keys.sign,
     page: (path) => {
-      const base = listener && (current.settings.listen.publicUrl ?? listener.url)
+      const own = listener?.url ?? origin
+      const base = own && (current.settings.listen.publicUrl ?? own)
       return base && `${base.replace(/\/$/, '')}${path}`
     },
     oauth: signIns,
@@ -115,15 +125,8 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
   let warmed: Promise<readonly Finding[]> | undefined
   let isWarm = false
 
-  /** What is kept in a folder has to be there before anything is promised; Redis may be away for a while. */
-  const warmUpWithStore = async (): Promise<readonly Finding[]> => {
-    const { store } = kept
-    const { kind } = current.settings.store
-    const warming = warmUp(current, log)
-    warming.catch(() => undefined)
-    await store.opened?.()
-    const { problem } = store
-    if (kind === 'folder' && problem !== undefined) return [{ path: ['store'], message: problem }]
+  const warmUpAll = (): Promise<readonly Finding[]> => {
+    const warming = warmUpWithStore(current, kept.store, log)
     // Known before the first state is sealed, where that can be.
     keys.seals()
     return warming
@@ -155,7 +158,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       return isWarm
     },
     warm: () => {
-      warmed ??= Promise.all([warmUpWithStore(), observing.opened])
+      warmed ??= Promise.all([warmUpAll(), observing.opened])
         .then(([found]) => found)
         .finally(() => {
           isWarm = true
@@ -177,13 +180,16 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       }
       background(Promise.all(before.active.map(async ({ contribution }) => contribution.close?.())), log)
       background(
-        warmUpWithStore().then((found) =>
+        warmUpAll().then((found) =>
           found.forEach(({ path, message }) =>
             log.error('config.problem', { key: path.join('.'), problem: message }),
           ),
         ),
         log,
       )
+    },
+    get documents() {
+      return current.active.flatMap(({ contribution }) => contribution.pages ?? [])
     },
     signIns,
     get operatorCode() {
@@ -228,6 +234,7 @@ export function createGateway(initial: Settings, { variables, log }: Options): G
       return entry && inspect(entry, await current.tools(upstream), current)
     },
     entries: (upstream) => current.tools(upstream),
+    describe: (upstream, make) => current.describe(upstream, make),
     close: async () => {
       closing.abort()
       current.ended.abort()
@@ -271,6 +278,7 @@ function listen(gateway: Gateway, { observing, keys }: Own, addPages: AddPages):
       }),
     metrics: () => observing.page(),
     addPages,
+    documents: () => gateway.documents,
     onRefused: observing.refused,
     page: () =>
       renderPage({

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
+import { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Decision } from '../records/approvals.ts'
 import type { Operator } from './operator.ts'
@@ -32,8 +33,13 @@ export async function visitorOf(
   }
   const { id } = await enter()
   // No token belongs to such a name.
-  if (id.startsWith(SERVICE)) return { by: id.slice(SERVICE.length), via: 'password' }
-  return { by: id, via: 'token' }
+  if (!id.startsWith(SERVICE)) return { by: id, via: 'token' }
+  const name = id.slice(SERVICE.length)
+  const by = auth().users.find((user) => user.name === name)?.approvesAs
+  if (by !== undefined) return { by, via: 'password' }
+  throw new GatewayError('PERMISSION_DENIED', `${name} is not among those who approve calls.`, {
+    suggestion: 'Give this name an `approves_as` in auth.basic of the configuration.',
+  })
 }
 
 function cookieOf(cookies: string | undefined, name: string): string | undefined {

@@ -34,6 +34,8 @@ interface Options {
 /** Finds what does a call: the compiled chain of its target. */
 export interface Catalog {
   readonly handle: Handler
+  /** The same, without what the gateway answers itself. */
+  readonly servers: Handler
   /** The call as its one server gets it, or nothing where it is for several. */
   resolve(call: Call): Call | Promise<Call | undefined>
   /** The gateway's own tool a call names. */
@@ -109,16 +111,18 @@ export function createCatalog(options: Options): Catalog {
       return (chains.get(key) ?? keep(key, compose(policies(call.target), end)))(call)
     },
   })
-  const answer = own.answer((call) => {
+  const servers: Handler = (call) => {
     if (call.target.upstream !== undefined) return shown(call)
     if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
     return all.handle(call)
-  })
+  }
+  const answer = own.answer(servers)
   const paged = withPages(compose(options.shown, answer), options.isStrict ? SHORT_PAGE : PAGE)
   const handle: Handler = observe((call) => paged(addressed(call)))
 
   return {
     handle,
+    servers,
     resolve,
     ownTool: own.tool,
     collisions: async (call) => [

@@ -1,13 +1,25 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { asGatewayError, type GatewayError } from '../core/error.ts'
+import type { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
-import { unknownMethod } from '../wire/methods.ts'
+import { pageMethod, unknownMethod } from '../wire/methods.ts'
+import { absentList, type OwnEntry, type Shelf, withCapabilities, withOwnEntries } from './own-entries.ts'
 
 /** A tool the gateway answers itself. */
 export interface OwnTool {
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
+  /** Whether it stands in lists; as `metaTools` says unless given. */
+  isListed?(upstream?: string): boolean | undefined
+  readonly handle: Handler
+}
+
+/** What is read at a path over HTTP. */
+export interface OwnPage {
+  /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
+  readonly path: string
+  /** Whether nobody has to say who they are to read it. */
+  isOpen?(): boolean
   readonly handle: Handler
 }
 
@@ -17,6 +29,9 @@ type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 export interface Answering {
   readonly methods?: Readonly<Record<string, Handler>>
   readonly tools?: readonly OwnTool[]
+  readonly pages?: readonly OwnPage[]
+  prompts?(upstream?: string): readonly OwnEntry[]
+  resources?(upstream?: string): readonly OwnEntry[]
   /** What is said of it among the capabilities of what has tools, by the name of the extension. */
   extensions?(upstream?: string): Extensions
   /** Whether it answers at the address of a server, or of all where none is named. */
@@ -54,6 +69,12 @@ export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
       Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
     ),
   )
+  const pages = new Map(
+    parts.flatMap((part) =>
+      (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
+    ),
+  )
+  const isListed = metaTools === 'listed'
   const offered = metaTools === 'off' ? [] : parts
   const tools = new Map(
     offered.flatMap((part) =>
@@ -80,8 +101,12 @@ export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
   const runOwn = (call: Call, handle: Handler): Promise<Outcome> =>
     run({ ...call, target: { ...call.target, isOwn: true } }, handle)
 
+  const told = ({ target: { upstream } }: Call) =>
+    [...tools.values()].filter(
+      ({ part, tool: each }) => part.isOn(upstream) && (each.isListed?.(upstream) ?? isListed),
+    )
   const listed = async (call: Call): Promise<Payload[]> => {
-    const there = [...tools.values()].filter(({ part }) => part.isOn(call.target.upstream))
+    const there = told(call)
     return Promise.all(
       there.map(async ({ tool: { definition } }) => {
         const isHere = await isTaken(naming(call, definition.name))
@@ -93,8 +118,9 @@ export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
   return {
     tool,
     answer: (servers) => {
-      const whole = tools.size > 0 && metaTools === 'listed' ? adding(servers, listed) : servers
-      const withTools = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
+      const whole = adding(servers, { listed, isAny: (call) => told(call).length > 0 })
+      const advertised = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
+      const withTools = withOwnEntries(advertised, { shelf: shelfOf(parts, metaTools), isListed, run })
       return (call) => {
         const { method, upstream, isOwn } = call.target
         if (method === 'tools/call') {
@@ -103,7 +129,8 @@ export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
           if (!(found instanceof Promise)) return runOwn(call, found.handle)
           return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
         }
-        const own = methods.get(method)
+        // Nobody but the gateway itself asks for a page.
+        const own = methods.get(method) ?? (isOwn ? pages.get(method) : undefined)
         if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
         return isOwn ? Promise.reject(absent(method)) : withTools(call)
       }
@@ -118,10 +145,27 @@ function naming(call: Call, name: string): Call {
   return { ...call, method: 'tools/call', params: Payload.of({ name }), target }
 }
 
+/** What of the gateway's own prompts and resources there is where. */
+function shelfOf(parts: readonly Answering[], metaTools: Options['metaTools']): Shelf {
+  const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly OwnEntry[] =>
+    parts
+      .flatMap((part) => (part.isOn(upstream) ? (part[kind]?.(upstream) ?? []) : []))
+      .filter((entry) => metaTools !== 'off' || entry.isListed !== undefined)
+  return {
+    prompts: (upstream) => of('prompts', upstream),
+    resources: (upstream) => of('resources', upstream),
+  }
+}
+
+interface Added {
+  listed(call: Call): Promise<Payload[]>
+  isAny(call: Call): boolean
+}
+
 /** Adds own tools to the end of a list of tools, also where the server has none and says so. */
-function adding(next: Handler, listed: (call: Call) => Promise<Payload[]>): Handler {
+function adding(next: Handler, { listed, isAny }: Added): Handler {
   const list: Handler = async (call) => {
-    const outcome = await next(call).catch(absentList)
+    const outcome = await next(call).catch((error: unknown) => absentList(error, 'tools'))
     if (outcome.kind === 'ask' || typeof outcome.result.fields.nextCursor === 'string') return outcome
     const there = outcome.result.at('tools')?.items ?? []
     const all = [...there, ...(await listed(call))]
@@ -129,16 +173,10 @@ function adding(next: Handler, listed: (call: Call) => Promise<Payload[]>): Hand
     return { kind: 'result', result: outcome.result.with({ tools }) }
   }
   return (call) => {
-    if (call.method === 'tools/list') return list(call)
-    return call.method === 'server/discover' ? next(call).then(withCapability) : next(call)
+    const { method } = call
+    if ((method !== 'tools/list' && method !== 'server/discover') || !isAny(call)) return next(call)
+    return method === 'tools/list' ? list(call) : next(call).then((each) => withCapabilities(each, ['tools']))
   }
-}
-
-function withCapability(outcome: Outcome): Outcome {
-  if (outcome.kind === 'ask') return outcome
-  const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
-  if (isObject(capabilities.fields.tools)) return outcome
-  return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ tools: {} }) }) }
 }
 
 /** Names the extensions there are, where there are tools to use them with. */
@@ -158,11 +196,6 @@ function withExtensions(outcome: Outcome, added: Extensions): Outcome {
   if (!capabilities || !isObject(capabilities.fields.tools)) return outcome
   const extensions = (capabilities.at('extensions') ?? Payload.of({})).with(added)
   return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ extensions }) }) }
-}
-
-function absentList(error: unknown): Outcome {
-  if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({ tools: [] }) }
-  throw error
 }
 
 function absent(method: string): GatewayError {

@@ -9,6 +9,7 @@ import type { Definition, Records, Seen, ServerRecord, ToolFacts, ToolRecord } f
 import type { UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/waiting.ts'
 import { metaKeys } from '../wire/extensions.ts'
+import { method } from '../wire/methods.ts'
 import { ownCall } from '../wire/own-call.ts'
 import { walk } from './walk.ts'
 
@@ -45,6 +46,8 @@ interface Lists {
 /** For how long lists are taken as they are, and how long the first may take, in milliseconds. */
 const FRESH = 10_000
 const PATIENCE = 5000
+/** How long after they were listed lists are listed anew at the earliest, in milliseconds. */
+const RENEWAL = 1000
 
 /** Keeps what servers list for those who describe them. Stale lists are told while they are asked for again. */
 export function createRecords(options: Options): Records {
@@ -60,6 +63,8 @@ export function createRecords(options: Options): Records {
       if (!found) throw new TypeError(`There is no server named ${upstream}.`)
       return found.record()
     },
+    last: (upstream) => known.get(upstream)?.last,
+    renew: (upstream) => known.get(upstream)?.renew(),
     onChange: (hear) => void heard.push(hear),
   }
 }
@@ -74,10 +79,15 @@ class Known {
   #listedAt = Number.NEGATIVE_INFINITY
   #changedAt: number | undefined
   #listing: Promise<void> | undefined
+  #isRenewing = false
 
   constructor(source: Source, options: Options) {
     this.#source = source
     this.#options = options
+  }
+
+  get last(): ServerRecord | undefined {
+    return this.#lists && this.#record()
   }
 
   record(): ServerRecord | Promise<ServerRecord> {
@@ -89,6 +99,21 @@ class Known {
       background(this.#listing, this.#options.log)
     }
     return this.#record()
+  }
+
+  /** At most once in a while, however often the server says so. */
+  renew(): void {
+    if (this.#isRenewing) return
+    this.#isRenewing = true
+    const wait = Math.max(0, this.#listedAt + RENEWAL - performance.now())
+    setTimeout(() => {
+      const listed = (this.#listing ?? Promise.resolve()).then(() => {
+        this.#isRenewing = false
+        this.#listedAt = Number.NEGATIVE_INFINITY
+        return this.record()
+      })
+      background(listed, this.#options.log)
+    }, wait).unref()
   }
 
   #record(): ServerRecord {
@@ -146,7 +171,7 @@ async function listsOf({ settings, handle }: Source, { listed }: Options): Promi
   const call: Call = ownCall({ target })
   const discovered = resultOf(await handle(call))
   const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
-    lists.map((list) => walk(handle, call, list)),
+    lists.map(async (list) => (isDeclared(list, discovered) ? walk(handle, call, list) : [])),
   )
   const { capabilities, instructions, _meta: meta } = discovered.fields
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
@@ -163,6 +188,11 @@ async function listsOf({ settings, handle }: Source, { listed }: Options): Promi
 }
 
 const lists = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']
+
+function isDeclared(list: string, { fields: { capabilities } }: Payload): boolean {
+  const { capability } = method(list)
+  return isObject(capabilities) && capability !== undefined && isObject(capabilities[capability])
+}
 
 function versionOf(parts: readonly Payload[]): string {
   const hash = createHash('sha256')

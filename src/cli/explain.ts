@@ -8,7 +8,7 @@ import { UsageError } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
 export async function explain(args: readonly string[]): Promise<number> {
-  const { source, server: settings, words } = readNamed(args, ['config', 'log-level'])
+  const { source, server: settings, words } = readNamed(args, ['config', 'log-level'], { isOne: true })
   if (!settings) throw new UsageError('name a server of the configuration')
   const [tool, ...others] = words
   if (others.length > 0) throw new UsageError('name one tool, or none')

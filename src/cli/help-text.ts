@@ -14,12 +14,16 @@ Usage
   gatehouse check [--config FILE]           find every problem of a configuration
   gatehouse explain SERVER [TOOL]           show what happens to a call
   gatehouse plan [SERVER]                   propose how tools are undone, as settings to paste
+  gatehouse skill [SERVER]                  print the SKILL.md of a server, for agents that load skills
+  gatehouse export registry [SERVER]        print how a registry of servers lists it
   gatehouse lint SERVER                     hold a server against the corporate standard
   gatehouse init [--from FILE]              write a configuration, or import that of a client
   gatehouse approvals list                  show calls that wait for a person; show, approve or deny one
   gatehouse tx list                         show transactions; show one, roll it back, or acknowledge what is left
   gatehouse undo --since 10m                show what was done and how it can be undone, then undo it
+  gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              find what was removed from an audit log, or altered
+  gatehouse changelog [SERVER]              print what servers offer, and what of it changed
   gatehouse store info|export|import        tell of the store, and take what is in it elsewhere
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
@@ -67,6 +71,12 @@ Of an id the first 6 characters do, where no other begins with them.
 Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.
 Name the files of a log together, in any order: audit.jsonl.2 audit.jsonl.1 audit.jsonl.
   --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone`,
+  changelog: `Usage: gatehouse changelog [SERVER] [--config FILE] [--json]
+
+Prints which versions there were of what servers offer, and what changed with each: tools, prompts, resources,
+their arguments and results. The first number of a version is raised by what may break callers, the second by
+what is added, the third by other words. Gateways write it down while they run.
+  --json          print for programs`,
   tx: `Usage: gatehouse tx list [--config FILE] [--json] [--principal ID]
        gatehouse tx show ID
        gatehouse tx rollback ID [--reason TEXT]
@@ -92,12 +102,30 @@ agreed to. A gateway that runs with the same store does it; where none does, thi
   --yes           do not ask
   --json          print for programs
 Exit codes: 0 everything that could be undone is, 1 something of it is not.`,
+  verify: `Usage: gatehouse verify FILE [--jwks FILE | --jwks URL] [--config FILE] [--json]
+
+Checks a receipt: that it was signed by the gateway, and that the content beside it is the one it was signed for.
+FILE holds the result of a tool or resource as JSON, with its receipt in _meta, or a receipt alone. Clients ask for
+receipts with "dev.gatehouse/receipt": true in _meta of the call.
+  --jwks PLACE    the gateway's keys, as /.well-known/jwks.json has them; by default those in its store
+  --json          print for programs
+Exit codes: 0 the receipt holds, 1 it does not.`,
   store: `Usage: gatehouse store info [--json] | export [FILE] | import FILE   [--config FILE] [--force]
 
 Works on the store of the configuration, also while a gateway uses it. info tells where it is, how large, and
 what is in it. export writes everything as JSON lines to FILE, or to stdout; the gateway's own keys are among it.
 import reads such a file, and checks all of it before it writes anything.
   --force         overwrite what is there: FILE on export, entries on import`,
+  skill: `Usage: gatehouse skill [SERVER] [--config FILE]
+       gatehouse skill URL | -- COMMAND…
+
+Prints the SKILL.md of a server, or of all servers together: when to use it, its tools, how to reach it, and the
+rules. A running gateway serves the same at /skills/SERVER/SKILL.md and among the skills and resources of MCP.`,
+  export: `Usage: gatehouse export registry [SERVER] [--config FILE]
+       gatehouse export registry URL | -- COMMAND…
+
+Prints the entry of a registry of servers, as JSON: name, description, how it is installed, other ways to the same.
+Nothing says that somebody verified it.`,
   lint: `Usage: gatehouse lint SERVER [--config FILE] [--json] [--strict]
 
 Reads what a server offers, without calling a tool, and prints for each rule of the corporate standard

@@ -18,13 +18,18 @@ export interface Named {
   readonly words: readonly string[]
 }
 
-/** Reads `[SERVER] [WORD…]` of a configuration, or `URL [WORD…]`, or `[WORD…] -- COMMAND…`. @throws UsageError */
-export function readNamed(args: readonly string[], allowed: readonly string[]): Named {
+/** Reads, with `isOne` of one server that has to be named, `[SERVER] [WORD…]` of a configuration, or `URL [WORD…]`, or `[WORD…] -- COMMAND…`. @throws UsageError */
+export function readNamed(
+  args: readonly string[],
+  allowed: readonly string[],
+  { isOne = false }: { readonly isOne?: boolean } = {},
+): Named {
   const separator = args.indexOf('--')
   const options = readOptions(separator === -1 ? args : args.slice(0, separator), allowed)
   const [first, ...rest] = options.words
   const isUrl = first !== undefined && /^https?:/i.test(first)
   if (separator === -1 && !isUrl) {
+    if (first === undefined && isOne) throw new UsageError('name a server of the configuration')
     const source = readSource({ ...options, words: [] }, warn)
     return {
       options,

@@ -1,18 +1,22 @@
 import { ConfigError } from '../config/problem.ts'
 import { approvals } from './approvals.ts'
 import { audit } from './audit.ts'
+import { changelog } from './changelog.ts'
 import { check } from './check.ts'
 import { explain } from './explain.ts'
+import { exportEntry } from './export.ts'
 import { helpOf, overview, version } from './help-text.ts'
 import { init } from './init.ts'
 import { lint } from './lint.ts'
 import { UsageError } from './options.ts'
 import { plan } from './plan.ts'
 import { serve } from './serve.ts'
+import { skill } from './skill.ts'
 import { stdio } from './stdio.ts'
 import { store } from './store.ts'
 import { tx } from './tx.ts'
 import { undo } from './undo.ts'
+import { verify } from './verify.ts'
 
 type Command = (words: readonly string[]) => Promise<number>
 
@@ -25,10 +29,14 @@ const commands: Readonly<Record<string, Command>> = {
   init,
   lint,
   audit,
+  changelog,
   store,
   approvals,
   tx,
   undo,
+  verify,
+  skill,
+  export: exportEntry,
 }
 
 /** Runs a command line; the exit code: 0 good, 1 found a problem, 2 wrong usage. */

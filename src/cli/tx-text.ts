@@ -4,7 +4,7 @@ import type { Deed } from '../records/deeds.ts'
 import { type Compensation, needsAttention, type Step, type Transaction } from '../records/transactions.ts'
 
 /** A transaction, and what its steps did, by the keys of their deeds. */
-export interface Told {
+interface Told {
   readonly transaction: Transaction
   readonly deeds: ReadonlyMap<string, Deed>
 }

@@ -148,11 +148,16 @@ export const toolWords = {
     additionalProperties: false,
     errorMessage: 'must be a mapping such as { source: "file:{path}" }',
     properties: {
-      source: { ...sentence, description: 'Where results come from; `{argument}` stands for its value.' },
-      version: { ...sentence, description: 'A path of the result that says its version: $.result.sha.' },
+      source: { ...sentence, description: 'Where results come from: a text in which `{argument}` stands for its value, or a path such as $.result.url.' },
+      version: { ...sentence, description: 'Its version, in the same words, such as $.result.sha.' },
       json_path: { ...sentence, description: 'What of the source a result is.' },
     },
     description: 'Where results come from, in the words of its owner.',
   },
-  deprecated: { ...sentence, description: 'What to use instead, and until when it is there.' },
+  deprecated: {
+    ...sentence,
+    description:
+      'What to use instead, and until when it is there: `use` and the name of a tool, and a date. It stands in front of the description of the tool; until that day, calls are answered even where its server dropped the tool.',
+    examples: ['use log_work, support ends 2027-03-31'],
+  },
 }

@@ -161,6 +161,12 @@ const basicSchema: JsonSchema = {
             description:
               '32 bytes of scrypt (N 16384, r 8, p 1): scrypt:$SALT: and then node -p "crypto.scryptSync(process.argv[1], process.argv[2], 32).toString(\'hex\')" "$PASSWORD" "$SALT"',
           },
+          approves_as: {
+            ...text,
+            maxLength: 200,
+            description:
+              'Who this person is among those who approve calls at /confirm, such as user:anna where the person has a token of that name too; without it the person approves nothing.',
+          },
         },
       },
     },

@@ -21,10 +21,7 @@ export function authSettings(written: unknown): AuthSettings {
       id,
       ...(scopes !== undefined && { scopes: [scopes].flat() }),
     })),
-    users: (basic?.users ?? []).map(({ name, password_hash: passwordHash }): BasicUser => ({
-      name,
-      passwordHash,
-    })),
+    users: (basic?.users ?? []).map(userSettings),
     authorizationServers: oauth ? [oauth.authorization_servers].flat() : issuerOf(jwt),
     scopesSupported: [oauth?.scopes_supported ?? []].flat(),
     anonymous: values.anonymous,
@@ -46,7 +43,7 @@ interface AuthValues {
     readonly introspect?: IntrospectValues
     readonly tokens: readonly { readonly hash: Secret; readonly id: string; readonly scopes?: Texts }[]
   }
-  readonly basic?: { readonly users: readonly { readonly name: string; readonly password_hash: Secret }[] }
+  readonly basic?: { readonly users: readonly UserValues[] }
   readonly oauth?: { readonly authorization_servers: Texts; readonly scopes_supported: Texts }
   readonly anonymous: readonly string[]
   readonly principal?: PrincipalValues
@@ -100,4 +97,14 @@ function issuerOf(jwt: JwtValues | undefined): readonly string[] {
 
 function principalOf({ id, scopes }: PrincipalValues): Principal {
   return { id, ...(scopes !== undefined && { scopes: new Set([scopes].flat()) }) }
+}
+
+interface UserValues {
+  readonly name: string
+  readonly password_hash: Secret
+  readonly approves_as?: string
+}
+
+function userSettings({ name, password_hash: passwordHash, approves_as: approvesAs }: UserValues): BasicUser {
+  return { name, passwordHash, ...(approvesAs !== undefined && { approvesAs }) }
 }

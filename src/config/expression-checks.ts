@@ -1,4 +1,4 @@
-import { type Expression, parseExpression, uses } from '../core/expression.ts'
+import { type Expression, parseExpression, parsePath, uses } from '../core/expression.ts'
 import type { Root } from '../core/path.ts'
 import { isObject } from '../core/json.ts'
 import type { Finding } from './problem.ts'
@@ -11,7 +11,11 @@ export function expressionProblems(tools: unknown, path: Path): Finding[] {
   return Object.entries(tools).flatMap(([glob, tool]) => {
     if (!isObject(tool)) return []
     const at = [...path, glob]
-    return [...undoProblems(tool.undo, [...at, 'undo']), ...verifyProblems(tool.verify, [...at, 'verify'])]
+    return [
+      ...undoProblems(tool.undo, [...at, 'undo']),
+      ...verifyProblems(tool.verify, [...at, 'verify']),
+      ...provenanceProblems(tool.provenance, [...at, 'provenance']),
+    ]
   })
 }
 
@@ -46,6 +50,27 @@ const TWICE = 'there are `call` and `restore`: keep one of the two'
 function verifyProblems(verify: unknown, path: Path): Finding[] {
   if (typeof verify !== 'string') return []
   return expressionFindings(verify, path, { roots: ['args'], isFound: true })
+}
+
+/** A source or a version is a path where it begins like one. */
+function provenanceProblems(provenance: unknown, path: Path): Finding[] {
+  if (!isObject(provenance)) return []
+  return ['source', 'version'].flatMap((key) => {
+    const text = provenance[key]
+    if (typeof text !== 'string' || !text.startsWith('$')) return []
+    const message = pathProblem(text)
+    return message === undefined ? [] : [{ path: [...path, key], message }]
+  })
+}
+
+function pathProblem(text: string): string | undefined {
+  try {
+    const { root } = parsePath(text)
+    return root === 'snapshot' ? 'begins with $.args or $.result: nothing is read before' : undefined
+  } catch (error) {
+    if (error instanceof TypeError) return `is no path: ${error.message}`
+    throw error
+  }
 }
 
 interface Demands {

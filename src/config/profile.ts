@@ -17,6 +17,8 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
       errors: { http_status: 'mapped' },
       structured_text: 'on',
       confirm: { fallback: 'deny' },
+      agent_profile: 'on',
+      complete: 'on',
     },
   },
 }

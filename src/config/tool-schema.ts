@@ -131,5 +131,10 @@ export const toolSchema = {
       },
       description: 'Ask once for several calls of the tool in one session; the person is told so.',
     },
+    alias: {
+      type: 'boolean',
+      description:
+        'Where the tool is deprecated and its server dropped it, make calls of it with the tool to use instead until its time is over; by default such a call is told which one that is.',
+    },
   },
 }

@@ -67,6 +67,8 @@ export interface BasicUser {
   readonly name: string
   /** `scrypt:<salt>:<hex>`, 32 bytes of scrypt with N 16384, r 8 and p 1. */
   readonly passwordHash: Secret
+  /** Who this person is among those who approve calls, as a caller too where it is one; absent for who may not. */
+  readonly approvesAs?: string
 }
 
 /** Whether callers must show who they are. */

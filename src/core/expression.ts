@@ -42,6 +42,15 @@ export function parseExpression(text: string): Expression {
   return { tool, arguments: given, ...(find && { find }) }
 }
 
+/** Reads a path by itself, such as `$.result.items[0].id`. @throws TypeError that says where it went wrong */
+export function parsePath(text: string): Path {
+  if (text.length > LONGEST) throw new TypeError(`it is longer than ${LONGEST} characters`)
+  const reader = new Reader(text)
+  const path = reader.path()
+  reader.end()
+  return path
+}
+
 /** The arguments an expression comes to. @throws Error where a path leads nowhere */
 export function evaluate(expression: Expression, scope: Scope): Record<string, unknown> {
   const given = [...expression.arguments].map(([name, value]) => [name, valueOf(value, scope)] as const)

@@ -8,6 +8,10 @@ export interface Records {
   readonly names: readonly string[]
   /** What is known of a server: at once, once it was listed; a server that never answered has no entries. */
   of(upstream: string): ServerRecord | Promise<ServerRecord>
+  /** What was known of a server last, without asking it; nothing before it was listed. */
+  last(upstream: string): ServerRecord | undefined
+  /** Lists a server anew, though it was listed a moment ago: it says that something changed. */
+  renew(upstream: string): void
   /** Hears of a server whose lists, or what it says of itself, changed. */
   onChange(heard: (upstream: string) => void): void
 }
@@ -72,6 +76,12 @@ export interface Cost {
   readonly category: 'free' | 'metered' | 'requires_approval'
   readonly units?: number
   readonly label?: string
+}
+
+/** What is left to call, and until when, in milliseconds since 1970. */
+export interface Quota {
+  readonly remaining: number
+  readonly resetsAt?: number
 }
 
 /** What was seen of the calls of a tool by this process. */

@@ -134,6 +134,8 @@ export interface ToolSettings extends ToolWords {
   readonly approvers?: readonly string[]
   /** For how long, in milliseconds, and for how many calls one approval holds. */
   readonly remember?: { readonly for: number; readonly max: number }
+  /** Once its server dropped it, calls of it are made of the tool to use instead. */
+  readonly alias?: boolean
 }
 
 /** What the owner of a tool says of it, for those who read about it. */

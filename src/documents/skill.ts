@@ -41,18 +41,23 @@ export function skillOf(portrait: Portrait): SkillFile {
     more(portrait),
   ]
   const text = `${fenced(frontmatter, [])}\n${body.filter((part) => part !== '').join('\n\n')}\n`
+  return skillFile(text, frontmatter)
+}
+
+/** A file with what tells it apart. */
+export function skillFile(text: string, frontmatter: SkillFile['frontmatter']): SkillFile {
   const bytes = Buffer.from(text)
   const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
   return { text, digest, size: bytes.length, frontmatter }
 }
 
 /** Where a skill stands among the resources of an MCP server. */
-export function skillUri(portrait: Portrait): string {
+export function skillUri(portrait: Pick<Portrait, 'name'>): string {
   return `skill://${skillName(portrait)}/SKILL.md`
 }
 
 /** The name of a skill, which is that of its folder too: words with one hyphen between them. */
-export function skillName({ name }: Portrait): string {
+export function skillName({ name }: Pick<Portrait, 'name'>): string {
   return name.replaceAll(/-+/g, '-').replace(/-$/, '')
 }
 

@@ -6,11 +6,11 @@ import { type Context, Hono } from 'hono'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import type { Principal } from '../core/principal.ts'
+import { anonymous, type Principal } from '../core/principal.ts'
 import type { Probes } from '../core/probe.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { self } from '../core/self.ts'
-import type { AuthSettings } from '../core/auth-settings.ts'
+import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
 import type { Seal } from '../bridge/seal.ts'
 import type { Mirror } from '../wire/headers.ts'
@@ -18,11 +18,12 @@ import { createAccess } from './access.ts'
 import { type Door, followDoor } from './auth/door.ts'
 import { metadataPath } from './auth/resources.ts'
 import { wholeBody } from './body.ts'
+import { addDocuments, type Asked, type DocumentPath, documentAt } from './documents.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
 import { frontPageHeaders } from './page.ts'
-import { bodyParams, queryParams, servePermissions } from './permissions.ts'
+import { addPermissions } from './permissions.ts'
 import { addSignInPages, type SignIns } from './sign-in-pages.ts'
 
 interface Options {
@@ -44,6 +45,8 @@ interface Options {
     needed: Probes,
   ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
   readonly addPages?: AddPages
+  /** Where the gateway's own documents are read. */
+  documents?(): readonly DocumentPath[]
   /** The page for people at `/`. */
   page(): string
   /** What `/metrics` answers; nothing where there are none. */
@@ -106,9 +109,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const guarded = async (
     { env: { incoming, outgoing }, req }: Context<Env>,
     serve: (exchange: Exchange) => Promise<void> | void,
-    entrance: 'enter' | 'enterService' = 'enter',
+    asked?: Asked | 'enterService',
   ): Promise<Response> => {
+    const document = typeof asked === 'object' ? asked : undefined
     const upstream =
+      document?.upstream ??
       req.param('upstream') ??
       sse.upstreamOf(incoming) ??
       (req.path === '/permissions' || req.path.startsWith('/permissions/')
@@ -119,9 +124,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
       current().check(incoming)
       current().allow(incoming, outgoing)
       const visit = { incoming, outgoing, upstream, requestId: id }
-      const principal = await door()[entrance](visit)
-      // What is open to all are lists, over MCP alone.
-      door().permit({ ...visit, principal }, undefined)
+      const principal = document?.isOpen
+        ? reader(options.auth())
+        : await door()[asked === 'enterService' ? asked : 'enter'](visit)
+      // What is open to all are lists, over MCP alone, and documents that are said to be.
+      if (!document?.isOpen) door().permit({ ...visit, principal }, undefined)
       if (upstream !== undefined && !options.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
       await serve({ ...visit, principal })
@@ -147,22 +154,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
       sse.post(legacy(exchange), await wholeBody(exchange.incoming, listen().body)),
     ),
   )
-  app.get('/permissions', (context) =>
-    guarded(context, (exchange) =>
-      servePermissions(exchange, 'permissions/check', queryParams(context.req.query()), handle),
-    ),
-  )
-  for (const [path, method] of [
-    ['/permissions', 'permissions/check'],
-    ['/permissions/negotiate', 'permissions/negotiate'],
-  ] as const) {
-    app.post(path, (context) =>
-      guarded(context, async (exchange) => {
-        const text = await wholeBody(exchange.incoming, listen().body)
-        return servePermissions(exchange, method, bodyParams(text), handle)
-      }),
-    )
-  }
+  addPermissions(app, { handle, limit: () => listen().body, guarded })
   app.get('/metrics', (context) =>
     guarded(context, (exchange) => tellMetrics(exchange, options.metrics?.()), 'enterService'),
   )
@@ -185,16 +177,21 @@ export async function listenHttp(options: Options): Promise<Listener> {
       return context.json({ error: asGatewayError(error).message }, 503)
     }
   })
-  app.get('/.well-known/*', ({ env, req, json, notFound }) => {
+  app.get('/.well-known/*', ({ env, req, json }, next) => {
     const metadata = metadataOf(env.incoming, req.path, { door: door(), prefix: prefix(), has: options.has })
-    return metadata ? json(metadata, 200, metadataHeaders) : notFound()
+    return metadata ? Promise.resolve(json(metadata, 200, metadataHeaders)) : next()
   })
   const check = ({ env }: Context<Env>): void => current().check(env.incoming)
   addSignInPages(app, { signIns: options.signIns, check, log })
   options.addPages?.(app, async ({ env: { incoming, outgoing } }) =>
     door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) }),
   )
-  app.get('/', (context) => context.html(options.page(), 200, frontPageHeaders))
+  const paths = (): readonly DocumentPath[] => options.documents?.() ?? []
+  app.get('/', (context) => {
+    const link = documentAt('/llms.txt', paths()) && { link: '</llms.txt>; rel="llms-help"' }
+    return context.html(options.page(), 200, { ...frontPageHeaders, ...link })
+  })
+  addDocuments(app, { paths, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 
   const server = createServer({
@@ -249,6 +246,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
   }
 }
 
+/** Somebody who reads what is open to all: nobody known, who has no rights where others have. */
+function reader(auth: AuthSettings): Principal {
+  return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
+}
+
 async function tellMetrics(
   { outgoing, requestId: id }: Exchange,
   metrics: Promise<Page | undefined> | undefined,
@@ -269,7 +271,8 @@ function endpointOf(url = ''): { readonly upstream?: string } | undefined {
   const path = url.split('?', 1)[0] ?? ''
   // Some clients lose their body over a redirect, so a slash at the end is taken as it is.
   const [, name] = /^\/mcp(?:\/([^/]*))?\/?$/.exec(path) ?? [undefined, null]
-  if (name === null) return undefined
+  // The card of the gateway stands where no server can.
+  if (name === null || name === 'server-card') return undefined
   return name === undefined || name === '' ? everything : { upstream: name }
 }
 

@@ -1,39 +1,55 @@
+import type { HttpBindings } from '@hono/node-server'
+import type { Context, Hono } from 'hono'
 import type { Handler } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { carriedBy } from '../wire/extensions.ts'
 import { parseJson } from '../wire/jsonrpc.ts'
-import { lift } from '../wire/lift.ts'
-import { latestModern } from '../wire/revisions.ts'
-import { headerTrace } from '../wire/trace-context.ts'
+import { askOwn } from './ask-own.ts'
+import { wholeBody } from './body.ts'
 import type { Exchange } from './exchange.ts'
 
 type Method = 'permissions/check' | 'permissions/negotiate'
+type Env = { Bindings: HttpBindings }
+
+interface Options {
+  readonly handle: Handler
+  /** The largest request body, in bytes. */
+  limit(): number
+  /** Serves a request of somebody who may make it. */
+  guarded(context: Context<Env>, serve: (exchange: Exchange) => Promise<void>): Promise<Response>
+}
+
+/** Adds the paths at which permissions are asked about without MCP. */
+export function addPermissions(app: Hono<Env>, { handle, limit, guarded }: Options): void {
+  app.get('/permissions', (context) =>
+    guarded(context, (exchange) =>
+      servePermissions(exchange, 'permissions/check', queryParams(context.req.query()), handle),
+    ),
+  )
+  for (const [path, method] of [
+    ['/permissions', 'permissions/check'],
+    ['/permissions/negotiate', 'permissions/negotiate'],
+  ] as const) {
+    app.post(path, (context) =>
+      guarded(context, async (exchange) => {
+        const text = await wholeBody(exchange.incoming, limit())
+        return servePermissions(exchange, method, bodyParams(text), handle)
+      }),
+    )
+  }
+}
 
 /** Answers a request about permissions as the method of MCP with the same params does. @throws what that throws */
-export async function servePermissions(
-  { incoming, outgoing, upstream, principal, requestId }: Exchange,
+async function servePermissions(
+  exchange: Exchange,
   method: Method,
   params: Payload,
   handle: Handler,
 ): Promise<void> {
-  const controller = new AbortController()
-  outgoing.on('close', () => {
-    if (!outgoing.writableFinished)
-      controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
-  })
-  const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
-  const { headers } = incoming
-  const around = { requestId, trace: headerTrace(headers), carried: carriedBy(headers), upstream }
-  const call = lift(
-    { kind: 'request', id: '0', method, params },
-    { ...around, client, principal, controller, emit: () => undefined },
-  )
-  const outcome = await handle({ ...call, target: { ...call.target, isOwn: true } })
-  if (outcome.kind === 'ask') throw new GatewayError('SERVER_ERROR', 'There is nobody to ask here.')
+  const { text } = await askOwn(exchange, { method, params }, handle)
   const type = { 'content-type': 'application/json', 'cache-control': 'no-store' }
-  outgoing.writeHead(200, { ...type, 'x-request-id': requestId }).end(outcome.result.text)
+  exchange.outgoing.writeHead(200, { ...type, 'x-request-id': exchange.requestId }).end(text)
 }
 
 /** What to check, from the query of a URL: `tool`, and `scopes_held` with spaces or commas between. */

@@ -4,10 +4,11 @@ import type { Entry } from '../core/entry.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
-import type { Records, ToolFacts } from '../core/record.ts'
+import type { Quota, Records, ToolFacts } from '../core/record.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
 import type { UndoRule } from '../core/undo.ts'
+import type { Portrait } from '../documents/portrait.ts'
 import type { Presence } from '../records/presence.ts'
 import type { Store } from '../store/store.ts'
 
@@ -34,6 +35,11 @@ export interface Contribution {
   readonly methods?: Readonly<Record<string, Handler>>
   /** Tools the gateway answers itself. */
   readonly tools?: readonly OwnTool[]
+  /** Prompts and resources the gateway has itself, at the address of a server or of all. */
+  prompts?(upstream?: string): readonly OwnEntry[]
+  resources?(upstream?: string): readonly OwnEntry[]
+  /** What is read at paths over HTTP. */
+  readonly pages?: readonly OwnPage[]
   /** What it does about a tool of a server, for those who describe it. */
   facts?(entry: Entry): ToolFacts
   /** Wraps what clients see of one server or of all together: lists, and what servers say of themselves. */
@@ -51,7 +57,39 @@ export interface Contribution {
 export interface OwnTool {
   /** The entry of `tools/list`. */
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
+  /** Whether it stands in lists; as `meta_tools` says unless given. */
+  isListed?(upstream?: string): boolean | undefined
   readonly handle: Handler
+}
+
+/** A prompt or a resource of the gateway's own, which answers `prompts/get` or `resources/read`. */
+export interface OwnEntry {
+  /** The entry of the list; a prompt is known by its `name`, a resource by its `uri`. */
+  readonly definition: Readonly<Record<string, unknown>>
+  /** Whether it stands in lists; as `meta_tools` says unless given. Where it is given, it is there even if that is `off`. */
+  readonly isListed?: boolean
+  /** Whether it answers for a name or URI beside its own. */
+  answers?(name: string): boolean
+  readonly handle: Handler
+}
+
+/** What is read at a path over HTTP, with GET. */
+export interface OwnPage {
+  /** `*` stands for the name of a server; without one it is of all servers, or of the one `?upstream=` names. */
+  readonly path: string
+  /** Whether nobody has to say who they are to read it. */
+  isOpen?(): boolean
+  /** Its params are the query; its result is a `Page`. */
+  readonly handle: Handler
+}
+
+/** The result of reading a page. */
+export interface Page {
+  readonly text: string
+  /** Its media type. */
+  readonly type: string
+  /** For how long it may be kept, in seconds. */
+  readonly maxAge: number
 }
 
 /** What features may use. */
@@ -62,6 +100,8 @@ export interface Deps {
   readonly isStoreShared: boolean
   /** Callers are told apart, or the profile is `corporate`: then some limits hold that nobody configured. */
   readonly isGuarded: boolean
+  /** How clients reach a server, such as `stdio` or `/mcp/files`. */
+  entrances(upstream: string): readonly string[]
   /** Makes a call of the gateway's own, through the whole chain. */
   readonly call: Handler
   /** A call of a tool the gateway makes itself; `call` makes it. */
@@ -74,6 +114,10 @@ export interface Deps {
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
   page(path: string): string | undefined
+  /** Whether the gateway's own tools can be called. */
+  readonly hasTools: boolean
+  /** Does a call at its server, through the chain of its target; the gateway's own answers are passed by. */
+  relay: Handler
   /** Whether a feature is on, for one server or at all. */
   isOn(feature: string, upstream?: string): boolean
   /** Aborted when the gateway closes: what fails from then on may not have failed otherwise. */
@@ -97,6 +141,21 @@ export interface Deps {
   tools(upstream: string): Promise<readonly Entry[]>
   /** What is known of each server. Calls are only looked at for it once somebody asks. */
   records(): Records
+  /**
+   * What documents say of one server, or of all together where none is named; the same value until something of it
+   * changes. A call is given where its caller may not see everything.
+   */
+  portrait(upstream: string | undefined, call?: Call): Portrait | Promise<Portrait>
+  /** Makes a document of a portrait, once for each, without secrets of the configuration. */
+  document<Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made
+  /** What a server says is left of its own limit. */
+  quota(upstream: string): Quota | undefined
+  /** The largest request, in bytes. */
+  readonly largestRequest: number
+  /** What clients call a tool by, at the address of its server or where all servers are offered together. */
+  exposed(upstream: string, tool: string, isTogether: boolean): string
+  /** Reads an object of JSON from another's address over HTTPS, within bounds of time and size. @throws */
+  fetchJson(url: string): Promise<Readonly<Record<string, unknown>>>
   /** The entry of a tool as a server lists it. */
   listed(upstream: string, definition: Readonly<Record<string, unknown>>): Entry | undefined
 }

@@ -1,15 +1,29 @@
 import type { Feature } from './feature.ts'
+import { agentProfile } from './agent-profile.ts'
 import { breaker } from './breaker.ts'
+import { complete } from './complete.ts'
 import { concurrency } from './concurrency.ts'
 import { confirm } from './confirm/confirm.ts'
+import { dashdash } from './dashdash/dashdash.ts'
+import { contract } from './contract/contract.ts'
 import { errors } from './errors/errors.ts'
+import { discovery } from './recommend/recommend.ts'
+import { intent } from './intent/intent.ts'
+import { help } from './help/help.ts'
 import { idempotency } from './idempotency/idempotency.ts'
+import { cost } from './cost/cost.ts'
+import { usage } from './cost/usage.ts'
+import { multimodal } from './multimodal/multimodal.ts'
+import { provenance } from './provenance/provenance.ts'
+import { receipts } from './provenance/receipts.ts'
 import { limits } from './limits.ts'
+import { manifest } from './manifest/manifest.ts'
 import { mask } from './mask/mask.ts'
 import { permissions } from './scopes/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
 import { resultLimit } from './result-limit/result-limit.ts'
 import { retry } from './retry.ts'
+import { skills } from './skills/skills.ts'
 import { structuredText } from './structured-text.ts'
 import { transactions } from './transactions/transactions.ts'
 import { undo } from './undo/undo.ts'
@@ -17,19 +31,33 @@ import { validate } from './validate/validate.ts'
 
 /** Every feature; the first one is outermost. */
 export const features: readonly Feature<never>[] = [
+  manifest, // these only answer and describe: lists are shown with what everything below says of them
+  dashdash,
+  help,
+  skills,
+  agentProfile,
   limits, // a deadline covers everything below
   errors, // every failure below is told in one form, refusals too
+  contract, // a name that is gone is answered for before anything counts; what lists say of the end of a tool comes first
   concurrency, // and so does a place among the calls under way
+  receipts, // what the caller gets is signed, whatever those below added to it
+  usage, // hears of the limit below, and whether a call was told again, which costs nothing
   rateLimit, // cheap, before anything is looked into
   permissions, // what may not be done spends nothing more
+  intent, // a call that is sent elsewhere was permitted, and need not fit; the server is not told why it is called
   validate, // what the server would get, against its own schema
+  multimodal, // what is too large is refused before anything is kept of it
   idempotency, // what was done already is told again: nobody is asked, nothing is done
   transactions, // a step that may not be one is refused before anyone is asked
+  cost, // what is told again costs nothing, and nobody is asked about what can not be paid
   confirm, // the last gate before the outside world
+  provenance, // above whatever changes a result, so that it can say so; below what keeps it, so that a replay says the same
   resultLimit, // what the server sent, before anyone keeps it
   structuredText, // a text more, which counts toward the limit and repeats nothing that is masked
   mask, // what nobody above may see, while texts are whole: JSON that was shortened is none, and paths find nothing there
   undo, // what really came back says how it is undone
   retry, // each attempt is one for the breaker
+  complete, // what a server lists is completed once, before anything is taken out of it for somebody
   breaker, // next to the server
+  discovery, // answers, and tells which tool was meant by a name nobody has
 ]

@@ -42,6 +42,9 @@ export const limits: Feature<Settings> = {
     let isClosed = false
 
     return {
+      facts: ({ upstream, name }) => ({
+        timeout: silenceOf(settings(upstream).timeout, server(upstream)?.tools, name),
+      }),
       policy: ({ upstream, method, name }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
         const { timeout, max_timeout: longest } = settings(upstream)

@@ -40,6 +40,11 @@ export const rateLimit: Feature<Settings> = {
     // One request for a list may be several, to all servers together: all get what the first one got.
     const listed = new WeakMap<object, Taken | Promise<Taken>>()
     return {
+      facts: ({ upstream, name }) => {
+        const tools = deps.server(upstream)?.tools
+        const own = tools && settingOf(tools, name, 'rate')?.value
+        return own === undefined ? {} : { rates: [own].flat() }
+      },
       policy: (target) => {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined

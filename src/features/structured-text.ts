@@ -1,4 +1,4 @@
-import type { Outcome } from '../core/call.ts'
+import type { Call, Outcome } from '../core/call.ts'
 import { canonical, isObject } from '../core/json.ts'
 import type { Feature } from './feature.ts'
 
@@ -15,11 +15,13 @@ export const structuredText: Feature<Record<never, never>> = {
   },
   create: () => ({
     policy: ({ method }) =>
-      method === 'tools/call' ? (next) => (call) => next(call).then(withText) : undefined,
+      method === 'tools/call'
+        ? (next) => (call) => next(call).then((outcome) => withText(outcome, call))
+        : undefined,
   }),
 }
 
-function withText(outcome: Outcome): Outcome {
+function withText(outcome: Outcome, call: Call): Outcome {
   if (outcome.kind !== 'result' || outcome.result.fields.isError === true) return outcome
   const { result } = outcome
   const structured = result.at('structuredContent')
@@ -29,6 +31,7 @@ function withText(outcome: Outcome): Outcome {
   const { text } = structured
   const same = lazily(() => canonical(structured.value))
   if (blocks.some((block) => isObject(block) && says(block.text, text, same))) return outcome
+  call.facts.set('text_added', true)
   return { kind: 'result', result: result.with({ content: [...blocks, { type: 'text', text }] }) }
 }
 

@@ -41,9 +41,16 @@ export function callKey(principal: string, upstream: string, key: string): strin
   return `${callsOf(principal)}/${upstream}:${key}`
 }
 
-/** The same for the same tool and arguments (RFC 8785, SHA-256), whatever the order of their members. */
-export function fingerprintOf(tool: string, given: unknown): string {
-  return hash('sha256', canonical({ tool, arguments: given ?? {} }))
+/**
+ * The same for the same tool and arguments (RFC 8785, SHA-256), whatever the order of their members, and for what
+ * else makes it one call.
+ */
+export function fingerprintOf(
+  tool: string,
+  given: unknown,
+  others: Readonly<Record<string, unknown>> = {},
+): string {
+  return hash('sha256', canonical({ ...others, tool, arguments: given ?? {} }))
 }
 
 /** The record of a key, if there is one that is not over. @throws what the store throws */

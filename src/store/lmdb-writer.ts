@@ -70,8 +70,9 @@ export class Writer {
     }
   }
 
-  /** Resolves once nothing is being written. */
-  async idle(): Promise<void> {
+  /** Takes nothing more. Resolves once nothing is being written. */
+  async close(): Promise<void> {
+    this.#failure = 'it is closed'
     await this.#running
   }
 

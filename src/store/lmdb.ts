@@ -18,6 +18,8 @@ interface Options {
   readonly clock?: () => number
   /** In bytes. */
   readonly limit?: number
+  /** How long to rest after all values were looked at, in milliseconds. */
+  readonly rest?: number
 }
 
 interface Parts {
@@ -36,8 +38,10 @@ export class LmdbStore implements Portable {
   readonly #log: Log
   readonly #clock: () => number
   readonly #limit: number
+  readonly #rest: number
   readonly #local = new MemoryStore()
-  readonly #opening: Promise<Parts | undefined>
+  /** It is opened once somebody asks for it: a gateway listens before. */
+  #opening: Promise<Parts | undefined> | undefined
   #parts: Parts | undefined
   /** Why nothing is taken. */
   #reason: string | undefined
@@ -46,12 +50,12 @@ export class LmdbStore implements Portable {
   #sweptTo: string | undefined
   #isClosed = false
 
-  constructor(directory: string, log: Log, { clock = Date.now, limit = LIMIT }: Options = {}) {
+  constructor(directory: string, log: Log, { clock = Date.now, limit = LIMIT, rest = REST }: Options = {}) {
     this.#directory = directory
     this.#log = log
     this.#clock = clock
     this.#limit = limit
-    this.#opening = this.#open()
+    this.#rest = rest
   }
 
   get problem(): string | undefined {
@@ -60,12 +64,11 @@ export class LmdbStore implements Portable {
   }
 
   async opened(): Promise<void> {
-    await this.#opening
+    await (this.#opening ??= this.#open())
   }
 
   async get(key: string): Promise<string | undefined> {
-    const { database } = this.#parts ?? (await this.#must())
-    const found = read(database.get(key))
+    const found = find(this.#parts ?? (await this.#must()), key)
     return found && found.until > this.#clock() ? found.text : undefined
   }
 
@@ -77,7 +80,7 @@ export class LmdbStore implements Portable {
   async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
     const parts = this.#parts ?? (await this.#must())
     for (;;) {
-      const found = this.#find(parts, key, (each) => each === undefined)
+      const found = find(parts, key)
       if (found && found.until > this.#clock()) return found.text
       const before = found?.version ?? null
       const write = { key, value: this.#wrap(value, ttl), version: version(), before }
@@ -126,7 +129,7 @@ export class LmdbStore implements Portable {
     const parts = await this.#opening
     this.#parts = undefined
     if (!parts) return
-    await parts.writer.idle()
+    await parts.writer.close()
     parts.room.close()
     await parts.database.close()
   }
@@ -150,7 +153,7 @@ export class LmdbStore implements Portable {
   }
 
   async #must(): Promise<Parts> {
-    const parts = await this.#opening
+    const parts = this.#isClosed ? undefined : await (this.#opening ??= this.#open())
     if (!parts || this.#isClosed) throw unavailable(this.#unusable ?? 'it is closed')
     return parts
   }
@@ -175,25 +178,12 @@ export class LmdbStore implements Portable {
     change: () => { readonly value?: string },
   ): Promise<boolean> {
     for (;;) {
-      const isIt = (each: Found | undefined): boolean =>
-        each !== undefined && (before === undefined || each.text === before)
-      const found = this.#find(parts, key, isIt)
-      if (!found || !isIt(found) || found.until <= this.#clock()) return false
+      const found = find(parts, key)
+      if (!found || found.until <= this.#clock()) return false
+      if (before !== undefined && found.text !== before) return false
       const write = { key, ...change(), version: version(), before: found.version }
       if (await parts.writer.write(write)) return true
     }
-  }
-
-  /** What is there. Unless it is as hoped, what other processes have written since this turn began counts as well. */
-  #find({ database }: Parts, key: string, isHoped: (found: Found | undefined) => boolean): Found | undefined {
-    const find = (): Found | undefined => {
-      const entry = database.getEntry(key)
-      return entry && read(entry.value, entry.version)
-    }
-    const found = find()
-    if (isHoped(found)) return found
-    database.resetReadTxn()
-    return find()
   }
 
   #wrap(value: string, ttl: number): string {
@@ -204,6 +194,7 @@ export class LmdbStore implements Portable {
   async *#walk(start: string | undefined, end: string | undefined): AsyncGenerator<Entry> {
     const { database } = this.#parts ?? (await this.#must())
     for (let from = start; ; await new Promise(setImmediate)) {
+      if (this.#isClosed) throw unavailable('it is closed')
       const part = readPart(database, from, end)
       const now = this.#clock()
       for (const { key, found } of part)
@@ -232,8 +223,19 @@ export class LmdbStore implements Portable {
     const isWhole = part.length < LOOK
     this.#sweptTo = isWhole ? undefined : part.at(-1)?.key
     if (isWhole && this.#reason !== undefined && this.#parts) writer.look()
-    this.#sweepIn(this.#reason === undefined && isWhole ? REST : OFTEN)
+    this.#sweepIn(this.#reason === undefined && isWhole ? this.#rest : OFTEN)
   }
+}
+
+function find({ database }: Parts, key: string): Found | undefined {
+  refresh(database)
+  const entry = database.getEntry(key)
+  return entry && read(entry.value, entry.version)
+}
+
+/** Has the next read see what other processes have written by then, instead of since a while ago. */
+function refresh(database: Database<string, string>): void {
+  database.resetReadTxn()
 }
 
 function readPart(
@@ -247,6 +249,7 @@ function readPart(
     limit: LOOK,
     versions: true,
   }
+  refresh(database)
   return [...database.getRange(range)].map(({ key, value, version: own }) => {
     return { key, found: key === MARK.key ? undefined : read(value, own) }
   })

@@ -5,7 +5,7 @@ import { collectionOf } from './store.ts'
 /** Every key in Redis begins with it. */
 export const PREFIX = 'gatehouse:'
 /** What the index of a collection begins with. */
-export const INDEX = 'gatehouse-index:'
+const INDEX = 'gatehouse-index:'
 
 /** A script as Redis runs it, and what Redis knows it by once it has seen it. */
 export interface Script {

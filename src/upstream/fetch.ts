@@ -4,6 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import { readEvents, type ServerEvent } from '../wire/sse.ts'
 import { MAX_MESSAGE } from './link.ts'
 import { type Login, startWithLogin } from './login.ts'
+import type { HeardQuota } from './quota.ts'
 
 /** Requests to one URL, with its credentials. */
 export interface HttpClient {
@@ -11,6 +12,8 @@ export interface HttpClient {
   readonly url: URL
   /** Headers of every request. */
   readonly headers: Readonly<Record<string, string>>
+  /** Hears of each answer what its headers say is left to ask. */
+  readonly quota?: HeardQuota | undefined
   /** Adds to each request what proves for whom it is made, where that is not always the same. */
   readonly login?: Login | undefined
 }
@@ -119,6 +122,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const type = single(headers['content-type']) ?? ''
     const isEventStream = status < 300 && type.toLowerCase().startsWith('text/event-stream')
     this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
+    this.#client?.quota?.hear(this.#answer.header)
     this.#request.onHead?.(this.#answer)
     if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE, {

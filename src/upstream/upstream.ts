@@ -3,6 +3,7 @@ import { park, type Working } from '../bridge/park.ts'
 import { type Call, compose, type Handler, type Outcome, type Policy } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
+import type { Quota } from '../core/record.ts'
 import type { Log } from '../core/log.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -19,6 +20,7 @@ import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
 import type { Connect } from './link.ts'
 import type { Login } from './login.ts'
 import { Pool } from './pool.ts'
+import { HeardQuota } from './quota.ts'
 import { stdioConnect } from './stdio.ts'
 import type { Tool } from './tools.ts'
 
@@ -33,6 +35,8 @@ export interface Upstream {
   /** Connects once, so that the first call need not wait. @throws what hinders it */
   warm(call: Call): Promise<void>
   readonly status: Status
+  /** What it says is left of its own limit; unknown where it has one for each user. */
+  quota(): Quota | undefined
   /** How many of its calls wait for an answer of their caller. */
   readonly parked: number
   /** Asks callers to sign in where they have to; the outermost of what wraps their calls. */
@@ -75,7 +79,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   const credentials = createCredentials(settings, oauth)
   const isPersonal = credentials?.isPersonal === true
   const around = { discretion: discretion(settings), log }
-  const negotiate = negotiator(settings, variables, log)
+  const quota = isPersonal ? undefined : new HeardQuota()
+  const negotiate = negotiator(settings, { variables, quota, log })
   let route: Promise<Route> | undefined
   let known: Route | undefined
   let problem: string | undefined
@@ -118,15 +123,15 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   }
 
   let parked = 0
-  const onCount = (count: number): void => void (parked = count)
   return {
     name: settings.name,
     settings,
-    handle: compose([credentials?.guard], park(open, { onCount })),
+    handle: compose([credentials?.guard], park(open, { onCount: (count) => void (parked = count) })),
     get parked() {
       return parked
     },
     guard: credentials?.guard,
+    quota: () => quota?.last,
     ...(credentials?.finish && { finishSignIn: credentials.finish }),
     tool: (call) => {
       const name = String(call.params.fields.name)
@@ -161,20 +166,16 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
 
 function negotiator(
   settings: UpstreamSettings,
-  variables: Variables,
-  log: Log,
+  { variables, quota, log }: Pick<Environment, 'variables' | 'log'> & { quota: HeardQuota | undefined },
 ): (login: Login | undefined) => Promise<Route> {
   const { reach } = settings
   if (reach.kind === 'command') {
     const connect = stdioConnect(reach, variables, log)
     return () => negotiateStdio(settings, connect, log)
   }
-  const given = Object.entries(reach.headers).map(
-    ([name, value]) => [name.toLowerCase(), value.reveal()] as const,
-  )
-  const headers: Record<string, string> = Object.fromEntries(given)
-  const client = createHttpClient(new URL(reach.url), headers)
-  return (login) => negotiateHttp(settings, { ...client, login }, log)
+  const given = Object.entries(reach.headers).map(([name, value]) => [name.toLowerCase(), value.reveal()])
+  const client = createHttpClient(new URL(reach.url), Object.fromEntries(given))
+  return (login) => negotiateHttp(settings, { ...client, quota, login }, log)
 }
 
 function openConnection(

@@ -95,3 +95,8 @@ export function levelOf(rank: number): string {
 export function unknownMethod(name: string): GatewayError {
   return new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${name}`)
 }
+
+/** What a page of the gateway itself is called among methods. */
+export function pageMethod(path: string): string {
+  return `GET ${path}`
+}

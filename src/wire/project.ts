@@ -2,12 +2,14 @@ import type { Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { metaKeys } from './extensions.ts'
+import { isProtocolMethod } from './methods.ts'
 import type { Revision } from './revisions.ts'
 import { wrapSchema } from './wrap.ts'
 
 /** A result in the words of an older revision: what it does not know is converted, never dropped silently. */
 export function lowerResult(name: string, result: Payload, revision: Revision): Payload {
-  const stripped = stripModern(result)
+  // What a method of an extension answers is the same for clients of all revisions.
+  const stripped = isProtocolMethod(name) ? stripModern(result) : withoutType(result)
   switch (name) {
     case 'tools/list':
       return lowerTools(stripped)
@@ -18,6 +20,10 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
     default:
       return stripped
   }
+}
+
+function withoutType(result: Payload): Payload {
+  return result.member('resultType') === undefined ? result : result.with({ resultType: undefined })
 }
 
 const modernFields = ['resultType', 'ttlMs', 'cacheScope']

@@ -21,7 +21,7 @@ export function peopleNamed(...names: readonly string[]): Json {
     return { id, hash: `sha256:${salt}:${createHash('sha256').update(salt).update(token).digest('hex')}` }
   })
   const hash = `scrypt:${salt}:${scryptSync(password, salt, 32).toString('hex')}`
-  const users = names.map((name) => ({ name, password_hash: hash }))
+  const users = names.map((name) => ({ name, password_hash: hash, approves_as: name }))
   return { opaque: { tokens }, ...(names.length > 0 && { basic: { users } }) }
 }
 

@@ -48,7 +48,7 @@ export async function startField({ upstream, store, gateways, tools }: FieldOpti
     upstreams: { effects: settings },
   }
   writeFileSync(configFile, JSON.stringify(config))
-  const made = await Promise.all(Array.from({ length: gateways }, () => mortal(configFile)))
+  const made = await Promise.all(Array.from({ length: gateways }, () => mortal(configFile, '/mcp/effects')))
   const [first, ...others] = made
   if (!first) throw new TypeError('A field has a gateway at least')
   const close = async (): Promise<void> => {
@@ -66,8 +66,8 @@ export async function startField({ upstream, store, gateways, tools }: FieldOpti
   return { gateways: [first, ...others], log, killServer: () => killServer(server, log), close }
 }
 
-/** A gateway that is not yet started. */
-async function mortal(configFile: string): Promise<MortalGateway> {
+/** A gateway that is not yet started; `path` is that of its endpoint. */
+export async function mortal(configFile: string, path: string): Promise<MortalGateway> {
   const port = await steadyPort()
   const origin = `http://127.0.0.1:${port}`
   let running: CommandProcess | undefined
@@ -88,7 +88,7 @@ async function mortal(configFile: string): Promise<MortalGateway> {
     await running.ended
     await running.close()
   }
-  return { url: `${origin}/mcp/effects`, kill, start }
+  return { url: `${origin}${path}`, kill, start }
 }
 
 async function killServer(server: EffectsServer | undefined, log: string): Promise<void> {

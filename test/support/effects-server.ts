@@ -1,4 +1,6 @@
 // A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
+// What is to be added may be faulty, as the first letters of its value say: `fail`, `ignored` and `lost` are not
+// answered well, the last one though it is done; `fixed` can not be removed, and that `sticky` is removed is not answered.
 // Usage: effects-server.ts --log FILE [--port N] [--slow MS]; over HTTP it prints the port it listens on.
 import { createHash, randomUUID } from 'node:crypto'
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
@@ -33,6 +35,9 @@ appendFileSync(`${file}.pids`, `${process.pid}\n`)
 if (port === undefined) serveStdio()
 else serveHttp(Number(port))
 
+/** In place of an answer. */
+const never = new Promise<object>(() => undefined)
+
 interface Effect {
   readonly id: string
   readonly key: string
@@ -42,11 +47,16 @@ interface Effect {
 async function call(name: unknown, given: Readonly<Record<string, unknown>>): Promise<object> {
   const { key = '', value = '', id = '' } = given
   if (name === 'list_effects') return { effects: effects().filter((each) => each.value === value) }
+  if (/^fail/.test(String(value))) throw new Error('it fails')
+  if (/^ignored/.test(String(value))) return never
   const [before, after] = delays(`${String(key)}${String(id)}`)
   await pause(before)
+  const there = effects().find((each) => each.id === id)
+  if (there?.value.startsWith('fixed')) throw new Error('it stays')
   const done = name === 'remove_effect' ? remove(String(id)) : add(String(key), String(value))
   await pause(after)
-  return done
+  const isLost = /^lost/.test(String(value)) || there?.value.startsWith('sticky') === true
+  return isLost ? never : done
 }
 
 function add(key: string, value: string): Effect {

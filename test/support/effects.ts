@@ -27,7 +27,19 @@ export function effectsOf(file: string): readonly Effect[] {
 
 /** The processes that have served a file and still run. */
 export function serversOf(file: string): readonly number[] {
-  return linesOf(`${file}.pids`).map(Number).filter(isRunning)
+  return pidsOf(`${file}.pids`)
+}
+
+/** The processes of which the numbers are lines of a file, as far as they still run. */
+export function pidsOf(file: string): readonly number[] {
+  return linesOf(file).map(Number).filter(isRunning)
+}
+
+/** How often each key was added, by what the file tells. */
+export function additionsOf(file: string): ReadonlyMap<string, number> {
+  const lines = linesOf(file).map((line) => JSON.parse(line) as Partial<Effect>)
+  const keys = lines.flatMap(({ key }) => key ?? [])
+  return new Map([...Map.groupBy(keys, (key) => key)].map(([key, all]) => [key, all.length]))
 }
 
 /** A server of effects over HTTP, which can be killed and started again on its port. */

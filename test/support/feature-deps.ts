@@ -14,16 +14,21 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     store,
     isStoreShared: true,
     isGuarded: false,
+    entrances: () => ['stdio'],
     call: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
     errand: errandCall,
     isPermitted: async () => true,
     presence: createPresence(() => store),
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     page: (path) => `http://127.0.0.1:8900${path}`,
+    hasTools: true,
+    relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
     isOn: () => true,
     closing: new AbortController().signal,
     servers: () => [],
     server: () => undefined,
+    quota: () => undefined,
+    largestRequest: 1_048_576,
     patience: () => 30_000,
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: (): Entry | undefined => undefined,
@@ -34,8 +39,16 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
       of: () => {
         throw new TypeError('There are no records here.')
       },
+      last: () => undefined,
+      renew: () => undefined,
       onChange: () => undefined,
     }),
+    portrait: () => {
+      throw new TypeError('There are no portraits here.')
+    },
+    document: (portrait, _key, make) => make(portrait),
+    exposed: (upstream, tool, isTogether) => (isTogether ? `${upstream}_${tool}` : tool),
+    fetchJson: () => Promise.reject(new Error('There is no network here.')),
     listed: (): Entry | undefined => undefined,
     ...given,
   }

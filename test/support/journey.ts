@@ -18,7 +18,10 @@ export async function gatewayTo(
     ...options
   }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
 ): Promise<GatewayProcess> {
-  const gateway = await startGatewayProcess({ ...config, upstreams }, options)
+  // Journeys go through the gateway whatever their tools do: nobody is asked, unless the journey says so.
+  const given = config['features']
+  const features = given === 'none' ? given : { confirm: 'off', ...Object(given) }
+  const gateway = await startGatewayProcess({ ...config, features, upstreams }, options)
   onTestFinished(() => gateway.close())
   return gateway
 }

@@ -63,7 +63,7 @@ function wrong(text: string): Json {
 const ops: Readonly<Record<string, Op>> = { get: 'read' }
 
 /** How the tools of a place are undone. */
-export const tools: Readonly<Record<string, ToolSettings>> = {
+const tools: Readonly<Record<string, ToolSettings>> = {
   put: { undo: 'remove(key=$.args.key)' },
   change: {
     undo: { snapshot: 'get(key=$.args.key)', restore: 'change(key=$.args.key, value=$.snapshot.value)' },

@@ -34,5 +34,14 @@ async function compete(): Promise<void> {
   await store.close()
 }
 
+/** Reads everything, where the store can be used. */
+async function look(): Promise<void> {
+  let count = 0
+  if (store.problem === undefined) for await (const { key } of store.entries()) if (key !== '') count++
+  process.stdout.write(store.problem === undefined ? `found ${count}\n` : 'refused\n')
+  await store.close()
+}
+
 if (task === 'write') await Promise.all(Array.from({ length: 8 }, (_each, index) => write(index)))
+else if (task === 'look') await look()
 else await compete()

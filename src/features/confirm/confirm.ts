@@ -3,7 +3,8 @@ import type { Feature } from '../feature.ts'
 import { gate } from './gate.ts'
 import { describing } from './lists.ts'
 import { createMemory } from './memory.ts'
-import { ruleOf } from './rules.ts'
+import { templateOf } from './message.ts'
+import { isAsked, ruleOf } from './rules.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 import { Waiting } from './waiting.ts'
 
@@ -26,6 +27,13 @@ export const confirm: Feature<Settings> = {
         if (method !== 'tools/call' || name === undefined) return undefined
         const rule = ruleOf(name, server, own)
         return rule && gate({ rule, settings: own, server, deps, approvals, memory, waiting })
+      },
+      facts: (entry) => {
+        const server = deps.server(entry.upstream)
+        const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
+        if (!rule || !isAsked(rule, entry)) return {}
+        const message = templateOf(rule, entry, server)
+        return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
       },
       close: async () => waiting.close(),
     }

@@ -1,4 +1,4 @@
-import type { Outcome, Policy } from '../../core/call.ts'
+import type { Policy } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -11,23 +11,27 @@ import type { Settings } from './settings.ts'
 /** Says in a list of tools which ones people are asked about; nothing where there can be none. */
 export function describing(server: UpstreamSettings, settings: Settings, deps: Deps): Policy | undefined {
   const isAnyNamed = Object.values(server.tools).some(
-    ({ confirm, approval, approvals, approvers, typeToConfirm }) =>
-      (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined,
+    ({ confirm, approval, approvals, approvers, typeToConfirm, cost }) =>
+      (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined ||
+      cost?.category === 'requires_approval',
   )
   if (settings.level === 'none' && !isAnyNamed) return undefined
   const describe = (tool: Payload): Payload => described(tool, { server, settings, deps })
-  let last: { readonly text: string; readonly tools: Payload | undefined } | undefined
+  let last: { readonly text: string; readonly shown: Payload } | undefined
   return (next) => async (call) => {
     const outcome = await next(call)
-    const tools = outcome.kind === 'result' ? outcome.result.at('tools') : undefined
-    if (outcome.kind !== 'result' || !tools || !Array.isArray(tools.value)) return outcome
-    if (last?.text !== tools.text) last = { text: tools.text, tools: changed(tools, describe) }
-    return last.tools ? withTools(outcome, last.tools) : outcome
+    if (outcome.kind !== 'result') return outcome
+    // The same text is the same list: what was made of it is passed on as it was, and is encoded once.
+    const { text } = outcome.result
+    if (last?.text !== text) last = { text, shown: shown(outcome.result, describe) }
+    return last.shown.text === text ? outcome : { kind: 'result', result: last.shown }
   }
 }
 
-function withTools(outcome: Outcome & { readonly kind: 'result' }, tools: Payload): Outcome {
-  return { kind: 'result', result: outcome.result.with({ tools }) }
+function shown(result: Payload, describe: (tool: Payload) => Payload): Payload {
+  const tools = result.at('tools')
+  const after = tools && Array.isArray(tools.value) ? changed(tools, describe) : undefined
+  return after ? result.with({ tools: after }) : result
 }
 
 /** The same list with its entries changed; nothing where none is. */

@@ -15,12 +15,12 @@ const LONGEST_SUMMARY = 1000
 export function messageOf(rule: Rule, entry: Entry, given: Arguments, server: UpstreamSettings): string {
   const { template } = rule
   const text = template === undefined ? general(entry, given, server) : filled(template, given)
-  return `${text}${promise(rule)}`
+  return `${text}${costs(rule)}${promise(rule)}`
 }
 
 /** What people will be asked about calls of a tool; arguments are named in braces. */
-export function templateOf({ template }: Rule, entry: Entry, server: UpstreamSettings): string {
-  return template ?? `Run ${named(entry)}?${told(entry, server)}`
+export function templateOf(rule: Rule, entry: Entry, server: UpstreamSettings): string {
+  return `${rule.template ?? `Run ${named(entry)}?${told(entry, server)}`}${costs(rule)}`
 }
 
 /** What a person has to type: the value of the argument, or the tool's name where that can not be typed. */
@@ -59,6 +59,10 @@ function told({ definition }: Entry, { trust }: UpstreamSettings): string {
   if (!trust || typeof description !== 'string') return ''
   const [sentence = ''] = description.trim().split(/(?<=[.!?])\s|\n/, 1)
   return sentence === '' ? '' : ` ${cut(oneLine(sentence), LONGEST)}`
+}
+
+function costs({ price }: Rule): string {
+  return price === undefined ? '' : ` It costs ${price}.`
 }
 
 function promise({ remember }: Rule): string {

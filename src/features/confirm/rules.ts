@@ -1,6 +1,7 @@
 import type { Call } from '../../core/call.ts'
 import type { Entry, Risk } from '../../core/entry.ts'
 import { isObject } from '../../core/json.ts'
+import type { Cost } from '../../core/record.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import type { Settings } from './settings.ts'
@@ -14,6 +15,8 @@ export interface Rule {
   /** A tool whose server does not say that it does not destroy is taken to do so. */
   readonly isLiteral: boolean
   readonly template?: string
+  /** What the call costs, in words, where that is why people are asked. */
+  readonly price?: string
   /** The argument whose value is typed. */
   readonly typed?: string
   /** Others approve it. */
@@ -36,12 +39,14 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
   const needed = settingOf(tools, name, 'approvals')?.value
   const approvers = settingOf(tools, name, 'approvers')?.value
   const remember = settingOf(tools, name, 'remember')?.value ?? (settings.remember || undefined)
+  const cost = settingOf(tools, name, 'cost')?.value
+  const isCostly = cost?.category === 'requires_approval'
   const isPivot = settingOf(tools, name, 'pivot')?.value === true
   const isOutOfBand = approval ? approval === 'out_of_band' : (needed ?? approvers) !== undefined
   // Who says how a person is asked means that one is, but not about what only reads.
   const isMeant = isOutOfBand || typed !== undefined
   const least = isMeant ? Math.min(levels.reversible, levels[settings.level]) : levels[settings.level]
-  const from = asked === undefined ? least : isNo(asked) ? levels.none : levels.all
+  const from = isCostly ? levels.all : asked === undefined ? least : isNo(asked) ? levels.none : levels.all
   const isKnown = risk !== undefined && ranks[risk] < from
   if ((from === levels.none || isKnown) && !isPivot) return undefined
   return {
@@ -49,12 +54,18 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
     isPivot,
     isLiteral: settings.unannotated === 'confirm' && risk === undefined,
     ...(typeof asked === 'string' && !isNo(asked) && { template: asked }),
+    ...(isCostly && { price: priceOf(cost) }),
     ...(typed !== undefined && { typed }),
     isOutOfBand,
     needed: needed ?? 1,
     approvers: approvers ?? [],
     ...(remember && { remember }),
   }
+}
+
+function priceOf({ units, label }: Cost): string {
+  const named = label ?? (units === 1 ? 'unit' : 'units')
+  return units === undefined ? (label ?? 'something') : `${units} ${named}`
 }
 
 function isNo(asked: boolean | string): boolean {

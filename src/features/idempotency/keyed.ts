@@ -57,9 +57,27 @@ export function autoKeyed(call: Call, upstream: string, ttl: number): Keyed {
   return { call, ttl, ...known, id: callKey(call.principal.id, upstream, `~auto:${known.fingerprint}`) }
 }
 
-function identity({ params }: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
+function identity(call: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
+  const { params } = call
   const { name, arguments: given } = params.fields
-  return { tool: String(name), fingerprint: fingerprintOf(String(name), given) }
+  const fingerprint = fingerprintOf(String(name), given, {
+    ...told(call, 'transaction_id'),
+    ...told(call, 'step_id'),
+    ...lost(params.at('arguments')?.text),
+  })
+  return { tool: String(name), fingerprint }
+}
+
+/** A step of one transaction is no step of another one. */
+function told(call: Call, name: string): Readonly<Record<string, unknown>> {
+  return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
+}
+
+/** Numbers of which no double holds all digits: the server gets them as they were sent. */
+function lost(text: string | undefined): { readonly digits?: readonly string[] } {
+  if (text === undefined || !/\d{16}/.test(text)) return {}
+  const digits = text.replaceAll(/"(?:[^"\\]|\\.)*"/g, '').match(/-?\d[\d.eE+-]{15,}/g)
+  return digits ? { digits } : {}
 }
 
 function readTtl(call: Call): number | undefined {

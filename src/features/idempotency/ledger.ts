@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { background } from '../../core/log.ts'
 import { within } from '../../core/waiting.ts'
 import { type CallRecord, encodeCall, findCall, type Kept, keptCall } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
@@ -43,9 +44,9 @@ export class Ledger {
   }
 
   /** Makes a record ours whose call may be made again. */
-  takeOver({ id }: Keyed, { record, text }: Kept): Promise<Begun> {
-    const { openUntil: _until, ...rest } = record
-    return orAway(this.#swap(id, text, { ...rest, ...this.#attempt(), state: 'executing' }))
+  takeOver({ id }: Keyed, kept: Kept): Promise<Begun> {
+    const { openUntil: _until, ...rest } = kept.record
+    return orAway(this.#swap(id, kept, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
   /**
@@ -58,14 +59,14 @@ export class Ledger {
     const { openUntil, ...rest } = kept.record
     if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
     if (rest.owner !== this.#deps.presence.id) return { kind: 'over' }
-    const begun = await orAway(this.#swap(keyed.id, kept.text, rest))
+    const begun = await orAway(this.#swap(keyed.id, kept, rest))
     return begun.kind === 'own' ? begun : undefined
   }
 
   /** Settles a record that is not ours: it was found out what came of its call. */
-  async settle(keyed: Keyed, { record, text }: Kept, result: CallRecord['result']): Promise<Begun> {
-    const done = { ...record, state: 'done', ...(result && { result }) } as const
-    const begun = await orAway(this.#swap(keyed.id, text, done))
+  async settle(keyed: Keyed, kept: Kept, result: CallRecord['result']): Promise<Begun> {
+    const done = { ...kept.record, state: 'done', ...(result && { result }) } as const
+    const begun = await orAway(this.#swap(keyed.id, kept, done))
     return begun.kind === 'own' ? { kind: 'found', kept: begun.kept } : begun
   }
 
@@ -104,7 +105,8 @@ export class Ledger {
     const { store, presence } = this.#deps
     const { id: principal } = call.principal
     await presence.announce()
-    if (!(await this.#quota.hasRoom(principal, most))) {
+    // What was done can be undone, however much its caller has remembered.
+    if (!call.errand && !(await this.#quota.hasRoom(principal, most))) {
       const kept = await findCall(store, id)
       if (kept) return { kind: 'found', kept }
       throw await this.#quota.refusal(principal, most)
@@ -116,17 +118,27 @@ export class Ledger {
     const record: CallRecord = { expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt }
     const text = encodeCall(record)
     await this.#quota.add(principal, 1, text.length)
-    const there = await store.claim(id, text, Math.max(ttl, LONGEST))
-    if (there === undefined) return { kind: 'own', kept: { record, text } }
+    const made: Kept = { record, text }
+    const there = await store.claim(id, text, Math.max(ttl, LONGEST)).catch((error: unknown) => {
+      // It may have come to the store all the same, where nobody would work on it.
+      background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
+      throw error
+    })
+    if (there === undefined) return { kind: 'own', kept: made }
     await this.#quota.add(principal, -1, -text.length)
     const kept = keptCall(there)
     if (!kept) throw lost({ ...keyed, call, id, ttl }, undefined)
     return { kind: 'found', kept }
   }
 
-  async #swap(id: string, before: string, record: CallRecord): Promise<Begun> {
+  async #swap(id: string, before: Kept, record: CallRecord): Promise<Begun> {
+    const { store, log } = this.#deps
     const text = encodeCall(record)
-    const isSwapped = await this.#deps.store.swap(id, before, text, remaining(record))
+    const isSwapped = await store.swap(id, before.text, text, remaining(record)).catch((error: unknown) => {
+      const back = () => store.swap(id, text, before.text, remaining(before.record))
+      background(this.#insist(back), log)
+      throw error
+    })
     return isSwapped ? { kind: 'own', kept: { record, text } } : { kind: 'over' }
   }
 
@@ -152,11 +164,17 @@ export class Ledger {
     return { record: short, text: encodeCall(short) }
   }
 
-  async #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<void> {
+  #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<void> {
+    return this.#insist(() => this.#put(keyed, before, after))
+  }
+
+  /** Writes until the store takes it. */
+  async #insist(write: () => Promise<unknown>): Promise<void> {
     const until = Date.now() + TRIES
     for (let pause = 50; ; pause = Math.min(pause * 2, 5000)) {
       try {
-        return await this.#put(keyed, before, after)
+        await write()
+        return
       } catch (error) {
         if (Date.now() > until) {
           this.#deps.log.error('idempotency.given_up', { error: asGatewayError(error).message })

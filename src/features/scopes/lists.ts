@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { Payload } from '../../core/payload.ts'
@@ -12,19 +13,40 @@ import { missingScopes, requiredScopes } from './requirement.ts'
 export function listGuard(name: string, settings: UpstreamSettings, context: Context): Guard {
   const key = method(name).list ?? ''
   const kindOf = (entry: Payload): Gate | undefined => gateFor(entry, key, settings, context)
+  const known = new LRUCache<string, Noted>({ max: CALLERS })
+  const noted = (call: Call, result: Payload): Payload => {
+    const list = result.at(key)
+    if (!list || !Array.isArray(list.value)) return result
+    const entries = list.items.flatMap((entry) => shown(entry, kindOf(entry), call, context.isHiding))
+    const text = `[${entries.map((entry) => entry.text).join(',')}]`
+    const isPublic = result.fields.cacheScope === 'public'
+    return result.with({ [key]: Payload.text(text), ...(isPublic && { cacheScope: 'private' }) })
+  }
   return {
     isForAll: context.isHiding && Object.values(settings.deny).includes(true),
     show: (call, outcome) => {
-      const list = outcome.kind === 'result' ? outcome.result.at(key) : undefined
-      if (outcome.kind !== 'result' || !list || !Array.isArray(list.value)) return outcome
-      const entries = list.items.flatMap((entry) => shown(entry, kindOf(entry), call, context.isHiding))
-      const text = `[${entries.map((entry) => entry.text).join(',')}]`
-      const isPublic = outcome.result.fields.cacheScope === 'public'
-      const edits = { [key]: Payload.text(text), ...(isPublic && { cacheScope: 'private' }) }
-      return { kind: 'result', result: outcome.result.with(edits) }
+      if (outcome.kind !== 'result') return outcome
+      const { text } = outcome.result
+      const { scopes } = call.principal
+      const who = scopes ? JSON.stringify([...scopes].toSorted()) : ''
+      const before = known.get(who)
+      // The same list for the same rights is told in the same words, which are encoded once.
+      if (before?.text === text) return { kind: 'result', result: before.result }
+      const result = noted(call, outcome.result)
+      known.set(who, { text, result })
+      return { kind: 'result', result }
     },
   }
 }
+
+/** A list as it came, and what was made of it. */
+interface Noted {
+  readonly text: string
+  readonly result: Payload
+}
+
+/** For how many kinds of callers a list is kept. */
+const CALLERS = 16
 
 function gateFor(
   entry: Payload,

@@ -31,6 +31,11 @@ export const permissions: Feature<Settings | false> = {
         if (isProtocolNotification(target.method)) return undefined
         return guarding(target, guardFor(target, contextOf, deps), sessions)
       },
+      facts: (entry) => {
+        const server = deps.server(entry.upstream)
+        const isOn = settings(entry.upstream) !== false && server
+        return isOn ? { scopes: gates(entry, server).requirement } : {}
+      },
       methods: { [CHECK]: check, [NEGOTIATE]: negotiate },
       tools: [asTool(checkTool, check), asTool(negotiateTool, negotiate)],
     }

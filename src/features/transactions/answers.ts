@@ -19,7 +19,8 @@ export function answerBegin(desk: Desk): Handler {
     const description = textOf(call, 'description')
     const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.lifetime)
     if (watch.count(keyFor(call, '')) >= limits.active) throw tooMany(limits.active)
-    await worker.announce()
+    const key = keyFor(call, id)
+    const forget = watch.expect(key)
     const transaction = begun({
       id,
       principal: keepPrincipal(call.principal),
@@ -28,13 +29,17 @@ export function answerBegin(desk: Desk): Handler {
       lifetime: limits.lifetime,
       now: Date.now(),
     })
-    if (!(await book.open(transaction))) {
+    const isOpened = await worker
+      .announce()
+      .then(() => book.open(transaction))
+      .finally(forget)
+    if (!isOpened) {
       throw new GatewayError('TRANSACTION_CONFLICT', 'There was a transaction of this id already.', {
         field: 'transaction_id',
         suggestion: 'Begin it with an id that was not used before.',
       })
     }
-    watch.track(keyFor(call, id), transaction)
+    watch.track(key, transaction)
     return answer({
       status: 'begun',
       transaction_id: id,

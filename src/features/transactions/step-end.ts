@@ -13,7 +13,7 @@ import { withStep } from './shapes.ts'
 export const SLOT = 'transactions'
 
 /** A step that was written down. */
-export interface Running {
+interface Running {
   /** The transaction's id, and where it is kept. */
   readonly id: string
   readonly key: string

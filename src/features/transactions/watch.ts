@@ -48,6 +48,15 @@ export class Watch {
     return count
   }
 
+  /** Counts one that is about to begin; what this gives takes that back, unless it was tracked. */
+  expect(key: string): () => void {
+    if (this.#due.has(key)) return () => undefined
+    this.#due.set(key, Infinity)
+    return () => {
+      if (this.#due.get(key) === Infinity) this.#due.delete(key)
+    }
+  }
+
   /** Keeps in mind what has become of a transaction. */
   track(key: string, transaction: Transaction): void {
     if (transaction.status === 'active') this.#due.set(key, dueAt(transaction))

@@ -1,5 +1,8 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
+import { printExpression } from '../../core/print-expression.ts'
+import type { ToolFacts } from '../../core/record.ts'
+import { type UndoRule, undoRuleOf } from '../../core/undo.ts'
 import { durationSchema, milliseconds } from '../../core/units.ts'
 import { attempt } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
@@ -45,9 +48,20 @@ export const undo: Feature<Settings> = {
         const chronicle = new Chronicle({ deps, deeds, looks, allowance, upstream, history })
         return (next) => (call) => passed(call, { next, deps, looks, chronicle })
       },
+      facts: ({ upstream, name, nature }) => {
+        const tools = deps.server(upstream)?.tools
+        const rule = nature.op === 'read' ? undefined : tools && undoRuleOf(tools, name)?.rule
+        return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
+      },
       problems: () => liveProblems(deps),
     }
   },
+}
+
+function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable<ToolFacts['undo']> {
+  const call = rule.kind === 'call' ? rule.call : rule.restore
+  const description = rule.description ?? printExpression(call)
+  return { tool: call.tool, isExact: rule.isExact, description }
 }
 
 /** How many deeds of a caller are kept within the history, by each gateway; steps of transactions besides. */

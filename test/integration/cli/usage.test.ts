@@ -17,6 +17,7 @@ describe('every command', () => {
     ['stdio', '-h'],
     ['check', '--help'],
     ['explain', '--help'],
+    ['plan', '--help'],
     ['init', '--help'],
     ['help', 'init'],
   ])('explains itself: %s %s', async (...words) => {

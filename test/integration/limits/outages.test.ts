@@ -67,7 +67,7 @@ it('makes a call again that could not be sent, once the server is there, and onl
 
 it('never makes a call again that may have run', async () => {
   const server = await httpServer({ revision: '2026-07-28' })
-  const tools = { crash: { idempotent: true, retry: 5, confirm: 'off' } }
+  const tools = { crash: { idempotent: true, retry: 5 } }
   const gateway = await gatewayTo({ one: { url: server.url, revision: '2026-07-28', tools } })
   const client = await clientOf(gateway)
   const reply = await client.request('tools/call', { name: 'crash', arguments: {} })

@@ -18,7 +18,10 @@ async function recorded(lines: readonly string[]): Promise<Json[]> {
     observe: { audit: file },
     upstreams: { one: { url: server.url, revision: '2025-11-25' } },
   }
-  const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
+  const { settings } = loadSettings(JSON.stringify({ store: 'memory', ...config }), {
+    file: '/tmp/gateway.config.yaml',
+    env: {},
+  })
   const gateway = createGateway(settings, { variables: {}, log: silentLog })
   const [input, output] = [new PassThrough(), new PassThrough()]
   const served = gateway.stdio(input, output)

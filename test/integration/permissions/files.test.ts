@@ -23,7 +23,7 @@ async function files(
   writeFileSync(join(root, 'private', 'secret.txt'), 'the secret')
   writeFileSync(join(root, 'open.txt'), 'for all')
   const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
-  const config = { auth: { opaque: { tokens: holders() } }, features: { confirm: 'off', ...features } }
+  const config = { auth: { opaque: { tokens: holders() } }, features }
   return { gateway: await gatewayTo({ files: { command, ...more(root) } }, { config }), root }
 }
 

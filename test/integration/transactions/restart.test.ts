@@ -180,7 +180,10 @@ describe.skipIf(!hasRedis())('where a gateway is killed', () => {
     for (const text of ['a', 'b']) await client.request('tools/call', send(text))
     first.command.signal('SIGKILL')
     await first.command.ended
-    expect((await tx(config, 'list')).stdout).toContain('two messages')
+    expect(await tx(config, 'list')).toMatchObject({
+      stderr: '',
+      stdout: expect.stringContaining('two messages'),
+    })
     const { code, stdout, stderr } = await tx(config, 'rollback', 't', '--reason', 'it is late')
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toBe('t: rolled back\n  step-2       undone\n  step-1       undone\n')

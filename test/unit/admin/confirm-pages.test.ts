@@ -13,7 +13,12 @@ import { silentLog } from '../../support/silent-log.ts'
 
 const upstreams = { files: { command: 'files' } }
 const tokens = [{ id: 'agent', hash: `sha256:a-long-salt:${'0'.repeat(64)}` }]
-const users = [{ name: 'anna', password_hash: `scrypt:a-long-salt:${'0'.repeat(64)}` }]
+const password_hash = `scrypt:a-long-salt:${'0'.repeat(64)}`
+const users = [
+  { name: 'anna', password_hash, approves_as: 'anna' },
+  { name: 'bert', password_hash, approves_as: 'bert' },
+  { name: 'scraper', password_hash },
+]
 const byCode: Json = { upstreams }
 const byPassword: Json = { upstreams, auth: { opaque: { tokens }, basic: { users } } }
 
@@ -92,6 +97,7 @@ function site(config: Json = byPassword): Site {
 }
 
 const anna = { authorization: 'Basic anna' }
+const scraper = { authorization: 'Basic scraper' }
 const program = {
   authorization: 'Bearer boss',
   'content-type': 'application/json',
@@ -401,6 +407,17 @@ describe('arguments whose text says more than their values', () => {
       '<bdi>&#34;amount&#34;</bdi>:9007199254740993}',
     )
     expect(parse(await (await get(`/confirm/${id}`, program)).text())).toMatchObject({ arguments_text: sent })
+  })
+})
+
+describe('a name and password for other paths', () => {
+  it('approves nothing', async () => {
+    const { ask, get, status } = site()
+    const id = await ask()
+    const page = await get(`/confirm/${id}`, scraper)
+    expect(page.status).toBe(403)
+    expect(await page.text()).toContain('scraper is not among those who approve calls.')
+    expect(await status(id)).toBe('pending')
   })
 })
 

@@ -138,7 +138,9 @@ describe('what can not be read', () => {
 const root = fc.constantFrom<Root>('args', 'result', 'snapshot')
 const path: fc.Arbitrary<Path> = fc.record({
   root,
-  steps: fc.array(fc.oneof(fc.string(), fc.integer({ min: 0, max: 999_999_999 }), fc.constant(null)), { maxLength: 6 }),
+  steps: fc.array(fc.oneof(fc.string(), fc.integer({ min: 0, max: 999_999_999 }), fc.constant(null)), {
+    maxLength: 6,
+  }),
 })
 const literal = fc.oneof(
   fc.string({ unit: 'binary' }),

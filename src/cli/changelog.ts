@@ -1,0 +1,35 @@
+import type { Settings } from '../core/settings.ts'
+import { changelogView, contractChangelog } from '../documents/changelog.ts'
+import { openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
+import { Contracts } from '../records/contracts.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+
+/** `gatehouse changelog [server]`: what servers offer, and what of it changed, from the store of running gateways. */
+export async function changelog(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, ['config', 'json'])
+  const [upstream, ...others] = options.words
+  if (others.length > 0) throw new UsageError('name one server, or none for all')
+  const { settings } = readSource({ ...options, words: [] }, warn)
+  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  try {
+    const all = await new Contracts(store).list()
+    const found = upstream === undefined ? all : all.filter((each) => each.upstream === upstream)
+    if (upstream !== undefined && found.length === 0) throw new Error(unknown(upstream, settings))
+    const text = options.json
+      ? JSON.stringify(changelogView(found), null, 2)
+      : contractChangelog(found).trimEnd()
+    process.stdout.write(`${text}\n`)
+    return 0
+  } finally {
+    await store.close()
+  }
+}
+
+/** A server that was removed from the configuration still has a history. */
+function unknown(upstream: string, { upstreams }: Settings): string {
+  const isConfigured = upstreams.some(({ name }) => name === upstream)
+  return isConfigured
+    ? `nothing is known yet of ${upstream}: start the gateway once, with features.contract on`
+    : `there is no server "${upstream}"; there are ${upstreams.map(({ name }) => name).join(', ')}`
+}

@@ -1,0 +1,132 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { escapeHidden } from '../core/hidden.ts'
+import { isObject } from '../core/json.ts'
+import { Payload } from '../core/payload.ts'
+import { openLog } from '../gateway.ts'
+import { openSharedStore } from '../offline.ts'
+import { verifyReceipt } from '../records/receipts.ts'
+import { readOptions, readSource, UsageError, warn } from './options.ts'
+
+/** Where a result has its receipt, and where the store has the key receipts are signed with. */
+const RECEIPT = 'dev.gatehouse/receipt'
+const SIGNING_KEY = 'key:signing'
+/** How long keys are waited for, in milliseconds. */
+const PATIENCE = 10_000
+
+/** `gatehouse verify FILE`: tells whether a receipt was signed by the gateway, and for the content beside it. */
+export async function verify(args: readonly string[]): Promise<number> {
+  const told = read(args)
+  const { receipt, result } = receiptIn(textOf(told.file))
+  const verified = verifyReceipt(receipt, await keysOf(told), result)
+  if ('problem' in verified) {
+    if (told.isJson) print(JSON.stringify({ valid: false, reason: verified.problem }))
+    process.stderr.write(`gatehouse: ${told.file}: the receipt does not hold: ${verified.problem}\n`)
+    return 1
+  }
+  const { claims, key } = verified
+  if (told.isJson) print(JSON.stringify({ valid: true, content: result ? 'fits' : 'not given', key, claims }))
+  else print(wordsOf(claims, key, result !== undefined))
+  return 0
+}
+
+interface Told {
+  readonly file: string
+  readonly jwks: string | undefined
+  readonly config: readonly string[]
+  readonly isJson: boolean
+}
+
+function read(args: readonly string[]): Told {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        jwks: { type: 'string' },
+        config: { type: 'string', short: 'c' },
+        json: { type: 'boolean' },
+      },
+    })
+    const [file, ...others] = positionals
+    if (file === undefined || others.length > 0) throw new UsageError('write gatehouse verify FILE')
+    const { jwks, config, json } = values
+    return { file, jwks, config: config === undefined ? [] : ['--config', config], isJson: json ?? false }
+  } catch (error) {
+    if (error instanceof UsageError) throw error
+    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+  }
+}
+
+function textOf(file: string): string {
+  if (!existsSync(file)) throw new Error(`there is no ${file}`)
+  return readFileSync(file, 'utf8').trim()
+}
+
+/** The receipt in a file, and the result it came with: that of a tool or a resource, or the whole answer. */
+function receiptIn(text: string): { readonly receipt: string; readonly result?: Payload } {
+  if (!text.startsWith('{')) return { receipt: text }
+  const whole = Payload.text(text, parsed(text))
+  const result = whole.at('result') ?? whole
+  const meta = result.member('_meta')
+  const receipt = isObject(meta) ? meta[RECEIPT] : undefined
+  if (typeof receipt === 'string') return { receipt, result }
+  throw new Error(`there is no receipt in the file: a result has it in _meta, at ${RECEIPT}`)
+}
+
+async function keysOf({ jwks, config }: Told): Promise<readonly unknown[]> {
+  if (jwks !== undefined) return keysIn(await textAt(jwks), jwks)
+  const { settings } = readSource(readOptions(config, ['config']), warn)
+  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  try {
+    const kept = await store.get(SIGNING_KEY)
+    if (kept !== undefined) return [parsed(kept)]
+    throw new Error('the gateway of this configuration has signed nothing yet, so it has no key')
+  } finally {
+    await store.close()
+  }
+}
+
+async function textAt(place: string): Promise<string> {
+  if (!/^https?:/.test(place)) return textOf(place)
+  const answer = await fetch(place, { signal: AbortSignal.timeout(PATIENCE) }).catch((error: unknown) => {
+    throw new Error(`no keys could be got from ${place}: ${String(error)}`)
+  })
+  if (!answer.ok) throw new Error(`no keys could be got from ${place}: HTTP ${answer.status}`)
+  return answer.text()
+}
+
+function keysIn(text: string, place: string): readonly unknown[] {
+  const set = parsed(text)
+  if (isObject(set) && Array.isArray(set.keys)) return set.keys
+  throw new Error(`${place} is no JSON Web Key Set: it has to have \`keys\``)
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new Error(`this is no JSON: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+/** What a receipt proves, and what it does not. */
+function wordsOf(claims: Readonly<Record<string, unknown>>, key: string, hasContent: boolean): string {
+  const { tool, uri, server, retrieved_at: at, was_replay: wasReplay, approval, iss } = claims
+  const what = typeof tool === 'string' ? `the tool ${tool}` : `the resource ${String(uri)}`
+  const lines = [
+    `The receipt holds: ${String(iss)} signed it with the key ${key}.`,
+    `  It says that ${what} of the server ${String(server)} gave this content${typeof at === 'string' ? ` at ${at}` : ''}.`,
+    ...(wasReplay === true ? ['  It was told again under an idempotency key; nothing was done anew.'] : []),
+    ...(typeof approval === 'string' ? [`  The call ran under the approval ${approval}.`] : []),
+    hasContent
+      ? '  The content beside it is, to the letter, the one it was signed for.'
+      : '  No content was given, so only the signature was checked.',
+    '  It does not say that the content is true.',
+  ]
+  return lines.map(escapeHidden).join('\n')
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`)
+}

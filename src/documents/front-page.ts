@@ -1,0 +1,183 @@
+import type { Definition } from '../core/record.ts'
+import { latencyOf } from './observed.ts'
+import { parametersOf } from './parameters.ts'
+import type { Links, Portrait, ToolPortrait } from './portrait.ts'
+import { clean, clipped, listed, oneLine, sentence } from './text.ts'
+
+/** One server as people read about it: texts that are clean, but not yet HTML. */
+export interface ServerPanel {
+  /** Its title, where that says more than its name. */
+  readonly title?: string
+  readonly emoji?: string
+  readonly purpose: string
+  readonly version: string
+  readonly tools: readonly ToolPanel[]
+  /** The names of what it has besides tools. */
+  readonly prompts: readonly string[]
+  readonly resources: readonly string[]
+  readonly links: readonly Link[]
+}
+
+/** A page elsewhere on the web. */
+export interface Link {
+  readonly label: string
+  readonly url: string
+}
+
+/** One tool as people read about it. */
+export interface ToolPanel {
+  readonly name: string
+  readonly title?: string
+  /** A sentence, and its whole description where there is more of it. */
+  readonly summary: string
+  readonly description?: string
+  /** What there is to mind, the most important first. */
+  readonly marks: readonly Mark[]
+  readonly parameters: readonly ParameterPanel[]
+  /** What is known besides, by what it is. */
+  readonly facts: readonly (readonly [name: string, text: string])[]
+}
+
+/** A few words about a tool. */
+export interface Mark {
+  readonly kind: 'safe' | 'reversible' | 'destructive' | 'asked' | 'plain'
+  readonly text: string
+}
+
+/** An argument of a tool. */
+export interface ParameterPanel {
+  readonly name: string
+  readonly type: string
+  readonly isRequired: boolean
+  readonly description?: string
+}
+
+/** How long the description of a tool may be, in characters, and how many other entries are named. */
+const LONGEST = 3000
+const NAMED = 50
+
+/** What a page for people says of a server. */
+export function serverPanel(portrait: Portrait): ServerPanel {
+  const { name, title, emoji, purpose, wireVersion, version } = portrait
+  return {
+    ...(title !== name && { title }),
+    ...(emoji !== undefined && { emoji: oneLine(emoji) }),
+    purpose: oneLine(purpose),
+    version: oneLine(wireVersion) || version,
+    tools: portrait.tools.map(toolPanel),
+    prompts: namesOf(portrait.prompts, 'name'),
+    resources: [...namesOf(portrait.resources, 'uri'), ...namesOf(portrait.templates, 'uriTemplate')],
+    links: linksOf(portrait.links),
+  }
+}
+
+function toolPanel(tool: ToolPortrait): ToolPanel {
+  const { name, title, summary } = tool
+  const description = clipped(clean(tool.description).trim(), LONGEST)
+  return {
+    name: oneLine(name),
+    ...(title !== name && { title }),
+    summary,
+    ...(oneLine(description) !== summary && { description }),
+    marks: marksOf(tool),
+    parameters: parametersOf(tool.definition.inputSchema, 0).map((each) => ({
+      name: each.name,
+      type: each.type,
+      isRequired: each.isRequired,
+      ...(each.description !== undefined && { description: each.description }),
+    })),
+    facts: factsOf(tool),
+  }
+}
+
+const risks = { safe: 'Safe', reversible: 'Reversible', destructive: 'Destructive' } as const
+
+function marksOf(tool: ToolPortrait): Mark[] {
+  const { nature, facts, scopes, isDeprecated } = tool
+  const plain = [
+    undoOf(tool),
+    ...scopes.map((scope) => `Scope ${oneLine(scope)}`),
+    costOf(tool),
+    latencies[latencyOf(tool) ?? 'unknown'],
+    isDeprecated ? 'Deprecated' : '',
+  ].filter((text) => text !== '')
+  return [
+    { kind: nature.risk, text: risks[nature.risk] },
+    ...(facts.confirmation
+      ? [{ kind: 'asked', text: facts.confirmation.isOutOfBand ? 'Needs approval' : 'Asks first' } as const]
+      : []),
+    ...plain.map((text) => ({ kind: 'plain', text }) as const),
+  ]
+}
+
+const latencies = {
+  instant: 'Takes an instant',
+  seconds: 'Takes seconds',
+  minutes: 'Takes minutes',
+  unknown: '',
+} as const
+
+function undoOf({ facts: { undo }, undoneBy }: ToolPortrait): string {
+  if (!undo) return ''
+  const how = undoneBy === undefined ? 'Can be undone' : `Undone by ${oneLine(undoneBy)}`
+  return undo.isExact ? how : `${how}, in part`
+}
+
+function costOf({ facts, words }: ToolPortrait): string {
+  const cost = facts.cost ?? words.cost
+  if (!cost) return ''
+  const price = [cost.units, oneLine(cost.label)].filter((each) => each !== undefined && each !== '').join(' ')
+  if (cost.category === 'free') return 'Free'
+  return price === '' ? categories[cost.category] : `Costs ${price}`
+}
+
+const categories = { metered: 'Metered', requires_approval: 'Costs need approval' } as const
+
+function factsOf(tool: ToolPortrait): (readonly [string, string])[] {
+  const { nature, facts, words, effects } = tool
+  const how = oneLine(facts.undo?.description)
+  const rows: (readonly [string, string])[] = [
+    ['Risk', `${risks[nature.risk]}: ${nature.evidence.map(oneLine).join('; ')}`],
+    ['Effects', effects.join('; ')],
+    ['Asks', oneLine(facts.confirmation?.message)],
+    [
+      'Undo',
+      how === ''
+        ? unknownUndo(tool)
+        : `${sentence(how)}${facts.undo?.isExact === true ? '' : ' Not everything is as before then.'}`,
+    ],
+    ['Limit', listed((facts.rates ?? []).map(oneLine))],
+    ['Deprecated', words.deprecated === undefined ? '' : `Use ${oneLine(words.deprecated)}`],
+    ['Command', oneLine(words.cli)],
+    ['API', oneLine(words.api)],
+  ]
+  return rows.filter(([, text]) => text !== '')
+}
+
+function unknownUndo({ nature, facts }: ToolPortrait): string {
+  return facts.undo || nature.op === 'read' ? '' : 'None known.'
+}
+
+function namesOf(entries: readonly Definition[], key: string): string[] {
+  return entries.slice(0, NAMED).flatMap(({ [key]: name }) => oneLine(name) || [])
+}
+
+const pages = [
+  ['homepage', 'Homepage'],
+  ['documentation', 'Documentation'],
+  ['repository', 'Source'],
+  ['statusPage', 'Status page'],
+  ['web', 'Web'],
+  ['cli', 'Command line'],
+  ['api', 'API'],
+] as const satisfies readonly (readonly [keyof Links, string])[]
+
+function linksOf(links: Links): Link[] {
+  const seen = new Set<string>()
+  return pages.flatMap(([key, label]) => {
+    const url = links[key]
+    if (url === undefined || url === null || seen.has(url)) return []
+    seen.add(url)
+    return [{ label, url }]
+  })
+}

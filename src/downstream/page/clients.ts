@@ -1,0 +1,95 @@
+/** How one client is told of the gateway. */
+export interface ClientSnippet {
+  readonly client: string
+  /** Where its settings are. */
+  readonly file: string
+  readonly text: string
+  /** The same as a command. */
+  readonly command?: string
+  readonly note?: string
+}
+
+/** What clients are to connect to. */
+export interface Connection {
+  /** The URL of each endpoint, by the name a client is to know it by. */
+  readonly endpoints: Readonly<Record<string, string>>
+  /** Clients have to be given a token; those that can sign in by themselves get one. */
+  readonly needsToken: boolean
+}
+
+const TOKEN = 'GATEHOUSE_TOKEN'
+
+/** What to write into the settings of each client. */
+export function clientSnippets(connection: Connection): readonly ClientSnippet[] {
+  return [claudeCode(connection), cursor(connection), visualStudioCode(connection), claudeDesktop(connection)]
+}
+
+function claudeCode({ endpoints, needsToken }: Connection): ClientSnippet {
+  const mcpServers = each(endpoints, (url) => ({
+    type: 'http',
+    url,
+    ...authorization(needsToken, `\${${TOKEN}}`),
+  }))
+  const [[name, url] = [], ...others] = Object.entries(endpoints)
+  const header = needsToken ? ` --header "Authorization: Bearer $${TOKEN}"` : ''
+  return {
+    client: 'Claude Code',
+    file: '.mcp.json in the project',
+    text: json({ mcpServers }),
+    ...(others.length === 0 && { command: `claude mcp add --transport http ${name} ${url}${header}` }),
+  }
+}
+
+function cursor({ endpoints, needsToken }: Connection): ClientSnippet {
+  const mcpServers = each(endpoints, (url) => ({ url, ...authorization(needsToken, `\${env:${TOKEN}}`) }))
+  return {
+    client: 'Cursor',
+    file: '.cursor/mcp.json in the project, or ~/.cursor/mcp.json',
+    text: json({ mcpServers }),
+  }
+}
+
+function visualStudioCode({ endpoints, needsToken }: Connection): ClientSnippet {
+  const id = 'gatehouse-token'
+  const inputs = [{ type: 'promptString', id, description: 'Token for Gatehouse', password: true }]
+  const servers = each(endpoints, (url) => ({
+    type: 'http',
+    url,
+    ...authorization(needsToken, `\${input:${id}}`),
+  }))
+  return {
+    client: 'VS Code',
+    file: '.vscode/mcp.json in the workspace',
+    text: json({ ...(needsToken && { inputs }), servers }),
+  }
+}
+
+function claudeDesktop({ endpoints, needsToken }: Connection): ClientSnippet {
+  const client = 'Claude Desktop'
+  const file = 'claude_desktop_config.json: Settings, Developer, Edit Config'
+  if (!needsToken) {
+    const mcpServers = each(endpoints, (url) => ({ command: 'gatehouse', args: ['stdio', url] }))
+    return { client, file, text: json({ mcpServers }) }
+  }
+  const upstreams = each(endpoints, (url) => ({ url, token: `\${${TOKEN}}` }))
+  const args = ['stdio', '--config', '/absolute/path/gateway.config.yaml']
+  const gatehouse = { command: 'gatehouse', args, env: { [TOKEN]: 'your token' } }
+  return {
+    client,
+    file,
+    text: json({ mcpServers: { gatehouse } }),
+    note: `It reads no URLs, so a gateway of your own stands between. Its file: ${JSON.stringify({ version: 1, upstreams })}`,
+  }
+}
+
+function each<Made>(endpoints: Connection['endpoints'], make: (url: string) => Made): Record<string, Made> {
+  return Object.fromEntries(Object.entries(endpoints).map(([name, url]) => [name, make(url)]))
+}
+
+function authorization(needsToken: boolean, token: string): { readonly headers?: Record<string, string> } {
+  return needsToken ? { headers: { Authorization: `Bearer ${token}` } } : {}
+}
+
+function json(value: object): string {
+  return JSON.stringify(value, undefined, 2)
+}

@@ -1,0 +1,141 @@
+import type { Call, Outcome } from '../core/call.ts'
+import { Payload } from '../core/payload.ts'
+import { agentBrief, agentPrompt } from '../documents/brief.ts'
+import { helpText } from '../documents/help.ts'
+import { authNotice, headersNotice, versionNotice } from '../documents/notices.ts'
+import type { Portrait } from '../documents/portrait.ts'
+import { Contracts } from '../records/contracts.ts'
+import { NS } from '../wire/extensions.ts'
+import type { Deps, Feature, OwnEntry } from './feature.ts'
+
+/** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
+export const agentProfile: Feature<Record<never, never>> = {
+  name: 'agent_profile',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'off',
+    description:
+      'The prompts agent_brief and agent_prompt, and the resources use://auth, use://http-headers, project://version and doc://readme. By default `off`, and `on` in the corporate profile.',
+    properties: {},
+  },
+  create: (_settings, deps) => ({
+    prompts: () => briefings.map((each) => promptOf(each, deps)),
+    resources: (upstream) => resourcesOf(upstream, deps),
+  }),
+}
+
+/** A text about a server. */
+interface Text {
+  readonly title: string
+  readonly description: string
+  readonly make: (portrait: Portrait) => string
+}
+
+const briefings: readonly (Text & { readonly name: string })[] = [
+  {
+    name: 'agent_brief',
+    title: 'Briefing for agents',
+    description: 'What this server is for, when to choose it and when not, and its limits, in short.',
+    make: agentBrief,
+  },
+  {
+    name: 'agent_prompt',
+    title: 'Instructions for agents',
+    description: 'How to use each tool of this server, within which limits, and what to answer.',
+    make: agentPrompt,
+  },
+]
+
+/** What stands under the schemes that are reserved, and nothing else does. */
+const notices: readonly (Text & { readonly uri: string; readonly type: string })[] = [
+  {
+    uri: 'use://auth',
+    title: 'Authentication',
+    description: 'How to prove who you are, which claims are read, and which profile is kept.',
+    type: 'text/markdown',
+    make: authNotice,
+  },
+  {
+    uri: 'use://http-headers',
+    title: 'HTTP headers',
+    description: 'Which headers are read and sent, those beyond the protocol too.',
+    type: 'text/markdown',
+    make: headersNotice,
+  },
+  {
+    uri: 'project://version',
+    title: 'Version',
+    description: 'The version, as the handshake and /health tell it.',
+    type: 'text/plain',
+    make: versionNotice,
+  },
+  {
+    uri: 'doc://readme',
+    title: 'Guide',
+    description: 'What this server offers, and how it is used.',
+    type: 'text/markdown',
+    make: helpText,
+  },
+]
+
+function promptOf({ name, title, description, make }: (typeof briefings)[number], deps: Deps): OwnEntry {
+  return {
+    definition: { name, title, description, arguments: [] },
+    isListed: true,
+    handle: async (call) => {
+      const text = await written(call, deps, { key: name, make })
+      return done({ description, messages: [{ role: 'user', content: { type: 'text', text } }] })
+    },
+  }
+}
+
+function resourcesOf(upstream: string | undefined, deps: Deps): readonly OwnEntry[] {
+  const service = upstream ?? deps.servers().find((_name, _at, all) => all.length === 1) ?? 'gatehouse'
+  const mirrors = briefings.map(({ name, ...rest }) => {
+    return { ...rest, key: name, uri: `${service}://agent/${name.slice(6)}`, type: 'text/markdown' }
+  })
+  const all = [...notices.map((each) => ({ ...each, key: each.uri })), ...mirrors]
+  return all.map(({ uri, title, description, type, key, make }) => ({
+    definition: { uri, name: uri, title, description, mimeType: type },
+    isListed: true,
+    handle: async (call) => {
+      const text = await written(call, deps, { key, make })
+      const meta = uri === VERSION ? await versionsOf(upstream, deps) : undefined
+      return done({ contents: [{ uri, mimeType: type, text, ...(meta && { _meta: meta }) }] })
+    },
+  }))
+}
+
+const VERSION = 'project://version'
+
+interface Wanted {
+  readonly key: string
+  readonly make: Text['make']
+}
+
+async function written(call: Call, deps: Deps, { key, make }: Wanted): Promise<string> {
+  const portrait = await deps.portrait(call.target.upstream, call)
+  return deps.document(portrait, key, make)
+}
+
+/** Which version there is of what each server offers, beside that of the gateway. */
+async function versionsOf(
+  upstream: string | undefined,
+  deps: Deps,
+): Promise<Record<string, unknown> | undefined> {
+  const contracts = new Contracts(deps.store)
+  const names = upstream === undefined ? deps.servers() : [upstream]
+  const known = await Promise.all(
+    names.map(async (name) => {
+      const found = await contracts.find(name).catch(() => undefined)
+      return [name, found?.versions[0]?.version] as const
+    }),
+  )
+  const versions = Object.fromEntries(known.filter(([, version]) => version !== undefined))
+  return Object.keys(versions).length > 0 ? { [`${NS}/contract`]: versions } : undefined
+}
+
+function done(result: Readonly<Record<string, unknown>>): Outcome {
+  return { kind: 'result', result: Payload.of(result) }
+}

@@ -1,0 +1,106 @@
+import type { Outcome } from '../core/call.ts'
+import { canonical } from '../core/json.ts'
+import type { Definition } from '../core/record.ts'
+import { Payload } from '../core/payload.ts'
+import { completedAnnotations, completedDescription, titleOf } from '../documents/completed.ts'
+import type { Portrait, ToolPortrait } from '../documents/portrait.ts'
+import type { Deps, Feature } from './feature.ts'
+
+/** Completes the descriptions of tools: what they change, how risky that is, how a call is repeated, who is asked. */
+export const complete: Feature<Record<never, never>> = {
+  name: 'complete',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'off',
+    description:
+      'Whether tools that servers list get a title, the hints they lack, and at the end of their description their risk, effects, limits and rules. By default `off`, and `on` in the corporate profile.',
+    properties: {},
+  },
+  create: (_settings, deps) => ({
+    policy: ({ upstream, method }) => {
+      if (upstream === undefined || method !== 'tools/list') return undefined
+      const completed = createCompleted(deps, upstream)
+      return (next) => async (call) => {
+        const outcome = await next(call)
+        const portrait = await deps.portrait(upstream)
+        return completed(outcome, portrait)
+      }
+    },
+  }),
+}
+
+/** How many lists are kept: servers cut theirs into pages, and may show callers different ones. */
+const KEPT = 8
+
+interface Kept {
+  readonly portrait: Portrait
+  readonly text: string
+  readonly result: Payload
+}
+
+/** Completes the lists of a server; a list that comes again is not completed again. */
+function createCompleted(deps: Deps, upstream: string): (outcome: Outcome, portrait: Portrait) => Outcome {
+  let kept: readonly Kept[] = []
+  return (outcome, portrait) => {
+    if (outcome.kind === 'ask') return outcome
+    const { result } = outcome
+    const known = kept.find((each) => each.portrait === portrait && each.text === result.text)
+    if (known) return { kind: 'result', result: known.result }
+    const made = completedList(result, toolCompleter(deps, upstream, portrait))
+    const others = kept.filter((each) => each.portrait === portrait).slice(0, KEPT - 1)
+    kept = [{ portrait, text: result.text, result: made }, ...others]
+    return { kind: 'result', result: made }
+  }
+}
+
+function completedList(
+  result: Payload,
+  complete: (definition: Definition) => Definition | undefined,
+): Payload {
+  const list = result.at('tools')
+  if (!list || !Array.isArray(list.value)) return result
+  const texts = list.items.map((entry) => {
+    const made = complete(entry.fields)
+    return made ? entry.with(made).text : entry.text
+  })
+  return result.with({ tools: Payload.text(`[${texts.join(',')}]`) })
+}
+
+/** What is set in the entry of a tool. */
+function toolCompleter(deps: Deps, upstream: string, portrait: Portrait) {
+  const { isRecorded } = portrait.front
+  const made = deps.document(portrait, 'completed', ({ tools }) =>
+    tools.map((tool) => [String(tool.definition.name), completion({ ...tool, isRecorded })] as const),
+  )
+  const ready = new Map(made)
+  const tools = new Map(portrait.tools.map((tool) => [tool.definition.name, tool]))
+  return (definition: Definition): Definition | undefined => {
+    const tool = tools.get(definition.name)
+    const own = ready.get(String(definition.name))
+    if (tool && own && isSame(tool.definition, definition)) return own
+    // What the portrait does not know yet, as the list of somebody who signed in.
+    const entry = deps.listed(upstream, definition)
+    if (!entry) return undefined
+    const { facts = {}, effects = ['it may change data'] } = tool ?? {}
+    return completion({ definition, nature: entry.nature, facts, effects, isRecorded })
+  }
+}
+
+type Incomplete = Pick<ToolPortrait, 'definition' | 'nature' | 'facts' | 'effects'> & {
+  readonly isRecorded: boolean
+}
+
+function completion(tool: Incomplete): Definition {
+  return {
+    title: titleOf(tool.definition),
+    description: completedDescription(tool),
+    annotations: completedAnnotations(tool),
+  }
+}
+
+function isSame(one: Definition, other: Definition): boolean {
+  const said = ({ title, description, annotations }: Definition): string =>
+    canonical([title, description, annotations])
+  return said(one) === said(other)
+}

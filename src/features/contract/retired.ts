@@ -1,0 +1,99 @@
+import { aliasOf } from '../../core/alias.ts'
+import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import { type Deprecation, readDeprecation } from '../../core/deprecation.ts'
+import type { Entry } from '../../core/entry.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import type { ToolSettings } from '../../core/settings.ts'
+import type { Target } from '../../core/target.ts'
+import { settingOf } from '../../core/tool-settings.ts'
+import { attempt } from '../../core/waiting.ts'
+import type { Deps } from '../feature.ts'
+
+type Tools = Readonly<Record<string, ToolSettings>>
+
+/** How the description of what will go begins. */
+const MARK = '[DEPRECATED]'
+
+/** Puts what will go, and until when it is there, in front of the descriptions of tools. */
+export function announcing(tools: Tools): Policy | undefined {
+  if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
+  return (next) => async (call) => {
+    const outcome = await next(call)
+    return outcome.kind === 'ask' ? outcome : { kind: 'result', result: announced(outcome.result, tools) }
+  }
+}
+
+function announced(result: Payload, tools: Tools): Payload {
+  const entries = result.at('tools')?.items ?? []
+  const marked = entries.map((entry) => {
+    const { name, description } = entry.fields
+    const end = settingOf(tools, String(name), 'deprecated')?.value
+    if (end === undefined) return entry
+    const own = typeof description === 'string' ? description : ''
+    return entry.with({
+      description: `${MARK} ${end}${/[.!?]$/.test(end) ? '' : '.'}${own === '' ? '' : ` ${own}`}`,
+    })
+  })
+  if (marked.every((each, index) => each === entries[index])) return result
+  return result.with({ tools: Payload.text(`[${marked.map(({ text }) => text).join(',')}]`) })
+}
+
+/** Until its time is over, a tool that its server dropped early is answered with what to use instead, or by that. */
+export function standingIn({ upstream = '', name = '', isOwn }: Target, deps: Deps): Policy | undefined {
+  const tools = deps.server(upstream)?.tools ?? {}
+  const own = nameIn(tools, name)
+  const written = isOwn ? undefined : settingOf(tools, own, 'deprecated')?.value
+  if (written === undefined) return undefined
+  const deprecation = readDeprecation(written)
+  const isForwarded = settingOf(tools, own, 'alias')?.value === true
+  return (next) => (call) => {
+    const { until } = deprecation
+    if (call.errand || (until !== undefined && Date.now() >= until)) return next(call)
+    const found = attempt(() => deps.entry(call))
+    const gone = { next, deps, deprecation, isForwarded }
+    if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
+    return found.then(
+      (entry: Entry | undefined) => (entry ? next(call) : absent(call, gone)),
+      // A server that can not list its tools says itself what is wrong.
+      () => next(call),
+    )
+  }
+}
+
+/** The name a tool has in the configuration: once it is gone, nothing else knows what its alias stood for. */
+function nameIn(tools: Tools, name: string): string {
+  if (settingOf(tools, name, 'deprecated')) return name
+  return Object.keys(tools).find((each) => aliasOf(each) === name) ?? name
+}
+
+interface Gone {
+  readonly next: Handler
+  readonly deps: Deps
+  readonly deprecation: Deprecation
+  readonly isForwarded: boolean
+}
+
+/** Who may not call it does not learn that it was there. */
+async function absent(call: Call, { next, deps, deprecation, isForwarded }: Gone): Promise<Outcome> {
+  if (!(await deps.isPermitted(call))) return next(call)
+  const { successor } = deprecation
+  if (!isForwarded || successor === undefined || successor === call.target.name)
+    throw retired(call.target.name ?? '', deprecation)
+  const target = { ...call.target, name: successor }
+  const instead: Call = { ...call, params: call.params.with({ name: successor }), target }
+  if (!(await deps.entry(instead))) throw retired(call.target.name ?? '', deprecation)
+  call.facts.set('alias_of', successor)
+  return deps.call(instead)
+}
+
+function retired(name: string, { text, successor }: Deprecation): GatewayError {
+  return new GatewayError('UNSUPPORTED_OPERATION', `The tool ${name} is no longer there: ${text}.`, {
+    isResult: true,
+    field: 'name',
+    reason: 'deprecated',
+    suggestion:
+      successor === undefined ? 'List the tools to see which there are.' : `Call ${successor} instead.`,
+    ...(successor !== undefined && { data: { replacement: successor } }),
+  })
+}

@@ -1,0 +1,128 @@
+import { type Contract, contractChanges } from '../../core/contract.ts'
+import { background } from '../../core/log.ts'
+import type { KeptChange } from '../../core/contract-history.ts'
+import { Contracts } from '../../records/contracts.ts'
+import type { Deps } from '../feature.ts'
+import { exposedContract } from './exposed.ts'
+
+/** The contracts of all servers as this gateway shows them. */
+export interface Watch {
+  /** Looks at every server, and from then on at each that changed. */
+  start(): void
+  /** The version of what a server offers, once it is known. */
+  version(upstream: string): string | undefined
+  /** Looks whether a server lists something else than before. */
+  look(upstream: string): void
+}
+
+/** A contract that is another than the one before. */
+export interface Moved {
+  readonly upstream: string
+  readonly before: string
+  readonly after: string
+  /** The lists of which something changed. */
+  readonly lists: ReadonlySet<List>
+}
+
+/** A list clients hear changes of. */
+export type List = 'tools' | 'prompts' | 'resources'
+
+/** How many changes a line of the log names. */
+const NAMED = 20
+
+/** Compares what each server offers with what is kept of it, and keeps what changed. */
+export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
+  const contracts = new Contracts(deps.store)
+  const known = new Map<string, { readonly contract: Contract; readonly version: string }>()
+  const taking = new Map<string, Promise<void>>()
+
+  const take = async (upstream: string): Promise<void> => {
+    // Who draws portraits hears of the change in this very moment too.
+    await Promise.resolve()
+    const portrait = await deps.portrait(upstream)
+    if (!portrait.isUp || deps.closing.aborted) return
+    const contract = exposedContract(portrait, {
+      entrances: deps.entrances(upstream),
+      isGuarded: deps.isGuarded,
+    })
+    const last = known.get(upstream)
+    if (last && contractChanges(last.contract, contract).length === 0) return
+    const { version, changed } = await contracts.note(upstream, contract, Date.now())
+    known.set(upstream, { contract, version })
+    if (changed) tell(deps, upstream, { before: changed.before, after: version, changes: changed.changes })
+    if (last)
+      onMove({ upstream, before: last.version, after: version, lists: listsOf(last.contract, contract) })
+  }
+
+  /** One look at a time for each server, each after the one before. */
+  const enqueue = (upstream: string): void => {
+    const before = taking.get(upstream) ?? Promise.resolve()
+    const taken = before.then(() => take(upstream))
+    taking.set(
+      upstream,
+      taken.catch(() => undefined),
+    )
+    background(
+      taken.catch((error: unknown) => {
+        // A store that is closed or away is told of by itself.
+        if (!deps.closing.aborted) throw error
+      }),
+      deps.log,
+    )
+  }
+
+  const isWatched = (upstream: string): boolean => deps.isOn(NAME, upstream)
+  return {
+    start: () => {
+      deps.records().onChange((upstream) => {
+        if (isWatched(upstream)) enqueue(upstream)
+      })
+      for (const upstream of deps.servers()) if (isWatched(upstream)) enqueue(upstream)
+    },
+    version: (upstream) => known.get(upstream)?.version,
+    look: (upstream) => {
+      const found = deps.records().of(upstream)
+      if (found instanceof Promise) background(found, deps.log)
+      if (!known.has(upstream) && !taking.has(upstream)) enqueue(upstream)
+    },
+  }
+}
+
+/** What the feature is called in the configuration. */
+export const NAME = 'contract'
+
+interface Told {
+  readonly before: string
+  readonly after: string
+  readonly changes: readonly KeptChange[]
+}
+
+function tell({ log }: Deps, upstream: string, { before, after, changes }: Told): void {
+  const named = (each: KeptChange): string => `${each.subject} ${each.text}`.slice(0, 200)
+  log.info('contract.changed', {
+    upstream,
+    before,
+    after,
+    count: changes.length,
+    changes: changes.slice(0, NAMED).map(named),
+  })
+  const early = changes.filter(({ isEarly }) => isEarly)
+  if (early.length > 0)
+    log.warn('contract.removed_early', {
+      upstream,
+      removed: early.slice(0, NAMED).map(({ subject }) => subject),
+    })
+}
+
+function listsOf(before: Contract, after: Contract): ReadonlySet<List> {
+  const subjects = contractChanges(before, after).map(({ subject }) => subject)
+  const starts: readonly (readonly [string, List])[] = [
+    ['tool ', 'tools'],
+    ['prompt ', 'prompts'],
+    ['resource', 'resources'],
+    ['URI scheme', 'resources'],
+  ]
+  return new Set(
+    starts.flatMap(([start, list]) => (subjects.some((each) => each.startsWith(start)) ? [list] : [])),
+  )
+}

@@ -1,0 +1,85 @@
+import { hash } from 'node:crypto'
+import { GatewayError } from '../../core/error.ts'
+import type { Quota } from '../../core/record.ts'
+import type { Store } from '../../store/store.ts'
+
+/** How many units each caller may spend in a time. */
+export interface Budget {
+  readonly units: number
+  readonly per: keyof typeof lengths
+  /** Only what is counted under this name; everything that has units where it is absent. */
+  readonly label?: string
+}
+
+const MINUTE = 60_000
+const lengths = { minute: MINUTE, hour: 60 * MINUTE, day: 1440 * MINUTE, week: 7 * 1440 * MINUTE } as const
+
+/** The stretches of time a budget can be for; each begins anew at a full one, UTC. */
+export const stretches = Object.keys(lengths)
+
+/** The fact of a call that says what is left of the budget of its caller: a `Quota`. */
+export const LEFT = 'budget'
+
+/** How often something is tried again that another call came between. */
+const TRIES = 100
+
+/** What callers have spent of one budget. */
+export class Account {
+  readonly #store: Store
+  readonly #budget: Budget
+  readonly #scope: string
+
+  /** `scope` tells budgets apart: that of one server, or of all. */
+  constructor(store: Store, budget: Budget, scope: string) {
+    this.#store = store
+    this.#budget = budget
+    this.#scope = scope
+  }
+
+  /** Spends units of a caller; negative ones are given back. @throws QUOTA_EXHAUSTED, and what the store throws */
+  async spend(principal: string, units: number, now: number): Promise<Quota> {
+    const { units: limit } = this.#budget
+    const resetsAt = this.#end(now)
+    const key = `budget:${hash('sha256', principal).slice(0, 32)}:${this.#scope}:${resetsAt}`
+    for (let attempt = 0; attempt < TRIES; attempt++) {
+      const found = await this.#store.get(key)
+      const before = Number(found ?? 0)
+      const after = rounded(Math.max(0, before + units))
+      if (units > 0 && after > limit) throw this.#exhausted({ used: before, units, resetsAt, now })
+      const ttl = resetsAt - now + MINUTE
+      const isDone =
+        found === undefined
+          ? (await this.#store.claim(key, String(after), ttl)) === undefined
+          : await this.#store.swap(key, found, String(after), ttl)
+      if (isDone) return { remaining: rounded(limit - after), resetsAt }
+    }
+    throw new GatewayError('SERVER_UNAVAILABLE', 'Too many calls of one caller spend at the same time.')
+  }
+
+  #end(now: number): number {
+    const length = lengths[this.#budget.per]
+    return (Math.floor(now / length) + 1) * length
+  }
+
+  #exhausted(spent: { used: number; units: number; resetsAt: number; now: number }): GatewayError {
+    const { units: limit, per, label } = this.#budget
+    const { used, units, resetsAt, now } = spent
+    const resets = new Date(resetsAt).toISOString()
+    const what = label === undefined ? 'units' : label
+    return new GatewayError(
+      'QUOTA_EXHAUSTED',
+      `This call costs ${units} ${what}, and ${rounded(limit - used)} of ${limit} are left for this ${per}.`,
+      {
+        suggestion: `Try again after ${resets}, or ask the operator for a larger budget.`,
+        retryAfterSeconds: Math.max(1, Math.ceil((resetsAt - now) / 1000)),
+        details: { limit, used, units, per, resets_at: resets },
+        status: 429,
+      },
+    )
+  }
+}
+
+/** Sums of decimals are not exact. */
+function rounded(units: number): number {
+  return Math.round(units * 1e6) / 1e6
+}

@@ -1,0 +1,100 @@
+import type { Call, Handler, Outcome, Standing } from '../../core/call.ts'
+import type { Cost, Quota } from '../../core/record.ts'
+import { settingOf } from '../../core/tool-settings.ts'
+import { NS } from '../../wire/extensions.ts'
+import type { Feature } from '../feature.ts'
+import { LEFT } from './budget.ts'
+
+/** Where in `_meta` it stands what a call took. */
+const KEY = `${NS}/usage`
+
+/** Says what a call took of what costs or is limited; results of what nobody priced are passed on as they are. */
+export const usage: Feature<Record<never, never>> = {
+  name: 'usage',
+  place: 'features',
+  schema: {
+    type: 'object',
+    description:
+      'Whether results say what the call took, where that is known: its units, how long it was, and what is left.',
+    properties: {},
+  },
+  create: (_settings, { server, quota }) => ({
+    policy: ({ upstream, method, name, isOwn }) => {
+      if (method !== 'tools/call' || isOwn || upstream === undefined || name === undefined) return undefined
+      const { tools = {}, reach } = server(upstream) ?? {}
+      const cost = settingOf(tools, name, 'cost')?.value
+      const known = { cost, serverQuota: () => quota(upstream) }
+      if (cost || settingOf(tools, name, 'rate')) return (next) => (call) => measured(call, next, known)
+      if (reach?.kind !== 'url') return undefined
+      return (next) => (call) => {
+        const start = performance.now()
+        return next(call).then((outcome) => {
+          const left = quota(upstream)
+          if (!left || call.errand) return outcome
+          return withUsage(outcome, { took: performance.now() - start, left: { ...left, of: 'server' } })
+        })
+      }
+    },
+  }),
+}
+
+interface Known {
+  readonly cost: Cost | undefined
+  serverQuota(): Quota | undefined
+}
+
+/** What is left, and of what: the budget of the caller, the limit of the gateway, or that of the server. */
+type Left = Quota & { readonly of: 'budget' | 'limit' | 'server' }
+
+interface Usage {
+  readonly took: number
+  readonly units?: number | undefined
+  readonly label?: string | undefined
+  readonly left?: Left | undefined
+}
+
+async function measured(call: Call, next: Handler, { cost, serverQuota }: Known): Promise<Outcome> {
+  if (call.errand) return next(call)
+  const start = performance.now()
+  let standing: Standing | undefined
+  const limited = (each: Standing): void => {
+    standing = each
+    call.envelope?.limited?.(each)
+  }
+  const outcome = await next({ ...call, envelope: { ...call.envelope, limited } })
+  const server = serverQuota()
+  return withUsage(outcome, {
+    took: performance.now() - start,
+    units: call.facts.get('replayed') === true || cost?.category === 'free' ? 0 : cost?.units,
+    label: cost?.label,
+    left: ofBudget(call) ?? ofLimit(standing) ?? (server && { ...server, of: 'server' }),
+  })
+}
+
+/** What is not done, or failed, may not have cost anything: nothing is said of it. */
+function withUsage(outcome: Outcome, { took, units, label, left }: Usage): Outcome {
+  if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+  const said = {
+    ...(units !== undefined && { units }),
+    ...(label !== undefined && { unit_label: label }),
+    duration_ms: Math.round(took),
+    ...(left && { quota: quotaOf(left) }),
+  }
+  return { kind: 'result', result: outcome.result.withMeta({ [KEY]: said }) }
+}
+
+function quotaOf({ remaining, resetsAt, of }: Left): Readonly<Record<string, unknown>> {
+  return { remaining, ...(resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() }), of }
+}
+
+function ofBudget({ facts }: Call): Left | undefined {
+  // Set by the account of the caller, and by nobody else.
+  const left = facts.get(LEFT) as Quota | undefined
+  return left && { ...left, of: 'budget' }
+}
+
+function ofLimit(standing: Standing | undefined): Left | undefined {
+  if (!standing) return undefined
+  const { remaining, reset } = standing
+  return { remaining, resetsAt: Date.now() + reset * 1000, of: 'limit' }
+}

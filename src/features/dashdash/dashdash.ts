@@ -1,0 +1,32 @@
+import { serverObject, specVersion } from '../../documents/dashdash.ts'
+import { introducing, soonPortrait } from '../discovered.ts'
+import type { Feature } from '../feature.ts'
+import { describing } from './lists.ts'
+import { KEY, type Settings, settingsSchema } from './settings.ts'
+
+/** Describes servers, tools and resources for those who write skills about them. */
+export const dashdash: Feature<Settings | false> = {
+  name: 'dashdash',
+  place: 'features',
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const said = introducing(async (call) => {
+      const { upstream } = call.target
+      if (settings(upstream) === false) return undefined
+      const portrait = await soonPortrait(deps, call)
+      if (!portrait) return undefined
+      const object = deps.document(portrait, 'server', serverObject)
+      const aiHelp = deps.isOn('help', upstream)
+      const guide = aiHelp && deps.hasTools ? '\nCall `ai_help` for the guide.' : ''
+      return {
+        fields: { dashdash: object },
+        meta: { [KEY]: object },
+        experimental: { dashdash: object },
+        extensions: { [KEY]: { specVersion, aiHelp } },
+        instructions: `${deps.document(portrait, 'purpose', ({ purpose }) => purpose)}${guide}`,
+      }
+    })
+    const lists = describing(deps, (upstream) => settings(upstream) !== false)
+    return { shown: (next) => said(lists(next)) }
+  },
+}

@@ -1,0 +1,110 @@
+import type { Call, Outcome, Policy } from '../../core/call.ts'
+import type { Definition } from '../../core/record.ts'
+import { Payload } from '../../core/payload.ts'
+import { resourceObject, toolObject } from '../../documents/dashdash.ts'
+import type { Portrait } from '../../documents/portrait.ts'
+import { toolNotes } from '../../documents/tool-notes.ts'
+import { method } from '../../wire/methods.ts'
+import { soonPortrait } from '../discovered.ts'
+import type { Deps } from '../feature.ts'
+import { KEY } from './settings.ts'
+
+/** A list as it came, and as it was described; for other texts or another portrait it is described anew. */
+interface Described {
+  readonly portrait: Portrait
+  readonly source: Payload
+  readonly entries: string
+  readonly result: Payload
+  readonly list: Payload
+}
+
+/** How many described lists are kept: of callers who see different ones, and of single pages. */
+const KEPT = 8
+
+const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 'resources/templates/list'])
+
+/** Describes the entries of lists; the same list is described and encoded once. */
+export function describing(deps: Deps, isOn: (upstream?: string) => boolean): Policy {
+  const known = new Map<string, readonly Described[]>()
+
+  const show = (call: Call, outcome: Outcome, portrait: Portrait | undefined): Outcome => {
+    const key = method(call.method).list
+    if (outcome.kind === 'ask' || !portrait || key === undefined) return outcome
+    const { result } = outcome
+    const slot = `${call.target.upstream ?? ''} ${key}`
+    const all = known.get(slot)?.filter((each) => each.portrait === portrait) ?? []
+    // The same text is most often the same list of the same server.
+    const same = all.find(({ source }) => source === result || source.text === result.text)
+    if (same) return { kind: 'result', result: same.result }
+    const list = result.at(key)
+    if (!list || !Array.isArray(list.value)) return outcome
+    const alike = all.find(({ entries }) => entries === list.text)
+    const made = alike?.list ?? describedList(list, { key, portrait, deps })
+    const shown = result.with({ [key]: made })
+    if (!alike) {
+      const added = { portrait, source: result, entries: list.text, result: shown, list: made }
+      known.set(slot, [added, ...all].slice(0, KEPT))
+    }
+    return { kind: 'result', result: shown }
+  }
+
+  return (next) => (call) => {
+    if (!described.has(call.method) || !isOn(call.target.upstream)) return next(call)
+    return next(call).then((outcome) => {
+      const portrait = soonPortrait(deps, call)
+      return portrait instanceof Promise
+        ? portrait.then((found) => show(call, outcome, found))
+        : show(call, outcome, portrait)
+    })
+  }
+}
+
+interface About {
+  readonly key: string
+  readonly portrait: Portrait
+  readonly deps: Deps
+}
+
+function describedList(list: Payload, about: About): Payload {
+  const objectOf = about.key === 'tools' ? toolObjects(about) : resourceObjects(about)
+  const notesOf = about.key === 'tools' ? toolNotesOf(about) : () => undefined
+  const texts = list.items.map((entry) => {
+    const object = objectOf(entry.fields)
+    if (!object) return entry.text
+    // Encoded once, though it stands in two places.
+    const encoded = Payload.text(JSON.stringify(object), object)
+    return entry.with({ dashdash: encoded }).withMeta({ [KEY]: encoded, ...notesOf(entry.fields) }).text
+  })
+  return Payload.text(`[${texts.join(',')}]`)
+}
+
+type ObjectOf = (definition: Definition) => Definition | undefined
+
+function toolObjects({ portrait, deps }: About): ObjectOf {
+  const objects = deps.document(portrait, 'tools', ({ tools }) =>
+    tools.map((tool) => [tool.name, toolObject(tool)] as const),
+  )
+  const byName = new Map(objects)
+  return ({ name }) => (typeof name === 'string' ? byName.get(name) : undefined)
+}
+
+/** What else stands in `_meta` of a tool: costs, latency, media. */
+function toolNotesOf({ portrait, deps }: About): ObjectOf {
+  const notes = new Map(
+    deps.document(portrait, 'notes', ({ tools }) =>
+      tools.map((tool) => [tool.name, toolNotes(tool)] as const),
+    ),
+  )
+  return ({ name }) => (typeof name === 'string' ? notes.get(name) : undefined)
+}
+
+function resourceObjects({ portrait, deps }: About): ObjectOf {
+  const { canSubscribe, resources, templates } = portrait
+  const objects = deps.document(portrait, 'resources', () =>
+    [...resources, ...templates].map(
+      (each) => [String(each.uri ?? each.uriTemplate), resourceObject(each, { canSubscribe })] as const,
+    ),
+  )
+  const byUri = new Map(objects)
+  return ({ uri, uriTemplate }) => byUri.get(String(uri ?? uriTemplate))
+}

@@ -1,0 +1,59 @@
+import type { Call, Outcome, Policy } from '../core/call.ts'
+import { Payload } from '../core/payload.ts'
+import { within } from '../core/waiting.ts'
+import type { Portrait } from '../documents/portrait.ts'
+import type { Deps } from './feature.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** What is added to what a server says of itself. */
+export interface Said {
+  /** At the top of the result, in its `_meta`, and among the capabilities of either kind. */
+  readonly fields?: Fields
+  readonly meta?: Fields
+  readonly extensions?: Fields
+  readonly experimental?: Fields
+  /** A paragraph at the end of the instructions. */
+  readonly instructions?: string
+}
+
+/** How long a client that connects waits for what is known of a server, in milliseconds; without it, less is said. */
+const PATIENCE = 2000
+
+/** The portrait for the lists and the introduction of a server; nothing where that would keep its client waiting. */
+export function soonPortrait(deps: Deps, call: Call): Portrait | undefined | Promise<Portrait | undefined> {
+  const found = deps.portrait(call.target.upstream, call)
+  if (!(found instanceof Promise)) return found
+  return within<Portrait | undefined>(
+    found.catch(() => undefined),
+    PATIENCE,
+    undefined,
+  )
+}
+
+/** Adds something to what a server says of itself, to clients of every revision. */
+export function introducing(say: (call: Call) => Promise<Said | undefined>): Policy {
+  return (next) => (call) => {
+    if (call.method !== 'server/discover') return next(call)
+    return next(call).then(async (outcome) => withSaid(outcome, await say(call)))
+  }
+}
+
+/** The same introduction, with what is said beside it. */
+function withSaid(outcome: Outcome, said: Said | undefined): Outcome {
+  if (outcome.kind === 'ask' || !said) return outcome
+  const { result } = outcome
+  const capabilities = result.at('capabilities') ?? Payload.of({})
+  const kinds = Object.entries({ extensions: said.extensions, experimental: said.experimental })
+  const added = kinds.flatMap(([kind, members]) =>
+    members ? [[kind, (capabilities.at(kind) ?? Payload.of({})).with(members)] as const] : [],
+  )
+  const { instructions } = result.fields
+  const told = [instructions, said.instructions].filter((each) => typeof each === 'string' && each !== '')
+  const whole = result.with({
+    ...said.fields,
+    capabilities: capabilities.with(Object.fromEntries(added)),
+    ...(said.instructions !== undefined && { instructions: told.join('\n\n') }),
+  })
+  return { kind: 'result', result: said.meta ? whole.withMeta(said.meta) : whole }
+}

@@ -1,0 +1,107 @@
+import type { Call, Handler, Outcome } from '../../core/call.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { helpOf } from '../../documents/help.ts'
+import { llmsFullText, llmsText } from '../../documents/llms.ts'
+import type { Portrait } from '../../documents/portrait.ts'
+import type { Deps, Feature, OwnPage, OwnTool, Page } from '../feature.ts'
+import { asTool } from '../own-tool.ts'
+import { type Settings, settingsSchema } from './settings.ts'
+
+/** Answers how to use a server, for agents: whole, in sections, or about one tool. */
+export const help: Feature<Settings | false> = {
+  name: 'help',
+  place: 'features',
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const answer: Handler = async (call) => done(await helpFor(call, deps))
+    const isListed = (upstream?: string): boolean | undefined => {
+      const own = settings(upstream)
+      return own === false ? undefined : own.listed
+    }
+    const isOpen = (): boolean => {
+      const own = settings()
+      return own !== false && own.public
+    }
+    return {
+      methods: { ai_help: answer },
+      tools: [{ ...readable(asTool(definition, answer)), isListed }],
+      pages: pagesOf(isOpen, deps),
+    }
+  },
+}
+
+/** How long a guide may be kept, in seconds. */
+const MAX_AGE = 60
+
+const definition = {
+  name: 'ai_help',
+  title: 'How to use this server',
+  description:
+    'Returns the guide to this server: when to use it, its tools with parameters, effects and errors, limits and rules. ' +
+    'With `section`, one section or one tool alone.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      format: { type: 'string', enum: ['markdown', 'json'], default: 'markdown' },
+      section: {
+        type: ['string', 'null'],
+        description: 'A section such as `quickReference` or `errorHandling`, or the name of a tool.',
+      },
+    },
+  },
+  annotations: { readOnlyHint: true, idempotentHint: true },
+}
+
+async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
+  const { format, section } = call.params.fields
+  const portrait = await deps.portrait(call.target.upstream, call)
+  const key = `help ${JSON.stringify([format, section])}`
+  return deps.document(portrait, key, (each) => helpOf(each, { format, section }))
+}
+
+/** The guide in markdown is what a model reads, as it is. */
+function readable(tool: OwnTool): OwnTool {
+  return {
+    ...tool,
+    handle: async (call) => {
+      const outcome = await tool.handle(call)
+      if (outcome.kind === 'ask') return outcome
+      const { structuredContent: found } = outcome.result.fields
+      if (!isObject(found) || typeof found.content !== 'string') return outcome
+      return { kind: 'result', result: outcome.result.with({ content: [{ type: 'text', text: found.content }] }) }
+    },
+  }
+}
+
+function pagesOf(isOpen: () => boolean, deps: Deps): OwnPage[] {
+  const guide: Handler = async (call) => {
+    const { content, ...rest } = await helpFor(call, deps)
+    if (typeof content === 'string') return markdown(content)
+    return page({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
+  }
+  const text =
+    (key: string, make: (portrait: Portrait) => string): Handler =>
+    async (call) =>
+      markdown(deps.document(await deps.portrait(call.target.upstream, call), key, make))
+  const short = text('llms', llmsText)
+  return [
+    { path: '/ai-help', handle: guide },
+    { path: '/ai-help/*', handle: guide },
+    { path: '/llms.txt', isOpen, handle: short },
+    { path: '/.well-known/llms.txt', isOpen, handle: short },
+    { path: '/llms-full.txt', isOpen, handle: text('llms-full', llmsFullText) },
+  ]
+}
+
+function markdown(text: string): Outcome {
+  return page({ text, type: 'text/markdown; charset=utf-8', maxAge: MAX_AGE })
+}
+
+function page(read: Page): Outcome {
+  return { kind: 'result', result: Payload.of(read) }
+}
+
+function done(result: Record<string, unknown>): Outcome {
+  return { kind: 'result', result: Payload.of(result) }
+}

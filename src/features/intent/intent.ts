@@ -1,0 +1,120 @@
+import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import { asGatewayError } from '../../core/error.ts'
+import type { Target } from '../../core/target.ts'
+import { within } from '../../core/waiting.ts'
+import { callKey, findCall } from '../../records/calls.ts'
+import { hasExtension, hasIdempotencyKey, idempotencyKeyOf, withoutExtension } from '../../wire/extensions.ts'
+import { method as known } from '../../wire/methods.ts'
+import type { Deps, Feature } from '../feature.ts'
+import { advised, redirected } from './answer.ts'
+import { ruleProblems } from './problems.ts'
+import { readRules, type Rule } from './rules.ts'
+import { type Settings, settingsSchema } from './settings.ts'
+import { INTENT, statedIntent } from './stated.ts'
+import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
+
+/** Names the tool that fits best what a caller says it wants, where that is not the one it calls. */
+export const intent: Feature<Settings | false> = {
+  name: 'intent',
+  place: 'features',
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const suggest = createSuggest(deps)
+    // Calls by the name a tool has among those of all servers: their chain knows it by its own alone.
+    const together = new WeakSet<Call['facts']>()
+    return {
+      shown: (next) => (call) => {
+        if (isCall(call.target) && call.target.upstream === undefined && hasExtension(call, INTENT)) {
+          together.add(call.facts)
+        }
+        return next(call)
+      },
+      policy: (target) => {
+        const { upstream, isOwn } = target
+        const own = settings(upstream)
+        if (own === false || upstream === undefined || isOwn) return undefined
+        if (!isCall(target)) return isNamed(target) && !own.forward ? stripped : undefined
+        const rules = readRules(deps.server(upstream)?.intent ?? [], upstream, deps.log)
+        return hinting({ suggest, rules, own, deps, isTogether: ({ facts }) => together.has(facts) })
+      },
+      problems: () => ruleProblems(deps),
+    }
+  },
+}
+
+interface Around {
+  readonly suggest: Suggest
+  readonly rules: readonly Rule[]
+  readonly own: Settings
+  readonly deps: Deps
+  isTogether(call: Call): boolean
+}
+
+/** How long a suggestion is waited for once the call has ended, in milliseconds. */
+const PATIENCE = 500
+
+function hinting(around: Around): Policy {
+  const { own, deps } = around
+  return (next) => {
+    const hinted = async (call: Call): Promise<Outcome> => {
+      const text = statedIntent(call)
+      const bare = own.forward ? call : withoutExtension(call, INTENT)
+      if (own.log_intent) call.facts.set('intent', text)
+      const found = find(bare, text, around)
+      if (own.mode === 'redirect' && (await mayRedirect(call, deps))) {
+        const better = await within(found, PATIENCE, undefined)
+        if (better) return redirected(call, note(call, better), own.compat)
+      }
+      const outcome = await next(bare)
+      if (outcome.kind === 'ask') return outcome
+      const better = await within(found, PATIENCE, undefined)
+      return better ? advised(outcome, note(call, better), own.compat) : outcome
+    }
+    return (call) => (call.errand === undefined && hasExtension(call, INTENT) ? hinted(call) : next(call))
+  }
+}
+
+/** A suggestion is no reason for a call to fail. */
+async function find(call: Call, text: string, around: Around): Promise<Suggestion | undefined> {
+  const { suggest, rules, own, deps, isTogether } = around
+  const wish = { call, intent: text, isTogether: isTogether(call) }
+  try {
+    return await suggest(wish, { rules, margin: own.margin, across: own.across })
+  } catch (error) {
+    deps.log.debug('intent.unanswered', { cause: asGatewayError(error).message })
+    return undefined
+  }
+}
+
+function note(call: Call, suggestion: Suggestion): Suggestion {
+  call.facts.set('suggested', suggestion.recommended_tool)
+  return suggestion
+}
+
+/** What was begun is not sent elsewhere: neither what was asked about, nor what a key says was called before. */
+async function mayRedirect(call: Call, { store }: Deps): Promise<boolean> {
+  if (Object.keys(call.state).length > 0) return false
+  const { upstream } = call.target
+  if (upstream === undefined || !hasIdempotencyKey(call)) return true
+  try {
+    return (await findCall(store, callKey(call.principal.id, upstream, idempotencyKeyOf(call)))) === undefined
+  } catch {
+    // What is wrong with the key, or with the store, is said by those whose it is.
+    return false
+  }
+}
+
+/** What callers want is for the gateway: servers are not told where nothing is done with it either. */
+const stripped: Policy =
+  (next: Handler): Handler =>
+  (call) =>
+    next(hasExtension(call, INTENT) ? withoutExtension(call, INTENT) : call)
+
+function isCall({ method }: Target): boolean {
+  return method === 'tools/call'
+}
+
+/** Whether something of a server is asked for by its name. */
+function isNamed({ method }: Target): boolean {
+  return known(method).nameIn !== undefined
+}

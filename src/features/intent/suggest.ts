@@ -1,0 +1,99 @@
+import type { Call } from '../../core/call.ts'
+import type { Entry, Risk } from '../../core/entry.ts'
+import { callOf } from '../../core/other-tool.ts'
+import type { ServerRecord } from '../../core/record.ts'
+import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
+import type { Deps } from '../feature.ts'
+import type { Rule } from './rules.ts'
+
+/** A tool that fits better what a caller wants than the one it calls. */
+export interface Suggestion {
+  /** By the name the caller knows it by. */
+  readonly recommended_tool: string
+  readonly reason: string
+}
+
+/** A call with what its caller wants, and how it came. */
+export interface Wish {
+  readonly call: Call
+  readonly intent: string
+  /** All servers are offered together where it came in. */
+  readonly isTogether: boolean
+}
+
+interface Choice {
+  readonly rules: readonly Rule[]
+  readonly margin: number
+  /** Tools of other servers count, where all are offered together. */
+  readonly across: boolean
+}
+
+/** Finds a better tool; nothing where there is none, or where it is not known which tools there are. */
+export type Suggest = (wish: Wish, choice: Choice) => Promise<Suggestion | undefined>
+
+/** How much of an intent a tool must say to be named at all, from 0 to 1. */
+const LEAST = 0.25
+/** How many of the best tools are looked at. */
+const LOOKED_AT = 5
+
+/** Suggests what the owner of a server says, or else the tool whose words fit best: never one of more risk. */
+export function createSuggest(deps: Deps): Suggest {
+  const rankingOf = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
+
+  const named = ({ isTogether }: Wish, { upstream, name }: Entry, reason: string): Suggestion => {
+    return { recommended_tool: deps.exposed(upstream, name, isTogether), reason }
+  }
+
+  const ruled = async (
+    wish: Wish,
+    called: Entry,
+    rules: readonly Rule[],
+    record: ServerRecord,
+  ): Promise<Suggestion | 'none' | undefined> => {
+    for (const { holds, suggest, reason = OWNER } of rules) {
+      if (!holds(called.name, wish.intent)) continue
+      if (suggest === called.name) return 'none'
+      const entry = record.tools.find((tool) => tool.entry.name === suggest)?.entry
+      if (entry && (await deps.isPermitted(callOf(wish.call, entry)))) return named(wish, entry, reason)
+    }
+    return undefined
+  }
+
+  const ranked = async (
+    wish: Wish,
+    called: Entry,
+    margin: number,
+    records: readonly ServerRecord[],
+  ): Promise<Suggestion | undefined> => {
+    const found = rankingOf(records).rank(wish.intent)
+    const own = found.find(({ of }) => isSame(of.entry, called))?.score ?? 0
+    for (const { of, score, match } of found.slice(0, LOOKED_AT)) {
+      if (match < LEAST || score < margin * own || isSame(of.entry, called)) return undefined
+      if (risks[of.entry.nature.risk] > risks[called.nature.risk]) continue
+      if (await deps.isPermitted(callOf(wish.call, of.entry))) return named(wish, of.entry, WORDS)
+    }
+    return undefined
+  }
+
+  return async (wish, { rules, margin, across }) => {
+    const { upstream, name } = wish.call.target
+    const records = deps.records()
+    const record = upstream === undefined ? undefined : await records.of(upstream)
+    const called = record?.tools.find(({ entry }) => entry.name === name)?.entry
+    if (!record || !called) return undefined
+    const found = await ruled(wish, called, rules, record)
+    if (found !== undefined) return found === 'none' ? undefined : found
+    const isAcross = across && wish.isTogether
+    const all = isAcross ? await Promise.all(records.names.map(async (each) => records.of(each))) : [record]
+    return ranked(wish, called, margin, all)
+  }
+}
+
+const OWNER = 'The owner of the server names it for this.'
+const WORDS = 'Its name and description are closer to the stated intent.'
+
+const risks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
+
+function isSame(one: Entry, other: Entry): boolean {
+  return one.upstream === other.upstream && one.name === other.name
+}

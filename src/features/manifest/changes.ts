@@ -1,0 +1,126 @@
+import { createHash } from 'node:crypto'
+import type { Call, Note, Outcome, Policy } from '../../core/call.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { ServerRecord } from '../../core/record.ts'
+import type { Deps } from '../feature.ts'
+
+/** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
+interface Telling {
+  readonly policy: Policy
+  close(): void
+}
+
+/** How often what was seen of calls is looked at, in milliseconds, while anybody listens. */
+const OFTEN = 10_000
+
+/** The first message of a listening call, and what it is told of changed tools. */
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged'
+const CHANGED = 'notifications/tools/list_changed'
+
+/** Watches what manifests are made of; nothing is asked of servers for it. */
+export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telling {
+  const listeners = new Map<object, { readonly upstream: string | undefined; tell(): void }>()
+  const known = new Map<string, ReadonlyMap<string, string>>()
+  let isHearing = false
+  let timer: NodeJS.Timeout | undefined
+
+  const look = (upstream: string): void => {
+    const record = deps.records().last(upstream)
+    const before = known.get(upstream)
+    if (!record) return
+    const after = marksOf(record)
+    known.set(upstream, after)
+    if (!before || !isChanged(before, after, tellsItself(record))) return
+    for (const listener of listeners.values()) {
+      if (listener.upstream === undefined || listener.upstream === upstream) listener.tell()
+    }
+  }
+  const start = (): void => {
+    if (!isHearing) deps.records().onChange((upstream) => listeners.size > 0 && look(upstream))
+    isHearing = true
+    deps.servers().forEach(look)
+    timer ??= setInterval(() => deps.servers().forEach(look), OFTEN).unref()
+  }
+  const stop = (): void => {
+    clearInterval(timer)
+    timer = undefined
+    known.clear()
+  }
+
+  const listen = async (call: Call, next: (call: Call) => Promise<Outcome>): Promise<Outcome> => {
+    const { upstream } = call.target
+    const listener = {}
+    const emit = (note: Note): void => {
+      if (note.method === ACKNOWLEDGED) call.emit(acknowledged(note))
+      else call.emit(note)
+    }
+    listeners.set(listener, { upstream, tell: () => call.emit({ method: CHANGED }) })
+    start()
+    try {
+      return await next({ ...call, emit })
+    } finally {
+      listeners.delete(listener)
+      if (listeners.size === 0) stop()
+    }
+  }
+
+  return {
+    policy: (next) => (call) => {
+      const { upstream } = call.target
+      if (call.method === 'server/discover' && isOn(upstream)) return next(call).then(declared)
+      if (call.method !== 'subscriptions/listen' || !isOn(upstream) || !wantsTools(call)) return next(call)
+      return listen(call, next)
+    },
+    close: stop,
+  }
+}
+
+function wantsTools({ params }: Call): boolean {
+  const { notifications } = params.fields
+  return isObject(notifications) && notifications.toolsListChanged === true
+}
+
+/** Whoever asked for it hears of changed tools, whether the server tells of them or not. */
+function acknowledged(note: Note): Note {
+  const params = note.params ?? Payload.of({})
+  const notifications = params.at('notifications') ?? Payload.of({})
+  return { ...note, params: params.with({ notifications: notifications.with({ toolsListChanged: true }) }) }
+}
+
+function declared(outcome: Outcome): Outcome {
+  if (outcome.kind === 'ask') return outcome
+  const capabilities = outcome.result.at('capabilities')
+  const tools = capabilities?.at('tools')
+  if (!capabilities || !tools || !isObject(tools.value) || tools.fields.listChanged === true) return outcome
+  const changed = capabilities.with({ tools: tools.with({ listChanged: true }) })
+  return { kind: 'result', result: outcome.result.with({ capabilities: changed }) }
+}
+
+function tellsItself({ capabilities: { tools } }: ServerRecord): boolean {
+  return isObject(tools) && tools.listChanged === true
+}
+
+/** A mark of each tool that is another one when anything of it is that the server does not tell of. */
+function marksOf(record: ServerRecord): Map<string, string> {
+  const { tools } = record
+  const isTold = tellsItself(record)
+  return new Map(
+    tools.map(({ entry, facts, seen }) => {
+      const speed = seen?.p50 === undefined ? undefined : [1000, 60_000].filter((most) => (seen.p50 ?? 0) < most).length
+      const text = JSON.stringify([isTold ? '' : entry.definition, facts, speed, seen?.types, seen?.hasCursor])
+      return [entry.name, createHash('sha256').update(text).digest('base64url').slice(0, 22)]
+    }),
+  )
+}
+
+/** Whether anything changed; of a server that tells of its own list, only what the gateway knows of the same tools. */
+function isChanged(
+  before: ReadonlyMap<string, string>,
+  after: ReadonlyMap<string, string>,
+  isTold: boolean,
+): boolean {
+  const isOther = [...after].some(([name, mark]) => before.has(name) && before.get(name) !== mark)
+  if (isTold) return isOther
+  return isOther || before.size !== after.size || [...after.keys()].some((name) => !before.has(name))
+}

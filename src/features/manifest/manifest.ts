@@ -1,0 +1,135 @@
+import type { Call, Handler } from '../../core/call.ts'
+import { Payload } from '../../core/payload.ts'
+import { bytes, milliseconds } from '../../core/units.ts'
+import { manifestOf } from '../../documents/manifest.ts'
+import type { Portrait } from '../../documents/portrait.ts'
+import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
+import { NS } from '../../wire/extensions.ts'
+import { introducing, soonPortrait } from '../discovered.ts'
+import type { Deps, Feature, OwnPage, OwnTool, Page } from '../feature.ts'
+import { telling } from './changes.ts'
+import { type Settings, settingsSchema } from './settings.ts'
+
+/** Tells programs what a server does, costs and needs, before they call it. */
+export const manifest: Feature<Settings | false> = {
+  name: 'manifest',
+  place: 'features',
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const said = introducing(async (call) => {
+      const own = settings(call.target.upstream)
+      if (own === false) return undefined
+      const portrait = await soonPortrait(deps, call)
+      const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
+      const url = deps.page(`/capabilities${path}`)
+      const made = portrait && deps.document(portrait, 'manifest', manifestOf)
+      const isSmall = made !== undefined && Buffer.byteLength(JSON.stringify(made)) <= bytes(own.inline)
+      return {
+        extensions: {
+          [KEY]: {
+            manifestVersion: '0.1.0',
+            ttlSeconds: Math.round(milliseconds(own.ttl) / 1000),
+            ...(url !== undefined && { url }),
+            ...(deps.hasTools && { tool: definition.name }),
+          },
+        },
+        ...(isSmall && { meta: { [KEY]: made } }),
+      }
+    })
+    const changes = telling(deps, (upstream) => settings(upstream) !== false)
+    return {
+      tools: [toolOf(settings, deps)],
+      pages: pagesOf(settings, deps),
+      shown: (next) => said(changes.policy(next)),
+      close: async () => changes.close(),
+    }
+  },
+}
+
+const KEY = `${NS}/manifest`
+
+const definition = {
+  name: 'get_manifest',
+  title: 'Manifest of this server',
+  description:
+    'Returns the service manifest: every tool with its risk, confirmation, scopes, cost, latency and limits, as data.',
+  inputSchema: { type: 'object', properties: {} },
+  annotations: { readOnlyHint: true, idempotentHint: true },
+}
+
+type SettingsFor = (upstream?: string) => Settings | false
+
+function toolOf(settings: SettingsFor, deps: Deps): OwnTool {
+  return {
+    definition,
+    isListed: (upstream) => listedBy(settings(upstream)),
+    handle: async (call) => {
+      const own = settings(call.target.upstream)
+      const made = await manifestFor(call, deps)
+      const { _meta: meta, ...members } = made
+      const ttl = own === false ? 0 : milliseconds(own.ttl)
+      const result = {
+        ...(own !== false && own.compat && members),
+        content: [{ type: 'text', text: JSON.stringify(made) }],
+        structuredContent: made,
+        _meta: { ...Object(meta), ttlMs: ttl, cacheScope: 'private' },
+      }
+      return { kind: 'result', result: Payload.of(result) }
+    },
+  }
+}
+
+function listedBy(settings: Settings | false): boolean | undefined {
+  return settings === false ? undefined : settings.listed
+}
+
+async function manifestFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
+  return deps.document(await deps.portrait(call.target.upstream, call), 'manifest', manifestOf)
+}
+
+function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
+  const maxAge = (call: Call): number => {
+    const own = settings(call.target.upstream)
+    return own === false ? 0 : Math.round(milliseconds(own.ttl) / 1000)
+  }
+  const capabilities: Handler = async (call) =>
+    page({
+      text: JSON.stringify(await manifestFor(call, deps)),
+      type: 'application/json',
+      maxAge: maxAge(call),
+    })
+  const card: Handler = async (call) => {
+    const found = deps.document(await deps.portrait(call.target.upstream, call), 'card', serverCard)
+    return page({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
+  }
+  const catalogue: Handler = async (call) =>
+    page({
+      text: JSON.stringify({ specVersion: '1.0', entries: await entriesOf(deps) }),
+      type: 'application/json',
+      maxAge: maxAge(call),
+    })
+  return [
+    { path: '/capabilities', handle: capabilities },
+    { path: '/capabilities/*', handle: capabilities },
+    { path: '/mcp/server-card', handle: card },
+    { path: '/mcp/*/server-card', handle: card },
+    // It names where cards are, and is found before anybody could have a token.
+    { path: '/.well-known/mcp/catalog.json', isOpen: () => true, handle: catalogue },
+  ]
+}
+
+/** An entry for all servers together where there are several, and one for each. */
+async function entriesOf(deps: Deps): Promise<unknown[]> {
+  const names = deps.servers()
+  const asked = names.length > 1 ? [undefined, ...names] : names
+  const portraits = await Promise.all(asked.map((name) => deps.portrait(name)))
+  return portraits.flatMap((portrait: Portrait, index) => {
+    const name = asked[index]
+    const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
+    return url === undefined ? [] : [deps.document(portrait, 'entry', (each) => catalogEntry(each, url))]
+  })
+}
+
+function page(read: Page): { readonly kind: 'result'; readonly result: Payload } {
+  return { kind: 'result', result: Payload.of(read) }
+}

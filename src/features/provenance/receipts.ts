@@ -1,0 +1,85 @@
+import type { Call, Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
+import type { Payload } from '../../core/payload.ts'
+import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
+import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensions.ts'
+import type { Deps, Feature } from '../feature.ts'
+import { isAnswer, ownStamp, RECEIPT_KEY } from './stamp.ts'
+
+/** What asks for a receipt. */
+const FLAG = 'receipt'
+
+/** Signs what a caller got, on request, so that anybody can verify later that this is what the server said. */
+export const receipts: Feature<Record<never, never>> = {
+  name: 'receipts',
+  place: 'features',
+  schema: {
+    type: 'object',
+    description:
+      'Whether callers get a signed receipt of a result where they ask for one; `gatehouse verify` checks it.',
+    properties: {},
+  },
+  create: (_settings, deps) => ({
+    policy: ({ upstream, method, isOwn }) => {
+      if (isOwn || upstream === undefined) return undefined
+      if (method !== 'tools/call' && method !== 'resources/read') return undefined
+      return (next) => (call) => {
+        if (!hasExtension(call, FLAG)) return next(call)
+        return wanted(call).then(async ({ call: bare, isWanted }) => {
+          const outcome = await next(bare)
+          return isWanted ? signed(outcome, bare, upstream, deps) : outcome
+        })
+      }
+    },
+    extensions: () => ({ [RECEIPT_KEY]: { alg: 'ES256', jwks: '/.well-known/jwks.json' } }),
+  }),
+}
+
+/** Whether a receipt is asked for, and the call without that: servers are not told. @throws INVALID_INPUT */
+async function wanted(given: Call): Promise<{ readonly call: Call; readonly isWanted: boolean }> {
+  const isWanted = extensionOf(given, FLAG)
+  if (typeof isWanted === 'boolean') return { call: withoutExtension(given, FLAG), isWanted }
+  throw new GatewayError('INVALID_INPUT', `Invalid params: ${FLAG} must be true or false.`, {
+    field: FLAG,
+    reason: 'type',
+  })
+}
+
+async function signed(outcome: Outcome, call: Call, server: string, deps: Deps): Promise<Outcome> {
+  if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
+  const { result } = outcome
+  // Without ours in its place it would be the word of the server.
+  const stamp = deps.isOn('provenance', server) ? ownStamp(result) : undefined
+  const claims = claimsOf(result, call, { server, stamp })
+  // What was done was done: it is told even where it can not be signed.
+  const receipt = await deps.sign({ ...claims }).catch((error: unknown) => {
+    deps.log.error('receipt.unsigned', { reason: String(error) })
+  })
+  return receipt === undefined
+    ? outcome
+    : { kind: 'result', result: result.withMeta({ [RECEIPT_KEY]: receipt }) }
+}
+
+interface Known {
+  readonly server: string
+  readonly stamp: Readonly<Record<string, unknown>> | undefined
+}
+
+function claimsOf(result: Payload, call: Call, { server, stamp }: Known): Receipt {
+  const { name, uri, arguments: given } = call.params.fields
+  const wasReplay = call.facts.get('replayed') === true
+  const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : new Date().toISOString())
+  const approval = call.facts.get('approval')
+  return {
+    receipt: 1,
+    ...(call.method === 'tools/call' ? { tool: String(name) } : { uri: String(uri) }),
+    server,
+    principal: principalHash(call.principal.id),
+    arguments_sha256: argumentsHash(isObject(given) ? given : {}),
+    content_sha256: contentHash(result),
+    ...(typeof retrievedAt === 'string' && { retrieved_at: retrievedAt }),
+    was_replay: wasReplay,
+    ...(typeof approval === 'string' && { approval }),
+  }
+}

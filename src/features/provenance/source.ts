@@ -1,0 +1,120 @@
+import { parsePath } from '../../core/expression.ts'
+import { isObject } from '../../core/json.ts'
+import { find, type Scope } from '../../core/path.ts'
+import { isTelling } from '../../core/redact.ts'
+
+/** Where something came from. */
+export interface Source {
+  readonly source: string
+  readonly version?: string
+  readonly location?: { readonly json_path: string }
+}
+
+/** What the owner of a tool says of where its results come from. */
+export interface Words {
+  readonly source?: string
+  readonly version?: string
+  readonly jsonPath?: string
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Fields that name what something is about, and those that say which version of it, the most telling first. */
+const addresses = ['html_url', 'self', 'url', 'uri', 'path'] as const
+const versions = ['sha', 'etag', 'version', 'updated_at', 'lastModified'] as const
+
+/** How long a source and a version may be, in characters. */
+const LONGEST = 500
+const LONGEST_VERSION = 100
+/** How long a text may be that is read as JSON: longer ones would cost more than it says. */
+const READ = 2000
+/** How many resources of one result are named. */
+const MOST = 10
+
+/** Where the result of a tool comes from, as far as it can be seen; `name` is the tool with its server. */
+export function sourcesOf(content: Fields, name: string, upstream: string): readonly Source[] {
+  const uris = urisOf(content.content)
+  const [only, ...others] = uris
+  const fields = fieldsOf(content)
+  const version = first(fields, versions, LONGEST_VERSION)
+  const also = version === undefined ? {} : { version }
+  if (only && others.length === 0) return [{ source: `${upstream}:${only.uri}`, ...also }]
+  if (only) {
+    return uris.map(({ uri, index }) => {
+      return { source: `${upstream}:${uri}`, location: { json_path: `$.content[${index}]` } }
+    })
+  }
+  const address = first(fields, addresses, LONGEST)
+  return [{ source: address === undefined ? name : `${upstream}:${address}`, ...also }]
+}
+
+/** What the owner says, made ready: each a path, or a text in which `{argument}` stands for its value. */
+export function toldSource(words: Words): (scope: Scope) => Partial<Source> {
+  const source = words.source === undefined ? undefined : reader(words.source)
+  const version = words.version === undefined ? undefined : reader(words.version)
+  const location = words.jsonPath === undefined ? undefined : { json_path: words.jsonPath }
+  return (scope) => {
+    const found = { source: source?.(scope), version: version?.(scope), location }
+    return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined))
+  }
+}
+
+function reader(text: string): (scope: Scope) => string | undefined {
+  if (text.startsWith('$')) {
+    const path = parsePath(text)
+    return (scope) => shown(find(path, scope), LONGEST)
+  }
+  return ({ args }) => filled(text, args)
+}
+
+/** A text with its arguments; nothing where one of them is not there. */
+function filled(template: string, given: Fields): string | undefined {
+  let isWhole = true
+  const text = template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
+    if (isTelling(name)) return '***'
+    const value = Object.hasOwn(given, name) ? shown(given[name], LONGEST) : undefined
+    isWhole &&= value !== undefined
+    return value ?? ''
+  })
+  return isWhole ? text.slice(0, LONGEST).toWellFormed() : undefined
+}
+
+function urisOf(content: unknown): { readonly uri: string; readonly index: number }[] {
+  if (!Array.isArray(content)) return []
+  const found: { readonly uri: string; readonly index: number }[] = []
+  for (const [index, block] of content.entries()) {
+    if (found.length === MOST) break
+    const { resource, uri: link } = isObject(block) ? block : {}
+    const uri = shown(isObject(resource) ? resource.uri : link, LONGEST)
+    if (uri !== undefined && !found.some((each) => each.uri === uri)) found.push({ uri, index })
+  }
+  return found
+}
+
+/** The members a result has, in its structured content or in the only text, where that is a short JSON object. */
+function fieldsOf({ structuredContent, content }: Fields): Fields {
+  if (isObject(structuredContent)) return structuredContent
+  if (!Array.isArray(content) || content.length !== 1) return {}
+  const [block]: readonly unknown[] = content
+  const text = isObject(block) && block.type === 'text' ? block.text : undefined
+  if (typeof text !== 'string' || text.length > READ || !text.startsWith('{')) return {}
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+function first(fields: Fields, names: readonly string[], longest: number): string | undefined {
+  for (const name of names) {
+    const found = shown(Object.hasOwn(fields, name) ? fields[name] : undefined, longest)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+function shown(value: unknown, longest: number): string | undefined {
+  const text = typeof value === 'number' ? String(value) : value
+  return typeof text === 'string' && text !== '' && text.length <= longest ? text : undefined
+}

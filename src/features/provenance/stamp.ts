@@ -1,0 +1,91 @@
+import { canonical, isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { NS } from '../../wire/extensions.ts'
+
+/** Where in `_meta` it stands where a result comes from, and its receipt. */
+export const PROVENANCE_KEY = `${NS}/provenance`
+export const RECEIPT_KEY = `${NS}/receipt`
+
+/** What the gateway says of where a result comes from: that it was retrieved there, and whether it is as it was. */
+export interface Stamp {
+  readonly source: string
+  readonly location?: { readonly json_path: string }
+  readonly retrieved_at: string
+  readonly version?: string
+  readonly confidence: 'exact' | 'derived'
+  readonly transformation?: string
+  readonly content_hash?: string
+  readonly attested_by: typeof US
+}
+
+/** Who says so: on each entry, as servers may claim things too. */
+export const US = 'gatehouse'
+
+/** How many claims of a server are kept. */
+const CLAIMS = 50
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Whether a result is what a tool or a resource says, and neither a failure nor a task that goes on. */
+export function isAnswer(result: Payload): boolean {
+  if (result.member('isError') === true || result.member('task') !== undefined) return false
+  const type = result.member('resultType')
+  return type === undefined || type === 'complete'
+}
+
+/** A result with what is said of it; what its server says by itself stands before that, as a claim of the server. */
+export function stamped(
+  result: Payload,
+  stamps: readonly Stamp[],
+  { server, compat }: { readonly server: string; readonly compat: boolean },
+): Payload {
+  const meta = result.member('_meta')
+  const inMeta = isObject(meta) ? meta[PROVENANCE_KEY] : undefined
+  const beside = result.member('provenance')
+  const [only, ...others] = stamps
+  if (only && others.length === 0 && inMeta === undefined && beside === undefined)
+    return stampedOnce(result, only, { compat, isBare: meta === undefined })
+  const claims = claimsOf([inMeta, beside], server)
+  if (claims.length === 0 && stamps.length === 0) return result
+  const said = [...claims, ...stamps]
+  const whole = said.length === 1 ? said[0] : said
+  const noted = result.withMeta({ [PROVENANCE_KEY]: whole })
+  return compat || beside !== undefined ? noted.with({ provenance: whole }) : noted
+}
+
+/** The same for nearly every result, without looking at what it holds. */
+function stampedOnce(
+  result: Payload,
+  stamp: Stamp,
+  { compat, isBare }: { readonly compat: boolean; readonly isBare: boolean },
+): Payload {
+  const text = JSON.stringify(stamp)
+  const entry = Payload.text(text, stamp)
+  const beside = compat ? { provenance: entry } : {}
+  if (!isBare) return result.withMeta({ [PROVENANCE_KEY]: entry }).with(beside)
+  const meta = Payload.text(`{"${PROVENANCE_KEY}":${text}}`, { [PROVENANCE_KEY]: stamp })
+  return result.with({ ...beside, _meta: meta })
+}
+
+/** What the gateway said of a result of a server it stamps; nothing where it said nothing. */
+export function ownStamp(result: Payload): Fields | undefined {
+  const contents = result.member('contents')
+  const [first] = Array.isArray(contents) ? contents : [{ _meta: result.member('_meta') }]
+  const meta = isObject(first) ? first._meta : undefined
+  const said = isObject(meta) ? meta[PROVENANCE_KEY] : undefined
+  const last: unknown = Array.isArray(said) ? said.at(-1) : said
+  return isObject(last) && last.attested_by === US ? last : undefined
+}
+
+/** What a server says by itself of where its results come from: never in our name. */
+function claimsOf(places: readonly unknown[], server: string): Fields[] {
+  const found = new Map<string, Fields>()
+  for (const claim of places.flatMap((place) => (Array.isArray(place) ? place.slice(0, CLAIMS) : [place]))) {
+    const fields = typeof claim === 'string' ? { source: claim } : claim
+    if (!isObject(fields)) continue
+    const { source } = fields
+    const named = { ...fields, source: typeof source === 'string' ? source : server, attested_by: server }
+    found.set(canonical(named), named)
+  }
+  return [...found.values()].slice(0, CLAIMS)
+}

@@ -1,0 +1,134 @@
+import { type Call, type Outcome, resultOf } from '../../core/call.ts'
+import { isObject } from '../../core/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { within } from '../../core/waiting.ts'
+import type { Deps, OwnEntry } from '../feature.ts'
+
+/** A skill a server publishes, as clients know it. */
+interface Skill {
+  readonly uri: string
+  readonly frontmatter: Readonly<Record<string, unknown>>
+  /** A list, or a word for files that are only known when they are read. */
+  readonly resources: unknown
+}
+
+/** The skills servers publish themselves; where they are offered together, the name of the server goes in front. */
+export interface Relay {
+  list(call: Call): Promise<readonly Skill[]>
+  get(call: Call, uri: string): Promise<Skill | undefined>
+  /** Reads the files of these skills where servers are offered together. */
+  readonly files: OwnEntry
+}
+
+const SCHEME = 'skill://'
+const EXTENSION = 'io.modelcontextprotocol/skills'
+
+/** How many skills of a server are told, on how many pages, and how long it may take, in milliseconds. */
+const MOST = 512
+const PAGES = 100
+const PATIENCE = 5000
+
+/** Passes on what servers that know skills say of theirs. */
+export function createRelay(deps: Deps): Relay {
+  const publishes = async (upstream: string): Promise<boolean> => {
+    const { capabilities } = await deps.records().of(upstream)
+    return isObject(capabilities.extensions) && isObject(capabilities.extensions[EXTENSION])
+  }
+  const publishers = async ({ target: { upstream } }: Call): Promise<readonly string[]> => {
+    const names = upstream === undefined ? deps.servers() : [upstream]
+    const told = await Promise.all(names.map(publishes))
+    return names.filter((_name, at) => told[at])
+  }
+  const ask = (call: Call, upstream: string, params: Readonly<Record<string, unknown>>): Promise<Outcome> => {
+    const { answers: _answers, ...rest } = call
+    const payload = Payload.of(params).withMeta(call.meta)
+    return deps.relay({ ...rest, params: payload, target: { method: call.method, upstream }, state: {} })
+  }
+
+  const skillsOf = async (call: Call, upstream: string): Promise<Skill[]> => {
+    const found: Skill[] = []
+    let cursor: unknown
+    for (let page = 0; page < PAGES && found.length < MOST; page++) {
+      const { fields } = resultOf(await ask(call, upstream, cursor === undefined ? {} : { cursor }))
+      found.push(...(Array.isArray(fields.skills) ? fields.skills : []).flatMap(skillIn))
+      cursor = fields.nextCursor
+      if (typeof cursor !== 'string' || cursor === '') break
+    }
+    return found.slice(0, MOST).map((skill) => (call.target.upstream === undefined ? moved(skill, upstream) : skill))
+  }
+
+  return {
+    list: async (call) => {
+      const lists = (await publishers(call)).map((name) =>
+        // A server that fails to tell of its skills does not take away those of others.
+        within(
+          skillsOf(call, name).catch(() => []),
+          PATIENCE,
+          [],
+        ),
+      )
+      return (await Promise.all(lists)).flat()
+    },
+    get: async (call, uri) => {
+      const here = call.target.upstream
+      const place = here === undefined ? placeOf(uri, deps.servers()) : { upstream: here, uri }
+      if (!place || !(await publishes(place.upstream))) return undefined
+      const outcome = await ask(call, place.upstream, { uri: place.uri }).catch(() => undefined)
+      const [skill] = outcome ? skillIn(resultOf(outcome).fields.skill) : []
+      return skill && here === undefined ? moved(skill, place.upstream) : skill
+    },
+    files: {
+      definition: { uri: SCHEME, name: 'skills' },
+      isListed: false,
+      answers: (uri) => placeOf(uri, deps.servers()) !== undefined,
+      handle: async (call) => {
+        const { uri } = call.params.fields
+        const place = placeOf(String(uri), deps.servers())
+        if (!place) return deps.relay(call)
+        const { upstream } = place
+        const target = { method: call.method, upstream, name: place.uri }
+        const outcome = await deps.relay({ ...call, params: call.params.with({ uri: place.uri }), target })
+        return outcome.kind === 'ask' ? outcome : { kind: 'result', result: readAs(outcome.result, uri) }
+      },
+    },
+  }
+}
+
+/** `skill://github/acme/git/SKILL.md` is `skill://acme/git/SKILL.md` of the server `github`. */
+function placeOf(
+  uri: string,
+  servers: readonly string[],
+): { readonly upstream: string; readonly uri: string } | undefined {
+  if (!uri.startsWith(SCHEME)) return undefined
+  const path = uri.slice(SCHEME.length)
+  const end = path.indexOf('/')
+  const upstream = path.slice(0, end)
+  const rest = path.slice(end + 1)
+  // What follows the name of a skill of the gateway's own is one file.
+  if (end === -1 || !rest.includes('/') || !servers.includes(upstream)) return undefined
+  return { upstream, uri: `${SCHEME}${rest}` }
+}
+
+function moved(skill: Skill, upstream: string): Skill {
+  const place = (uri: unknown): unknown =>
+    typeof uri === 'string' && uri.startsWith(SCHEME) ? `${SCHEME}${upstream}/${uri.slice(SCHEME.length)}` : uri
+  const { resources } = skill
+  return {
+    ...skill,
+    uri: String(place(skill.uri)),
+    resources: Array.isArray(resources)
+      ? resources.map((each) => (isObject(each) ? { ...each, uri: place(each.uri) } : each))
+      : resources,
+  }
+}
+
+function readAs(result: Payload, uri: unknown): Payload {
+  const { contents } = result.fields
+  if (!Array.isArray(contents)) return result
+  return result.with({ contents: contents.map((each) => (isObject(each) ? { ...each, uri } : each)) })
+}
+
+function skillIn(value: unknown): Skill[] {
+  if (!isObject(value) || typeof value.uri !== 'string' || !isObject(value.frontmatter)) return []
+  return [{ ...value, uri: value.uri, frontmatter: value.frontmatter, resources: value.resources }]
+}

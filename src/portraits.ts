@@ -1,0 +1,297 @@
+import { aliasOf } from './core/alias.ts'
+import { isProtected } from './core/auth-settings.ts'
+import type { Call, Handler } from './core/call.ts'
+import { isObject } from './core/json.ts'
+import { limitScope } from './core/limit-scope.ts'
+import { isTelling, Redactor, secretsOf } from './core/redact.ts'
+import type { Records, ServerRecord } from './core/record.ts'
+import { self } from './core/self.ts'
+import type { Settings, UpstreamSettings } from './core/settings.ts'
+import { exposedName, exposedUri } from './catalog/names.ts'
+import { ownUri } from './catalog/own-uris.ts'
+import { walk } from './catalog/walk.ts'
+import { type Naming, portraitOf, portraitOfAll } from './documents/draw.ts'
+import type { AuthMethod, Front } from './documents/front.ts'
+import { latencyOf } from './documents/observed.ts'
+import type { Portrait } from './documents/portrait.ts'
+
+interface Options {
+  readonly settings: Settings
+  records(): Records
+  /** Whether a server can be reached just now. */
+  isUp(upstream: string): boolean
+  /** Whether a feature is on, for one server or at all. */
+  isOn(feature: string, upstream?: string): boolean
+  /** The page of the gateway at a path; nothing where it serves none. */
+  page(path: string): string | undefined
+  /** Whether some callers are not shown everything a server lists. */
+  isHiding(upstream: string | undefined): boolean
+  /** Makes a call of a client. */
+  readonly handle: Handler
+}
+
+/** What documents are made of, so that all of them say the same. */
+export interface Portraits {
+  /** What documents say of one server, or of all; at once where that is known. */
+  of(upstream: string | undefined, call?: Call): Portrait | Promise<Portrait>
+  /** Makes a document of a portrait, once for each, without secrets of the configuration. */
+  document<Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made
+  /** A document without secrets of the configuration. */
+  clean<Made>(made: Made): Made
+}
+
+/** For how long a portrait is taken as it is, in milliseconds. */
+const FRESH = 10_000
+/** How many documents of a portrait are kept, and for how many kinds of callers who see less. */
+const DOCUMENTS = 500
+const CALLERS = 100
+
+/** A portrait, and what it was made of. */
+interface Drawn {
+  readonly key: string
+  readonly portrait: Portrait
+  readonly up: string
+  readonly until: number
+}
+
+/** Draws portraits of servers, each again only when something of it changed. */
+export function createPortraits(options: Options): Portraits {
+  const { settings, isUp, page, isHiding } = options
+  const servers = new Map(settings.upstreams.map((each) => [each.name, each]))
+  const [only] = settings.upstreams.length === 1 ? settings.upstreams : []
+  const drawn = new Map<string | undefined, Drawn>()
+  let known: Records | undefined
+  const records = (): Records => {
+    if (known) return known
+    known = options.records()
+    known.onChange((changed) => {
+      drawn.delete(changed)
+      drawn.delete(undefined)
+    })
+    return known
+  }
+  const namesOf = (upstream: string | undefined): readonly string[] =>
+    upstream === undefined ? [...servers.keys()] : [upstream]
+  const upOf = (names: readonly string[]): string => `${page('/')} ${names.map(isUp).join()}`
+
+  const draw = (upstream: string | undefined, found: readonly ServerRecord[]): Portrait => {
+    const up = upOf(namesOf(upstream))
+    const key = JSON.stringify([up, ...found.map(versionOf)])
+    const before = drawn.get(upstream)
+    const portrait =
+      before?.key === key
+        ? before.portrait
+        : portray(found, upstream, { options, servers, isOnly: only !== undefined })
+    drawn.set(upstream, { key, portrait, up, until: performance.now() + FRESH })
+    return portrait
+  }
+
+  const whole = (asked: string | undefined): Portrait | Promise<Portrait> => {
+    const upstream = asked ?? only?.name
+    const names = namesOf(upstream)
+    const last = drawn.get(upstream)
+    if (last && performance.now() < last.until && last.up === upOf(names)) return last.portrait
+    const asking = names.map((name) => records().of(name))
+    return asking.some((each) => each instanceof Promise)
+      ? Promise.all(asking).then((found) => draw(upstream, found))
+      : draw(upstream, asking.filter(isRecord))
+  }
+
+  const partly = createPartly(options.handle)
+  const redactor = new Redactor()
+  redactor.learn(secretsIn(settings))
+  const documents = new WeakMap<Portrait, Map<string, unknown>>()
+  return {
+    of: (upstream, call) => {
+      const found = whole(upstream)
+      if (!call?.principal.scopes || !isHiding(upstream ?? only?.name)) return found
+      return Promise.resolve(found).then((portrait) => partly(portrait, call))
+    },
+    document: <Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made => {
+      const own = documents.get(portrait) ?? new Map<string, unknown>()
+      documents.set(portrait, own)
+      if (own.size > DOCUMENTS) own.clear()
+      if (!own.has(key)) own.set(key, cleaned(make(portrait), redactor))
+      // Under a key stands what was made with it.
+      return own.get(key) as Made
+    },
+    clean: (made) => cleaned(made, redactor),
+  }
+}
+
+function isRecord(found: ServerRecord | Promise<ServerRecord>): found is ServerRecord {
+  return !(found instanceof Promise)
+}
+
+/** What of a record documents would tell in other words, were it different. */
+function versionOf({ name, isUp, contentVersion, changedAt, tools }: ServerRecord): unknown {
+  const seen = tools.flatMap(({ entry, seen: calls }) =>
+    calls ? [[entry.name, latencyOf({ words: {}, seen: calls }), calls.types, calls.hasCursor]] : [],
+  )
+  return [name, isUp, contentVersion, changedAt, seen]
+}
+
+interface Around {
+  readonly options: Options
+  readonly servers: ReadonlyMap<string, UpstreamSettings>
+  readonly isOnly: boolean
+}
+
+function portray(found: readonly ServerRecord[], upstream: string | undefined, around: Around): Portrait {
+  const { options, servers, isOnly } = around
+  const { isStrict } = options.settings.listen
+  const naming = upstream === undefined ? namingOfAll(isStrict) : namingOfOne(isStrict)
+  const front = frontOf(upstream, isOnly, options)
+  const draw = (record: ServerRecord): Portrait[] => {
+    const settings = servers.get(record.name)
+    return settings ? [portraitOf({ record, settings }, front, { naming })] : []
+  }
+  const parts = found.flatMap(draw)
+  const [first] = parts
+  return upstream !== undefined && first ? first : portraitOfAll(parts, front)
+}
+
+function namingOfOne(isStrict: boolean): Naming {
+  if (isStrict) return { name: (_upstream, name) => aliasOf(name), uri: ownUri }
+  return { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
+}
+
+function namingOfAll(isStrict: boolean): Naming {
+  if (!isStrict) return { name: exposedName, uri: exposedUri }
+  return { name: (upstream, name) => aliasOf(exposedName(upstream, name)), uri: ownUri }
+}
+
+/** The extensions a manifest can name, with the features they are of. */
+const extensions = [
+  ['idempotency', 'idempotency'],
+  ['transactions', 'transactions'],
+  ['human_in_the_loop', 'confirm'],
+  ['structured_errors', 'errors'],
+  ['provenance', 'provenance'],
+  ['intent_hints', 'intent'],
+  ['server_recommendations', 'discovery'],
+  ['multimodal_signatures', 'multimodal'],
+] as const
+
+function frontOf(upstream: string | undefined, isOnly: boolean, options: Options): Front {
+  const { settings, isOn, page } = options
+  const endpoint = page(upstream === undefined || isOnly ? '/mcp' : `/mcp/${upstream}`)
+  return {
+    ...(endpoint !== undefined && { endpoint }),
+    version: self.version,
+    profile: settings.profile,
+    auth: authOf(options, endpoint !== undefined),
+    rates: ratesOf(settings, upstream),
+    limits: endpoint === undefined ? [] : [`A request may have at most ${settings.listen.body} bytes`],
+    extensions: extensions.flatMap(([name, feature]) => (isOn(feature, upstream) ? [name] : [])),
+    isRecorded: settings.observe.audit !== undefined,
+    hasHelp: isOn('help', upstream),
+  }
+}
+
+/** How callers over HTTP show who they are; over pipes nobody has to. */
+function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front['auth'] {
+  if (!isServed || !isProtected(auth)) return { methods: ['none'] }
+  const { jwt, authorizationServers, elevateUrl, session } = auth
+  const methods: AuthMethod[] =
+    authorizationServers.length > 0 ? ['oauth2_code', 'bearer_token'] : ['bearer_token']
+  const required = jwt?.requiredClaims.map((claim) => [claim, 'must be there'] as const) ?? []
+  return {
+    methods,
+    ...(jwt && {
+      claims: {
+        ...Object.fromEntries(required),
+        sub: 'who the caller is',
+        [jwt.scopeClaim]: 'what the caller may do',
+      },
+    }),
+    issuers: authorizationServers,
+    ...(elevateUrl !== undefined && { elevateUrl }),
+    ...(isOn('permissions') && { sessionTtl: Math.round(session.idle / 1000) }),
+  }
+}
+
+/** How often each caller may call, as far as that holds for the server, or for all together. */
+function ratesOf({ features, auth, profile }: Settings, upstream: string | undefined): string[] {
+  const { common, upstreams = {} } = features.rate_limit ?? {}
+  const [all, own] = [common, upstream === undefined ? undefined : (upstreams[upstream] ?? common)].map(
+    rateIn,
+  )
+  const isGuarded = profile === 'corporate' || isProtected(auth)
+  const { together, alone } = limitScope(all, own, isGuarded ? ['60/minute'] : undefined)
+  return [together, alone].flatMap((each) => each ?? [])
+}
+
+/** Checked against the feature's own schema when the configuration was read. */
+function rateIn(settings: unknown): readonly string[] | 'off' | undefined {
+  const rate = isObject(settings) ? settings.rate : undefined
+  if (rate === undefined || rate === 'off') return rate
+  return Array.isArray(rate) ? rate.map(String) : typeof rate === 'string' ? rate.split(',') : undefined
+}
+
+/** Leaves out of a portrait what its reader is not shown in lists. */
+function createPartly(handle: Handler): (portrait: Portrait, call: Call) => Promise<Portrait> {
+  const known = new WeakMap<Portrait, Map<string, Promise<Portrait>>>()
+  const make = async (portrait: Portrait, call: Call): Promise<Portrait> => {
+    const { upstream } = call.target
+    const target = { method: call.method, ...(upstream !== undefined && { upstream }) }
+    const asking: Call = { ...call, target, errand: 'look', emit: () => undefined }
+    const shown = async (list: string, key: string): Promise<ReadonlySet<unknown>> =>
+      new Set((await walk(handle, asking, list)).map(({ fields }) => fields[key]))
+    const [tools, prompts, resources, templates] = await Promise.all([
+      shown('tools/list', 'name'),
+      shown('prompts/list', 'name'),
+      shown('resources/list', 'uri'),
+      shown('resources/templates/list', 'uriTemplate'),
+    ])
+    const shownOf = (each: Portrait): Portrait => ({
+      ...each,
+      tools: each.tools.filter(({ name }) => tools.has(name)),
+      prompts: each.prompts.filter(({ name }) => prompts.has(name)),
+      resources: each.resources.filter(({ uri }) => resources.has(uri)),
+      templates: each.templates.filter(({ uriTemplate }) => templates.has(uriTemplate)),
+      parts: each.parts.map(shownOf),
+    })
+    return shownOf(portrait)
+  }
+  return (portrait, call) => {
+    const own = known.get(portrait) ?? new Map<string, Promise<Portrait>>()
+    known.set(portrait, own)
+    const key = [...(call.principal.scopes ?? [])].toSorted().join(' ')
+    const found = own.get(key)
+    if (found) return found
+    if (own.size >= CALLERS) own.clear()
+    const made = make(portrait, call)
+    own.set(key, made)
+    made.catch(() => own.delete(key))
+    return made
+  }
+}
+
+/** What may stand in no document. A plain word under a harmless name is no secret, and may well stand in one. */
+function secretsIn(settings: Settings): string[] {
+  const upstreams = settings.upstreams.map(({ reach, ...rest }) => {
+    if (reach.kind === 'url') return { ...rest, reach }
+    const telling = Object.entries(reach.env).filter(
+      ([name, value]) => isTelling(name) || !/^[a-z]{1,20}$/i.test(value.reveal()),
+    )
+    return { ...rest, reach: { ...reach, env: Object.fromEntries(telling) } }
+  })
+  return secretsOf({ ...settings, upstreams })
+}
+
+/** A document with its texts cleaned; the names of its members are those of schemas. */
+function cleaned<Made>(made: Made, redactor: Redactor): Made {
+  if (!redactor.finds(JSON.stringify(made) ?? '')) return made
+  // The shape stays as it is.
+  return withTexts(made, (text) => redactor.text(text)) as Made
+}
+
+function withTexts(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === 'string') return change(value)
+  if (Array.isArray(value)) return value.map((each) => withTexts(each, change))
+  if (!isObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, each]) => [change(key), withTexts(each, change)]),
+  )
+}

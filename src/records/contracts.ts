@@ -1,0 +1,153 @@
+import type { ContractHistory, ContractVersion, KeptChange } from '../core/contract-history.ts'
+import {
+  type Contract,
+  type ContractChange,
+  contractChanges,
+  isContract,
+  levelOf,
+  raised,
+} from '../core/contract.ts'
+import { isObject } from '../core/json.ts'
+import type { Store } from '../store/store.ts'
+
+/** What became of a contract. */
+export interface Noted {
+  readonly version: string
+  /** Absent where nothing changed, or nothing was known before. */
+  readonly changed?: { readonly before: string; readonly changes: readonly KeptChange[] }
+}
+
+/** How many versions are kept, and how many changes of each. */
+const VERSIONS = 100
+const CHANGES = 200
+/** For how long, in milliseconds. */
+const TTL = 10 * 365 * 86_400_000
+/** How often a contract is written anew because another gateway was faster. */
+const ATTEMPTS = 10
+/** What is dropped has to be announced for at least this long, and this many versions: three months, two additions. */
+const NOTICE = 90 * 86_400_000
+const NOTICE_VERSIONS = 2
+
+/** The contracts of servers and their history, in a store that gateways and commands share. */
+export class Contracts {
+  readonly #store: Store
+
+  constructor(store: Store) {
+    this.#store = store
+  }
+
+  /** What is known of one server. */
+  async find(upstream: string): Promise<ContractHistory | undefined> {
+    return parsed(await this.#store.get(place(upstream)))
+  }
+
+  /** What is known of all servers, by name. */
+  async list(): Promise<readonly ContractHistory[]> {
+    const found = [...(await this.#store.scan('contract')).values()].flatMap((text) => parsed(text) ?? [])
+    return found.toSorted((one, other) => one.upstream.localeCompare(other.upstream))
+  }
+
+  /** Writes down the contract of a server as it is now; its version is raised by what changed. */
+  async note(upstream: string, contract: Contract, now: number): Promise<Noted> {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const text = await this.#store.get(place(upstream))
+      const before = parsed(text)
+      const { history, noted } = next({ upstream, contract, now }, before)
+      if (!history) return noted
+      const written = JSON.stringify(history)
+      const isDone =
+        text === undefined
+          ? (await this.#store.claim(place(upstream), written, TTL)) === undefined
+          : await this.#store.swap(place(upstream), text, written, TTL)
+      if (isDone) return noted
+    }
+    throw new Error(`the contract of ${upstream} is written by others again and again`)
+  }
+}
+
+interface Seen {
+  readonly upstream: string
+  readonly contract: Contract
+  readonly now: number
+}
+
+/** What is to be kept, where that is something else, and what to tell. */
+function next(
+  { upstream, contract, now }: Seen,
+  before: ContractHistory | undefined,
+): { readonly history?: ContractHistory; readonly noted: Noted } {
+  const [last] = before?.versions ?? []
+  if (!before || !last) {
+    const first = { version: '1.0.0', at: now, changes: [] }
+    return { history: { upstream, contract, versions: [first] }, noted: { version: first.version } }
+  }
+  const found = contractChanges(before.contract, contract)
+  const level = levelOf(found)
+  if (!level) return { noted: { version: last.version } }
+  const changes = found.map((each): KeptChange => {
+    return each.kind === 'removed' && each.level === 'major' && !wasAnnounced(each, before.versions, now)
+      ? { ...each, isEarly: true }
+      : each
+  })
+  const kept = changes.slice(0, CHANGES)
+  const version: ContractVersion = {
+    version: raised(last.version, level),
+    at: now,
+    changes: kept,
+    ...(changes.length > kept.length && { more: changes.length - kept.length }),
+  }
+  return {
+    history: { upstream, contract, versions: [version, ...before.versions].slice(0, VERSIONS) },
+    noted: { version: version.version, changed: { before: last.version, changes } },
+  }
+}
+
+/** Whether it was said long enough before that something would go. */
+function wasAnnounced(
+  { subject }: ContractChange,
+  versions: readonly ContractVersion[],
+  now: number,
+): boolean {
+  const at = versions.findIndex(({ changes }) =>
+    changes.some((each) => each.kind === 'deprecated' && each.subject === subject),
+  )
+  const announced = versions[at]
+  if (!announced) return false
+  const additions = versions.slice(0, at + 1).filter(({ changes }) => levelOf(changes) !== 'patch')
+  return now - announced.at >= NOTICE && additions.length >= NOTICE_VERSIONS
+}
+
+function place(upstream: string): string {
+  return `contract/${upstream}`
+}
+
+/** What another release kept in another form is not known. */
+function parsed(text: string | undefined): ContractHistory | undefined {
+  if (text === undefined) return undefined
+  try {
+    const value: unknown = JSON.parse(text)
+    return isHistory(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isHistory(value: unknown): value is ContractHistory {
+  return (
+    isObject(value) &&
+    typeof value.upstream === 'string' &&
+    isContract(value.contract) &&
+    Array.isArray(value.versions) &&
+    value.versions.every(isVersion)
+  )
+}
+
+function isVersion(value: unknown): boolean {
+  return (
+    isObject(value) &&
+    typeof value.version === 'string' &&
+    typeof value.at === 'number' &&
+    Array.isArray(value.changes) &&
+    value.changes.every((each) => isObject(each) && typeof each.subject === 'string')
+  )
+}

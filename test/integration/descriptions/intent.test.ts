@@ -1,0 +1,150 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from '@modelcontextprotocol/client'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { afterEach, describe, expect, test } from 'vitest'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const closers: (() => Promise<void>)[] = []
+
+afterEach(async () => {
+  await Promise.all(closers.splice(0).map((close) => close()))
+})
+
+const memory = { command: publishedServer('@modelcontextprotocol/server-memory') }
+const files = { command: publishedServer('@modelcontextprotocol/server-filesystem', '/tmp') }
+
+async function started(config: Json): Promise<LocalGateway> {
+  const gateway = await localGateway(config)
+  closers.push(() => gateway.close())
+  return gateway
+}
+
+async function posted(url: string, method: string, params: Json): Promise<Json> {
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+  const meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': {},
+    'io.modelcontextprotocol/clientInfo': { name: 'tester', version: '1.0.0' },
+  }
+  const whole = { ...params, _meta: { ...meta, ...Object(params['_meta']) } }
+  const name = params['name']
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: {
+      ...headers,
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': method,
+      ...(typeof name === 'string' && { 'mcp-name': name }),
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: whole }),
+  })
+  const text = await response.text()
+  const data = /^data: (.*)$/m.exec(text)?.[1] ?? text
+  return JSON.parse(data) as Json
+}
+
+const searching = { name: 'search_nodes', arguments: { query: 'x' } }
+const wish = 'show me the entire knowledge graph'
+
+describe('what a caller of the memory server wants', () => {
+  test('is answered with a better tool, in both generations of clients, which validate the output', async () => {
+    const gateway = await started({ upstreams: { memory } })
+    const one = new Client({ name: 'one', version: '1.0.0' })
+    const two = new Client2({ name: 'two', version: '1.0.0' })
+    await one.connect(new StreamableHTTPClientTransport(new URL(gateway.url)) as never)
+    await two.connect(new Transport2(new URL(gateway.url)))
+    closers.push(
+      () => one.close(),
+      () => two.close(),
+    )
+    for (const client of [one, two]) {
+      await client.listTools()
+      const plain = await client.callTool(searching)
+      const hinted = await client.callTool({ ...searching, _meta: { 'dev.gatehouse/intent': wish } })
+      expect(hinted.structuredContent).toEqual(plain.structuredContent)
+      expect(hinted._meta?.['dev.gatehouse/suggestion']).toMatchObject({ recommended_tool: 'read_graph' })
+      expect(JSON.stringify(hinted.content)).toContain('Hint: read_graph may fit better.')
+      expect(JSON.stringify(plain)).not.toContain('Hint')
+      const fitting = await client.callTool({ ...searching, _meta: { intent: 'search for nodes' } })
+      expect(JSON.stringify(fitting)).not.toContain('suggestion')
+    }
+  })
+
+  test('stays unsaid to the byte where nothing is wanted, whether the feature is on or off', async () => {
+    const [on, off] = await Promise.all([
+      started({ features: { provenance: 'off' }, upstreams: { memory } }),
+      started({ features: { provenance: 'off', intent: 'off', discovery: 'off' }, upstreams: { memory } }),
+    ])
+    const call = (gateway: LocalGateway): Promise<Json> => posted(gateway.url, 'tools/call', searching)
+    expect(JSON.stringify(await call(on))).toBe(JSON.stringify(await call(off)))
+  })
+
+  test('sends the call elsewhere in mode redirect, and names tools as all servers together do', async () => {
+    const features = { intent: { mode: 'redirect' } }
+    const gateway = await started({ features, upstreams: { memory, files } })
+    const params = { ...searching, name: 'memory_search_nodes', _meta: { intent: wish } }
+    expect(await posted(gateway.url, 'tools/call', params)).toMatchObject({
+      result: { isError: true, result: null, suggestion: { recommended_tool: 'memory_read_graph' } },
+    })
+    expect(await posted(`${gateway.url}/memory`, 'tools/call', { ...searching, intent: wish })).toMatchObject(
+      {
+        result: { isError: true, suggestion: { recommended_tool: 'read_graph' } },
+      },
+    )
+  })
+})
+
+describe('servers', () => {
+  test('are recommended by method, tool and path, and a name nobody has is answered with the nearest', async () => {
+    const gateway = await started({ upstreams: { memory, files } })
+    const wanted = { capability_needed: 'remember entities in a knowledge graph' }
+    const expected = { server: 'memory', server_name: 'memory', registry_url: `${gateway.origin}/mcp/memory` }
+    const asked = await posted(gateway.url, 'servers/recommend', wanted)
+    expect(asked).toMatchObject({ result: { recommendations: [expected] } })
+    const tool = { name: 'recommend_servers', arguments: wanted }
+    expect(await posted(`${gateway.url}/files`, 'tools/call', tool)).toMatchObject({
+      result: { structuredContent: { recommendations: [expected] } },
+    })
+    const nothing = await posted(gateway.url, 'servers/recommend', { capability_needed: 'zymurgy' })
+    expect(nothing).toMatchObject({ result: { recommendations: [] } })
+    const unknown = await posted(`${gateway.url}/files`, 'tools/call', {
+      name: 'raed_text_file',
+      arguments: {},
+    })
+    expect(unknown).toMatchObject({
+      error: { code: -32602, data: { suggestion: expect.stringContaining('read_text_file') } },
+    })
+    const together = await posted(gateway.url, 'tools/call', { name: 'memory_make_entities', arguments: {} })
+    expect(together).toMatchObject({
+      error: { data: { details: { recommendations: [{ recommended_tool: 'memory_create_entities' }] } } },
+    })
+    const page = await fetch(`${gateway.origin}/recommend_servers?capability=knowledge%20graph`)
+    expect(await page.json()).toMatchObject({ recommendations: [expected] })
+  })
+
+  test('of a registry are only looked for where it is configured', async () => {
+    const seen: string[] = []
+    const registry = createServer((request, response) => {
+      seen.push(request.url ?? '')
+      const servers = [{ server: { name: 'io.github.good/weather', description: 'Tells the weather' } }]
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ servers }))
+    })
+    await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve))
+    closers.push(async () => void registry.close())
+    const url = `http://127.0.0.1:${(registry.address() as AddressInfo).port}`
+    const wanted = { capability_needed: 'the weather of Berlin' }
+    const off = await started({ upstreams: { memory } })
+    await posted(off.url, 'servers/recommend', wanted)
+    expect(seen).toEqual([])
+    const discovery = { registry: url, publishers: ['io.github.good'] }
+    const on = await started({ features: { discovery }, upstreams: { memory } })
+    expect(await posted(on.url, 'servers/recommend', wanted)).toMatchObject({
+      result: { recommendations: [{ server: 'io.github.good/weather' }] },
+    })
+    expect(seen).toHaveLength(2)
+  })
+})

@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { createRanking, type Ranking } from '../../../src/core/ranking.ts'
+import { type DescribedTool, describedTool } from '../../../src/core/tool-ranking.ts'
+
+/** What somebody wants of the tools of all servers, and the tools that are right. */
+interface Wish {
+  readonly intent: string
+  readonly server: string
+  readonly tools: readonly string[]
+}
+
+const modules = fileURLToPath(new URL('../../../node_modules/', import.meta.url))
+const servers = {
+  everything: ['@modelcontextprotocol/server-everything/dist/index.js', 'stdio'],
+  filesystem: ['@modelcontextprotocol/server-filesystem/dist/index.js', '/tmp'],
+  memory: ['@modelcontextprotocol/server-memory/dist/index.js'],
+  playwright: ['@playwright/mcp/cli.js'],
+  notion: ['@notionhq/notion-mcp-server/bin/cli.mjs'],
+} as const
+
+// Both halves were written from the tools' documentation; the ranking was only ever fitted to the first.
+const tuning = wishes('tuning')
+const heldOut = wishes('held-out')
+let ranking: Ranking<DescribedTool>
+let listed: readonly DescribedTool[]
+
+beforeAll(async () => {
+  const all = await Promise.all(Object.keys(servers).map((name) => toolsOf(name as keyof typeof servers)))
+  listed = all.flat()
+  ranking = createRanking(listed)
+}, 120_000)
+
+describe('the right tool for what somebody says', () => {
+  test('is looked for among the tools of five servers, for each of them alike', () => {
+    const both = [...tuning, ...heldOut]
+    expect(new Set(both.map(({ intent }) => intent)).size).toBe(60)
+    for (const name of Object.keys(servers)) {
+      const there = listed.filter(({ entry }) => entry.upstream === name).map((each) => each.name)
+      const own = both.filter(({ server }) => server === name)
+      expect(own).toHaveLength(12)
+      expect(there).toEqual(expect.arrayContaining(own.flatMap(({ tools }) => tools)))
+      // Nobody says the name of the tool.
+      for (const { intent, tools } of own) {
+        const said = tools.filter((tool) => tool.length > 8 && intent.includes(tool))
+        expect(said).toEqual([])
+      }
+    }
+  })
+
+  test.each([
+    ['of all 60', () => [...tuning, ...heldOut]],
+    ['of the 30 it was not fitted to', () => heldOut],
+  ])('comes first for 8 in 10, and among three for 19 in 20: %s', (_, select) => {
+    const wanted = select()
+    const places = wanted.map((wish) => ({ ...wish, place: placeOf(wish) }))
+    const first = places.filter(({ place }) => place === 0).length
+    const near = places.filter(({ place }) => place < 3).length
+    const missed = places
+      .filter(({ place }) => place > 0)
+      .map(({ intent, place }) => `${place + 1}: ${intent}`)
+    expect({ first, near, missed }).toSatisfy(
+      () => first / wanted.length >= 0.8 && near / wanted.length >= 0.95,
+    )
+  })
+})
+
+function placeOf({ intent, server, tools }: Wish): number {
+  const place = ranking
+    .rank(intent)
+    .findIndex(({ of }) => of.entry.upstream === server && tools.includes(of.entry.name))
+  return place === -1 ? Infinity : place
+}
+
+async function toolsOf(server: keyof typeof servers): Promise<DescribedTool[]> {
+  const [path, ...args] = servers[server]
+  const client = new Client({ name: 'lister', version: '1.0.0' }, { capabilities: {} })
+  const env = { PATH: process.env['PATH'] ?? '', NOTION_TOKEN: 'ntn_of_nobody' }
+  const command = { command: process.execPath, args: [join(modules, path), ...args], env, stderr: 'ignore' }
+  await client.connect(new StdioClientTransport({ ...command, stderr: 'ignore' }))
+  try {
+    const { tools } = await client.listTools()
+    const nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+    return tools.map((definition) =>
+      describedTool({ upstream: server, kind: 'tool', name: definition.name, definition, nature }),
+    )
+  } finally {
+    await client.close()
+  }
+}
+
+function wishes(half: string): readonly Wish[] {
+  const file = fileURLToPath(new URL(`../../fixtures/intents/${half}.json`, import.meta.url))
+  return JSON.parse(readFileSync(file, 'utf8')) as Wish[]
+}

@@ -1,0 +1,241 @@
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { SkillsClient } from '@modelcontextprotocol/client/ext/skills'
+import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { isObject } from '../../../src/core/json.ts'
+import { canary, fiveServers, names } from '../../support/five-servers.ts'
+import type { RunningGateway } from '../../support/run-gateway.ts'
+
+const schema = '/work/shared/schemas/proposals/service-manifest.schema.json'
+const everywhere = [undefined, ...names] as const
+const DASHDASH = 'dev.gatehouse/dashdash'
+const MANIFEST = 'dev.gatehouse/manifest'
+
+let folder = ''
+let gateway: RunningGateway
+let origin = ''
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'gatehouse-documents-'))
+  gateway = await fiveServers(folder)
+  origin = new URL(gateway.url).origin
+}, 60_000)
+afterAll(async () => {
+  await gateway.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const at = (name: string | undefined): string => (name === undefined ? '' : `/${name}`)
+
+async function read(path: string, headers: Readonly<Record<string, string>> = {}) {
+  const response = await fetch(`${origin}${path}`, { headers })
+  const text = await response.text()
+  return { response, text, status: response.status }
+}
+
+describe.each(everywhere)('the documents of %s', (name) => {
+  test.skipIf(!existsSync(schema))('the manifest fits its schema', async () => {
+    const { text } = await read(`/capabilities${at(name)}`)
+    const fits = new Ajv2020({ strict: false, formats: { uri: true, 'date-time': true } }).compile(
+      JSON.parse(readFileSync(schema, 'utf8')),
+    )
+    const manifest = JSON.parse(text)
+    expect([fits(manifest), fits.errors]).toEqual([true, null])
+    expect(manifest.server.name).toBe(name ?? 'gatehouse')
+    const known = new Set(manifest.tools.map((tool: { name: string }) => tool.name))
+    const granted = (manifest.auth.scopes ?? []).flatMap((scope: { grants: string[] }) => scope.grants)
+    expect(granted.filter((tool: string) => !known.has(tool))).toEqual([])
+    expect(known.size).toBeGreaterThan(5)
+  })
+
+  test('the guide has its front matter and its required sections', async () => {
+    const { text, response } = await read(`/ai-help${at(name)}`)
+    expect(response.headers.get('content-type')).toBe('text/markdown; charset=utf-8')
+    const [, matter = ''] = /^---\n([\s\S]*?)\n---\n/.exec(text) ?? []
+    expect(parse(matter)).toMatchObject({ name: name ?? 'gatehouse', 'spec-version': '0.2.0' })
+    expect(text).toContain('\n## When to Use\n')
+    expect(text).toContain('\n## Quick Reference\n')
+  })
+
+  test('the guide is data too, whole and in sections', async () => {
+    const whole = JSON.parse((await read(`/ai-help${at(name)}?format=json`)).text)
+    expect(whole.metadata.specVersion).toBe('0.2.0')
+    expect(whole.sections.whenToUse.length).toBeGreaterThan(0)
+    const part = JSON.parse((await read(`/ai-help${at(name)}?format=json&section=Quick%20Reference`)).text)
+    expect(Object.keys(part.sections)).toEqual(['quickReference'])
+  })
+
+  test('the SKILL.md names its folder', async () => {
+    const { text, status } = await read(`/skills/${name ?? 'gatehouse'}/SKILL.md`)
+    expect(status).toBe(200)
+    const [, matter = ''] = /^---\n([\s\S]*?)\n---\n/.exec(text) ?? []
+    expect(parse(matter).name).toBe(name ?? 'gatehouse')
+  })
+
+  test('the card names the endpoint, and no tool', async () => {
+    const { text, response } = await read(`/mcp${at(name)}/server-card`)
+    expect(response.headers.get('content-type')).toBe('application/mcp-server-card+json')
+    const card = JSON.parse(text)
+    expect(card.remotes[0].url).toBe(`${origin}/mcp${at(name)}`)
+    expect(card).not.toHaveProperty('tools')
+  })
+})
+
+test('no secret of the configuration stands in any document', async () => {
+  const paths = everywhere.flatMap((name) => [
+    `/capabilities${at(name)}`,
+    `/ai-help${at(name)}`,
+    `/ai-help${at(name)}?format=json`,
+    `/skills/${name ?? 'gatehouse'}/SKILL.md`,
+    `/mcp${at(name)}/server-card`,
+  ])
+  const texts = await Promise.all([...paths, '/llms.txt', '/llms-full.txt'].map(read1))
+  expect(texts.filter((text) => text.includes(canary))).toEqual([])
+  expect(texts.join('')).toContain('NOTION_TOKEN')
+})
+
+async function read1(path: string): Promise<string> {
+  return (await read(path)).text
+}
+
+test('llms.txt and its twin are the same bytes, which the front page names', async () => {
+  const [short, twin, full] = await Promise.all(
+    ['/llms.txt', '/.well-known/llms.txt', '/llms-full.txt'].map((path) => read(path)),
+  )
+  expect(short?.text).toBe(twin?.text)
+  expect(full?.text.length).toBeGreaterThan(short?.text.length ?? 0)
+  const { response } = await read('/')
+  expect(response.headers.get('link')).toBe('</llms.txt>; rel="llms-help"')
+})
+
+test('what was read and has not changed is not sent again', async () => {
+  const { response, text } = await read('/capabilities/files')
+  const etag = response.headers.get('etag') ?? ''
+  expect(response.headers.get('cache-control')).toBe('public, max-age=60')
+  expect(await read('/capabilities/files', { 'if-none-match': etag })).toMatchObject({
+    status: 304,
+    text: '',
+  })
+  expect((await read('/capabilities/files', { 'if-none-match': '"other"' })).status).toBe(200)
+  expect((await read('/capabilities?upstream=files')).text).toBe(text)
+})
+
+test('a section there is none of is refused with those there are', async () => {
+  const { status, text } = await read('/ai-help?section=nonsense')
+  expect(status).toBe(400)
+  expect(JSON.parse(text).error).toMatchObject({ code: -32602 })
+  expect(text).toContain('quickReference')
+  expect((await read('/ai-help/nobody')).status).toBe(404)
+})
+
+test('the catalogue leads to a card of each server', async () => {
+  const { entries } = JSON.parse((await read('/.well-known/mcp/catalog.json')).text)
+  expect(entries).toHaveLength(6)
+  const cards = await Promise.all(entries.map((entry: { url: string }) => fetch(entry.url)))
+  expect(cards.map(({ status }) => status)).toEqual(cards.map(() => 200))
+})
+
+const modes = ['legacy', { pin: '2026-07-28' }] as const
+
+async function connected(mode: (typeof modes)[number], path: string): Promise<Client> {
+  const client = new Client({ name: 'reader', version: '1.0.0' }, { versionNegotiation: { mode } })
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${origin}${path}`)))
+  return client
+}
+
+describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
+  test.each(everywhere)('lists, gets, reads and verifies the skill of %s', async (name) => {
+    const client = await connected(mode, `/mcp${at(name)}`)
+    const skills = new SkillsClient(client)
+    expect(skills.supported).toBe(true)
+    const { skills: listed } = await skills.list()
+    expect(listed.map(({ frontmatter }) => frontmatter.name)).toEqual(
+      name === undefined ? ['gatehouse', ...names] : [name],
+    )
+    for (const skill of listed) {
+      const file = await skills.read(skill)
+      expect(file).toMatchObject({ verified: true, frontmatter: skill.frontmatter })
+      const [{ digest } = { digest: '' }] = Array.isArray(skill.resources) ? skill.resources : []
+      expect(digest).toBe(`sha256:${createHash('sha256').update(file.bytes).digest('hex')}`)
+      expect((await skills.get(skill.uri)).skill).toEqual(skill)
+    }
+    await expect(skills.get('skill://nobody/SKILL.md')).rejects.toMatchObject({ code: -32602 })
+    await client.close()
+  })
+
+  test('everything of a server is seen where clients of the SDK keep it', async () => {
+    const client = await connected(mode, '/mcp/files')
+    const capabilities = client.getServerCapabilities() ?? {}
+    expect(capabilities.experimental).toMatchObject({ dashdash: { identity: { name: 'files' } } })
+    expect(capabilities.extensions).toMatchObject({
+      [DASHDASH]: { specVersion: '0.2.0', aiHelp: true },
+      [MANIFEST]: {
+        manifestVersion: '0.1.0',
+        ttlSeconds: 60,
+        tool: 'get_manifest',
+        url: `${origin}/capabilities/files`,
+      },
+    })
+    expect(client.getInstructions()).toContain('Call `ai_help` for the guide.')
+    const { tools } = await client.listTools()
+    for (const { _meta: meta } of tools) expect(meta).toHaveProperty([DASHDASH, 'operationType'])
+    await client.close()
+  })
+
+  test('tools and resources of all servers together are described by the names they have there', async () => {
+    const client = await connected(mode, '/mcp')
+    const { tools } = await client.listTools()
+    const write = tools.find(({ name }) => name === 'files_write_file')
+    expect(write?._meta?.[DASHDASH]).toMatchObject({ operationType: 'write', idempotent: true })
+    expect(tools.filter(({ _meta: meta }) => !isObject(meta?.[DASHDASH])).map(({ name }) => name)).toEqual([])
+    const { resources } = await client.listResources()
+    const theirs = resources.filter(({ uri }) => uri.startsWith('everything+'))
+    expect(theirs.length).toBeGreaterThan(0)
+    for (const { _meta: meta } of theirs) expect(meta).toHaveProperty([DASHDASH, 'resourceType'])
+    const { resourceTemplates } = await client.listResourceTemplates()
+    expect(resourceTemplates[0]?._meta).toHaveProperty([DASHDASH, 'resourceType'])
+    await client.close()
+  })
+
+  test('the manifest and the guide are tools too, though no list has them', async () => {
+    const client = await connected(mode, '/mcp/memory')
+    const manifest = await client.callTool({ name: 'get_manifest', arguments: {} })
+    expect(manifest).toMatchObject({
+      server: { name: 'memory' },
+      structuredContent: { manifest_version: '0.1.0' },
+    })
+    const guide = await client.callTool({ name: 'ai_help', arguments: { section: 'read_graph' } })
+    expect(JSON.stringify(guide.content)).toContain('read_graph')
+    const bad = await client.callTool({ name: 'ai_help', arguments: { section: 'nonsense' } })
+    expect(bad.isError).toBe(true)
+    await client.close()
+  })
+})
+
+test('a client of SDK 1.x finds the skill among resources, and tools described in _meta', async () => {
+  const client = new OldClient({ name: 'reader', version: '1.0.0' })
+  await client.connect(new OldTransport(new URL(`${origin}/mcp/files`)))
+  const { resources } = await client.listResources()
+  expect(resources.map(({ uri }) => uri)).toEqual(['skill://files/SKILL.md'])
+  const { contents } = await client.readResource({ uri: 'skill://files/SKILL.md' })
+  expect(contents[0]).toMatchObject({
+    mimeType: 'text/markdown',
+    text: await read1('/skills/files/SKILL.md'),
+  })
+  await expect(client.readResource({ uri: 'skill://nobody/SKILL.md' })).rejects.toThrow('-32002')
+  expect((await client.listResourceTemplates()).resourceTemplates).toEqual([])
+  const { tools } = await client.listTools()
+  expect(tools[0]?._meta).toHaveProperty([DASHDASH, 'operationType'])
+  expect(client.getServerCapabilities()).toMatchObject({
+    experimental: { dashdash: { accessLevel: 'interact' } },
+  })
+  await client.close()
+})

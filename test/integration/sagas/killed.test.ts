@@ -1,0 +1,95 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { additionsOf } from '../../support/effects.ts'
+import { runSaga, type SagaEnding, statusOf } from '../../support/saga-client.ts'
+import { type SagaField, startSagaField } from '../../support/saga-field.ts'
+import { planSagas, type SagaPlan } from '../../support/saga-plan.ts'
+import { faultsOfSaga } from '../../support/saga-verdict.ts'
+import { type Seeded, seeded } from '../../support/seeded.ts'
+import type { Json } from '../../support/server/json.ts'
+
+/** SAGA_SEED repeats what was planned and what was killed. */
+const SEED = Number(process.env['SAGA_SEED'] ?? 20_262)
+const SAGAS = 300
+const AT_ONCE = 24
+
+test(
+  'transactions over three servers end as they are told, while gateways and servers are killed',
+  { timeout: 180_000 },
+  async () => {
+    const t0=Date.now();const field = await startSagaField(2)
+    try {
+      const random = seeded(SEED)
+      const plans = planSagas(SAGAS, field.folder, random)
+      const endings = await whileKilling(field, seeded(SEED + 1), () => runAll(plans, field))
+      expect(endings).toHaveLength(SAGAS)
+      const statuses = await Promise.all(plans.map((plan) => ended(plan, field)))
+      // What was begun by a server that outlived its gateway is done by then.
+      await pause(200)
+      const world = field.world()
+      const faults = endings.flatMap((ending) => {
+        return faultsOfSaga(ending, statuses[plans.indexOf(ending.plan)] ?? {}, world)
+      })
+      expect(faults, `SAGA_SEED=${SEED}`).toEqual([])
+      const twice = [...additionsOf(field.effectsLog)].filter(([, count]) => count > 1)
+      expect(twice, `SAGA_SEED=${SEED}`).toEqual([])
+      const counts = Map.groupBy(statuses, ({ status }) => status)
+console.log([...counts].map(([status, all]) => `${String(status)}: ${all.length}`).join(', '), Date.now()-t0)
+      for (const status of ['committed', 'rolled_back', 'partially_rolled_back'])
+        expect(counts.get(status)?.length, status).toBeGreaterThan(SAGAS / 30)
+    } finally {
+      await field.close()
+    }
+  },
+)
+
+async function runAll(plans: readonly SagaPlan[], field: SagaField): Promise<readonly SagaEnding[]> {
+  const left = plans.map((plan, index) => ({ plan, random: seeded(SEED + 7919 * (index + 2)) }))
+  const endings: SagaEnding[] = []
+  const work = async (): Promise<void> => {
+    for (let next = left.shift(); next; next = left.shift()) {
+      endings.push(await runSaga(next.plan, field.gateways, next.random))
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work))
+  return endings
+}
+
+/** Kills gateways and servers until the work is done; all of them are there afterwards. */
+async function whileKilling<Done>(
+  field: SagaField,
+  random: Seeded,
+  work: () => Promise<Done>,
+): Promise<Done> {
+  let isDone = false
+  const killing = (async (): Promise<void> => {
+    while (!isDone) {
+      await pause(200 + random.next() * 1200)
+      if (random.chance(0.4)) {
+        await field.killServer(random.pick(['files', 'graph', 'effects']))
+        continue
+      }
+      const [first, ...others] = field.gateways
+      const killed = random.chance(0.2) ? [first, ...others] : [random.pick(field.gateways)]
+      await Promise.all(killed.map((each) => each.kill()))
+      await Promise.all(killed.map((each) => each.start()))
+    }
+  })()
+  const done = await work().finally(() => (isDone = true))
+  await killing
+  return done
+}
+
+/** How a transaction stands once it is over. */
+async function ended(plan: SagaPlan, { gateways }: SagaField): Promise<Json> {
+  const random = seeded(SEED)
+  return until(
+    async () => {
+      const status = await statusOf(plan, gateways, random)
+      return status['status'] !== 'active' && status['status'] !== 'rolling_back' && status
+    },
+    `the end of ${plan.id}`,
+    30_000,
+  )
+}

@@ -1,0 +1,131 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type { MortalGateway } from './crash-field.ts'
+import type { SagaPlan, PlannedStep } from './saga-plan.ts'
+import type { Seeded } from './seeded.ts'
+import { isObject, type Json, objectAt } from './server/json.ts'
+
+/** What the client of a transaction was told. */
+export interface SagaEnding {
+  readonly plan: SagaPlan
+  /** The steps of which it was told that they were done. */
+  readonly done: readonly string[]
+  /** The status it was told at the end, where it was told one. */
+  readonly told?: string
+  /** What should not have happened. */
+  readonly wrong: readonly string[]
+}
+
+type Gateways = readonly [MortalGateway, ...MortalGateway[]]
+
+/** How long a request may take, and how long something is tried, in milliseconds. */
+const PATIENCE = 15_000
+const LONGEST = 30_000
+/** After how long transactions nobody ends are rolled back, in seconds. */
+const ABANDONED = 2
+
+/** Does what is planned, at whatever gateway answers. */
+export async function runSaga(plan: SagaPlan, gateways: Gateways, random: Seeded): Promise<SagaEnding> {
+  const { id: transaction_id, steps, isStubborn } = plan
+  const wrong: string[] = []
+  const done: string[] = []
+  const ask: Ask = (method, params) => insist({ method, params, gateways, random })
+  const isAbandoned = plan.end === 'abandon'
+  const timeout = isAbandoned ? { timeout_seconds: ABANDONED } : {}
+  const begun = await ask('transaction/begin', { transaction_id, ...timeout })
+  if (begun.code !== undefined && (begun.code !== 'TRANSACTION_CONFLICT' || begun.tries === 1))
+    wrong.push(`begin: ${begun.text}`)
+  let hasFailed = false
+  for (const step of isAbandoned ? steps.slice(0, 1 + random.below(steps.length)) : steps) {
+    const answer = await ask('tools/call', stepParams(plan, step))
+    if (answer.code === undefined) done.push(step.id)
+    else hasFailed = true
+    if (hasFailed && !isStubborn) break
+  }
+  if (isAbandoned) return { plan, done, wrong }
+  const method = plan.end === 'rollback' || (hasFailed && !isStubborn) ? 'rollback' : 'commit'
+  const ended = await ask(`transaction/${method}`, { transaction_id })
+  const status = ended.result['status']
+  if (typeof status !== 'string') wrong.push(`${method}: ${ended.text}`)
+  return { plan, done, wrong, ...(typeof status === 'string' && { told: status }) }
+}
+
+/** How a transaction stands, as any gateway tells. */
+export async function statusOf(plan: SagaPlan, gateways: Gateways, random: Seeded): Promise<Json> {
+  const params = { transaction_id: plan.id }
+  return (await insist({ method: 'transaction/status', params, gateways, random })).result
+}
+
+function stepParams({ id }: SagaPlan, step: PlannedStep): Json {
+  const meta = { transaction_id: id, step_id: step.id, idempotency_key: `${id}-${step.id}` }
+  return { name: step.tool, arguments: step.arguments, _meta: meta }
+}
+
+interface Answer {
+  readonly result: Json
+  /** Of the error, where it is one. */
+  readonly code?: string
+  readonly text: string
+  readonly tries: number
+}
+
+type Ask = (method: string, params: Json) => Promise<Answer>
+
+interface Request {
+  readonly method: string
+  readonly params: Json
+  readonly gateways: Gateways
+  readonly random: Seeded
+}
+
+/** Asks until there is an answer that does not pass. */
+async function insist({ method, params, gateways, random }: Request): Promise<Answer> {
+  const deadline = Date.now() + LONGEST
+  for (let tries = 1; ; tries++) {
+    const answer = await post(random.pick(gateways).url, method, params)
+    if (answer && (!answer.isPassing || tries >= 5)) return { ...answer, tries }
+    if (Date.now() > deadline) return { result: {}, code: 'NEVER', text: 'it was never answered', tries }
+    await pause(20 + random.next() * 100)
+  }
+}
+
+const envelope = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientInfo': { name: 'saga', version: '1.0.0' },
+  'io.modelcontextprotocol/clientCapabilities': {},
+}
+
+/** Asks once, without a session; nothing where there is no answer. */
+async function post(
+  url: string,
+  method: string,
+  given: Json,
+): Promise<(Omit<Answer, 'tries'> & { readonly isPassing: boolean }) | undefined> {
+  const params = { ...given, _meta: { ...envelope, ...objectAt(given, '_meta') } }
+  const { name } = given
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    'mcp-protocol-version': '2026-07-28',
+    'mcp-method': method,
+    ...(typeof name === 'string' && { 'mcp-name': name }),
+  }
+  try {
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
+    const response = await fetch(url, {
+      method: 'POST',
+      headers,
+      body,
+      signal: AbortSignal.timeout(PATIENCE),
+    })
+    const text = await response.text()
+    const message: unknown = JSON.parse(text)
+    const result = objectAt(isObject(message) ? message : {}, 'result')
+    const told = objectAt(objectAt(result, '_meta'), 'dev.gatehouse/error')
+    const error = result['isError'] === true ? told : objectAt(objectAt(message as Json, 'error'), 'data')
+    const isFailed = result['isError'] === true || isObject((message as Json)['error'])
+    const code = isFailed ? { code: String(error['code']) } : {}
+    return { result, text, ...code, isPassing: isFailed && error['category'] === 'transient' }
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,66 @@
+import { classify } from '../../src/catalog/classify.ts'
+import { aliasOf } from '../../src/core/alias.ts'
+import type { Entry } from '../../src/core/entry.ts'
+import type { Definition, Records, ServerRecord } from '../../src/core/record.ts'
+import type { UpstreamSettings } from '../../src/core/settings.ts'
+import type { Deps } from '../../src/features/feature.ts'
+import { serverSettings } from './server-settings.ts'
+
+/** A server that lists tools, for features that look at what servers list. */
+export interface Shelf {
+  readonly tools: readonly Definition[]
+  readonly settings?: Partial<UpstreamSettings>
+  readonly record?: Partial<ServerRecord>
+}
+
+/** What features see of servers with these tools, by name. */
+export function shelves(servers: Readonly<Record<string, Shelf>>): Partial<Deps> {
+  const all = new Map(
+    Object.entries(servers).map(([name, { settings, ...shelf }]) => {
+      return [name, { ...shelf, settings: serverSettings({ ...settings, name }) }] as const
+    }),
+  )
+  const entriesOf = (name: string): Entry[] => {
+    const { tools = [], settings = serverSettings() } = all.get(name) ?? {}
+    return tools.map((definition) => {
+      const nature = classify(definition, settings)
+      return { upstream: name, kind: 'tool', name: String(definition['name']), definition, nature }
+    })
+  }
+  const records = new Map(
+    [...all].map(([name, { record }]) => [name, recordOf(name, entriesOf(name), record)]),
+  )
+  const known: Records = {
+    names: [...all.keys()],
+    of: (name) => {
+      const found = records.get(name)
+      if (!found) throw new TypeError(`There is no server named ${name}.`)
+      return found
+    },
+    last: (name) => records.get(name),
+    renew: () => undefined,
+    onChange: () => undefined,
+  }
+  return {
+    records: () => known,
+    servers: () => [...all.keys()],
+    server: (name) => all.get(name)?.settings,
+    tools: async (name) => entriesOf(name),
+  }
+}
+
+function recordOf(name: string, entries: readonly Entry[], more: Partial<ServerRecord> = {}): ServerRecord {
+  return {
+    name,
+    isUp: true,
+    info: {},
+    capabilities: { tools: {} },
+    about: {},
+    tools: entries.map((entry) => ({ entry, alias: aliasOf(entry.name), facts: {} })),
+    prompts: [],
+    resources: [],
+    resourceTemplates: [],
+    contentVersion: '1',
+    ...more,
+  }
+}

@@ -1,0 +1,271 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Call } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { ToolSettings } from '../../../../src/core/settings.ts'
+import { mask } from '../../../../src/features/mask/mask.ts'
+import { provenance } from '../../../../src/features/provenance/provenance.ts'
+import { resultLimit } from '../../../../src/features/result-limit/result-limit.ts'
+import { structuredText } from '../../../../src/features/structured-text.ts'
+import { answering, chain, fieldsOf, on } from '../../../support/chain.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+import { isObject, type Json, objectAt } from '../../../support/server/json.ts'
+
+const KEY = 'dev.gatehouse/provenance'
+const defaults = { hash: false, compat: true }
+const hello = { content: [{ type: 'text', text: 'hello' }] }
+
+interface Setup {
+  readonly settings?: Partial<typeof defaults>
+  readonly tool?: ToolSettings
+  readonly call?: Partial<Call>
+  readonly params?: Json
+}
+
+async function stampedResult(result: Json, { settings, tool = {}, call, params }: Setup = {}): Promise<Json> {
+  const server = () => serverSettings({ name: 'one', tools: { t: tool } })
+  const make = chain([on(provenance, { ...defaults, ...settings })], answering(result), { server })
+  return fieldsOf(await make(call, params))
+}
+
+async function stampOf(result: Json, setup: Setup = {}): Promise<Json> {
+  return objectAt(objectAt(await stampedResult(result, setup), '_meta'), KEY)
+}
+
+describe('where a result comes from', () => {
+  it('is its server and tool, where the result says no more', async () => {
+    expect(await stampOf(hello)).toEqual({
+      source: 'one:t',
+      retrieved_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+      confidence: 'exact',
+      attested_by: 'gatehouse',
+    })
+  })
+
+  it.each<readonly [string, Json, Json]>([
+    [
+      'a link',
+      { structuredContent: { url: 'https://a/1', sha: 'abc' } },
+      { source: 'one:https://a/1', version: 'abc' },
+    ],
+    [
+      'the most telling link',
+      { structuredContent: { url: 'u', html_url: 'h', version: 3 } },
+      { source: 'one:h', version: '3' },
+    ],
+    [
+      'a short JSON text',
+      { content: [{ type: 'text', text: '{"self":"s","etag":"e"}' }] },
+      { source: 'one:s', version: 'e' },
+    ],
+    [
+      'a resource',
+      { content: [{ type: 'resource', resource: { uri: 'file:///a', text: '' } }] },
+      { source: 'one:file:///a' },
+    ],
+    [
+      'a link to a resource',
+      { content: [{ type: 'resource_link', uri: 'file:///b', name: 'b' }] },
+      { source: 'one:file:///b' },
+    ],
+  ])('is %s it holds', async (_what, result, expected) => {
+    expect(await stampOf({ content: [], ...result })).toMatchObject(expected)
+  })
+
+  it.each<readonly [string, Json]>([
+    ['is too long', { url: 'x'.repeat(501) }],
+    ['is empty', { url: '' }],
+    ['is no text', { url: { a: 1 } }],
+    ['is inherited', {}],
+  ])('is not what %s', async (_what, structuredContent) => {
+    expect(await stampOf({ content: [], structuredContent })).toMatchObject({ source: 'one:t' })
+  })
+
+  it('is told of each resource, with its place', async () => {
+    const content = ['file:///a', 'file:///b'].map((uri) => ({
+      type: 'resource',
+      resource: { uri, text: '' },
+    }))
+    const { _meta: meta, provenance: beside } = await stampedResult({ content })
+    expect(beside).toMatchObject([
+      { source: 'one:file:///a', location: { json_path: '$.content[0]' } },
+      { source: 'one:file:///b', location: { json_path: '$.content[1]' } },
+    ])
+    expect(isObject(meta) && meta[KEY]).toEqual(beside)
+  })
+
+  it('is what its owner says', async () => {
+    const tool = { provenance: { source: 'file:{path}', version: '$.result.sha', jsonPath: '$.a' } }
+    const params = { arguments: { path: '/x/y' } }
+    expect(await stampOf({ content: [], structuredContent: { sha: 'abc' } }, { tool, params })).toMatchObject(
+      {
+        source: 'file:/x/y',
+        version: 'abc',
+        location: { json_path: '$.a' },
+      },
+    )
+  })
+
+  it('is what can be seen, where what its owner says is not there', async () => {
+    const tool = { provenance: { source: 'file:{path}', version: '$.result.sha' } }
+    expect(await stampOf(hello, { tool })).toMatchObject({ source: 'one:t' })
+    expect(await stampOf(hello, { tool })).not.toHaveProperty('version')
+  })
+
+  it('holds no secret among the arguments', async () => {
+    const tool = { provenance: { source: 'db:{password}@{host}' } }
+    const params = { arguments: { password: 'hunter2', host: 'h' } }
+    expect(await stampOf(hello, { tool, params })).toMatchObject({ source: 'db:***@h' })
+  })
+})
+
+describe('what is told of a result', () => {
+  it('leaves everything else as it is, to the letter', async () => {
+    const text = '{ "content": [], "structuredContent": {"id": 9007199254740993, "rate": 1.0} }'
+    const make = chain([on(provenance, defaults)], async () => ({
+      kind: 'result',
+      result: Payload.text(text),
+    }))
+    const outcome = await make()
+    const { text: told } = outcome.kind === 'result' ? outcome.result : { text: '' }
+    expect(told.startsWith(text.slice(0, -2))).toBe(true)
+  })
+
+  it('stands in _meta alone where that is wanted', async () => {
+    const result = await stampedResult({ ...hello, _meta: { own: 1 } }, { settings: { compat: false } })
+    expect(Object.keys(result)).toEqual(['content', '_meta'])
+    expect(result['_meta']).toMatchObject({ own: 1, [KEY]: { source: 'one:t' } })
+  })
+
+  it('has a hash of the content where that is wanted', async () => {
+    const stamp = await stampOf(hello, { settings: { hash: true } })
+    expect(stamp['content_hash']).toMatch(/^sha256:[\da-f]{64}$/)
+    const other = await stampOf({ content: [] }, { settings: { hash: true } })
+    expect(other['content_hash']).not.toBe(stamp['content_hash'])
+  })
+
+  it.each<readonly [string, Json]>([
+    ['a failure', { ...hello, isError: true }],
+    ['a task that goes on', { task: { taskId: 'a' } }],
+    ['a result that is a task', { resultType: 'task', taskId: 'a' }],
+  ])('is nothing for %s', async (_what, result) => {
+    expect(await stampedResult(result)).toEqual(result)
+  })
+
+  it('is nothing for what the gateway does by itself', async () => {
+    expect(await stampedResult(hello, { call: { errand: 'look' } })).toEqual(hello)
+  })
+
+  it('stands at each content of a resource', async () => {
+    const contents = [
+      { uri: 'a:1', text: 'x' },
+      { uri: 'a:2', text: 'y' },
+    ]
+    const call = {
+      method: 'resources/read',
+      target: { method: 'resources/read', upstream: 'one', name: 'a:1' },
+      params: Payload.of({ uri: 'a:1' }),
+    }
+    const result = await stampedResult({ contents }, { call })
+    expect(result).toMatchObject({
+      contents: [{ _meta: { [KEY]: { source: 'one:a:1' } } }, { _meta: { [KEY]: { source: 'one:a:2' } } }],
+    })
+    expect(result).not.toHaveProperty('provenance')
+  })
+})
+
+describe('what is done to a result on its way', () => {
+  const big = { content: [{ type: 'text', text: 'x'.repeat(5000) }] }
+  const rule = { pattern: 'secret', replace: '***' }
+
+  it.each([
+    ['shortened', on(resultLimit, { result: 3000 }), big, 'shortened to the limit of results'],
+    [
+      'masked',
+      on(mask, { rules: [rule] }),
+      { content: [{ type: 'text', text: 'a secret' }] },
+      'personal data was masked',
+    ],
+    [
+      'given text',
+      on(structuredText, {}),
+      { content: [], structuredContent: { a: 1 } },
+      'the structured content was added as text',
+    ],
+  ])('makes it derived where it is %s', async (_what, part, result, transformation) => {
+    const changed = fieldsOf(await chain([on(provenance, defaults), part], answering(result))())
+    expect(changed['provenance']).toMatchObject({ confidence: 'derived', transformation })
+    const small = { content: [{ type: 'text', text: 'small' }] }
+    const kept = fieldsOf(await chain([on(provenance, defaults), part], answering(small))())
+    expect(kept['provenance']).toMatchObject({ confidence: 'exact' })
+    expect(kept['provenance']).not.toHaveProperty('transformation')
+  })
+})
+
+describe('what a server claims by itself', () => {
+  const forged = { source: 'the truth', confidence: 'exact', attested_by: 'gatehouse' }
+
+  it.each([
+    ['in _meta', { ...hello, _meta: { [KEY]: forged } }],
+    ['beside', { ...hello, provenance: forged }],
+    ['in both places', { ...hello, provenance: forged, _meta: { [KEY]: [forged] } }],
+  ])('%s is kept, in its own name, before ours', async (_where, result) => {
+    for (const compat of [true, false]) {
+      const told = await stampedResult(result, { settings: { compat } })
+      const both = [
+        { ...forged, attested_by: 'one' },
+        { source: 'one:t', attested_by: 'gatehouse' },
+      ]
+      expect(objectAt(told, '_meta')[KEY]).toMatchObject(both)
+      if (compat || 'provenance' in result) expect(told['provenance']).toMatchObject(both)
+    }
+  })
+
+  it('of a failure is not told in our name', async () => {
+    const told = await stampedResult({ ...hello, isError: true, _meta: { [KEY]: forged } })
+    expect(objectAt(told, '_meta')[KEY]).toEqual({ ...forged, attested_by: 'one' })
+  })
+
+  it('never passes as ours, whatever it is', async () => {
+    const value = fc.oneof(
+      fc.jsonValue(),
+      fc.constant(forged),
+      fc.array(fc.constant(forged), { maxLength: 3 }),
+    )
+    await fc.assert(
+      fc.asyncProperty(value, value, fc.boolean(), async (inMeta, beside, isError) => {
+        const result = { ...hello, provenance: beside, _meta: { [KEY]: inMeta }, ...(isError && { isError }) }
+        const told = await stampedResult(result)
+        for (const said of [objectAt(told, '_meta')[KEY], told['provenance']]) {
+          const ours = [said].flat().filter((each) => isObject(each) && each['attested_by'] === 'gatehouse')
+          expect(ours).toHaveLength(isError ? 0 : 1)
+        }
+      }),
+    )
+  })
+})
+
+const schemaFile = '/work/shared/schemas/proposals/provenance.schema.json'
+
+describe.skipIf(!existsSync(schemaFile))('the shape of the proposal', () => {
+  it('is that of whatever is told', async () => {
+    const schema: Json = JSON.parse(readFileSync(schemaFile, 'utf8'))
+    const ajv = new Ajv2020({ strict: false, validateFormats: false })
+    const check = ajv.addSchema(schema).compile({ $ref: `${String(schema['$id'])}#/$defs/ProvenanceWrapper` })
+    const results: readonly Json[] = [
+      hello,
+      { content: [], structuredContent: { url: 'u', sha: 's' } },
+      { ...hello, provenance: 'a book' },
+      { ...hello, provenance: [{ confidence: 'exact' }] },
+    ]
+    for (const settings of [{}, { hash: true }]) {
+      for (const result of results) {
+        const { provenance: told } = await stampedResult(result, { settings })
+        expect([told, check({ result: {}, provenance: told })]).toEqual([told, true])
+      }
+    }
+    expect(check({ result: {}, provenance: { confidence: 'sure' } })).toBe(false)
+  })
+})

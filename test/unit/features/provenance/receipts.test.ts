@@ -1,0 +1,108 @@
+import { describe, expect, it } from 'vitest'
+import type { Handler } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { idempotency } from '../../../../src/features/idempotency/idempotency.ts'
+import { provenance } from '../../../../src/features/provenance/provenance.ts'
+import { receipts } from '../../../../src/features/provenance/receipts.ts'
+import { argumentsHash, contentHash } from '../../../../src/records/receipts.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { answering, chain, fieldsOf, on } from '../../../support/chain.ts'
+import { type Json, objectAt } from '../../../support/server/json.ts'
+
+const KEY = 'dev.gatehouse/receipt'
+const hello = { content: [{ type: 'text', text: 'hello' }] }
+const keyed = on(idempotency, { ttl: '24h', max_ttl: '7d', max_keys: 10, max_bytes: '1MB', compat: true })
+const all = [on(receipts, {}), keyed, on(provenance, { hash: false, compat: true })]
+const asking = { meta: { [KEY]: true } }
+
+/** What the receipt of a result says; the signature of tests is a word before it. */
+function claimsOf(result: Json): Json {
+  const claims: Json = JSON.parse(String(objectAt(result, '_meta')[KEY]).replace(/^signed /, ''))
+  return claims
+}
+
+describe('a receipt', () => {
+  it('is signed over what was asked and what came back', async () => {
+    const result = fieldsOf(await chain(all, answering(hello))(asking, { arguments: { a: 1 } }))
+    expect(claimsOf(result)).toEqual({
+      receipt: 1,
+      tool: 't',
+      server: 'one',
+      principal: expect.stringMatching(/^[\da-f]{64}$/),
+      arguments_sha256: argumentsHash({ a: 1 }),
+      content_sha256: contentHash(Payload.of(hello)),
+      retrieved_at: objectAt(result, 'provenance')['retrieved_at'],
+      was_replay: false,
+    })
+  })
+
+  it('is not made unless it is asked for', async () => {
+    const make = chain([on(receipts, {})], answering(hello))
+    expect(fieldsOf(await make())).toEqual(hello)
+    expect(fieldsOf(await make({ meta: { [KEY]: false } }))).toEqual(hello)
+  })
+
+  it('is asked for without the server being told', async () => {
+    let seen: Json = {}
+    const server: Handler = async (call) => {
+      seen = { meta: call.meta, params: call.params.value }
+      return { kind: 'result', result: Payload.of(hello) }
+    }
+    const params = { receipt: true, _meta: { [KEY]: true, other: 1 } }
+    const make = chain([on(receipts, {})], server)
+    expect(fieldsOf(await make({ meta: { [KEY]: true, other: 1 } }, params))).toHaveProperty('_meta')
+    expect(seen).toEqual({ meta: { other: 1 }, params: { name: 't', arguments: {}, _meta: { other: 1 } } })
+  })
+
+  it.each([['yes'], [1], [{}]])('is not asked for with %j', async (flag) => {
+    const made = chain([on(receipts, {})], answering(hello))({ meta: { receipt: flag } })
+    await expect(made).rejects.toMatchObject({ code: 'INVALID_INPUT', extra: { field: 'receipt' } })
+  })
+
+  it.each([
+    ['a failure', { ...hello, isError: true }],
+    ['a task that goes on', { task: { taskId: 'a' } }],
+  ])('is not made of %s', async (_what, result) => {
+    expect(fieldsOf(await chain([on(receipts, {})], answering(result))(asking))).toEqual(result)
+  })
+
+  it('names the resource that was read', async () => {
+    const target = { method: 'resources/read', upstream: 'one', name: 'a:1' }
+    const call = { ...asking, method: 'resources/read', target, params: Payload.of({ uri: 'a:1' }) }
+    const result = fieldsOf(await chain(all, answering({ contents: [{ uri: 'a:1', text: 'x' }] }))(call))
+    expect(claimsOf(result)).toMatchObject({ uri: 'a:1', retrieved_at: expect.any(String) })
+    expect(claimsOf(result)['content_sha256']).toBe(contentHash(Payload.of(result)))
+  })
+
+  it('of what is told again says so, and when it was first got', async () => {
+    const make = chain(all, answering(hello), { store: new MemoryStore() })
+    const meta = { ...asking.meta, idempotency_key: 'k' }
+    const first = fieldsOf(await make({ meta }))
+    await new Promise((resolve) => void setTimeout(resolve, 5))
+    const again = fieldsOf(await make({ meta }))
+    expect(again['provenance']).toEqual(first['provenance'])
+    expect([claimsOf(first)['was_replay'], claimsOf(again)['was_replay']]).toEqual([false, true])
+    expect(claimsOf(again)['retrieved_at']).toBe(objectAt(first, 'provenance')['retrieved_at'])
+  })
+
+  it('does not take the word of a server for when it was got', async () => {
+    const forged = { source: 'x', retrieved_at: '1999-01-01T00:00:00Z', attested_by: 'gatehouse' }
+    const server = answering({ ...hello, _meta: { 'dev.gatehouse/provenance': forged } })
+    const off = { isOn: (name: string) => name !== 'provenance' }
+    for (const made of [chain([on(receipts, {})], server, off), chain(all, server)]) {
+      expect(claimsOf(fieldsOf(await made(asking)))['retrieved_at']).not.toMatch(/^1999/)
+    }
+  })
+
+  it('names the approval the call ran under', async () => {
+    const facts = new Map<string, unknown>([['approval', 'a1']])
+    const result = fieldsOf(await chain([on(receipts, {})], answering(hello))({ ...asking, facts }))
+    expect(claimsOf(result)).toMatchObject({ approval: 'a1' })
+  })
+
+  it('is left out where it can not be signed: what was done is told', async () => {
+    const sign = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store is away.'))
+    expect(fieldsOf(await chain([on(receipts, {})], answering(hello), { sign })(asking))).toEqual(hello)
+  })
+})

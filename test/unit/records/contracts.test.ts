@@ -1,0 +1,102 @@
+import { describe, expect, it, test } from 'vitest'
+import { changelogView, contractChangelog } from '../../../src/documents/changelog.ts'
+import { Contracts } from '../../../src/records/contracts.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+import { contract, toolContract } from '../../support/contracts.ts'
+
+const day = 86_400_000
+const start = Date.parse('2026-01-01T12:00:00Z')
+const one = contract({ tools: { add_note: toolContract() } })
+const two = contract({ tools: { add_note: toolContract(), get_note: toolContract() } })
+const announced = contract({
+  tools: { add_note: toolContract({ deprecated: 'use put_note' }), get_note: toolContract() },
+})
+
+describe('the contract of a server', () => {
+  it('begins at 1.0.0, and rises with what changes', async () => {
+    const contracts = new Contracts(new MemoryStore())
+    expect(await contracts.note('notes', one, start)).toEqual({ version: '1.0.0' })
+    expect(await contracts.note('notes', one, start)).toEqual({ version: '1.0.0' })
+    expect(await contracts.note('notes', two, start)).toMatchObject({
+      version: '1.1.0',
+      changed: { before: '1.0.0', changes: [{ kind: 'added', subject: 'tool get_note' }] },
+    })
+    expect((await contracts.note('notes', contract(), start)).version).toBe('2.0.0')
+    expect((await contracts.list()).map(({ upstream, versions }) => [upstream, versions.length])).toEqual([
+      ['notes', 3],
+    ])
+  })
+
+  it('is written once, whoever of several gateways is first', async () => {
+    const contracts = new Contracts(new MemoryStore())
+    await contracts.note('notes', one, start)
+    const noted = await Promise.all([1, 2, 3].map(() => contracts.note('notes', two, start)))
+    expect(noted.map(({ version }) => version)).toEqual(['1.1.0', '1.1.0', '1.1.0'])
+    expect(noted.filter(({ changed }) => changed)).toHaveLength(1)
+    expect((await contracts.find('notes'))?.versions).toHaveLength(2)
+  })
+
+  it('begins anew where what is kept can not be read', async () => {
+    const store = new MemoryStore()
+    await store.put('contract/notes', '{"versions":[{}]}', 1000)
+    expect(await new Contracts(store).note('notes', one, start)).toEqual({ version: '1.0.0' })
+  })
+})
+
+test('C216 what goes before its time is marked: three months and two additions after it was announced at the earliest', async () => {
+  const gone = async (days: number, additions: number): Promise<unknown> => {
+    const contracts = new Contracts(new MemoryStore())
+    await contracts.note('notes', two, start)
+    await contracts.note('notes', announced, start)
+    for (let index = 0; index < additions; index++)
+      await contracts.note('notes', { ...announced, resources: { [`notes://${index}`]: '' } }, start)
+    const { get_note: kept } = announced.tools
+    const { changed } = await contracts.note(
+      'notes',
+      contract({ tools: kept ? { get_note: kept } : {} }),
+      start + days * day,
+    )
+    return changed?.changes.find(({ kind, subject }) => kind === 'removed' && subject === 'tool add_note')
+      ?.isEarly
+  }
+  expect(await gone(89, 2)).toBe(true)
+  expect(await gone(91, 0)).toBe(true)
+  expect(await gone(91, 2)).toBeUndefined()
+})
+
+test('C218 C215 its history is a changelog, in which what will go is announced', async () => {
+  const contracts = new Contracts(new MemoryStore())
+  await contracts.note('notes', one, start)
+  await contracts.note('notes', two, start + day)
+  await contracts.note('notes', announced, start + 2 * day)
+  await contracts.note('notes', { ...announced, tools: {} }, start + 3 * day)
+  const histories = await contracts.list()
+  expect(contractChangelog(histories).split('\n').slice(4).join('\n')).toBe(`## [2.0.0] - 2026-01-04
+
+### Removed
+
+- Breaking: tool \`add_note\` was removed. It was not announced long enough before.
+- Breaking: tool \`get_note\` was removed. It was not announced long enough before.
+
+## [1.2.0] - 2026-01-03
+
+### Deprecated
+
+- tool \`add_note\` is deprecated: use put_note.
+
+## [1.1.0] - 2026-01-02
+
+### Added
+
+- tool \`get_note\` was added.
+
+## [1.0.0] - 2026-01-01
+
+First seen.
+`)
+  expect(changelogView(histories)).toMatchObject({
+    servers: [
+      { server: 'notes', version: '2.0.0', versions: [{}, { changes: [{ kind: 'deprecated' }] }, {}, {}] },
+    ],
+  })
+})
