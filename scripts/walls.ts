@@ -61,7 +61,7 @@ const walls: readonly Wall[] = [
       'records',
       'documents',
     ],
-    own: ['feature.ts', 'own-tool.ts'],
+    own: ['feature.ts', 'own-tool.ts', 'discovered.ts'],
   },
   { part: 'features/index.ts' },
   {
@@ -86,13 +86,17 @@ const walls: readonly Wall[] = [
   { part: 'portraits.ts', may: ['core', 'catalog', 'documents'] },
   { part: 'build.ts', may: [...folders, 'errand.ts', 'observed.ts', 'portraits.ts'] },
   { part: 'errand.ts', may: ['core', 'features/feature.ts', 'wire/extensions.ts', 'wire/own-call.ts'] },
+  {
+    part: 'front-page.ts',
+    may: ['core', 'documents', 'downstream', 'build.ts', 'catalog/names.ts', 'upstream/upstream.ts', 'wire/own-call.ts'],
+  },
   { part: 'inspect.ts', may: ['core', 'features', 'build.ts'] },
   { part: 'offline.ts', may: ['core', 'store'] },
   { part: 'keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   { part: 'warm.ts', may: ['core', 'store/store.ts', 'build.ts'] },
   {
     part: 'gateway.ts',
-    may: [...folders, 'build.ts', 'inspect.ts', 'keys.ts', 'observed.ts', 'warm.ts'],
+    may: [...folders, 'build.ts', 'front-page.ts', 'inspect.ts', 'keys.ts', 'observed.ts', 'warm.ts'],
     uses: ['node:stream'],
   },
   { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },

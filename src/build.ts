@@ -56,6 +56,8 @@ export interface Built {
   readonly tools: Deps['tools']
   /** A document about a server, or about all of them, without secrets. */
   describe<Made>(upstream: string | undefined, make: (portrait: Portrait) => Made): Promise<Made>
+  /** What documents are made of. */
+  readonly about: Pick<Deps, 'portrait' | 'document' | 'isOn'>
   /** What the server's own list says of the tool a call names. */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Aborted when other settings take over. */
@@ -224,7 +226,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const ended = new AbortController()
   const describe: Built['describe'] = async (upstream, make) =>
     portraits.clean(make(await portraits.of(upstream)))
-  return { describe, settings, upstreams, catalog, active, entry, isPermitted, tools, tool, ended }
+  return { about: deps, describe, settings, upstreams, catalog, active, entry, isPermitted, tools, tool, ended }
 }
 
 /** Together with other servers it has other names there than alone. */

@@ -3,8 +3,7 @@ import { addConfirmPages } from './admin/confirm-pages.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
-import { build, type Kept } from './build.ts'
-import { isProtected } from './core/auth-settings.ts'
+import { build, type Built, type Kept } from './build.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import type { Finding } from './core/finding.ts'
@@ -15,14 +14,15 @@ import type { Target } from './core/target.ts'
 import type { Portrait } from './documents/portrait.ts'
 import type { DocumentPath } from './downstream/documents.ts'
 import { type AddPages, type Listener, listenHttp } from './downstream/listen.ts'
-import { renderPage } from './downstream/page.ts'
 import { isMapped } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
+import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from './observe/health.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
 export { verifyAudit } from './observe/audit-verify.ts'
+export { fetchJson } from './downstream/fetch-json.ts'
 import { createObserving, timed } from './observed.ts'
 import { createPresence } from './records/presence.ts'
 import { createKeys, type Keys } from './keys.ts'
@@ -31,7 +31,6 @@ import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
 import type { Status } from './upstream/upstream.ts'
-import { self } from './core/self.ts'
 import type { Mirror } from './wire/headers.ts'
 import { warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
@@ -197,7 +196,7 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
     },
     listen: async () => {
       observing.serve({ transport: 'tcp' })
-      listener = await listen(gateway, { observing, keys }, (app, enter) =>
+      listener = await listen(gateway, { observing, keys, built: () => current }, (app, enter) =>
         addConfirmPages(app, enter, {
           store: () => kept.store,
           settings: () => current.settings,
@@ -254,9 +253,9 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
-type Own = Readonly<{ observing: Observing; keys: Keys }>
+type Own = Readonly<{ observing: Observing; keys: Keys; built(): Built }>
 
-function listen(gateway: Gateway, { observing, keys }: Own, addPages: AddPages): Promise<Listener> {
+function listen(gateway: Gateway, { observing, keys, built }: Own, addPages: AddPages): Promise<Listener> {
   let url = ''
   const opened = listenHttp({
     handle: gateway.handle,
@@ -280,16 +279,10 @@ function listen(gateway: Gateway, { observing, keys }: Own, addPages: AddPages):
     addPages,
     documents: () => gateway.documents,
     onRefused: observing.refused,
-    page: () =>
-      renderPage({
-        url: gateway.settings.listen.publicUrl ?? url,
-        version: self.version,
-        isAggregate: gateway.settings.listen.aggregate,
-        rows: [...gateway.statuses].map(([name, status]) => ({
-          name,
-          state: stateOf(status, isProtected(gateway.settings.auth)),
-        })),
-      }),
+    page: (reader) => {
+      const base = (gateway.settings.listen.publicUrl ?? url).replace(/\/$/, '')
+      return frontPage(reader, { built: built(), documents: gateway.documents, base })
+    },
     log: observing.log,
   })
   return opened.then((listener) => {
@@ -297,10 +290,4 @@ function listen(gateway: Gateway, { observing, keys }: Own, addPages: AddPages):
     gateway.signIns.opened(url)
     return listener
   })
-}
-
-/** How a server does; why it fails is not for everybody where callers are told apart. */
-function stateOf({ problem, revision }: Status, isPrivate: boolean): string {
-  if (problem !== undefined) return isPrivate ? 'unavailable' : `unavailable: ${problem}`
-  return revision === undefined ? 'starting' : `ready, speaks ${revision}`
 }

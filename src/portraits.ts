@@ -65,8 +65,10 @@ export function createPortraits(options: Options): Portraits {
     if (known) return known
     known = options.records()
     known.onChange((changed) => {
-      drawn.delete(changed)
-      drawn.delete(undefined)
+      for (const name of [changed, undefined]) {
+        const last = drawn.get(name)
+        if (last) drawn.set(name, { ...last, until: 0 })
+      }
     })
     return known
   }
@@ -93,7 +95,7 @@ export function createPortraits(options: Options): Portraits {
     if (last && performance.now() < last.until && last.up === upOf(names)) return last.portrait
     const asking = names.map((name) => records().of(name))
     return asking.some((each) => each instanceof Promise)
-      ? Promise.all(asking).then((found) => draw(upstream, found))
+      ? Promise.all(asking.map(async (each) => each)).then((found) => draw(upstream, found))
       : draw(upstream, asking.filter(isRecord))
   }
 

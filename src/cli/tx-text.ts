@@ -1,4 +1,4 @@
-import { escapeHidden } from '../core/hidden.ts'
+import { oneLine } from '../core/one-line.ts'
 import { shownCall } from '../core/shown-call.ts'
 import type { Deed } from '../records/deeds.ts'
 import { type Compensation, needsAttention, type Step, type Transaction } from '../records/transactions.ts'
@@ -14,7 +14,7 @@ export function transactionLine(transaction: Transaction): string {
   const { id, principal, startedAt, steps, description } = transaction
   const count = `${steps.length} ${steps.length === 1 ? 'step' : 'steps'}`
   const about = description === undefined ? '' : `  ${description}`
-  return escapeHidden(
+  return oneLine(
     `${stateOf(transaction).padEnd(15)}  ${time(startedAt)}  ${id}  ${principal.id}  ${count}${about}`,
   )
 }
@@ -33,7 +33,7 @@ export function transactionText({ transaction, deeds }: Told): string {
     ...(acknowledged ? [`  acknowledged ${time(acknowledged.at)} by ${acknowledged.by}`] : []),
     ...transaction.steps.flatMap((step) => stepLines(step, transaction.compensations, deeds.get(step.deed))),
   ]
-  return lines.map(escapeHidden).join('\n')
+  return lines.map(oneLine).join('\n')
 }
 
 /** What became of rolling one back, for people: what was undone and what is left. */
@@ -41,7 +41,7 @@ export function rollbackText(transaction: Transaction): string {
   const { id, compensations } = transaction
   const lines = compensations.map((each) => `  ${each.step.padEnd(12)} ${endOf(each)}`)
   const next = needsAttention(transaction) ? [`When you have seen to it: gatehouse tx ack ${id}`] : []
-  return [`${id}: ${stateOf(transaction)}`, ...lines, ...next].map(escapeHidden).join('\n')
+  return [`${id}: ${stateOf(transaction)}`, ...lines, ...next].map(oneLine).join('\n')
 }
 
 /** The same for programs. */

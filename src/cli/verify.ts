@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { escapeHidden } from '../core/hidden.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { openLog } from '../gateway.ts'
+import { fetchJson, openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import { verifyReceipt } from '../records/receipts.ts'
 import { readOptions, readSource, UsageError, warn } from './options.ts'
@@ -11,8 +11,6 @@ import { readOptions, readSource, UsageError, warn } from './options.ts'
 /** Where a result has its receipt, and where the store has the key receipts are signed with. */
 const RECEIPT = 'dev.gatehouse/receipt'
 const SIGNING_KEY = 'key:signing'
-/** How long keys are waited for, in milliseconds. */
-const PATIENCE = 10_000
 
 /** `gatehouse verify FILE`: tells whether a receipt was signed by the gateway, and for the content beside it. */
 export async function verify(args: readonly string[]): Promise<number> {
@@ -75,7 +73,7 @@ function receiptIn(text: string): { readonly receipt: string; readonly result?: 
 }
 
 async function keysOf({ jwks, config }: Told): Promise<readonly unknown[]> {
-  if (jwks !== undefined) return keysIn(await textAt(jwks), jwks)
+  if (jwks !== undefined) return keysIn(await setAt(jwks), jwks)
   const { settings } = readSource(readOptions(config, ['config']), warn)
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
@@ -87,17 +85,14 @@ async function keysOf({ jwks, config }: Told): Promise<readonly unknown[]> {
   }
 }
 
-async function textAt(place: string): Promise<string> {
-  if (!/^https?:/.test(place)) return textOf(place)
-  const answer = await fetch(place, { signal: AbortSignal.timeout(PATIENCE) }).catch((error: unknown) => {
-    throw new Error(`no keys could be got from ${place}: ${String(error)}`)
+async function setAt(place: string): Promise<unknown> {
+  if (!/^https?:/.test(place)) return parsed(textOf(place))
+  return fetchJson(place).catch((error: unknown) => {
+    throw new Error(`no keys could be got: ${error instanceof Error ? error.message : String(error)}`)
   })
-  if (!answer.ok) throw new Error(`no keys could be got from ${place}: HTTP ${answer.status}`)
-  return answer.text()
 }
 
-function keysIn(text: string, place: string): readonly unknown[] {
-  const set = parsed(text)
+function keysIn(set: unknown, place: string): readonly unknown[] {
   if (isObject(set) && Array.isArray(set.keys)) return set.keys
   throw new Error(`${place} is no JSON Web Key Set: it has to have \`keys\``)
 }

@@ -1,4 +1,5 @@
 import type { Definition } from '../core/record.ts'
+import { wordsOf } from '../core/words.ts'
 import { latencyOf } from './observed.ts'
 import { parametersOf } from './parameters.ts'
 import type { Links, Portrait, ToolPortrait } from './portrait.ts'
@@ -60,7 +61,7 @@ const NAMED = 50
 export function serverPanel(portrait: Portrait): ServerPanel {
   const { name, title, emoji, purpose, wireVersion, version } = portrait
   return {
-    ...(title !== name && { title }),
+    ...(isOther(title, name) && { title }),
     ...(emoji !== undefined && { emoji: oneLine(emoji) }),
     purpose: oneLine(purpose),
     version: oneLine(wireVersion) || version,
@@ -76,7 +77,7 @@ function toolPanel(tool: ToolPortrait): ToolPanel {
   const description = clipped(clean(tool.description).trim(), LONGEST)
   return {
     name: oneLine(name),
-    ...(title !== name && { title }),
+    ...(isOther(title, name) && { title }),
     summary,
     ...(oneLine(description) !== summary && { description }),
     marks: marksOf(tool),
@@ -88,6 +89,11 @@ function toolPanel(tool: ToolPortrait): ToolPanel {
     })),
     facts: factsOf(tool),
   }
+}
+
+/** Whether a title says something the name does not. */
+function isOther(title: string, name: string): boolean {
+  return wordsOf(title).join(' ') !== wordsOf(name).join(' ')
 }
 
 const risks = { safe: 'Safe', reversible: 'Reversible', destructive: 'Destructive' } as const
@@ -126,7 +132,9 @@ function undoOf({ facts: { undo }, undoneBy }: ToolPortrait): string {
 function costOf({ facts, words }: ToolPortrait): string {
   const cost = facts.cost ?? words.cost
   if (!cost) return ''
-  const price = [cost.units, oneLine(cost.label)].filter((each) => each !== undefined && each !== '').join(' ')
+  const price = [cost.units, oneLine(cost.label)]
+    .filter((each) => each !== undefined && each !== '')
+    .join(' ')
   if (cost.category === 'free') return 'Free'
   return price === '' ? categories[cost.category] : `Costs ${price}`
 }

@@ -22,7 +22,7 @@ import { addDocuments, type Asked, type DocumentPath, documentAt } from './docum
 import type { Exchange } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
-import { frontPageHeaders } from './page.ts'
+import { addFrontPage, type Reader } from './page/route.ts'
 import { addPermissions } from './permissions.ts'
 import { addSignInPages, type SignIns } from './sign-in-pages.ts'
 
@@ -48,7 +48,7 @@ interface Options {
   /** Where the gateway's own documents are read. */
   documents?(): readonly DocumentPath[]
   /** The page for people at `/`. */
-  page(): string
+  page(reader: Reader): Promise<string>
   /** What `/metrics` answers; nothing where there are none. */
   metrics?(): Promise<Page | undefined>
   /** Hears of every request that is turned away. */
@@ -183,14 +183,13 @@ export async function listenHttp(options: Options): Promise<Listener> {
   })
   const check = ({ env }: Context<Env>): void => current().check(env.incoming)
   addSignInPages(app, { signIns: options.signIns, check, log })
-  options.addPages?.(app, async ({ env: { incoming, outgoing } }) =>
-    door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) }),
-  )
+  const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
+    door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) })
+  options.addPages?.(app, enter)
   const paths = (): readonly DocumentPath[] => options.documents?.() ?? []
-  app.get('/', (context) => {
-    const link = documentAt('/llms.txt', paths()) && { link: '</llms.txt>; rel="llms-help"' }
-    return context.html(options.page(), 200, { ...frontPageHeaders, ...link })
-  })
+  const headers = (): Readonly<Record<string, string>> =>
+    documentAt('/llms.txt', paths()) ? { link: '</llms.txt>; rel="llms-help"' } : {}
+  addFrontPage(app, { auth: options.auth, enter, headers, page: options.page, onRefused })
   addDocuments(app, { paths, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 

@@ -1,5 +1,6 @@
 import type { Call, Outcome } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
+import { unknownResource } from '../core/unknown.ts'
 import { agentBrief, agentPrompt } from '../documents/brief.ts'
 import { helpText } from '../documents/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../documents/notices.ts'
@@ -9,7 +10,7 @@ import { NS } from '../wire/extensions.ts'
 import type { Deps, Feature, OwnEntry } from './feature.ts'
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
-export const agentProfile: Feature<Record<never, never>> = {
+export const agentProfile: Feature<Record<never, never> | false> = {
   name: 'agent_profile',
   place: 'features',
   schema: {
@@ -19,7 +20,12 @@ export const agentProfile: Feature<Record<never, never>> = {
       'The prompts agent_brief and agent_prompt, and the resources use://auth, use://http-headers, project://version and doc://readme. By default `off`, and `on` in the corporate profile.',
     properties: {},
   },
-  create: (_settings, deps) => ({
+  create: (settings, deps) => ({
+    shown: (next) => (call) => {
+      const { method, upstream, name = '' } = call.target
+      if (method !== 'resources/read' || settings(upstream) === false || !isMisused(name)) return next(call)
+      return Promise.reject(unknownResource(name))
+    },
     prompts: () => briefings.map((each) => promptOf(each, deps)),
     resources: (upstream) => resourcesOf(upstream, deps),
   }),
@@ -105,6 +111,11 @@ function resourcesOf(upstream: string | undefined, deps: Deps): readonly OwnEntr
       return done({ contents: [{ uri, mimeType: type, text, ...(meta && { _meta: meta }) }] })
     },
   }))
+}
+
+/** What servers have under a reserved scheme is read in the scheme of the server. */
+function isMisused(uri: string): boolean {
+  return /^(?:use|project|doc):/.test(uri) && notices.every((each) => each.uri !== uri)
 }
 
 const VERSION = 'project://version'

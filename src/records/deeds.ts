@@ -71,12 +71,18 @@ export class Deeds {
 
   /**
    * Writes a deed down; it is durable once this resolves. One that is too large loses its arguments, which are
-   * only shown, and then its way back. Resolves with what is kept. `ttl` is in milliseconds.
+   * only shown, and then its way back. Resolves with how long what is kept is as text. `ttl` is in milliseconds.
    */
-  async put(deed: Deed, ttl: number): Promise<Deed> {
-    const kept = bounded(deed)
-    await this.#store.put(place(deed.key), JSON.stringify(kept), ttl)
-    return kept
+  async put(deed: Deed, ttl: number): Promise<number> {
+    const text = JSON.stringify(bounded(deed))
+    await this.#store.put(place(deed.key), text, ttl)
+    return text.length
+  }
+
+  /** Has a deed forgotten after so many milliseconds from now. */
+  async keep(key: string, ttl: number): Promise<void> {
+    const text = await this.#store.get(place(key))
+    if (text !== undefined) await this.#store.swap(place(key), text, text, ttl)
   }
 
   async find(key: string): Promise<Deed | undefined> {

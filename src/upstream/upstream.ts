@@ -173,8 +173,9 @@ function negotiator(
     const connect = stdioConnect(reach, variables, log)
     return () => negotiateStdio(settings, connect, log)
   }
-  const given = Object.entries(reach.headers).map(([name, value]) => [name.toLowerCase(), value.reveal()])
-  const client = createHttpClient(new URL(reach.url), Object.fromEntries(given))
+  const headers: Record<string, string> = {}
+  for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
+  const client = createHttpClient(new URL(reach.url), headers)
   return (login) => negotiateHttp(settings, { ...client, quota, login }, log)
 }
 

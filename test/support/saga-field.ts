@@ -117,7 +117,12 @@ function configuration(upstreams: Readonly<Record<string, Json>>): Json {
   return {
     store: './store',
     limits: { concurrency: 'off', rate: 'off' },
-    features: { breaker: { pause: '250ms' }, confirm: 'off', transactions: { max_active: 1000 } },
+    features: {
+      breaker: { pause: '250ms' },
+      confirm: 'off',
+      idempotency: { max_keys: 100_000 },
+      transactions: { max_active: 1000 },
+    },
     upstreams: Object.fromEntries(
       Object.entries(upstreams).map(([name, own]) => [name, { ...common, ...own }]),
     ),

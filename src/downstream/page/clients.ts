@@ -1,12 +1,15 @@
 /** How one client is told of the gateway. */
 export interface ClientSnippet {
   readonly client: string
-  /** Where its settings are. */
+  /** The file of its settings, and where that is. */
   readonly file: string
+  readonly place: string
   readonly text: string
   /** The same as a command. */
   readonly command?: string
   readonly note?: string
+  /** The file the note is about. */
+  readonly own?: string
 }
 
 /** What clients are to connect to. */
@@ -34,7 +37,8 @@ function claudeCode({ endpoints, needsToken }: Connection): ClientSnippet {
   const header = needsToken ? ` --header "Authorization: Bearer $${TOKEN}"` : ''
   return {
     client: 'Claude Code',
-    file: '.mcp.json in the project',
+    file: '.mcp.json',
+    place: 'in the project',
     text: json({ mcpServers }),
     ...(others.length === 0 && { command: `claude mcp add --transport http ${name} ${url}${header}` }),
   }
@@ -44,7 +48,8 @@ function cursor({ endpoints, needsToken }: Connection): ClientSnippet {
   const mcpServers = each(endpoints, (url) => ({ url, ...authorization(needsToken, `\${env:${TOKEN}}`) }))
   return {
     client: 'Cursor',
-    file: '.cursor/mcp.json in the project, or ~/.cursor/mcp.json',
+    file: '.cursor/mcp.json',
+    place: 'in the project or in your home folder',
     text: json({ mcpServers }),
   }
 }
@@ -59,26 +64,30 @@ function visualStudioCode({ endpoints, needsToken }: Connection): ClientSnippet 
   }))
   return {
     client: 'VS Code',
-    file: '.vscode/mcp.json in the workspace',
+    file: '.vscode/mcp.json',
+    place: 'in the workspace',
     text: json({ ...(needsToken && { inputs }), servers }),
   }
 }
 
 function claudeDesktop({ endpoints, needsToken }: Connection): ClientSnippet {
-  const client = 'Claude Desktop'
-  const file = 'claude_desktop_config.json: Settings, Developer, Edit Config'
+  const where = {
+    client: 'Claude Desktop',
+    file: 'claude_desktop_config.json',
+    place: '(Settings, Developer, Edit Config)',
+  }
   if (!needsToken) {
     const mcpServers = each(endpoints, (url) => ({ command: 'gatehouse', args: ['stdio', url] }))
-    return { client, file, text: json({ mcpServers }) }
+    return { ...where, text: json({ mcpServers }) }
   }
   const upstreams = each(endpoints, (url) => ({ url, token: `\${${TOKEN}}` }))
   const args = ['stdio', '--config', '/absolute/path/gateway.config.yaml']
   const gatehouse = { command: 'gatehouse', args, env: { [TOKEN]: 'your token' } }
   return {
-    client,
-    file,
+    ...where,
     text: json({ mcpServers: { gatehouse } }),
-    note: `It reads no URLs, so a gateway of your own stands between. Its file: ${JSON.stringify({ version: 1, upstreams })}`,
+    note: 'It reads no URLs, so a gateway of your own stands between. Its gateway.config.yaml:',
+    own: json({ version: 1, upstreams }),
   }
 }
 

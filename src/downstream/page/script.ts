@@ -7,7 +7,7 @@ export const script = `
     const name = box.dataset.find.toLowerCase()
     const tools = [...box.querySelectorAll('.tool')].map((tool) => ({
       tool,
-      text: name + ' ' + (tool.dataset.find + ' ' + tool.textContent).toLowerCase(),
+      text: name + ' ' + (tool.dataset.find + ' ' + tool.querySelector('summary').textContent).toLowerCase(),
     }))
     return { box, name, tools, isOpen: box.dataset.open !== undefined }
   })

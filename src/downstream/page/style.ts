@@ -21,6 +21,7 @@ header { padding-top: 1.75rem }
 main { padding-bottom: 1rem }
 footer { border-top: 1px solid var(--line); color: var(--faint); margin-top: 2rem; padding-top: 1rem; padding-bottom: 2.5rem }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 0; letter-spacing: -.01em }
+h1 svg { width: 1.75rem; height: 1.75rem; fill: currentColor; vertical-align: -.2em; margin-right: .5rem }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.25rem 0 .75rem }
 h3 { display: inline; font-size: 1.0625rem; margin: 0 }
 h4 { font-size: .875rem; color: var(--faint); font-weight: 600; margin: 1rem 0 .25rem }
@@ -60,7 +61,10 @@ input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; 
 .starting { color: var(--reversible) }
 .unavailable { color: var(--destructive) }
 .unavailable::before { border-radius: 1px }
-.purpose { margin-top: 0 }
+.purpose { flex-basis: 100%; color: var(--faint) }
+.clients { border: 1px solid var(--line); border-radius: .5rem; margin: .75rem 0 }
+.clients details { border: 0; margin: 0 }
+.clients details + details { border-top: 1px solid var(--line); border-radius: 0 }
 dl { display: grid; grid-template-columns: minmax(5.5rem, max-content) minmax(0, 1fr); gap: .25rem 1rem; margin: .75rem 0 }
 dt { color: var(--faint) }
 dd { margin: 0 }
@@ -81,8 +85,9 @@ dd { margin: 0 }
 .mark.asked { color: var(--asked); background: var(--asked-back) }
 .description { white-space: pre-wrap }
 .notice { border: 2px solid var(--destructive); border-radius: .5rem; padding: .625rem .75rem; margin: 1rem 0 }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; vertical-align: top; padding: .5rem 1rem .5rem 0; border-bottom: 1px solid var(--line); font-weight: 400 }
+.states { list-style: none; margin: 0; padding: 0 }
+.states li { display: flex; flex-wrap: wrap; gap: 0 .75rem; border-top: 1px solid var(--line); padding: .5rem 0 }
+.states code { flex-basis: 100%; color: var(--faint) }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
 @media (max-width: 30rem) {
   .inside, .server > .inside { padding-left: .75rem }

@@ -1,8 +1,9 @@
+import type { Handler, Outcome } from '../../core/call.ts'
 import { method as known } from '../../wire/methods.ts'
-import type { Feature } from '../feature.ts'
+import type { Deps, Feature } from '../feature.ts'
 import { createListeners, introduced } from './listeners.ts'
 import { announcing, standingIn } from './retired.ts'
-import { createWatch, NAME } from './watch.ts'
+import { createWatch, NAME, type Watch } from './watch.ts'
 
 /** Versions what each server offers, keeps what of it changed, and announces what will go. */
 export const contract: Feature<Record<never, never>> = {
@@ -28,15 +29,31 @@ export const contract: Feature<Record<never, never>> = {
             next(call).then((outcome) => introduced(outcome, watch.version(upstream)))
         if (known(method).list === undefined) return undefined
         const announce = method === 'tools/list' ? announcing(deps.server(upstream)?.tools ?? {}) : undefined
-        return (next) => {
-          const list = announce ? announce(next) : next
-          return (call) => {
-            if (call.errand) return list(call)
-            return list(call).finally(() => watch.look(upstream))
-          }
-        }
+        return (next) => heeding(announce ? announce(next) : next, upstream, { watch, deps })
       },
       start: async () => watch.start(),
     }
   },
+}
+
+interface Heard {
+  readonly watch: Watch
+  readonly deps: Deps
+}
+
+/** Lists that clients get tell of changes too: a list that is another than the one before says that there is one. */
+function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handler {
+  let last: string | undefined
+  const heed = (outcome: Outcome): void => {
+    const text = outcome.kind === 'result' ? outcome.result.text : last
+    const isOther = last !== undefined && text !== last
+    last = text
+    if (isOther) deps.records().renew(upstream)
+    else watch.look(upstream)
+  }
+  return async (call) => {
+    const outcome = await list(call)
+    if (!call.errand && call.params.fields.cursor === undefined) heed(outcome)
+    return outcome
+  }
 }

@@ -14,7 +14,7 @@ export interface Suggestion {
 }
 
 /** A call with what its caller wants, and how it came. */
-export interface Wish {
+interface Wish {
   readonly call: Call
   readonly intent: string
   /** All servers are offered together where it came in. */

@@ -122,7 +122,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
 async function entriesOf(deps: Deps): Promise<unknown[]> {
   const names = deps.servers()
   const asked = names.length > 1 ? [undefined, ...names] : names
-  const portraits = await Promise.all(asked.map((name) => deps.portrait(name)))
+  const portraits = await Promise.all(asked.map(async (name) => deps.portrait(name)))
   return portraits.flatMap((portrait: Portrait, index) => {
     const name = asked[index]
     const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)

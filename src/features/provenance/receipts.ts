@@ -1,4 +1,4 @@
-import type { Call, Outcome } from '../../core/call.ts'
+import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -26,20 +26,21 @@ export const receipts: Feature<Record<never, never>> = {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
       return (next) => (call) => {
         if (!hasExtension(call, FLAG)) return next(call)
-        return wanted(call).then(async ({ call: bare, isWanted }) => {
-          const outcome = await next(bare)
-          return isWanted ? signed(outcome, bare, upstream, deps) : outcome
-        })
+        return answered(call, next, upstream, deps)
       }
     },
     extensions: () => ({ [RECEIPT_KEY]: { alg: 'ES256', jwks: '/.well-known/jwks.json' } }),
   }),
 }
 
-/** Whether a receipt is asked for, and the call without that: servers are not told. @throws INVALID_INPUT */
-async function wanted(given: Call): Promise<{ readonly call: Call; readonly isWanted: boolean }> {
+/** Servers are not told that a receipt is asked for. @throws INVALID_INPUT */
+async function answered(given: Call, next: Handler, server: string, deps: Deps): Promise<Outcome> {
   const isWanted = extensionOf(given, FLAG)
-  if (typeof isWanted === 'boolean') return { call: withoutExtension(given, FLAG), isWanted }
+  if (typeof isWanted === 'boolean') {
+    const call = withoutExtension(given, FLAG)
+    const outcome = await next(call)
+    return isWanted ? signed(outcome, call, server, deps) : outcome
+  }
   throw new GatewayError('INVALID_INPUT', `Invalid params: ${FLAG} must be true or false.`, {
     field: FLAG,
     reason: 'type',

@@ -1,5 +1,6 @@
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { background } from '../../core/log.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import { begun, committed } from '../../records/transaction-moves.ts'
 import { isOver, needsAttention, type Transaction, unknownTransaction } from '../../records/transactions.ts'
@@ -51,7 +52,7 @@ export function answerBegin(desk: Desk): Handler {
 
 /** Answers `transaction/commit`. */
 export function answerCommit(desk: Desk): Handler {
-  const { book, queue, watch } = desk
+  const { book, queue, watch, deeds, deps, limits } = desk
   return async (call) => {
     const key = keyFor(call, idOf(call))
     return queue(key, call.signal, async () => {
@@ -59,6 +60,8 @@ export function answerCommit(desk: Desk): Handler {
       if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
       const transaction = await book.change(key, committed(Date.now()))
       watch.track(key, transaction)
+      const kept = transaction.steps.map(({ deed }) => deeds.keep(deed, limits.retention))
+      background(Promise.all(kept), deps.log)
       return answer(commitShape(transaction))
     })
   }

@@ -144,7 +144,7 @@ export class Chronicle {
     if (end.status === 'failed' && !isResumed) return
     if (!allowance.take(call.principal, history, deed.startedAt)) return this.#lost('limit')
     try {
-      await deeds.put(ended, history)
+      allowance.spend(call.principal, await deeds.put(ended, history))
       this.#loss = undefined
     } catch (error) {
       this.#lost(String(error))

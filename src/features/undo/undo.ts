@@ -29,7 +29,7 @@ export const undo: Feature<Settings> = {
         default: '24h',
         errorMessage: 'must be off, or a duration such as 24h or 7d',
         description:
-          'For how long is kept what was done, and how to undo it, for `gatehouse undo`: of each caller the last 10,000 things. off keeps the steps of transactions alone.',
+          'For how long is kept what was done, and how to undo it, for `gatehouse undo`: of each caller at most 10,000 things and 64 MB, of each gateway. off keeps the steps of transactions alone.',
       },
     },
   },
@@ -64,8 +64,8 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
   return { tool: call.tool, isExact: rule.isExact, description }
 }
 
-/** How many deeds of a caller are kept within the history, by each gateway; steps of transactions besides. */
-const MOST = 10_000
+/** How many deeds of a caller are kept within the history, by each gateway, and how long; steps besides. */
+const MOST = { count: 10_000, size: 64 * 1024 * 1024 }
 
 interface Around {
   readonly next: Handler

@@ -1,51 +1,11 @@
 import { request } from 'node:http'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { bearer, peopleNamed } from '../../support/approving.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
-import { scriptedServer } from '../../support/scripted-server.ts'
+import { type Notes, notes } from '../../support/notes.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
-
-/** A server of notes, and what it was told to do, such as `add a`. */
-interface Notes {
-  readonly calls: string[]
-  readonly given: Json[]
-  readonly upstream: Json
-}
-
-const inputSchema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
-const hints: Readonly<Record<string, Json>> = {
-  look: { readOnlyHint: true },
-  wipe: { destructiveHint: true },
-}
-
-async function notes(result: (text: string) => Json = (text) => ({ text })): Promise<Notes> {
-  const calls: string[] = []
-  const given: Json[] = []
-  const server = await scriptedServer(
-    { tools: {} },
-    {
-      'tools/list': () => ({
-        tools: ['add', 'drop', 'look', 'wipe'].map((name) => ({
-          name,
-          inputSchema,
-          annotations: hints[name],
-        })),
-      }),
-      'tools/call': ({ params }) => {
-        const args = objectAt(params, 'arguments')
-        calls.push(`${String(params['name'])} ${String(args['text']).slice(0, 20)}`)
-        given.push(args)
-        const structuredContent = result(String(args['text']))
-        return { content: [{ type: 'text', text: 'done' }], structuredContent }
-      },
-    },
-  )
-  onTestFinished(() => server.close())
-  const tools = { add: { undo: 'drop(text=$.result.text)' } }
-  return { calls, given, upstream: { url: server.url, revision: '2025-11-25', trust: true, tools } }
-}
 
 interface Field {
   readonly server: Notes
@@ -281,7 +241,7 @@ describe('a transaction', () => {
     const place = await field({ limits: { body: '4MB' } }, await notes(hostile))
     const { client, server } = place
     await client.request('transaction/begin', { transaction_id: 't' })
-    const deep = JSON.parse(`${'{"d":'.repeat(200)}1${'}'.repeat(200)}`) as Json
+    const deep = nested(150)
     const args = JSON.parse(
       `{"text":"odd","__proto__":{"text":"z"},"constructor":1,"hasOwnProperty":2}`,
     ) as Json
@@ -301,6 +261,30 @@ describe('a transaction', () => {
     expect(({} as Json)['text']).toBeUndefined()
     await expectSound(place)
   })
+})
+
+it('arguments and values for features that are nested without end are refused, whatever looks at them', async () => {
+  const place = await field({ features: { confirm: {}, validate: 'off' } })
+  const { client, server } = place
+  await client.request('transaction/begin', { transaction_id: 't' })
+  // Text, as what makes it of values would give up itself.
+  const depth = 40_000
+  const deep = `${'['.repeat(depth)}1${']'.repeat(depth)}`
+  const bodies = [
+    `"name":"wipe","arguments":{"text":"x","deep":${deep}}`,
+    `"name":"add","arguments":{"text":"x","deep":${deep}},"idempotency_key":"k"`,
+    `"name":"add","arguments":{"text":"x","deep":${deep}},"transaction_id":"t"`,
+    `"name":"add","arguments":{"text":"x"},"idempotency_key":${deep},"idempotencyKey":${deep}`,
+    `"name":"add","arguments":{"text":"x"},"transaction_id":${deep}`,
+    `"name":"wipe","arguments":{"text":"x"},"confirmation_token":${deep}`,
+    `"name":"wipe","arguments":{"text":"x"},"requestState":"x","inputResponses":${deep}`,
+  ]
+  for (const body of bodies) {
+    const told = await asText(place, body)
+    expect(told.slice(0, 2000)).toMatch(/"isError":true|"error":\{/)
+  }
+  expect(server.calls).toEqual([])
+  await expectSound(place)
 })
 
 describe('what a client says of confirmation', () => {
@@ -362,6 +346,32 @@ describe('what a client says of confirmation', () => {
     expect(server.calls).toEqual(['wipe all'])
   })
 })
+
+/** What is answered to a call of 2026-07-28 of which the params are text. */
+async function asText({ gateway }: Field, body: string): Promise<string> {
+  const envelope = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientInfo': { name: 'text', version: '1.0.0' },
+    'io.modelcontextprotocol/clientCapabilities': {},
+  }
+  const response = await fetch(gateway.url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': 'tools/call',
+      'mcp-name': /"name":"(\w+)"/.exec(body)?.[1] ?? '',
+    },
+    body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${body},"_meta":${JSON.stringify(envelope)}}}`,
+  })
+  return response.text()
+}
+
+/** Objects in objects. */
+function nested(depth: number): Json {
+  return JSON.parse(`${'{"d":'.repeat(depth)}1${'}'.repeat(depth)}`) as Json
+}
 
 function isDone(result: Json | undefined): boolean {
   return result !== undefined && result['isError'] !== true && result['resultType'] !== 'input_required'

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from '@modelcontextprotocol/client'
@@ -23,7 +24,7 @@ async function started(config: Json): Promise<LocalGateway> {
   return gateway
 }
 
-async function posted(url: string, method: string, params: Json): Promise<Json> {
+async function posted(url: string, method: string, params: Json, who: Json = {}): Promise<Json> {
   const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
   const meta = {
     'io.modelcontextprotocol/protocolVersion': '2026-07-28',
@@ -36,6 +37,7 @@ async function posted(url: string, method: string, params: Json): Promise<Json> 
     method: 'POST',
     headers: {
       ...headers,
+      ...(who as Record<string, string>),
       'mcp-protocol-version': '2026-07-28',
       'mcp-method': method,
       ...(typeof name === 'string' && { 'mcp-name': name }),
@@ -55,7 +57,7 @@ describe('what a caller of the memory server wants', () => {
     const gateway = await started({ upstreams: { memory } })
     const one = new Client({ name: 'one', version: '1.0.0' })
     const two = new Client2({ name: 'two', version: '1.0.0' })
-    await one.connect(new StreamableHTTPClientTransport(new URL(gateway.url)) as never)
+    await one.connect(new StreamableHTTPClientTransport(new URL(gateway.url)))
     await two.connect(new Transport2(new URL(gateway.url)))
     closers.push(
       () => one.close(),
@@ -120,10 +122,37 @@ describe('servers', () => {
     })
     const together = await posted(gateway.url, 'tools/call', { name: 'memory_make_entities', arguments: {} })
     expect(together).toMatchObject({
-      error: { data: { details: { recommendations: [{ recommended_tool: 'memory_create_entities' }] } } },
+      error: { data: { suggestion: expect.stringMatching(/^Did you mean memory_create_entities/) } },
     })
     const page = await fetch(`${gateway.origin}/recommend_servers?capability=knowledge%20graph`)
     expect(await page.json()).toMatchObject({ recommendations: [expected] })
+  })
+
+  test('and tools are not named to callers who may not call them, nor told apart from what is not there', async () => {
+    const token = 'reader-token-of-the-test'
+    const hash = `sha256:saltsalt:${createHash('sha256').update(`saltsalt${token}`).digest('hex')}`
+    const reader = { authorization: `Bearer ${token}` }
+    const gateway = await started({
+      auth: { opaque: { tokens: [{ id: 'reader', hash, scopes: ['read:files', 'read:memory'] }] } },
+      features: { permissions: { hide_unpermitted: true } },
+      upstreams: { files, memory },
+    })
+    const ask = (url: string, method: string, params: Json): Promise<Json> =>
+      posted(url, method, params, reader)
+    const wanted = { capability_needed: 'write a file, read a file' }
+    const found = JSON.stringify(await ask(gateway.url, 'servers/recommend', wanted))
+    expect(found).toContain('read_file')
+    expect(found).not.toContain('write_file')
+    const own = `${gateway.url}/files`
+    for (const name of ['write_fil', 'write_file']) {
+      const text = JSON.stringify(await ask(own, 'tools/call', { name, arguments: {} }))
+      expect(text).toContain('UNKNOWN_TOOL')
+      expect(
+        text.replaceAll(`"Unknown tool: ${name}"`, '').replaceAll(`"capability":"${name}"`, ''),
+      ).not.toContain('write_file')
+    }
+    const hinted = { name: 'list_allowed_directories', arguments: {}, intent: 'write text to a new file' }
+    expect(JSON.stringify(await ask(own, 'tools/call', hinted))).not.toContain('write_file')
   })
 
   test('of a registry are only looked for where it is configured', async () => {

@@ -28,7 +28,7 @@ beforeAll(async () => {
     notes: { url: notes.url, about: 'Keeps notes.', use_when: 'find a note', not_for: 'mail' },
     mail: mail.url,
   }
-  strict = await localGateway({ ...corporate, upstreams })
+  strict = await localGateway({ ...corporate, limits: { rate: 'off' }, upstreams })
   free = await localGateway({ upstreams })
 })
 afterAll(async () => {
@@ -66,18 +66,23 @@ async function listed(client: FakeClient, method: string, list: string, field: s
 }
 
 describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate profile', (revision) => {
-  it.each(['/notes', '/mail', ''])('C153 C154 has the prompts agent_brief and agent_prompt, at /mcp%s', async (path) => {
-    const client = await clientOf(strict, path, revision)
-    expect(await listed(client, 'prompts/list', 'prompts', 'name')).toEqual(['agent_brief', 'agent_prompt'])
-    expect(await prompt(client, 'agent_brief')).toMatch(/\S/)
-    expect(await prompt(client, 'agent_prompt')).toMatch(/^# How to use /)
-  })
+  it.each(['/notes', '/mail', ''])(
+    'C153 C154 has the prompts agent_brief and agent_prompt, at /mcp%s',
+    async (path) => {
+      const client = await clientOf(strict, path, revision)
+      expect(await listed(client, 'prompts/list', 'prompts', 'name')).toEqual(['agent_brief', 'agent_prompt'])
+      expect(await prompt(client, 'agent_brief')).toMatch(/\S/)
+      expect(await prompt(client, 'agent_prompt')).toMatch(/^# How to use /)
+    },
+  )
 
   it('C155 C156 briefs agents in short: what for, when, when not, limits', async () => {
     const client = await clientOf(strict, '/notes', revision)
     const brief = await prompt(client, 'agent_brief')
     expect(brief).toContain('Keeps notes.')
-    expect(brief).toMatch(/Choose it when[^]*find a note[^]*Do not choose it for[^]*mail[^]*Limits:[^]*`delete_note`/)
+    expect(brief).toMatch(
+      /Choose it when[^]*find a note[^]*Do not choose it for[^]*mail[^]*Limits:[^]*`delete_note`/,
+    )
     expect(Buffer.byteLength(brief)).toBeLessThanOrEqual(2048)
   })
 
@@ -100,15 +105,20 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s the corporate pro
     }
   })
 
-  it.each(['/notes', '/mail', ''])('C163 C164 has nothing else under reserved schemes, at /mcp%s', async (path) => {
-    const client = await clientOf(strict, path, revision)
-    const uris = await listed(client, 'resources/list', 'resources', 'uri')
-    const reserved = uris.filter((uri) => /^(?:use|project|doc):/.test(String(uri)))
-    expect(reserved).toEqual(['use://auth', 'use://http-headers', 'project://version', 'doc://readme'])
-    for (const uri of uris) expect((await resource(client, String(uri)))['text']).toMatch(/\S/)
-    const unknown = await client.request('resources/read', { uri: 'use://else' }).catch((error: unknown) => error)
-    expect(JSON.stringify(unknown)).toMatch(/-32602|-32002|not found/i)
-  })
+  it.each(['/notes', '/mail', ''])(
+    'C163 C164 has nothing else under reserved schemes, at /mcp%s',
+    async (path) => {
+      const client = await clientOf(strict, path, revision)
+      const uris = await listed(client, 'resources/list', 'resources', 'uri')
+      const reserved = uris.filter((uri) => /^(?:use|project|doc):/.test(String(uri)))
+      expect(reserved).toEqual(['use://auth', 'use://http-headers', 'project://version', 'doc://readme'])
+      for (const uri of uris) expect((await resource(client, String(uri)))['text']).toMatch(/\S/)
+      const unknown = await client
+        .request('resources/read', { uri: 'use://else' })
+        .catch((error: unknown) => error)
+      expect(JSON.stringify(unknown)).toMatch(/-32602|-32002|not found/i)
+    },
+  )
 
   it('C163 keeps what a server has under a reserved scheme apart', async () => {
     const client = await clientOf(strict, '/notes', revision)
@@ -122,7 +132,11 @@ describe('in the corporate profile', () => {
   it('C167 C011 C084 use://auth says how to prove who one is, by which claims, and which profile is kept', async () => {
     const { text } = await resource(await clientOf(strict), 'use://auth')
     expect(text).toMatch(/Profile: corporate\.[^]*`Authorization: Bearer <token>`/)
-    const jwt = { issuer: 'https://idp.example.com', audience: 'gatehouse', jwks: 'https://idp.example.com/jwks' }
+    const jwt = {
+      issuer: 'https://idp.example.com',
+      audience: 'gatehouse',
+      jwks: 'https://idp.example.com/jwks',
+    }
     const signed = await localGateway({
       ...corporate,
       auth: { ...corporate.auth, jwt },
@@ -135,13 +149,17 @@ describe('in the corporate profile', () => {
 
   it('C166 C069 use://http-headers names the headers beyond the protocol', async () => {
     const { text } = await resource(await clientOf(strict), 'use://http-headers')
-    for (const header of ['X-Request-Id', 'X-Idempotency-Key', 'X-MCP-Session-Token']) expect(text).toContain(header)
+    for (const header of ['X-Request-Id', 'X-Idempotency-Key', 'X-MCP-Session-Token'])
+      expect(text).toContain(header)
   })
 
   it('C022 C168 project://version is the version of /health and of the handshake', async () => {
     const client = await clientOf(strict, '/notes')
     const { version } = (await (await fetch(`${strict.origin}/health`)).json()) as Json
-    expect(await resource(client, 'project://version')).toMatchObject({ mimeType: 'text/plain', text: version })
+    expect(await resource(client, 'project://version')).toMatchObject({
+      mimeType: 'text/plain',
+      text: version,
+    })
     expect(objectAt(client.initialized, 'serverInfo')['version']).toBe(version)
   })
 
@@ -154,5 +172,5 @@ describe('in the corporate profile', () => {
 it('the open profile adds no prompts and no resources', async () => {
   const client = await clientOf(free, '/notes')
   expect(client.initialized['capabilities']).not.toHaveProperty('prompts')
-  expect(await listed(client, 'resources/list', 'resources', 'uri')).toEqual(['use://mine'])
+  expect(await listed(client, 'resources/list', 'resources', 'uri')).not.toContain('use://auth')
 })

@@ -62,7 +62,7 @@ export async function guardedFront(config: Json): Promise<GuardedFront> {
     signIns: noSignIns,
     seal: createSeal(Date.now),
     ready: async () => ({ isReady: true, checks: {} }),
-    page: () => 'a page',
+    page: async () => 'a page',
     metrics: () => Promise.resolve({ text: 'calls 1\n', type: 'text/plain' }),
     onRefused: (refusal) => void refused.push(refusal),
     log: recorder(log),

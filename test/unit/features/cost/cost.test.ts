@@ -84,11 +84,11 @@ describe('what a call took', () => {
   })
 
   it('says what a server over HTTP says is left, once it says so', async () => {
-    let left: { remaining: number } | undefined
+    const heard: { remaining: number }[] = []
     const server = serverSettings({ name: 'one', reach: { kind: 'url', url: 'http://a/', headers: {} } })
-    const make = chain([on(usage, {})], answering(hello), { server: () => server, quota: () => left })
+    const make = chain([on(usage, {})], answering(hello), { server: () => server, quota: () => heard[0] })
     expect(fieldsOf(await make())).toEqual(hello)
-    left = { remaining: 41 }
+    heard.push({ remaining: 41 })
     expect(usageOf(fieldsOf(await make()))).toEqual({
       duration_ms: expect.any(Number),
       quota: { remaining: 41, of: 'server' },

@@ -56,6 +56,17 @@ describe('begin', () => {
     expect(await gateway.begin('v')).toMatchObject({ status: 'begun' })
   })
 
+  it('refuses more than that although they begin at one time', async () => {
+    const gateway = new SagaGateway({ settings: { max_active: 2 } })
+    const ids = Array.from({ length: 20 }, (_each, index) => `t${index}`)
+    const answers = await Promise.all(ids.map((id) => gateway.begin(id)))
+    expect(answers.filter(({ status }) => status === 'begun')).toHaveLength(2)
+    await gateway.ask('commit', { transaction_id: 't0' })
+    // One that is refused takes no room.
+    expect(await gateway.begin('t0')).toMatchObject({ thrown: { code: 'TRANSACTION_CONFLICT' } })
+    expect(await gateway.begin('again')).toMatchObject({ status: 'begun' })
+  })
+
   it('is refused where calls are not made once', async () => {
     const gateway = new SagaGateway({ deps: { isOn: (name) => name !== 'idempotency' } })
     expect(await gateway.begin('t')).toMatchObject({ thrown: { code: 'UNSUPPORTED_OPERATION' } })
@@ -63,6 +74,18 @@ describe('begin', () => {
 })
 
 describe('the end of a transaction', () => {
+  it('has what its steps did forgotten with it', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const gateway = new SagaGateway({ settings: { retention: '1h' } })
+    await gateway.begin('t')
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    await gateway.ask('commit', t)
+    await vi.advanceTimersByTimeAsync(3_599_000)
+    expect((await gateway.store.scan('deed')).size).toBe(1)
+    await vi.advanceTimersByTimeAsync(2000)
+    expect((await gateway.store.scan('deed')).size).toBe(0)
+  })
+
   it.each([['commit'], ['rollback']])('%s of one that is unknown or foreign finds nothing', async (end) => {
     const gateway = new SagaGateway()
     await gateway.begin('t')

@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
+import { post, usual } from '../../support/client/raw.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const token = 'the-token-of-a-reader-0123456789'
+const tokens = [{ id: 'reader', hash: `sha256:salt-of-a-test:${hashed(token)}`, scopes: ['read:files'] }]
+const guarded = [
+  '/capabilities',
+  '/capabilities/files',
+  '/ai-help',
+  '/ai-help/files',
+  '/llms.txt',
+  '/.well-known/llms.txt',
+  '/llms-full.txt',
+  '/skills/files/SKILL.md',
+  '/mcp/server-card',
+  '/mcp/files/server-card',
+]
+
+let folder = ''
+let gateway: LocalGateway | undefined
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'gatehouse-documents-'))
+})
+afterEach(async () => {
+  await gateway?.close()
+  gateway = undefined
+  await rm(folder, { recursive: true, force: true })
+})
+
+function hashed(text: string): string {
+  return createHash('sha256').update(`salt-of-a-test${text}`).digest('hex')
+}
+
+async function start(config: Json = {}): Promise<string> {
+  const [command = '', ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
+  gateway = await localGateway({
+    upstreams: { files: { command, args, env: { API_TOKEN: 'sesame-0123456789', MODE: 'directory' } } },
+    ...config,
+  })
+  return gateway.origin
+}
+
+async function statuses(origin: string, paths: readonly string[], headers = {}): Promise<number[]> {
+  const all = await Promise.all(paths.map((path) => fetch(`${origin}${path}`, { headers })))
+  return all.map(({ status }) => status)
+}
+
+const bearer = { authorization: `Bearer ${token}` }
+
+describe('where callers are told apart', () => {
+  const auth = { opaque: { tokens } }
+
+  test('documents are for those who have a token; the catalogue names where cards are to everybody', async () => {
+    const origin = await start({ auth })
+    expect(await statuses(origin, guarded)).toEqual(guarded.map(() => 401))
+    expect(await statuses(origin, guarded, bearer)).toEqual(guarded.map(() => 200))
+    const open = ['/.well-known/mcp/catalog.json', '/', '/health']
+    expect(await statuses(origin, open)).toEqual([200, 200, 200])
+    const kept = await fetch(`${origin}/capabilities`, { headers: bearer })
+    expect(kept.headers.get('cache-control')).toBe('private, max-age=60')
+  })
+
+  test('the short and the full guide can be opened to all', async () => {
+    const origin = await start({ auth, features: { help: { public: 'on' } } })
+    expect(await statuses(origin, guarded)).toEqual(
+      guarded.map((path) => (path.includes('llms') ? 200 : 401)),
+    )
+  })
+
+  test('what a caller is not shown in lists is in none of its documents', async () => {
+    const features = { permissions: { hide_unpermitted: 'on' }, help: { public: 'on' } }
+    const origin = await start({ auth, features })
+    const read = async (path: string, headers = {}): Promise<string> =>
+      (await fetch(`${origin}${path}`, { headers })).text()
+    for (const path of ['/capabilities', '/ai-help', '/skills/files/SKILL.md']) {
+      const text = await read(path, bearer)
+      expect([path, text.includes('read_text_file')]).toEqual([path, true])
+      expect([path, text.includes('write_file')]).toEqual([path, false])
+    }
+    const open = await read('/llms-full.txt')
+    expect(open).not.toContain('read_text_file')
+  })
+})
+
+describe('what is switched off', () => {
+  test('is nowhere: no document, no word, no list differs from that of the server', async () => {
+    const origin = await start({ features: 'none' })
+    expect(await statuses(origin, guarded)).toEqual(guarded.map(() => 404))
+    expect(await ask(origin, 'tools/list')).not.toMatch(/dashdash|dev.gatehouse/)
+    expect(await ask(origin, 'server/discover')).not.toMatch(/dashdash|manifest|skills|ai_help|"resources"/)
+  })
+
+  test('of one feature takes nothing of the others', async () => {
+    const features = { dashdash: 'off', skills: 'off', help: 'off' }
+    const origin = await start({ features })
+    expect(await statuses(origin, ['/capabilities', '/llms.txt', '/skills/files/SKILL.md'])).toEqual([
+      200, 404, 404,
+    ])
+    const said = await ask(origin, 'server/discover')
+    expect(said).toContain('dev.gatehouse/manifest')
+    expect(said).not.toMatch(/dashdash|io.modelcontextprotocol.skills|ai_help|"resources"/)
+  })
+})
+
+test('a secret that a server itself lists is not told on; a plain word of the settings may be', async () => {
+  const origin = await start({
+    upstreams: {
+      files: {
+        command: publishedServer('@modelcontextprotocol/server-filesystem', folder)[0] ?? '',
+        args: publishedServer('@modelcontextprotocol/server-filesystem', folder).slice(1),
+        env: { API_TOKEN: 'line-based', MODE: 'directory' },
+      },
+    },
+  })
+  const manifest = await (await fetch(`${origin}/capabilities`)).json()
+  const { tools } = manifest as { tools: { name: string; description: string; input_schema: Json }[] }
+  const described = (name: string): string => tools.find((tool) => tool.name === name)?.description ?? ''
+  expect(described('edit_file')).toContain('Make *** edits')
+  expect(described('list_directory')).toContain('directory')
+  expect(JSON.stringify(manifest)).not.toContain('line-based')
+})
+
+test('a large manifest is not sent along, but named', async () => {
+  const origin = await start({ features: { manifest: { inline: '1KB', ttl: '5m', listed: 'on' } } })
+  const { result } = JSON.parse(await ask(origin, 'server/discover'))
+  expect(result).toMatchObject({
+    capabilities: {
+      extensions: { 'dev.gatehouse/manifest': { ttlSeconds: 300, url: `${origin}/capabilities/files` } },
+    },
+  })
+  expect(JSON.stringify(result)).not.toContain('manifest_version')
+  expect(await ask(origin, 'tools/list')).toContain('"get_manifest"')
+})
+
+test('a small manifest is sent along', async () => {
+  const origin = await start({ features: { manifest: { inline: '1MB' } } })
+  const { result } = JSON.parse(await ask(origin, 'server/discover'))
+  expect(result._meta['dev.gatehouse/manifest']).toMatchObject({ manifest_version: '0.1.0' })
+  expect(result.dashdash).toEqual(result._meta['dev.gatehouse/dashdash'])
+  expect(result.dashdash).toEqual(result.capabilities.experimental.dashdash)
+})
+
+/** The text of the answer to a request of 2026-07-28. */
+async function ask(origin: string, method: string): Promise<string> {
+  const params = enveloped({}, '2026-07-28', {})
+  const headers = { ...usual, ...mirrorHeaders(method, params, new Map()) }
+  const { text } = await post(
+    `${origin}/mcp`,
+    JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+    headers,
+  )
+  return text
+}

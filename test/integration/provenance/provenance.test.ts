@@ -1,0 +1,246 @@
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
+import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { connect } from '../../support/fake-client.ts'
+import { runCommand, type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import { clientOf } from '../../support/journey.ts'
+import { localGateway } from '../../support/local-gateway.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
+
+const STAMP = 'dev.gatehouse/provenance'
+const RECEIPT = 'dev.gatehouse/receipt'
+
+interface Caller {
+  readonly title: string
+  connect(url: string): Promise<{
+    call(name: string, args: Record<string, unknown>, meta?: Record<string, unknown>): Promise<Json>
+    close(): Promise<void>
+  }>
+}
+
+const info = { name: 'reader', version: '1.0.0' }
+const callers: readonly Caller[] = [
+  {
+    title: 'SDK 1.x',
+    connect: async (url) => {
+      const client = new Client1(info)
+      await client.connect(new Http1(new URL(url)))
+      await client.listTools()
+      return {
+        call: (name, args, meta = {}) => client.callTool({ name, arguments: args, _meta: meta }),
+        close: () => client.close(),
+      }
+    },
+  },
+  ...(['legacy', { pin: '2026-07-28' }] as const).map((mode): Caller => {
+    return {
+      title: `SDK 2.x (${typeof mode === 'string' ? mode : mode.pin})`,
+      connect: async (url) => {
+        const client = new Client2(info, { versionNegotiation: { mode } })
+        await client.connect(new Http2(new URL(url)))
+        await client.listTools()
+        return {
+          call: (name, args, meta = {}) => client.callTool({ name, arguments: args, _meta: meta }),
+          close: () => client.close(),
+        }
+      },
+    }
+  }),
+]
+
+let folder: string
+let gateway: GatewayProcess
+let files: Json
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-test-')))
+  files = { command: publishedServer('@modelcontextprotocol/server-filesystem', folder) }
+  const memory = { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') }
+  await writeFile(join(folder, 'hello.txt'), 'hello')
+  gateway = await startGatewayProcess({
+    store: join(folder, 'store'),
+    features: { confirm: { level: 'none' }, provenance: { hash: true } },
+    upstreams: {
+      files: { ...files, tools: { 'read_*': { provenance: { source: 'file:{path}' }, cost: 'free' } } },
+      memory: { command: publishedServer('@modelcontextprotocol/server-memory'), env: memory },
+    },
+  })
+})
+afterAll(async () => {
+  await gateway.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+describe.each(callers)('a client of the official $title', ({ connect: reach }) => {
+  it('reads where results come from, of tools that all have an output schema', async () => {
+    const client = await reach(`${gateway.url}/files`)
+    onTestFinished(() => client.close())
+    const path = join(folder, 'hello.txt')
+    const read = await client.call('read_text_file', { path })
+    expect(read).toMatchObject({
+      structuredContent: { content: 'hello' },
+      provenance: { source: `file:${path}`, confidence: 'exact', content_hash: expect.any(String) },
+      _meta: { [STAMP]: { source: `file:${path}` }, 'dev.gatehouse/usage': { units: 0 } },
+    })
+    const listed = await client.call('list_directory', { path: folder })
+    expect(listed['provenance']).toMatchObject({ source: 'files:list_directory' })
+    const missing = await client.call('read_text_file', { path: join(folder, 'none.txt') })
+    expect(missing).toMatchObject({ isError: true })
+    expect(missing).not.toHaveProperty('provenance')
+  })
+
+  it('does so with a server that keeps a graph', async () => {
+    const client = await reach(`${gateway.url}/memory`)
+    onTestFinished(() => client.close())
+    const entities = [{ name: 'a', entityType: 'b', observations: ['c'] }]
+    expect(await client.call('create_entities', { entities })).toHaveProperty('provenance')
+    const graph = await client.call('read_graph', {})
+    expect(graph).toMatchObject({ provenance: { source: 'memory:read_graph' } })
+    expect(JSON.stringify(graph['structuredContent'])).toContain('"a"')
+  })
+
+  it('is told again what was got, and when that was', async () => {
+    const client = await reach(`${gateway.url}/files`)
+    onTestFinished(() => client.close())
+    const path = join(folder, 'kept.txt')
+    const meta = { idempotency_key: crypto.randomUUID() }
+    const first = await client.call('write_file', { path, content: 'x' }, meta)
+    const again = await client.call('write_file', { path, content: 'x' }, meta)
+    expect(again['_meta']).toMatchObject({ was_replay: true })
+    expect(again['provenance']).toEqual(first['provenance'])
+  })
+
+  it('gets a receipt that anybody can verify, with the content as the client has it', async () => {
+    const client = await reach(`${gateway.url}/files`)
+    onTestFinished(() => client.close())
+    const result = await client.call(
+      'read_text_file',
+      { path: join(folder, 'hello.txt') },
+      { [RECEIPT]: true },
+    )
+    const verdict = await verified(
+      JSON.stringify(result),
+      '--jwks',
+      `${gateway.origin}/.well-known/jwks.json`,
+    )
+    expect([verdict.code, verdict.stderr]).toEqual([0, ''])
+    expect(verdict.stdout).toContain('read_text_file of the server files')
+  })
+})
+
+async function verified(text: string, ...args: string[]) {
+  const file = join(folder, `receipt-${crypto.randomUUID()}.json`)
+  await writeFile(file, text)
+  return runCommand(['verify', file, ...args])
+}
+
+describe('gatehouse verify', () => {
+  let result: Json
+  let jwks: string
+  beforeAll(async () => {
+    const at = { transport: 'http', url: `${gateway.url}/files`, revision: '2025-11-25' } as const
+    const client = await connect(at)
+    const params = { name: 'read_text_file', arguments: { path: join(folder, 'hello.txt') }, receipt: true }
+    result = objectAt({ ...(await client.request('tools/call', params)) }, 'result')
+    await client.close()
+    jwks = join(folder, 'jwks.json')
+    const answer = await fetch(`${gateway.origin}/.well-known/jwks.json`)
+    await writeFile(jwks, await answer.text())
+  })
+
+  it('takes a result, a whole answer, or a receipt alone', async () => {
+    const receipt = String(objectAt(result, '_meta')[RECEIPT])
+    for (const text of [
+      JSON.stringify(result, null, 2),
+      JSON.stringify({ jsonrpc: '2.0', id: 1, result }),
+      receipt,
+    ]) {
+      const verdict = await verified(text, '--jwks', jwks)
+      expect([text, verdict.code, verdict.stderr]).toEqual([text, 0, ''])
+    }
+    const { stdout } = await verified(receipt, '--jwks', jwks)
+    expect(stdout).toContain('No content was given')
+  })
+
+  it('finds the key in the store of the gateway, while that runs', async () => {
+    const verdict = await verified(JSON.stringify(result), '--config', gateway.configFile, '--json')
+    expect([verdict.code, verdict.stderr]).toEqual([0, ''])
+    expect(JSON.parse(verdict.stdout)).toMatchObject({
+      valid: true,
+      content: 'fits',
+      claims: {
+        tool: 'read_text_file',
+        server: 'files',
+        was_replay: false,
+        retrieved_at: expect.any(String),
+      },
+    })
+    expect(verdict.stdout).not.toContain('"d"')
+  })
+
+  it('refuses content that was changed, and says so', async () => {
+    const text = JSON.stringify({ ...result, structuredContent: { content: 'hellO' } })
+    const verdict = await verified(text, '--jwks', jwks)
+    expect(verdict.code).toBe(1)
+    expect(verdict.stderr).toContain('the content is not the one it was signed for')
+    expect(verdict.stdout).toBe('')
+  })
+
+  it.each([
+    ['a result without a receipt', '{"content":[]}', 'there is no receipt in the file'],
+    ['no JSON', '{', 'this is no JSON'],
+    ['something else', 'hello', 'it is no JWS in compact form'],
+  ])('says what is wrong with %s', async (_what, text, words) => {
+    const verdict = await verified(text, '--jwks', jwks)
+    expect([verdict.code, verdict.stderr]).toEqual([1, expect.stringContaining(words)])
+  })
+
+  it('is told how it is used', async () => {
+    const none = await runCommand(['verify'])
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('gatehouse verify FILE')])
+    const gone = await runCommand(['verify', join(folder, 'gone'), '--jwks', jwks])
+    expect([gone.code, gone.stderr]).toEqual([1, expect.stringContaining('there is no')])
+  })
+})
+
+describe('what the gateway adds', () => {
+  it('says that a result was shortened', async () => {
+    await writeFile(join(folder, 'long.txt'), 'x'.repeat(20_000))
+    const small = await localGateway({
+      features: { confirm: 'off' },
+      limits: { result: '8KB' },
+      upstreams: { files },
+    })
+    onTestFinished(() => small.close())
+    const client = await clientOf(small)
+    const ask = async (name: string) => {
+      const { result } = await client.request('tools/call', {
+        name: 'read_text_file',
+        arguments: { path: join(folder, name) },
+      })
+      return objectAt({ result }, 'result')['provenance']
+    }
+    expect(await ask('long.txt')).toMatchObject({
+      confidence: 'derived',
+      transformation: 'shortened to the limit of results',
+    })
+    expect(await ask('hello.txt')).toMatchObject({ confidence: 'exact' })
+  })
+
+  it('is nothing where all features are off', async () => {
+    const bare = await localGateway({ features: 'none', upstreams: { files } })
+    onTestFinished(() => bare.close())
+    const client = await clientOf(bare)
+    const { result } = await client.request('tools/call', {
+      name: 'read_text_file',
+      arguments: { path: join(folder, 'hello.txt') },
+      _meta: { [RECEIPT]: true },
+    })
+    expect(Object.keys(result ?? {}).toSorted()).toEqual(['content', 'structuredContent'])
+    expect(await readFile(join(folder, 'hello.txt'), 'utf8')).toBe('hello')
+  })
+})

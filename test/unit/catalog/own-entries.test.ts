@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest'
+import { type OwnEntry, withOwnEntries } from '../../../src/catalog/own-entries.ts'
+import type { Call, Handler } from '../../../src/core/call.ts'
+import { asGatewayError, GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { unknownMethod } from '../../../src/wire/methods.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+const brief: OwnEntry = entry({ name: 'agent_brief' }, 'the brief')
+const notice: OwnEntry = entry({ uri: 'use://auth', name: 'auth' }, 'the notice')
+
+function entry(definition: Json, text: string, rest: Partial<OwnEntry> = {}): OwnEntry {
+  return { definition, handle: async () => ({ kind: 'result', result: Payload.of({ text }) }), ...rest }
+}
+
+/** Servers that answer each method with this, and have no other. */
+function bench(answers: Readonly<Record<string, Json>>, own: readonly OwnEntry[], isListed = false) {
+  const asked: string[] = []
+  const servers: Handler = async ({ method }) => {
+    asked.push(method)
+    const found = answers[method]
+    if (!found) throw unknownMethod(method)
+    return { kind: 'result', result: Payload.of(found) }
+  }
+  const handle = withOwnEntries(servers, {
+    shelf: {
+      prompts: () => own.filter(({ definition }) => definition.uri === undefined),
+      resources: () => own.filter(({ definition }) => definition.uri !== undefined),
+    },
+    isListed,
+    run: (call, end) => end(call),
+  })
+  const ask = async (method: string, name?: string): Promise<Json> => {
+    const call: Call = toolCall({
+      method,
+      params: Payload.of(method === 'resources/read' ? { uri: name } : { name }),
+      target: { method, upstream: 'one', ...(name !== undefined && { name }) },
+    })
+    const outcome = await handle(call)
+    return outcome.kind === 'result' ? outcome.result.fields : {}
+  }
+  return { ask, asked }
+}
+
+describe('a prompt or resource of the gateway itself', () => {
+  test('is answered, and stands in no list unless it is to', async () => {
+    const { ask } = bench({ 'prompts/list': { prompts: [] } }, [brief])
+    expect(await ask('prompts/get', 'agent_brief')).toEqual({ text: 'the brief' })
+    expect(await ask('prompts/list')).toEqual({ prompts: [] })
+  })
+
+  test('is listed after those of the server', async () => {
+    const { ask } = bench({ 'prompts/list': { prompts: [{ name: 'theirs' }] } }, [brief], true)
+    expect(await ask('prompts/list')).toEqual({ prompts: [{ name: 'theirs' }, { name: 'agent_brief' }] })
+  })
+
+  test('says itself whether it is listed', async () => {
+    const told = { ...notice, isListed: true }
+    const { ask } = bench({ 'resources/list': { resources: [] } }, [told])
+    expect(await ask('resources/list')).toEqual({ resources: [notice.definition] })
+    const hidden = bench({ 'resources/list': { resources: [] } }, [{ ...notice, isListed: false }], true)
+    expect(await hidden.ask('resources/list')).toEqual({ resources: [] })
+  })
+
+  test('waits for the last page of the list of the server', async () => {
+    const page = { prompts: [{ name: 'theirs' }], nextCursor: 'more' }
+    expect(await bench({ 'prompts/list': page }, [brief], true).ask('prompts/list')).toEqual(page)
+  })
+
+  test('is there where the server has no such lists, and no templates are', async () => {
+    const { ask } = bench({}, [notice], true)
+    expect(await ask('resources/list')).toEqual({ resources: [notice.definition] })
+    expect(await ask('resources/templates/list')).toEqual({ resourceTemplates: [] })
+    expect(await ask('resources/read', 'use://auth')).toEqual({ text: 'the notice' })
+    const failure = await ask('resources/read', 'use://nothing').catch(asGatewayError)
+    expect(failure).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+  })
+
+  test('gives way to one of the server by the same name or URI', async () => {
+    const theirs = { uri: 'use://auth', name: 'theirs' }
+    const answers = { 'resources/list': { resources: [theirs] }, 'resources/read': { text: 'theirs' } }
+    const { ask } = bench(answers, [notice], true)
+    expect(await ask('resources/list')).toEqual({ resources: [theirs] })
+    expect(await ask('resources/read', 'use://auth')).toEqual({ text: 'theirs' })
+  })
+
+  test('adds its capability to those of the server, and leaves one that is there as it is', async () => {
+    const discovered = { capabilities: { prompts: { listChanged: true } } }
+    const { ask } = bench({ 'server/discover': discovered }, [brief, notice])
+    expect(await ask('server/discover')).toEqual({
+      capabilities: { prompts: { listChanged: true }, resources: {} },
+    })
+  })
+
+  test('is not looked for where there is none: nothing more is asked of the server', async () => {
+    const { ask, asked } = bench({ 'prompts/get': { text: 'theirs' } }, [notice])
+    expect(await ask('prompts/get', 'agent_brief')).toEqual({ text: 'theirs' })
+    expect(asked).toEqual(['prompts/get'])
+  })
+
+  test('does not hide why a server fails', async () => {
+    const servers: Handler = async () => {
+      throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
+    }
+    const handle = withOwnEntries(servers, {
+      shelf: { prompts: () => [brief], resources: () => [] },
+      isListed: true,
+      run: (call, end) => end(call),
+    })
+    const call = toolCall({ method: 'prompts/list', target: { method: 'prompts/list', upstream: 'one' } })
+    expect(await handle(call).catch(asGatewayError)).toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+})

@@ -1,0 +1,94 @@
+import { describe, expect, test } from 'vitest'
+import type { Handler } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { Portrait } from '../../../../src/documents/portrait.ts'
+import { describing } from '../../../../src/features/dashdash/lists.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { portrait } from '../../../support/portraits.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const KEY = 'dev.gatehouse/dashdash'
+const read = { name: 'read_file', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } }
+const text = JSON.stringify({ tools: [read, { name: 'unknown' }], size: 12345678901234567890n.toString() })
+const drawn = portrait({ tools: [read] })
+
+function bench(portraitNow: () => Portrait | Promise<Portrait>, listed: () => Payload) {
+  let made = 0
+  const deps = featureDeps({
+    portrait: portraitNow,
+    document: (each, key, make) => {
+      if (key === 'tools') made++
+      return make(each)
+    },
+  })
+  const server: Handler = async () => ({ kind: 'result', result: listed() })
+  const handle = describing(deps, () => true)(server)
+  const call = toolCall({ method: 'tools/list', target: { method: 'tools/list', upstream: 'files' } })
+  return {
+    list: async () => {
+      const outcome = await handle(call)
+      return outcome.kind === 'result' ? outcome.result : Payload.of({})
+    },
+    made: () => made,
+  }
+}
+
+describe('a list of tools', () => {
+  test('says of each tool that is known what it does, in both places', async () => {
+    const { list } = bench(
+      () => drawn,
+      () => Payload.text(text),
+    )
+    const { tools } = (await list()).fields
+    expect(tools).toMatchObject([
+      { name: 'read_file', dashdash: { operationType: 'read' }, _meta: { [KEY]: { operationType: 'read' } } },
+      { name: 'unknown' },
+    ])
+    expect(tools).toMatchObject([{}, expect.not.objectContaining({ _meta: expect.anything() })])
+  })
+
+  test('is described and encoded once for the same text', async () => {
+    const { list, made } = bench(
+      () => drawn,
+      () => Payload.text(text),
+    )
+    const first = await list()
+    expect(await list()).toBe(first)
+    expect(made()).toBe(1)
+  })
+
+  test('is described anew for another text, and when something is known anew', async () => {
+    let now = drawn
+    let listed = text
+    const { list, made } = bench(
+      () => now,
+      () => Payload.text(listed),
+    )
+    await list()
+    listed = JSON.stringify({ tools: [{ ...read, title: 'Read' }] })
+    expect((await list()).fields.tools).toMatchObject([{ title: 'Read', dashdash: {} }])
+    now = portrait({ tools: [read] })
+    await list()
+    expect(made()).toBe(3)
+  })
+
+  test('is not described twice where only what is around it differs', async () => {
+    let count = 0
+    const { list, made } = bench(
+      () => drawn,
+      () => Payload.text(text).with({ _meta: { count: count++ } }),
+    )
+    expect((await list()).fields._meta).toEqual({ count: 0 })
+    const second = await list()
+    expect(second.fields).toMatchObject({ _meta: { count: 1 }, tools: [{ dashdash: {} }, {}] })
+    expect(made()).toBe(1)
+  })
+
+  test('comes as it is where nothing is known of the server in time', async () => {
+    const { list } = bench(
+      () => Promise.reject(new Error('away')),
+      () => Payload.text(text),
+    )
+    expect((await list()).text).toBe(text)
+  })
+})

@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest'
+import { Payload } from '../../../../src/core/payload.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import type { Store } from '../../../../src/store/store.ts'
+import { bench, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
+
+/** The same key, for a step of a transaction. */
+const stepOf = (transaction_id: string, step_id?: string) => ({
+  _meta: { idempotency_key: 'k', transaction_id, ...(step_id !== undefined && { step_id }) },
+})
+
+/** A store that does the first write of a kind and says that it failed. */
+function lying(kind: 'claim' | 'swap', inner: Store = new MemoryStore()): Store {
+  let isTold = false
+  const once = async <Value>(written: Promise<Value>): Promise<Value> => {
+    const value = await written
+    if (isTold) return value
+    isTold = true
+    throw new Error('the connection broke')
+  }
+  const claim: Store['claim'] = (...given) => once(inner.claim(...given))
+  const swap: Store['swap'] = (...given) => once(inner.swap(...given))
+  const own = kind === 'claim' ? { claim } : { swap }
+  return Object.assign(Object.create(inner) as Store, {
+    get: inner.get.bind(inner),
+    put: inner.put.bind(inner),
+    claim: inner.claim.bind(inner),
+    swap: inner.swap.bind(inner),
+    drop: inner.drop.bind(inner),
+    delete: inner.delete.bind(inner),
+    scan: inner.scan.bind(inner),
+    ...own,
+  })
+}
+
+describe('a key', () => {
+  it('of a step is none of a step of another transaction, nor of another step', async () => {
+    const { make, seen } = bench()
+    await make({}, stepOf('t', 's'))
+    for (const other of [stepOf('u', 's'), stepOf('t', 'r'), keyed('k')])
+      expect((await failureOf(make({}, other))).code).toBe('IDEMPOTENCY_CONFLICT')
+    expect(fieldsOf(await make({}, stepOf('t', 's')))).toMatchObject({ idempotency: { was_replay: true } })
+    expect(seen).toHaveLength(1)
+  })
+
+  it('made by the gateway does not make two steps of two transactions one', async () => {
+    const { make, seen } = bench({ tool: { autoKey: 60_000 } })
+    for (const id of ['t', 'u', 't']) await make({}, { _meta: { transaction_id: id } })
+    expect(seen).toHaveLength(2)
+  })
+
+  it('tells numbers apart that no double does', async () => {
+    const { make, seen } = bench()
+    const params = (id: string) =>
+      Payload.text(`{"name":"t","arguments":{"id":${id}},"_meta":{"idempotency_key":"k"}}`)
+    const call = (id: string) => make({ params: params(id), meta: { idempotency_key: 'k' } })
+    await call('12345678901234567890')
+    expect((await failureOf(call('12345678901234567891'))).code).toBe('IDEMPOTENCY_CONFLICT')
+    expect(textOf(await call('12345678901234567890'))).toBe('1')
+    expect(seen).toHaveLength(1)
+  })
+
+  it('is the same whatever digits stand in its texts', async () => {
+    const { make, seen } = bench()
+    const params = (text: string) =>
+      Payload.text(`{"name":"t","arguments":${text},"_meta":{"idempotency_key":"k"}}`)
+    for (const text of ['{"id":"12345678901234567890"}', '{ "id" : "\\u00312345678901234567890" }'])
+      await make({ params: params(text), meta: { idempotency_key: 'k' } })
+    expect(seen).toHaveLength(1)
+  })
+
+  it('can be used again where the store only lost the answer to its claim', async () => {
+    const { make, seen } = bench({ store: lying('claim') })
+    expect((await failureOf(make({}, keyed('k')))).code).toBe('SERVER_UNAVAILABLE')
+    expect(seen).toHaveLength(0)
+    expect(textOf(await make({}, keyed('k')))).toBe('1')
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
+  })
+
+  it('can be used again where the store only lost the answer to taking it over', async () => {
+    const store = new MemoryStore()
+    const entry = { nature: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] } } as const
+    const dying = bench({ store, me: 'b', server: () => new Promise(() => undefined) })
+    void dying.make({}, keyed('k'))
+    await expect.poll(() => dying.seen.length).toBe(1)
+    const after = bench({ store: lying('swap', store), me: 'a', alive: new Set(['a']), entry })
+    expect((await failureOf(after.make({}, keyed('k')))).code).toBe('SERVER_UNAVAILABLE')
+    expect(after.seen).toHaveLength(0)
+    expect(textOf(await after.make({}, keyed('k')))).toBe('1')
+  })
+
+  it('that undoes something is taken although its caller has all it may have', async () => {
+    const { make, seen } = bench({ settings: { max_keys: 1 } })
+    await make({}, keyed('k'))
+    expect((await failureOf(make({}, keyed('l')))).code).toBe('QUOTA_EXHAUSTED')
+    expect(textOf(await make({ errand: 'undo' }, keyed('compensate-t-s')))).toBe('2')
+    expect(seen).toHaveLength(2)
+  })
+})

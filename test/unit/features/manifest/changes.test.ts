@@ -1,0 +1,123 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { Handler, Note } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { Records, ServerRecord, ToolRecord } from '../../../../src/core/record.ts'
+import { telling } from '../../../../src/features/manifest/changes.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+beforeEach(() => vi.useFakeTimers())
+afterEach(() => vi.useRealTimers())
+
+const tool = (name: string, given: Partial<ToolRecord> = {}): ToolRecord => ({
+  entry: {
+    upstream: 'one',
+    kind: 'tool',
+    name,
+    definition: { name },
+    nature: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
+  },
+  alias: name,
+  facts: {},
+  ...given,
+})
+const seen = { calls: 9, failures: 0, types: [], hasCursor: false, hasProgress: false, lastAt: 1 }
+
+function bench(capabilities: ServerRecord['capabilities']) {
+  let tools: readonly ToolRecord[] = [tool('a'), tool('b')]
+  const heard: ((upstream: string) => void)[] = []
+  const record = (): ServerRecord => ({
+    name: 'one',
+    isUp: true,
+    info: {},
+    capabilities,
+    about: {},
+    tools,
+    prompts: [],
+    resources: [],
+    resourceTemplates: [],
+    contentVersion: '',
+  })
+  const records: Records = {
+    names: ['one'],
+    of: record,
+    last: record,
+    renew: () => undefined,
+    onChange: (hear) => void heard.push(hear),
+  }
+  const deps = featureDeps({ servers: () => ['one'], records: () => records })
+  const told: Note[] = []
+  const changes = telling(deps, () => true)
+  const ended = Promise.withResolvers<void>()
+  const server: Handler = async (call) => {
+    call.emit({
+      method: 'notifications/subscriptions/acknowledged',
+      params: Payload.of({ notifications: {} }),
+    })
+    await ended.promise
+    return { kind: 'result', result: Payload.of({}) }
+  }
+  const listening = changes.policy(server)(
+    toolCall({
+      method: 'subscriptions/listen',
+      params: Payload.of({ notifications: { toolsListChanged: true } }),
+      target: { method: 'subscriptions/listen', upstream: 'one' },
+      emit: (note) => void told.push(note),
+    }),
+  )
+  return {
+    told: () => told.map(({ method }) => method),
+    acknowledged: () => told[0]?.params?.fields,
+    set: (next: readonly ToolRecord[]) => {
+      tools = next
+    },
+    hear: () => heard.forEach((hear) => hear('one')),
+    end: async () => {
+      ended.resolve()
+      await listening
+    },
+  }
+}
+
+const CHANGED = 'notifications/tools/list_changed'
+
+describe('whoever listens for changed tools', () => {
+  test('is promised it by servers that do not tell of themselves', () => {
+    expect(bench({ tools: {} }).acknowledged()).toEqual({ notifications: { toolsListChanged: true } })
+  })
+
+  test('hears of a list that changed, where the server tells nothing', () => {
+    const { set, hear, told } = bench({ tools: {} })
+    set([tool('a')])
+    hear()
+    expect(told().slice(1)).toEqual([CHANGED])
+    hear()
+    expect(told().slice(1)).toEqual([CHANGED])
+  })
+
+  test('hears once of what the server tells itself', () => {
+    const { set, hear, told } = bench({ tools: { listChanged: true } })
+    set([tool('a'), tool('c')])
+    hear()
+    expect(told().slice(1)).toEqual([])
+  })
+
+  test('hears when what was seen of a tool says something else', () => {
+    const { set, told } = bench({ tools: { listChanged: true } })
+    set([tool('a', { seen: { ...seen, p50: 5 } }), tool('b')])
+    vi.advanceTimersByTime(10_000)
+    set([tool('a', { seen: { ...seen, p50: 900, calls: 10 } }), tool('b')])
+    vi.advanceTimersByTime(10_000)
+    expect(told().slice(1)).toEqual([CHANGED])
+    set([tool('a', { seen: { ...seen, p50: 2000 } }), tool('b')])
+    vi.advanceTimersByTime(10_000)
+    expect(told().slice(1)).toEqual([CHANGED, CHANGED])
+  })
+
+  test('leaves no timer behind', async () => {
+    const { end } = bench({ tools: {} })
+    expect(vi.getTimerCount()).toBe(1)
+    await end()
+    expect(vi.getTimerCount()).toBe(0)
+  })
+})

@@ -1,0 +1,111 @@
+import { describe, expect, test } from 'vitest'
+import type { Call, Handler } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { ServerRecord } from '../../../../src/core/record.ts'
+import { createRelay } from '../../../../src/features/skills/relay.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const digest = `sha256:${'0'.repeat(64)}`
+const skill = {
+  uri: 'skill://acme/git/SKILL.md',
+  frontmatter: { name: 'git', description: 'Works with git.' },
+  resources: [{ uri: 'skill://acme/git/SKILL.md', digest, size: 3 }],
+}
+const moved = {
+  ...skill,
+  uri: 'skill://hub/acme/git/SKILL.md',
+  resources: [{ uri: 'skill://hub/acme/git/SKILL.md', digest, size: 3 }],
+}
+
+function bench(server: Handler) {
+  const asked: Call[] = []
+  const record = (name: string): ServerRecord => ({
+    name,
+    isUp: true,
+    info: {},
+    capabilities: name === 'hub' ? { extensions: { 'io.modelcontextprotocol/skills': {} } } : {},
+    about: {},
+    tools: [],
+    prompts: [],
+    resources: [],
+    resourceTemplates: [],
+    contentVersion: '',
+  })
+  const deps = featureDeps({
+    servers: () => ['files', 'hub'],
+    records: () => ({
+      names: [],
+      of: record,
+      last: record,
+      renew: () => undefined,
+      onChange: () => undefined,
+    }),
+    relay: (call) => {
+      asked.push(call)
+      return server(call)
+    },
+  })
+  return { relay: createRelay(deps), asked }
+}
+
+const listing: Handler = async ({ method, params }) => {
+  if (method === 'resources/read')
+    return { kind: 'result', result: Payload.of({ contents: [{ uri: params.fields.uri, text: 'abc' }] }) }
+  if (method === 'skills/get') return { kind: 'result', result: Payload.of({ skill }) }
+  return { kind: 'result', result: Payload.of({ skills: [skill, { uri: 1 }] }) }
+}
+
+const of = (method: string, upstream?: string, params = {}): Call =>
+  toolCall({
+    method,
+    params: Payload.of(params),
+    target: { method, ...(upstream !== undefined && { upstream }) },
+  })
+
+describe('skills a server publishes itself', () => {
+  test('have the name of their server in front among those of others', async () => {
+    const { relay, asked } = bench(listing)
+    expect(await relay.list(of('skills/list'))).toEqual([moved])
+    expect(asked.map(({ target }) => target)).toEqual([{ method: 'skills/list', upstream: 'hub' }])
+  })
+
+  test('are as they are at the address of their server', async () => {
+    expect(await bench(listing).relay.list(of('skills/list', 'hub'))).toEqual([skill])
+  })
+
+  test('are found by the URI they have there', async () => {
+    const { relay, asked } = bench(listing)
+    expect(await relay.get(of('skills/get'), moved.uri)).toEqual(moved)
+    expect(asked[0]?.params.fields.uri).toBe(skill.uri)
+    expect(await relay.get(of('skills/get'), 'skill://files/acme/git/SKILL.md')).toBeUndefined()
+    expect(await relay.get(of('skills/get'), 'skill://hub/SKILL.md')).toBeUndefined()
+  })
+
+  test('have their files read from the server, under the URI that was asked for', async () => {
+    const { relay, asked } = bench(listing)
+    expect(relay.files.answers?.(moved.uri)).toBe(true)
+    expect(relay.files.answers?.('skill://hub/SKILL.md')).toBe(false)
+    const outcome = await relay.files.handle(of('resources/read', undefined, { uri: moved.uri }))
+    expect(outcome).toMatchObject({ kind: 'result' })
+    expect(outcome.kind === 'result' && outcome.result.fields.contents).toEqual([
+      { uri: moved.uri, text: 'abc' },
+    ])
+    expect(asked[0]?.target).toEqual({ method: 'resources/read', upstream: 'hub', name: skill.uri })
+  })
+
+  test('are left out where their server fails, or never ends its list', async () => {
+    const failing: Handler = async () => {
+      throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
+    }
+    expect(await bench(failing).relay.list(of('skills/list'))).toEqual([])
+    const endless: Handler = async () => ({
+      kind: 'result',
+      result: Payload.of({ skills: [skill], nextCursor: 'more' }),
+    })
+    const { relay, asked } = bench(endless)
+    expect(await relay.list(of('skills/list'))).toHaveLength(100)
+    expect(asked).toHaveLength(100)
+  })
+})

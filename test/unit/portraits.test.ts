@@ -1,0 +1,121 @@
+import { describe, expect, test } from 'vitest'
+import { loadSettings } from '../../src/config/load.ts'
+import type { Handler } from '../../src/core/call.ts'
+import { Payload } from '../../src/core/payload.ts'
+import type { Records, ServerRecord } from '../../src/core/record.ts'
+import { createPortraits } from '../../src/portraits.ts'
+import { toolCall } from '../support/tool-call.ts'
+
+const entry = (name: string) => ({
+  upstream: 'files',
+  kind: 'tool' as const,
+  name,
+  definition: { name, description: 'Opens with sesame-0123456789 in the directory.' },
+  nature: { op: 'read' as const, risk: 'safe' as const, idempotent: true, evidence: [] },
+})
+const tools = ['read_file', 'write_file'].map((name) => ({ entry: entry(name), alias: name, facts: {} }))
+const yaml = `upstreams:
+  files: { command: x, env: { API_TOKEN: sesame-0123456789, MODE: directory, KEY: "with space" } }
+  other: { command: y }`
+
+function bench(given: Partial<ServerRecord> = {}, isHiding = false) {
+  const { settings } = loadSettings(yaml, { file: 'f.yaml', env: {} })
+  const state = { record: { contentVersion: 'v1', ...given }, isUp: true, asked: 0, page: 'http://here' }
+  const heard: ((upstream: string) => void)[] = []
+  const record = (name: string): ServerRecord => ({
+    name,
+    isUp: state.isUp,
+    info: {},
+    capabilities: {},
+    about: {},
+    prompts: [],
+    resources: [],
+    resourceTemplates: [],
+    contentVersion: '',
+    tools,
+    ...state.record,
+  })
+  const records: Records = {
+    names: ['files', 'other'],
+    of: (name) => {
+      state.asked++
+      return record(name)
+    },
+    last: record,
+    renew: () => undefined,
+    onChange: (hear) => void heard.push(hear),
+  }
+  const handle: Handler = async ({ method }) => ({
+    kind: 'result',
+    result: Payload.of({ [method === 'tools/list' ? 'tools' : 'none']: [{ name: 'read_file' }] }),
+  })
+  const portraits = createPortraits({
+    settings,
+    records: () => records,
+    isUp: () => state.isUp,
+    isOn: () => true,
+    page: (path) => `${state.page}${path}`,
+    isHiding: () => isHiding,
+    handle,
+  })
+  return { portraits, state, change: () => heard.forEach((hear) => hear('files')) }
+}
+
+describe('a portrait', () => {
+  test('is the same until something of it changes, and servers are not asked for it each time', async () => {
+    const { portraits, state, change } = bench()
+    const first = await portraits.of('files')
+    expect(await portraits.of('files')).toBe(first)
+    expect(state.asked).toBe(1)
+    change()
+    expect(await portraits.of('files')).toBe(first)
+    state.record = { contentVersion: 'v2' }
+    change()
+    expect(await portraits.of('files')).not.toBe(first)
+  })
+
+  test('tells at once that a server is away, and under which URL the gateway is reached', async () => {
+    const { portraits, state } = bench()
+    expect(await portraits.of('files')).toMatchObject({
+      isUp: true,
+      front: { endpoint: 'http://here/mcp/files' },
+    })
+    state.isUp = false
+    expect(await portraits.of('files')).toMatchObject({ isUp: false })
+    state.page = 'https://there'
+    expect(await portraits.of(undefined)).toMatchObject({ front: { endpoint: 'https://there/mcp' } })
+  })
+
+  test('is of what its reader may see', async () => {
+    const { portraits } = bench({}, true)
+    const call = toolCall({ principal: { id: 'me', scopes: new Set(['read:files']) } })
+    const some = await portraits.of('files', call)
+    expect(some.tools.map(({ name }) => name)).toEqual(['read_file'])
+    expect(await portraits.of('files', call)).toBe(some)
+    expect((await portraits.of('files')).tools).toHaveLength(2)
+  })
+})
+
+describe('a document', () => {
+  test('is made once for each portrait', async () => {
+    const { portraits } = bench()
+    const portrait = await portraits.of('files')
+    const make = (): object => ({})
+    expect(portraits.document(portrait, 'one', make)).toBe(portraits.document(portrait, 'one', make))
+    expect(portraits.document(portrait, 'other', make)).not.toBe(portraits.document(portrait, 'one', make))
+  })
+
+  test('has no secret of the configuration in it, in whatever form, but plain words', async () => {
+    const { portraits } = bench()
+    const portrait = await portraits.of('files')
+    const made = portraits.document(portrait, 'all', (each) => ({
+      text: each.tools[0]?.description,
+      list: [{ 'password with space': 'with space and with%20space', count: 7 }],
+    }))
+    expect(made).toEqual({
+      text: 'Opens with *** in the directory.',
+      list: [{ 'password ***': '*** and ***', count: 7 }],
+    })
+    expect(portraits.clean('sesame-0123456789')).toBe('***')
+  })
+})
