@@ -226,7 +226,19 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const ended = new AbortController()
   const describe: Built['describe'] = async (upstream, make) =>
     portraits.clean(make(await portraits.of(upstream)))
-  return { about: deps, describe, settings, upstreams, catalog, active, entry, isPermitted, tools, tool, ended }
+  return {
+    about: deps,
+    describe,
+    settings,
+    upstreams,
+    catalog,
+    active,
+    entry,
+    isPermitted,
+    tools,
+    tool,
+    ended,
+  }
 }
 
 /** Together with other servers it has other names there than alone. */

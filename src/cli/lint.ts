@@ -32,7 +32,10 @@ async function look(settings: Settings, own: UpstreamSettings): Promise<Subject>
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}
     if (problem !== undefined) throw new Error(`${upstream} can not be audited: ${problem}`)
     const chain = gateway.chain({ upstream, method: 'tools/call', name: 'any' })
-    const guards = new Map(chain.map(({ feature, settings: each }) => [feature, each]))
+    const guards = new Map([
+      ...chain.map(({ feature, settings: each }) => [feature, each] as const),
+      ...describing(settings, upstream),
+    ])
     return await gather(gateway.handle, {
       settings: own,
       revision,
@@ -42,6 +45,15 @@ async function look(settings: Settings, own: UpstreamSettings): Promise<Subject>
   } finally {
     await gateway.close()
   }
+}
+
+/** The features that are on for a server and wrap none of its calls. */
+function describing({ features }: Settings, upstream: string): (readonly [string, unknown])[] {
+  return ['agent_profile', 'complete', 'contract'].flatMap((name) => {
+    const own = features[name]
+    const settings = own ? (own.upstreams[upstream] ?? own.common) : false
+    return settings === false ? [] : [[name, settings] as const]
+  })
 }
 
 /** Settings that leave no traces: an audit is no traffic. */

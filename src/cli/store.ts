@@ -56,7 +56,8 @@ async function tell(opened: Portable, { isJson }: Told): Promise<number> {
   } else {
     for (const [name, value] of Object.entries(about)) print(`${name.padEnd(12)}${shown(value)}`)
     print(`${'entries'.padEnd(12)}${[...owners.values()].reduce((sum, each) => sum + each, 0)}`)
-    for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(10)}${count}`)
+    const width = Math.max(10, ...[...owners.keys()].map((owner) => owner.length + 1))
+    for (const [owner, count] of Object.entries(entries)) print(`  ${owner.padEnd(width)}${count}`)
     if (problem !== undefined) print(`${'problem'.padEnd(12)}${problem}`)
   }
   return problem === undefined ? 0 : 1

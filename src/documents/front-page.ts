@@ -40,7 +40,7 @@ export interface ToolPanel {
 }
 
 /** A few words about a tool. */
-export interface Mark {
+interface Mark {
   readonly kind: 'safe' | 'reversible' | 'destructive' | 'asked' | 'plain'
   readonly text: string
 }

@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto'
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
+import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { Handler } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
+import { anonymous, type Principal } from '../core/principal.ts'
 import { pageMethod } from '../wire/methods.ts'
 import { askOwn } from './ask-own.ts'
 import type { Exchange } from './exchange.ts'
@@ -67,6 +69,11 @@ export function documentAt(
     if (/^[a-z][a-z0-9-]*$/.test(upstream)) return { document, upstream }
   }
   return undefined
+}
+
+/** Somebody who reads what is open to all: nobody known, who has no rights where others have. */
+export function reader(auth: AuthSettings): Principal {
+  return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
 }
 
 function tell({ incoming, outgoing, principal, requestId }: Exchange, page: Payload['fields']): void {

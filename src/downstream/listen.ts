@@ -6,11 +6,11 @@ import { type Context, Hono } from 'hono'
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import { anonymous, type Principal } from '../core/principal.ts'
+import type { Principal } from '../core/principal.ts'
 import type { Probes } from '../core/probe.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { self } from '../core/self.ts'
-import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
+import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
 import type { Seal } from '../bridge/seal.ts'
 import type { Mirror } from '../wire/headers.ts'
@@ -18,7 +18,7 @@ import { createAccess } from './access.ts'
 import { type Door, followDoor } from './auth/door.ts'
 import { metadataPath } from './auth/resources.ts'
 import { wholeBody } from './body.ts'
-import { addDocuments, type Asked, type DocumentPath, documentAt } from './documents.ts'
+import { addDocuments, type Asked, type DocumentPath, reader } from './documents.ts'
 import type { Exchange } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
@@ -74,6 +74,8 @@ export interface Listener {
 }
 
 type Env = { Bindings: HttpBindings }
+
+const none = (): readonly DocumentPath[] => []
 
 /** Adds pages of other parts; `enter` tells who has the credentials of a request. */
 export type AddPages = (app: Hono<Env>, enter: (context: Context<Env>) => Promise<Principal>) => void
@@ -186,10 +188,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
     door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) })
   options.addPages?.(app, enter)
-  const paths = (): readonly DocumentPath[] => options.documents?.() ?? []
-  const headers = (): Readonly<Record<string, string>> =>
-    documentAt('/llms.txt', paths()) ? { link: '</llms.txt>; rel="llms-help"' } : {}
-  addFrontPage(app, { auth: options.auth, enter, headers, page: options.page, onRefused })
+  const paths = options.documents ?? none
+  addFrontPage(app, { ...options, enter, paths })
   addDocuments(app, { paths, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 
@@ -243,11 +243,6 @@ export async function listenHttp(options: Options): Promise<Listener> {
       if (server.listening || (await connections(server)) > 0) await closed
     },
   }
-}
-
-/** Somebody who reads what is open to all: nobody known, who has no rights where others have. */
-function reader(auth: AuthSettings): Principal {
-  return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
 }
 
 async function tellMetrics(

@@ -22,6 +22,8 @@ const PATIENCE = 2000
 
 /** The portrait for the lists and the introduction of a server; nothing where that would keep its client waiting. */
 export function soonPortrait(deps: Deps, call: Call): Portrait | undefined | Promise<Portrait | undefined> {
+  // A portrait of what a caller may see is drawn from such lists: it would wait for itself.
+  if (call.errand) return undefined
   const found = deps.portrait(call.target.upstream, call)
   if (!(found instanceof Promise)) return found
   return within<Portrait | undefined>(

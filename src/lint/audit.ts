@@ -1,6 +1,8 @@
 import type { Assertion, Level, Status, Verdict } from './assertion.ts'
+import { agent } from './agent.ts'
+import { contract } from './contract.ts'
+import { described } from './described.ts'
 import { duties, guarded } from './duties.ts'
-import { later } from './later.ts'
 import { prompts } from './prompts.ts'
 import { resources } from './resources.ts'
 import { schemas } from './schemas.ts'
@@ -45,7 +47,9 @@ export const assertions: readonly Assertion[] = [
   ...resources,
   ...duties,
   ...guarded,
-  ...later,
+  ...agent,
+  ...described,
+  ...contract,
 ].toSorted((one, other) => one.id.localeCompare(other.id))
 
 /** Holds every rule against a server as it is; `shown` is what clients see of it through the gateway. */

@@ -15,7 +15,9 @@ export const resources: readonly Assertion[] = [
     text: "The server's own resources are under a URI scheme that is its own name.",
     fix: 'Use <name of the server>://… for what is its own.',
     check: (subject) =>
-      eachAddress(subject, (uri, scheme) => (isOwn(subject, scheme) || isReserved(scheme) ? [] : [uri])),
+      eachAddress(subject, (uri, scheme) =>
+        isOwn(subject, scheme) || isReserved(scheme) || scheme === SKILL ? [] : [uri],
+      ),
   },
   {
     id: 'C162',
@@ -110,6 +112,8 @@ export const resources: readonly Assertion[] = [
 const FOREIGN = new Set(
   'file http https git ftp ftps sftp ssh mailto data blob urn tel ws wss s3 gs jdbc ldap ui skill'.split(' '),
 )
+/** What the extension for skills lists its own under. */
+const SKILL = 'skill'
 const RESERVED = new Set(['use', 'project', 'doc'])
 /** All that the reserved schemes are for. */
 const FIXED = new Set(['use://http-headers', 'use://auth', 'project://version', 'doc://readme'])

@@ -20,11 +20,6 @@ export function notApplicable(...evidence: string[]): Verdict {
   return { status: 'not applicable', evidence }
 }
 
-/** The rule is about something this release of the gateway does not do. */
-export function notInThisRelease(what: string): Verdict {
-  return notApplicable(`not in this release: ${what}`)
-}
-
 /** Only the owner of the server knows. */
 export function ownersToSay(what: string): Verdict {
   return { status: 'not applicable', evidence: [`only its owner can say: ${what}`], isOwners: true }

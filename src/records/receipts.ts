@@ -23,7 +23,7 @@ export interface Receipt {
 }
 
 /** A receipt that holds, or why it does not. */
-export type Verified =
+type Verified =
   | { readonly claims: Readonly<Record<string, unknown>>; readonly key: string }
   | { readonly problem: string }
 
@@ -42,9 +42,34 @@ export function principalHash(id: string): string {
  * however the JSON is written, and another one wherever a value differs, be it in the last digit of a long number.
  */
 export function contentHash(result: Payload): string {
-  const { content, contents, structuredContent } = exact(result.text)
-  if (Array.isArray(contents)) return hash('sha256', written({ contents: contents.map(withoutMeta) }))
-  return hash('sha256', written({ content: content ?? [], structuredContent }))
+  return hashOf(exact(result.text), (block) => block)
+}
+
+type Fields = Readonly<Record<string, unknown>>
+type Reading = (block: unknown) => unknown
+
+function hashOf({ content = [], contents, structuredContent }: Fields, read: Reading): string {
+  if (Array.isArray(contents))
+    return hash('sha256', written({ contents: contents.map((each) => read(withoutMeta(each))) }))
+  const blocks = Array.isArray(content) ? content.map(read) : content
+  return hash('sha256', written({ content: blocks, structuredContent }))
+}
+
+/** Whether a result is what was signed. Where all servers are together, resources have the name of theirs before them. */
+function isContent(result: Payload, { content_sha256: signed, server }: Fields): boolean {
+  const fields = exact(result.text)
+  const prefix = `${String(server)}+`
+  const bare: Reading = (block) => {
+    if (!isObject(block)) return block
+    const { uri, resource } = block
+    const isNamed = typeof uri === 'string' && uri.startsWith(prefix)
+    return {
+      ...block,
+      ...(isNamed && { uri: uri.slice(prefix.length) }),
+      ...(isObject(resource) && { resource: bare(resource) }),
+    }
+  }
+  return signed === hashOf(fields, (block) => block) || signed === hashOf(fields, bare)
 }
 
 /** Checks a receipt against the keys of the gateway and, where it is given, the result it came with. */
@@ -58,8 +83,7 @@ export function verifyReceipt(receipt: string, keys: readonly unknown[], result?
   if (!key) return { problem: `no key ${String(header.kid)} is among those of the gateway` }
   if (!isSigned(`${head}.${body}`, signature, key)) return { problem: 'the signature does not fit' }
   if (claims.receipt !== 1) return { problem: 'what is signed is no receipt' }
-  if (result && claims.content_sha256 !== contentHash(result))
-    return { problem: 'the content is not the one it was signed for' }
+  if (result && !isContent(result, claims)) return { problem: 'the content is not the one it was signed for' }
   return { claims, key: String(key.kid) }
 }
 

@@ -26,6 +26,8 @@ const BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
 const PAGE = 4096
 const WRITE = 3 * PAGE
 const COMMON = 16 * PAGE
+/** How much room there has to be before a store that was full takes new things. */
+const COMFORT = 512 * 1024
 
 /**
  * Writes what many ask for in one go, which costs the disk as much as one write does. While one batch is on its
@@ -60,10 +62,10 @@ export class Writer {
     return promise
   }
 
-  /** Looks whether there is room again. */
+  /** Looks whether there is room again: enough for what is begun then to be ended. */
   look(): void {
     try {
-      this.#makeRoom([])
+      this.#room.make(COMFORT, false)
       if (this.#failure === undefined) this.#onProblem(undefined)
     } catch (error) {
       this.#onProblem(this.#failure ?? reasonOf(error))
@@ -142,9 +144,10 @@ export class Writer {
     }, PATIENCE).unref()
     try {
       await this.#putAll(batch)
-      if (this.#isStuck) this.#failure = undefined
+      if (!this.#isStuck) return
+      this.#failure = undefined
       this.#isStuck = false
-      if (batch.some(({ value }) => value !== undefined)) this.#onProblem(undefined)
+      this.look()
     } catch (error) {
       this.#giveUp(batch, `writing failed: ${await causeOf(error)}; the gateway has to be started again`)
     } finally {

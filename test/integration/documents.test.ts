@@ -3,8 +3,10 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { parseAllDocuments } from 'yaml'
+import { toolWords } from '../../src/config/about-schema.ts'
 import { loadSettings } from '../../src/config/load.ts'
 import { fileSchema } from '../../src/config/schema.ts'
+import { toolSchema } from '../../src/config/tool-schema.ts'
 import { isErrorCode } from '../../src/core/error.ts'
 import { features } from '../../src/features/index.ts'
 import { until } from '../support/condition.ts'
@@ -41,7 +43,10 @@ describe('the examples of configuration', () => {
     const secrets = { API_KEY: 'a-key', INTROSPECT_SECRET: 'a-secret', ...env }
     const { settings, warnings } = loadSettings(whole, { file, features, env: secrets })
     expect(warnings).toEqual([])
-    expect(settings).toMatchObject({ profile: 'corporate', auth: { jwt: {}, tokens: [{}], users: [{}] } })
+    expect(settings).toMatchObject({
+      profile: 'corporate',
+      auth: { jwt: {}, tokens: [{}], users: [{}, { approvesAs: 'user:anna' }] },
+    })
     expect(settings.upstreams.map(({ name }) => name)).toEqual(['everything', 'files', 'github', 'calendar'])
     expect(settings.features).toHaveProperty('mask')
   })
@@ -91,6 +96,30 @@ describe('the table of configuration keys', () => {
     const written = Object.fromEntries(rows)
     const defaults = [...schemaKeys(fileSchema(features))].map(([key, value]) => [key, shown(value)])
     expect(written).toEqual(Object.fromEntries(defaults))
+  })
+})
+
+describe('the tables of settings', () => {
+  /** The words in code of a cell. */
+  const named = (cell = ''): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, name = '']) => name)
+
+  test('name every setting of every feature and no other', () => {
+    const written = new Map<string, string[]>()
+    let feature = ''
+    for (const [first = '', settings] of readme.table('Feature | Setting')) {
+      feature = named(first)[0] ?? feature
+      written.set(feature, [...(written.get(feature) ?? []), ...named(settings)].toSorted())
+    }
+    const known = features
+      .filter(({ place }) => place === 'features')
+      .map(({ name, schema }) => [name, Object.keys(schema.properties ?? {}).toSorted()] as const)
+      .filter(([, settings]) => settings.length > 0)
+    expect(Object.fromEntries(written)).toEqual(Object.fromEntries(known))
+  })
+
+  test('name every setting of tools and no other', () => {
+    const written = readme.table('Setting').flatMap(([settings]) => named(settings))
+    expect(written.toSorted()).toEqual(Object.keys({ ...toolSchema.properties, ...toolWords }).toSorted())
   })
 })
 

@@ -9,6 +9,7 @@ export interface RunningGateway {
   readonly url: string
   /** What the process wrote to stderr so far, at most the last 64 KiB. */
   readonly log: () => string
+  readonly pid: number
   readonly close: () => Promise<void>
 }
 
@@ -32,7 +33,7 @@ export async function startGateway(
     env: { ...process.env, ...env },
   })
   const log = lastWords(child)
-  const gateway = { url: `http://127.0.0.1:${port}/mcp`, log, close: () => end(child) }
+  const gateway = { url: `http://127.0.0.1:${port}/mcp`, log, pid: child.pid ?? 0, close: () => end(child) }
   try {
     await ready(`http://127.0.0.1:${port}/ready`, child, timeout)
     return gateway

@@ -31,7 +31,6 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false) {
     prompts: [],
     resources: [],
     resourceTemplates: [],
-    contentVersion: '',
     tools,
     ...state.record,
   })

@@ -21,7 +21,7 @@ export interface FrontPage {
 }
 
 /** How readers are let in. */
-export interface PageAccess {
+interface PageAccess {
   readonly isProtected: boolean
   /** Whether this reader was let in. */
   readonly isIn: boolean

@@ -4,6 +4,7 @@ import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import type { Refusal } from '../../core/refusal.ts'
+import { type DocumentPath, documentAt } from '../documents.ts'
 import { frontPageHeaders } from './front-page.ts'
 
 /** Who looks at the page, and what for. */
@@ -21,18 +22,19 @@ interface Options {
   auth(): AuthSettings
   /** Who has the credentials of a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
   enter(context: Context<Env>): Promise<Principal>
-  /** Further headers. */
-  headers(): Readonly<Record<string, string>>
+  /** Where documents are read. */
+  paths(): readonly DocumentPath[]
   page(reader: Reader): Promise<string>
   onRefused?: ((refusal: Refusal) => void) | undefined
 }
 
 /** Adds the page for people. Everybody may look at it; strangers see less. */
-export function addFrontPage(app: Hono<Env>, { auth, enter, headers, page, onRefused }: Options): void {
+export function addFrontPage(app: Hono<Env>, { auth, enter, paths, page, onRefused }: Options): void {
   app.get('/', async (context) => {
     const { req, env } = context
     const query = req.query('q') ?? ''
-    const sent = { ...frontPageHeaders, ...headers() }
+    const link = documentAt('/llms.txt', paths()) && { link: '</llms.txt>; rel="llms-help"' }
+    const sent = { ...frontPageHeaders, ...link }
     if (!isProtected(auth())) return context.html(await page({ principal: anonymous, query }), 200, sent)
     const isEntering = req.query('sign-in') !== undefined || req.header('authorization') !== undefined
     if (!isEntering) return context.html(await page({ query }), 200, sent)

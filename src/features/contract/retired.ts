@@ -54,9 +54,9 @@ export function standingIn({ upstream = '', name = '', isOwn }: Target, deps: De
     const gone = { next, deps, deprecation, isForwarded }
     if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
     return found.then(
-      (entry: Entry | undefined) => (entry ? next(call) : absent(call, gone)),
+      (entry: Entry | undefined) => (entry ? gone.next(call) : absent(call, gone)),
       // A server that can not list its tools says itself what is wrong.
-      () => next(call),
+      () => gone.next(call),
     )
   }
 }

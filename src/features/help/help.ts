@@ -69,7 +69,10 @@ function readable(tool: OwnTool): OwnTool {
       if (outcome.kind === 'ask') return outcome
       const { structuredContent: found } = outcome.result.fields
       if (!isObject(found) || typeof found.content !== 'string') return outcome
-      return { kind: 'result', result: outcome.result.with({ content: [{ type: 'text', text: found.content }] }) }
+      return {
+        kind: 'result',
+        result: outcome.result.with({ content: [{ type: 'text', text: found.content }] }),
+      }
     },
   }
 }

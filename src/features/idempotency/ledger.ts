@@ -6,7 +6,7 @@ import { type CallRecord, encodeCall, findCall, type Kept, keptCall } from '../.
 import type { Deps } from '../feature.ts'
 import type { Keyed } from './keyed.ts'
 import { type Most, Quota } from './quota.ts'
-import { lost, storeAway, tooLargeToKeep } from './refusals.ts'
+import { lost, notKept, storeAway } from './refusals.ts'
 
 /** How a call begins: as ours, or not, as another one has the key. */
 export type Begun =
@@ -78,32 +78,32 @@ export class Ledger {
 
   /**
    * Writes down what became of a call of ours. Resolves once that is durable; where it takes too long, with what
-   * goes on to be tried.
+   * goes on to be tried. `isShort`: that it was done is on record, but not what it gave.
    */
   async write(
     keyed: Keyed,
     kept: Kept,
     change: Change,
     most: Most,
-  ): Promise<{ readonly writing?: Promise<void> }> {
+  ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
     const after = change === 'dropped' ? undefined : await this.#changed(keyed, kept, change, most)
     const writing = this.#persist(keyed, kept, after)
-    if (
-      await within(
-        writing.then(() => true),
-        PATIENCE,
-        false,
-      )
-    )
-      return {}
+    const written = await within(writing, PATIENCE, undefined)
+    if (written === 'whole') return {}
     const { upstream } = keyed.call.target
     this.#deps.log.error('idempotency.unrecorded', { upstream, request_id: keyed.call.requestId })
-    return { writing }
+    return written === 'short' ? { isShort: true } : { writing }
   }
 
   async #claim({ call, id, ttl, ...keyed }: Keyed, most: Most): Promise<Begun> {
     const { store, presence } = this.#deps
     const { id: principal } = call.principal
+    if (store.problem !== undefined && !call.errand) {
+      // What there is no room for any more is not begun.
+      const kept = await findCall(store, id)
+      if (kept) return { kind: 'found', kept }
+      throw storeAway(new Error(store.problem))
+    }
     await presence.announce()
     // What was done can be undone, however much its caller has remembered.
     if (!call.errand && !(await this.#quota.hasRoom(principal, most))) {
@@ -159,26 +159,33 @@ export class Ledger {
     if (await this.#quota.mayGrow(id, long.length - text.length, most).catch(() => true)) {
       return { record: whole, text: long }
     }
-    const { result: _result, ...bare } = whole
-    const short = { ...bare, failure: tooLargeToKeep() }
-    return { record: short, text: encodeCall(short) }
+    return shortened(whole)
   }
 
-  #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<void> {
-    return this.#insist(() => this.#put(keyed, before, after))
+  #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<'whole' | 'short' | undefined> {
+    return this.#insist(async () => {
+      try {
+        await this.#put(keyed, before, after)
+        return 'whole'
+      } catch (error) {
+        if (!after?.record.result) throw error
+        // Where there is no room for it all, there may be for that it was done.
+        await this.#put(keyed, before, shortened(after.record))
+        return 'short'
+      }
+    })
   }
 
-  /** Writes until the store takes it. */
-  async #insist(write: () => Promise<unknown>): Promise<void> {
+  /** Writes until the store takes it; nothing once that took too long. */
+  async #insist<Value>(write: () => Promise<Value>): Promise<Value | undefined> {
     const until = Date.now() + TRIES
     for (let pause = 50; ; pause = Math.min(pause * 2, 5000)) {
       try {
-        await write()
-        return
+        return await write()
       } catch (error) {
         if (Date.now() > until) {
           this.#deps.log.error('idempotency.given_up', { error: asGatewayError(error).message })
-          return
+          return undefined
         }
         await new Promise((resolve) => setTimeout(resolve, pause).unref())
       }
@@ -199,6 +206,12 @@ export class Ledger {
     if (there !== undefined && there !== after.text)
       log.warn('idempotency.taken_over', { request_id: call.requestId })
   }
+}
+
+/** A record without its result. */
+function shortened({ result: _result, ...bare }: CallRecord): Kept {
+  const short = { ...bare, failure: notKept() }
+  return { record: short, text: encodeCall(short) }
 }
 
 /** How long a record is kept from now on, in milliseconds. */

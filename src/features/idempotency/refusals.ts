@@ -66,11 +66,11 @@ export function overloaded(): GatewayError {
   })
 }
 
-/** What is told in place of a result there is no room for. */
-export function tooLargeToKeep(): GatewayError {
+/** What is told in place of a result there was no room for. */
+export function notKept(): GatewayError {
   return new GatewayError(
     'PAYLOAD_TOO_LARGE',
-    'The call was done, but its result was too large to be kept.',
+    'The call was done, but there was no room to keep its result.',
     {
       category: 'permanent',
       isResult: true,

@@ -114,7 +114,7 @@ export class Runs {
   }
 
   async #perform(shared: Shared, plan: Plan, begin: Begin): Promise<void> {
-    let writing: Promise<void> | undefined
+    let writing: Promise<unknown> | undefined
     try {
       const begun = await begin(shared)
       if (begun.kind !== 'own') return shared.end(begun)
@@ -136,7 +136,7 @@ export class Runs {
     shared: Shared,
     plan: Plan,
     kept: Kept,
-  ): Promise<{ readonly ended: Ended; readonly writing?: Promise<void> }> {
+  ): Promise<{ readonly ended: Ended; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
     const { startedAt } = kept.record
     const { rules, most } = plan
@@ -153,7 +153,8 @@ export class Runs {
         return { ended: { kind: 'ask', outcome: { ...outcome, state } }, ...written }
       }
       const isReleased = verdict === 'released'
-      const isUnrecorded = written.writing !== undefined && !isReleased
+      const isWritten = written.writing === undefined && !written.isShort
+      const isUnrecorded = !isWritten && !isReleased
       const ended = { kind: 'result', result: outcome.result, startedAt } as const
       const more = { ...(isReleased && { isReleased }), ...(isUnrecorded && { isUnrecorded }) }
       return { ended: { ...ended, ...more }, ...written }

@@ -51,12 +51,14 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
   const listen = async (call: Call, next: (call: Call) => Promise<Outcome>): Promise<Outcome> => {
     const { upstream } = call.target
     const listener = {}
-    const emit = (note: Note): void => {
-      if (note.method === ACKNOWLEDGED) call.emit(acknowledged(note))
-      else call.emit(note)
-    }
-    listeners.set(listener, { upstream, tell: () => call.emit({ method: CHANGED }) })
+    // What changed before is told to those who listened before.
     start()
+    const emit = (note: Note): void => {
+      if (note.method !== ACKNOWLEDGED) return call.emit(note)
+      call.emit(acknowledged(note))
+      // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
+      listeners.set(listener, { upstream, tell: () => call.emit({ method: CHANGED }) })
+    }
     try {
       return await next({ ...call, emit })
     } finally {
@@ -107,8 +109,15 @@ function marksOf(record: ServerRecord): Map<string, string> {
   const isTold = tellsItself(record)
   return new Map(
     tools.map(({ entry, facts, seen }) => {
-      const speed = seen?.p50 === undefined ? undefined : [1000, 60_000].filter((most) => (seen.p50 ?? 0) < most).length
-      const text = JSON.stringify([isTold ? '' : entry.definition, facts, speed, seen?.types, seen?.hasCursor])
+      const speed =
+        seen?.p50 === undefined ? undefined : [1000, 60_000].filter((most) => (seen.p50 ?? 0) < most).length
+      const text = JSON.stringify([
+        isTold ? '' : entry.definition,
+        facts,
+        speed,
+        seen?.types,
+        seen?.hasCursor,
+      ])
       return [entry.name, createHash('sha256').update(text).digest('base64url').slice(0, 22)]
     }),
   )

@@ -30,7 +30,8 @@ export const settingsSchema = {
     compat: {
       type: 'boolean',
       default: true,
-      description: 'Whether the members of the manifest also stand at the top of the result of `get_manifest`.',
+      description:
+        'Whether the members of the manifest also stand at the top of the result of `get_manifest`.',
     },
   },
 } as const

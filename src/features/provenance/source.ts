@@ -11,7 +11,7 @@ export interface Source {
 }
 
 /** What the owner of a tool says of where its results come from. */
-export interface Words {
+interface Words {
   readonly source?: string
   readonly version?: string
   readonly jsonPath?: string

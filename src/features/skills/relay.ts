@@ -54,7 +54,9 @@ export function createRelay(deps: Deps): Relay {
       cursor = fields.nextCursor
       if (typeof cursor !== 'string' || cursor === '') break
     }
-    return found.slice(0, MOST).map((skill) => (call.target.upstream === undefined ? moved(skill, upstream) : skill))
+    return found
+      .slice(0, MOST)
+      .map((skill) => (call.target.upstream === undefined ? moved(skill, upstream) : skill))
   }
 
   return {
@@ -111,7 +113,9 @@ function placeOf(
 
 function moved(skill: Skill, upstream: string): Skill {
   const place = (uri: unknown): unknown =>
-    typeof uri === 'string' && uri.startsWith(SCHEME) ? `${SCHEME}${upstream}/${uri.slice(SCHEME.length)}` : uri
+    typeof uri === 'string' && uri.startsWith(SCHEME)
+      ? `${SCHEME}${upstream}/${uri.slice(SCHEME.length)}`
+      : uri
   const { resources } = skill
   return {
     ...skill,

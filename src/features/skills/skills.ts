@@ -58,18 +58,26 @@ function listedBy(settings: Settings | false): boolean {
 function listing(shelf: Shelf): Handler {
   return async (call) => {
     if (call.params.fields.cursor !== undefined)
-      throw new GatewayError('INVALID_INPUT', 'Invalid params: this list has one page, so there is no such cursor.')
+      throw new GatewayError(
+        'INVALID_INPUT',
+        'Invalid params: this list has one page, so there is no such cursor.',
+      )
     const relayed = await shelf.relay.list(call)
     const taken = new Set(relayed.map(({ uri }) => uri))
     const own = (await portraitsFor(call, shelf.deps)).map((portrait) => skillFor(portrait, shelf.deps))
-    return done({ skills: [...own.filter(({ uri }) => !taken.has(uri)), ...relayed], ttlMs: TTL, cacheScope: 'private' })
+    return done({
+      skills: [...own.filter(({ uri }) => !taken.has(uri)), ...relayed],
+      ttlMs: TTL,
+      cacheScope: 'private',
+    })
   }
 }
 
 function getting({ deps, relay }: Shelf): Handler {
   return async (call) => {
     const { uri } = call.params.fields
-    if (typeof uri !== 'string') throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
+    if (typeof uri !== 'string')
+      throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
     const relayed = await relay.get(call, uri)
     const skill = relayed ?? (await ownSkill(call, uri, deps))
     if (skill) return done({ skill, ttlMs: TTL, cacheScope: 'private' })

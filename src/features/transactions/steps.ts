@@ -46,6 +46,9 @@ async function begin(call: Call, { key, wanted }: Beginning, desk: Desk): Promis
   const { book, worker, deps, limits } = desk
   const transaction = await waited(key, call.signal, desk)
   await worker.announce()
+  // What can not be written down in the end is not begun.
+  const { problem } = deps.store
+  if (problem !== undefined && call.state[SLOT] === undefined) throw noRoom(problem)
   const kind = await kindOf(call, deps)
   const isToBeUndoable = kind === 'write' && desk.settings(call.target.upstream).uncompensable === 'reject'
   const open = openStep(call, transaction)
@@ -87,6 +90,13 @@ function openStep({ state }: Call, transaction: Transaction): Step | undefined {
   const found = pendingOf(transaction).find(({ id, isOpen }) => isOpen && id === slot)
   if (found) return found
   throw new GatewayError('TRANSACTION_CONFLICT', 'The step is over, so its answer came too late.')
+}
+
+function noRoom(problem: string): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', 'The step can not be written down, so it was not done.', {
+    cause: new Error(problem),
+    isUnsent: true,
+  })
 }
 
 function freeId({ steps }: Transaction): string {

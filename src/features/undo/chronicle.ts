@@ -4,6 +4,7 @@ import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UndoRule } from '../../core/undo.ts'
+import { within } from '../../core/waiting.ts'
 import { type Deed, type Deeds, newDeedKey, type WayBack } from '../../records/deeds.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import type { Deps } from '../feature.ts'
@@ -34,6 +35,9 @@ type Ending = Pick<Deed, 'status' | 'way'>
 
 /** How long steps are kept, in milliseconds: longer than any transaction takes. */
 const STEPS = 30 * 86_400_000
+
+/** How long an answer waits for the history, in milliseconds. */
+const PATIENCE = 500
 
 /** The slot of a call's state that names the deed of what its server has begun. */
 const SLOT = 'undo'
@@ -143,12 +147,15 @@ export class Chronicle {
     // What came to nothing needs no undoing.
     if (end.status === 'failed' && !isResumed) return
     if (!allowance.take(call.principal, history, deed.startedAt)) return this.#lost('limit')
-    try {
-      allowance.spend(call.principal, await deeds.put(ended, history))
-      this.#loss = undefined
-    } catch (error) {
-      this.#lost(String(error))
-    }
+    const writing = deeds.put(ended, history).then(
+      (size) => {
+        allowance.spend(call.principal, size)
+        this.#loss = undefined
+      },
+      (error: unknown) => this.#lost(String(error)),
+    )
+    // Nothing was promised, so nobody waits for a store that does not answer.
+    await within(writing, PATIENCE, undefined)
   }
 
   /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */

@@ -131,7 +131,7 @@ it.each(['2025-11-25', '2026-07-28'])(
     const client = await clientOf(gateway, '/notes', revision)
     const { tools } = objectAt(client.initialized, 'capabilities')
     expect(tools).toMatchObject({ listChanged: true })
-    const listening = revision === '2026-07-28' ? await client.listen({ toolsListChanged: true }) : undefined
+    const listening = revision === '2026-07-28' ? client.listen({ toolsListChanged: true }) : undefined
     await change(gateway, notes, get, add)
     const isIt = ({ method, params }: { method: string; params: Json }): boolean =>
       method === 'notifications/tools/list_changed' && JSON.stringify(params).includes('1.1.0')

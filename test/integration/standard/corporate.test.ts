@@ -3,7 +3,13 @@ import { open, post, type RawReply, usual, whole } from '../../support/client/ra
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { initialize, modern } from '../../support/fronts.ts'
-import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import {
+  caller,
+  corporate,
+  localGateway,
+  type LocalGateway,
+  undescribed,
+} from '../../support/local-gateway.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
@@ -17,6 +23,9 @@ let odd: ScriptedServer
 let fake: FakeServer
 let strict: LocalGateway
 let open_: LocalGateway
+/** This is about names: nobody is asked, and nothing is said beside what servers list. */
+const features = { ...undescribed, confirm: 'off', provenance: 'off' }
+
 beforeAll(async () => {
   odd = await scriptedServer(capabilities, {
     'tools/list': () => ({ tools: names.map((name) => ({ name, inputSchema: { type: 'object' } })) }),
@@ -44,8 +53,8 @@ beforeAll(async () => {
   })
   fake = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
   const upstreams = { odd: odd.url, fake: fake.url }
-  strict = await localGateway({ ...corporate, upstreams })
-  open_ = await localGateway({ upstreams })
+  strict = await localGateway({ ...corporate, upstreams, features })
+  open_ = await localGateway({ upstreams, features })
 })
 afterAll(async () => {
   await Promise.all([strict.close(), open_.close()])
@@ -211,7 +220,9 @@ describe('names with the same alias', () => {
   it('C119 are a problem at the start of the corporate profile, and both are named', async () => {
     const server = await twins()
     const gateway = await localGateway({ ...corporate, upstreams: { twin: server.url } })
-    expect(gateway.collisions).toEqual(['get_it is the name of get-it and of getIt and of get_it of twin'])
+    expect(gateway.collisions).toEqual([
+      'two tools or prompts have one name: get_it is the name of get-it and of getIt and of get_it of twin',
+    ])
     await gateway.close()
     await server.close()
   })

@@ -4,7 +4,13 @@ import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { initialize } from '../../support/fronts.ts'
-import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import {
+  caller,
+  corporate,
+  localGateway,
+  type LocalGateway,
+  undescribed,
+} from '../../support/local-gateway.ts'
 import { eventsUntil, messageOf, openSession, toolCall } from '../../support/raw-session.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
@@ -31,8 +37,8 @@ beforeAll(async () => {
     },
   )
   const upstreams = { fake: fake.url, tools: tools.url }
-  gateway = await localGateway({ upstreams })
-  strict = await localGateway({ ...corporate, limits: { rate: 'off' }, upstreams })
+  gateway = await localGateway({ upstreams, features: undescribed })
+  strict = await localGateway({ ...corporate, limits: { rate: 'off' }, upstreams, features: undescribed })
 })
 afterAll(async () => {
   await Promise.all(clients.map((client) => client.close().catch(() => undefined)))
@@ -212,7 +218,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
   it('C101 what none of several servers declared is refused where they are offered together', async () => {
     const one = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
     const other = await scriptedServer({ tools: {} }, { 'tools/list': () => ({ tools: [] }) })
-    const both = await localGateway({ upstreams: { one: one.url, other: other.url } })
+    const both = await localGateway({ upstreams: { one: one.url, other: other.url }, features: undescribed })
     const client = await clientOf('', revision, { to: both })
     expect((await client.request('prompts/list')).error).toMatchObject({ code: -32601 })
     expect((await client.request('tools/list')).result).toMatchObject({ tools: [] })
@@ -226,6 +232,7 @@ describe.each(revisions)('to a client of %s', (revision) => {
     const capabilities = objectAt(client.initialized, 'capabilities')
     expect(Object.keys(capabilities).toSorted()).toEqual([
       'completions',
+      'extensions',
       'logging',
       'prompts',
       'resources',

@@ -1,6 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import {
+  caller,
+  corporate,
+  localGateway,
+  type LocalGateway,
+  undescribed,
+} from '../../support/local-gateway.ts'
 import { type Asked, scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
@@ -57,8 +63,8 @@ beforeAll(async () => {
     scripts((_asked, member, entries) => ({ [member]: entries, nextCursor: 'again' }), 3),
   )
   const upstreams = { huge: huge.url, paged: paged.url, endless: endless.url }
-  gateway = await localGateway({ upstreams })
-  strict = await localGateway({ ...corporate, limits: { rate: 'off' }, upstreams })
+  gateway = await localGateway({ upstreams, features: undescribed })
+  strict = await localGateway({ ...corporate, limits: { rate: 'off' }, upstreams, features: undescribed })
 })
 afterAll(async () => {
   await Promise.all(clients.map((client) => client.close().catch(() => undefined)))

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { type CommandProcess, runCommand, startCommand } from '../../support/gateway-process.ts'
 import { clientOf } from '../../support/journey.ts'
@@ -85,13 +85,19 @@ async function statusOf(gateway: Gateway, wanted: string): Promise<Json> {
 const t = { transaction_id: 't' }
 const send = (text: string): Json => ({ name: 'send', arguments: { text }, ...t })
 
-describe.skipIf(!hasRedis())('where a gateway is killed', () => {
-  let redis: RedisServer
-  beforeAll(async () => void (redis = await startRedis()))
-  afterAll(() => redis?.stop())
-  let count = 0
-  /** A store that no other test uses. */
-  const store = (): string => `${redis.url}/${count++}`
+let redis: RedisServer | undefined
+beforeAll(async () => void (redis = hasRedis() ? await startRedis() : undefined))
+afterAll(() => redis?.stop())
+let count = 0
+
+/** Stores that no other test uses. */
+const stores = [
+  { kind: 'a folder', isThere: true, store: () => './store' },
+  { kind: 'Redis', isThere: hasRedis(), store: () => `${redis?.url}/${count++}` },
+]
+
+describe.each(stores)('where a gateway is killed, and its store is $kind', ({ isThere, store }) => {
+  beforeEach(({ skip }) => skip(!isThere))
 
   it('in the middle of a rollback, the next one goes on and undoes nothing twice', async () => {
     const room = await openRoom()

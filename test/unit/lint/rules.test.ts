@@ -283,6 +283,71 @@ describe('what the gateway keeps for a server', () => {
     expect(verdict('C150', { ...promising, guards: new Map() }).status).toBe('fail')
   })
 
+  it('is repaired where briefings and documents are published, and passes where the server has them', () => {
+    const on = new Map([['agent_profile', {}]])
+    for (const id of ['C011', 'C022', 'C153', 'C157', 'C165', 'C166', 'C169']) {
+      expect(verdict(id, { guards: on }).status).toBe('repaired')
+      expect(verdict(id, {}).status).toBe('fail')
+    }
+    expect(verdict('C167', { resources: [{ uri: 'use://auth' }] }).status).toBe('pass')
+    expect(verdict('C165', { resources: [{ uri: 'notes://agent/brief' }] }).status).toBe('fail')
+    expect(verdict('C153', { prompts: [{ name: 'agent_brief' }] }).status).toBe('pass')
+    expect(verdict('C156', { prompts: [{ name: 'agent_brief' }] }).isOwners).toBe(true)
+  })
+
+  it('is repaired where what is offered has versions', () => {
+    for (const id of ['C016', 'C017', 'C212', 'C215', 'C217', 'C218']) {
+      expect(verdict(id, { guards: new Map([['contract', {}]]) }).status).toBe('repaired')
+    }
+    expect(verdict('C016', {}).status).toBe('fail')
+    expect(verdict('C215', {}).isOwners).toBe(true)
+  })
+
+  it('finds what will go and does not say so, or until when', () => {
+    const old = (description: string): Difference => ({ ...tool({ description }) })
+    expect(verdict('C214', {}).isOwners).toBe(true)
+    expect(verdict('C214', old('Deprecated, returns the note.')).evidence).toEqual([
+      'get_note: its description does not begin with [DEPRECATED]',
+      'get_note: does not say until when it stays',
+    ])
+    expect(verdict('C214', old('[DEPRECATED] use read_note, until 2099-01-01. Reads.')).status).toBe('pass')
+    const settings = { tools: { get_note: { deprecated: 'use read_note' } } }
+    expect(verdict('C214', { ...tool({}), settings }).status).toBe('fail')
+  })
+
+  it('answers for what is gone before its time', () => {
+    const settings = {
+      tools: { old: { deprecated: 'until 2099-01-01' }, older: { deprecated: 'until 2020-01-01' } },
+    }
+    expect(verdict('C216', { settings })).toEqual({
+      status: 'fail',
+      evidence: ['old: is gone before its time'],
+    })
+    expect(verdict('C216', { settings, guards: new Map([['contract', {}]]) }).status).toBe('repaired')
+    expect(verdict('C216', { ...tool({ name: 'old' }), settings }).isOwners).toBe(true)
+  })
+
+  it('finds what descriptions of tools that change something do not say', () => {
+    const send = { name: 'send_note', annotations: {}, description: 'Sends the note of a given name.' }
+    const whole =
+      'Sends a note. Risk: medium. Idempotency: none. Retry: never. Timeout: 5 s. Recorded: yes. Approval: none.'
+    const ids = ['C134', 'C137', 'C138', 'C139', 'C140', 'C141', 'C142']
+    for (const id of ids) {
+      expect(verdict(id, tool(send))).toEqual({ status: 'fail', evidence: ['send_note: does not say it'] })
+      expect(verdict(id, tool({ ...send, description: whole })).status).toBe('pass')
+      expect(verdict(id, tool({})).status).toBe('not applicable')
+    }
+    expect(verdict('C136', tool(send)).status).toBe('fail')
+    expect(verdict('C136', tool({ ...send, annotations: { destructiveHint: false } })).status).toBe('pass')
+  })
+
+  it('is repaired where results are masked, and else for the owner to say', () => {
+    for (const id of ['C176', 'C231']) {
+      expect(verdict(id, { guards: new Map([['mask', {}]]) }).status).toBe('repaired')
+      expect(verdict(id, {}).isOwners).toBe(true)
+    }
+  })
+
   it('needs rules or callers who prove who they are', () => {
     expect(verdict('C082', { guards }).status).toBe('fail')
     expect(verdict('C082', { guards, isProtected: true }).status).toBe('repaired')

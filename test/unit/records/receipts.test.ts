@@ -54,6 +54,28 @@ describe('a receipt', () => {
     }
   })
 
+  it('holds where all servers are together, and resources are called by that of their server', () => {
+    const block = (uri: string, name: string) => ({
+      content: [{ type: 'resource', resource: { uri, text: name } }],
+    })
+    const own = signed({
+      receipt: 1,
+      server: 'a',
+      content_sha256: contentHash(Payload.of(block('f:///x', 'x'))),
+    })
+    expect(verifyReceipt(own, [jwk], Payload.of(block('a+f:///x', 'x')))).toHaveProperty('claims')
+    for (const other of [block('b+f:///x', 'x'), block('a+f:///y', 'x'), block('a+f:///x', 'y')])
+      expect(verifyReceipt(own, [jwk], Payload.of(other))).toHaveProperty('problem')
+    const read = signed({
+      receipt: 1,
+      server: 'a',
+      content_sha256: hashOf('{"contents":[{"uri":"f:///x"}]}'),
+    })
+    expect(
+      verifyReceipt(read, [jwk], Payload.text('{"contents":[{"uri":"a+f:///x","_meta":{}}]}')),
+    ).toHaveProperty('claims')
+  })
+
   it.each([
     ['that is cut off', receipt.slice(0, -40), 'the signature does not fit'],
     ['that is none', 'hello', 'it is no JWS in compact form'],

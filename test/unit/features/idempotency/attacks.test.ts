@@ -89,6 +89,31 @@ describe('a key', () => {
     expect(textOf(await after.make({}, keyed('k')))).toBe('1')
   })
 
+  it('is not taken where the store says that it has no room, but what was done is told again', async () => {
+    const store: Store & { problem?: string } = new MemoryStore()
+    const { make, seen } = bench({ store })
+    await make({}, keyed('k'))
+    store.problem = 'full'
+    expect((await failureOf(make({}, keyed('l')))).code).toBe('SERVER_UNAVAILABLE')
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
+    expect(seen).toHaveLength(1)
+  })
+
+  it('is known to be used where there is no room for the result', async () => {
+    const store = new MemoryStore()
+    const swap = store.swap.bind(store)
+    store.swap = (key, before, value, ttl) =>
+      value.includes('"result"') ? Promise.reject(new Error('full')) : swap(key, before, value, ttl)
+    const { make, seen } = bench({ store })
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({
+      content: [{ text: '1' }],
+      _meta: { 'dev.gatehouse/unrecorded': true },
+    })
+    const again = await failureOf(make({}, keyed('k')))
+    expect(again).toMatchObject({ code: 'PAYLOAD_TOO_LARGE', message: expect.stringContaining('was done') })
+    expect(seen).toHaveLength(1)
+  })
+
   it('that undoes something is taken although its caller has all it may have', async () => {
     const { make, seen } = bench({ settings: { max_keys: 1 } })
     await make({}, keyed('k'))

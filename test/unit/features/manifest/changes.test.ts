@@ -66,6 +66,7 @@ function bench(capabilities: ServerRecord['capabilities']) {
     }),
   )
   return {
+    changes,
     told: () => told.map(({ method }) => method),
     acknowledged: () => told[0]?.params?.fields,
     set: (next: readonly ToolRecord[]) => {
@@ -112,6 +113,27 @@ describe('whoever listens for changed tools', () => {
     set([tool('a', { seen: { ...seen, p50: 2000 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
     expect(told().slice(1)).toEqual([CHANGED, CHANGED])
+  })
+
+  test('hears nothing before it was acknowledged', async () => {
+    const late = bench({ tools: {} })
+    const order: string[] = []
+    const server: Handler = async (call) => {
+      late.set([tool('z')])
+      late.hear()
+      call.emit({ method: 'notifications/subscriptions/acknowledged' })
+      return { kind: 'result', result: Payload.of({}) }
+    }
+    await late.changes.policy(server)(
+      toolCall({
+        method: 'subscriptions/listen',
+        params: Payload.of({ notifications: { toolsListChanged: true } }),
+        target: { method: 'subscriptions/listen', upstream: 'one' },
+        emit: ({ method }) => void order.push(method),
+      }),
+    )
+    expect(order).toEqual(['notifications/subscriptions/acknowledged'])
+    expect(late.told()).toHaveLength(2)
   })
 
   test('leaves no timer behind', async () => {

@@ -1,0 +1,59 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { runCommand } from '../../support/gateway-process.ts'
+import { configFile } from '../../support/gateway-with.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { startGateway } from '../../support/run-gateway.ts'
+
+let folder = ''
+let file: Awaited<ReturnType<typeof configFile>>
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'gatehouse-documents-'))
+  const [command = '', ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
+  const [other = '', ...words] = publishedServer('@modelcontextprotocol/server-memory')
+  file = await configFile({
+    store: 'memory',
+    listen: { public_url: 'https://tools.example.com' },
+    upstreams: {
+      files: { command, args },
+      memory: { command: other, args: words, env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') } },
+    },
+  })
+})
+afterAll(async () => {
+  await file.remove()
+  await rm(folder, { recursive: true, force: true })
+})
+
+test('gatehouse skill prints the bytes that a running gateway serves', async () => {
+  const { code, stdout } = await runCommand(['skill', 'files', '--config', file.path])
+  expect(code).toBe(0)
+  expect(stdout).toContain('https://tools.example.com/mcp/files')
+  const gateway = await startGateway(['--config', file.path])
+  const served = await fetch(new URL('/skills/files/SKILL.md', gateway.url))
+  expect(await served.text()).toBe(stdout)
+  await gateway.close()
+})
+
+test('gatehouse export registry prints an entry that nobody verified', async () => {
+  const one = await runCommand(['export', 'registry', 'memory', '--config', file.path])
+  expect(JSON.parse(one.stdout)).toMatchObject({
+    name: 'memory',
+    specVersion: '0.2.0',
+    alternativeAccess: { cliUrl: null, apiUrl: null, webUrl: null },
+    verified: false,
+  })
+  const all = await runCommand(['export', 'registry', '--config', file.path])
+  expect(JSON.parse(all.stdout)).toMatchObject({ name: 'gatehouse', verified: false })
+})
+
+test('what can not be exported, and servers there are not, are said to be so', async () => {
+  const wrong = await runCommand(['export', 'nonsense', '--config', file.path])
+  expect(wrong).toMatchObject({ code: 2, stdout: '' })
+  expect(wrong.stderr).toContain('say what to export: registry')
+  const nobody = await runCommand(['skill', 'nobody', '--config', file.path])
+  expect(nobody).toMatchObject({ code: 2, stdout: '' })
+})

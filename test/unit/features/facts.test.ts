@@ -1,0 +1,91 @@
+import { describe, expect, it } from 'vitest'
+import type { Entry } from '../../../src/core/entry.ts'
+import type { ToolFacts } from '../../../src/core/record.ts'
+import type { ToolSettings } from '../../../src/core/settings.ts'
+import { confirm } from '../../../src/features/confirm/confirm.ts'
+import type { Feature } from '../../../src/features/feature.ts'
+import { limits } from '../../../src/features/limits.ts'
+import { rateLimit } from '../../../src/features/rate-limit.ts'
+import { permissions } from '../../../src/features/scopes/permissions.ts'
+import { undo } from '../../../src/features/undo/undo.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+
+const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
+const confirming = { level: 'destructive', unannotated: 'derive' } as const
+
+/** What a feature says of the tool `t` of the server `one`. */
+function factsOf<Settings>(
+  feature: Feature<Settings>,
+  settings: unknown,
+  tool: ToolSettings = {},
+  given: Partial<Entry['nature']> = {},
+): ToolFacts | undefined {
+  const server = () => serverSettings({ name: 'one', tools: { 't*': tool } })
+  // Each is given settings of its own shape.
+  const contribution = feature.create(() => settings as Settings, featureDeps({ server }))
+  const entry: Entry = {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', description: 'Does it. And more.' },
+    nature: { ...nature, ...given },
+  }
+  const facts = contribution.facts?.(entry)
+  contribution.close?.().catch(() => undefined)
+  return facts
+}
+
+describe('what features say of a tool', () => {
+  it('is the scopes it takes', () => {
+    expect(factsOf(permissions, {})).toEqual({ scopes: [['write:one']] })
+    expect(factsOf(permissions, {}, { scopes: ['a', 'b'] })).toEqual({ scopes: [['a'], ['b']] })
+    expect(factsOf(permissions, false)).toEqual({})
+  })
+
+  it('is how often it may be called, where it has a rate of its own', () => {
+    expect(factsOf(rateLimit, { rate: '9/minute' })).toEqual({})
+    expect(factsOf(rateLimit, {}, { rate: '1/minute' })).toEqual({ rates: ['1/minute'] })
+  })
+
+  it('is how long it may be silent', () => {
+    expect(factsOf(limits, { timeout: '30s', max_timeout: '10m' })).toEqual({ timeout: 30_000 })
+    expect(factsOf(limits, { timeout: '30s', max_timeout: '10m' }, { timeout: 5 })).toEqual({ timeout: 5 })
+  })
+
+  it('is what people are asked, if they are', () => {
+    expect(factsOf(confirm, confirming)).toEqual({})
+    expect(factsOf(confirm, confirming, {}, { risk: 'destructive' })).toEqual({
+      confirmation: { message: 'Run t on one? Does it.', isOutOfBand: false },
+    })
+    expect(factsOf(confirm, confirming, { confirm: 'Do {x}?', approval: 'out_of_band' })).toEqual({
+      confirmation: { message: 'Do {x}?', isOutOfBand: true },
+    })
+  })
+
+  it('is what approval is asked for, with its price, whatever else is said', () => {
+    const cost = { category: 'requires_approval', units: 1 } as const
+    for (const confirmed of [{}, { confirm: false }, { risk: 'safe' }] as const) {
+      expect(factsOf(confirm, { ...confirming, level: 'none' }, { ...confirmed, cost })).toEqual({
+        confirmation: { message: 'Run t on one? Does it. It costs 1 unit.', isOutOfBand: false },
+      })
+    }
+    expect(factsOf(confirm, confirming, { cost: { category: 'metered', units: 1 } })).toEqual({})
+  })
+
+  it('is how it is undone, as configured', () => {
+    expect(factsOf(undo, { history: 'off' })).toEqual({})
+    expect(factsOf(undo, { history: 'off' }, { undo: 'none' })).toEqual({})
+    expect(factsOf(undo, { history: 'off' }, { undo: 'u(id=$.result.id)' })).toEqual({
+      undo: { tool: 'u', isExact: true, description: 'u(id=$.result.id)' },
+    })
+    expect(
+      factsOf(
+        undo,
+        { history: 'off' },
+        { undo: { call: 'u()', exact: false, description: 'Takes it back.' } },
+      ),
+    ).toEqual({ undo: { tool: 'u', isExact: false, description: 'Takes it back.' } })
+    expect(factsOf(undo, { history: 'off' }, { undo: 'u()' }, { op: 'read' })).toEqual({})
+  })
+})
