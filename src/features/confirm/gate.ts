@@ -6,7 +6,7 @@ import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensio
 import type { Deps } from '../feature.ts'
 import type { Around, Confirmed, HostWord } from './around.ts'
 import { declined, run } from './grant.ts'
-import { askForm, canAsk, readForm } from './inline.ts'
+import { askForm, canAsk, readForm, useOnce } from './inline.ts'
 import { approvedByOthers, approvedOnPage } from './people.ts'
 import { isAsked, isNeverAsked } from './rules.ts'
 import { slotOf } from './slot.ts'
@@ -61,7 +61,10 @@ async function confirmed(
   const { call, digest, entry } = subject
   const slot = slotOf(given)
   const now = Date.now()
-  if (slot?.kind === 'granted' && slot.digest === digest) return { grant: slot.grant, isFresh: false }
+  if (slot?.kind === 'granted' && slot.digest === digest) {
+    await useOnce(slot.nonce, deps.store, STATE_LIFE)
+    return { grant: slot.grant, isFresh: false }
+  }
   if (slot?.kind === 'asked') {
     const said = await readForm(given, slot, { subject, store: deps.store, now })
     if (said !== 'accept') throw declined(call, slot.nonce, { reason: said, by: call.principal.id })
@@ -75,6 +78,9 @@ async function confirmed(
   if (canAsk(call, 'form')) return askForm(subject, now + settings.ttl)
   return approvedOnPage(subject, word, around)
 }
+
+/** For how long states are good that clients keep, at most, in milliseconds. */
+const STATE_LIFE = 3_600_000
 
 /** What the host said, and the call without it: servers are not told. @throws INVALID_INPUT */
 function heard(call: Call): { readonly call: Call; readonly word: HostWord } {

@@ -33,8 +33,10 @@ export async function run(
   call.facts.set('approved_by', grant.by.join(', '))
   const outcome = await next(call)
   // The server may ask too; then nobody is asked again when the answers come.
-  if (outcome.kind === 'ask')
-    return { ...outcome, state: { ...outcome.state, [SLOT]: { kind: 'granted', digest, grant } } }
+  if (outcome.kind === 'ask') {
+    const slot = { kind: 'granted', nonce: randomUUID(), digest, grant }
+    return { ...outcome, state: { ...outcome.state, [SLOT]: slot } }
+  }
   const { approval, by, via, at } = grant
   const claims = {
     jti: randomUUID(),

@@ -56,9 +56,14 @@ export async function readForm(
   if (slot.digest !== subject.digest) throw notThisAnswer('it was given for another call')
   const left = slot.until - now
   if (left <= 0) return 'timeout'
-  const before = await store.claim(`approval:nonce:${slot.nonce}`, '1', left)
-  if (before !== undefined) throw notThisAnswer('it was used before')
+  await useOnce(slot.nonce, store, left)
   return verdictOf(call.answers?.[QUESTION], subject.typed)
+}
+
+/** Uses up what a client was given, whichever gateway it comes back to. @throws CONFIRMATION_TOKEN_INVALID */
+export async function useOnce(nonce: string, store: Store, ttl: number): Promise<void> {
+  const before = await store.claim(`approval:nonce:${nonce}`, '1', ttl)
+  if (before !== undefined) throw notThisAnswer('it was used before')
 }
 
 /** What the person said to being sent to the page. */

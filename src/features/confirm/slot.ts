@@ -17,7 +17,7 @@ export interface Grant {
 export type Slot =
   | { readonly kind: 'asked'; readonly nonce: string; readonly digest: string; readonly until: number }
   | { readonly kind: 'opened'; readonly approval: string; readonly digest: string }
-  | { readonly kind: 'granted'; readonly digest: string; readonly grant: Grant }
+  | { readonly kind: 'granted'; readonly nonce: string; readonly digest: string; readonly grant: Grant }
 
 /** What this layer wrote into the state of a call. */
 export function slotOf({ state }: Call): Slot | undefined {

@@ -120,7 +120,11 @@ describe('asking the person at the client', () => {
     const third = await call({ state: second.state, answers })
     expect(served.at(-1)).toMatchObject({ answers, state: { park: 'ticket' } })
     expect(fieldsOf(third)['_meta']).toMatchObject({ 'dev.gatehouse/approval': 'a.b.c' })
-    // What was granted is granted for that call alone.
+    // What was granted is granted for that call alone, and for one round of it, whichever gateway it comes to.
+    await expect(call({ state: second.state, answers })).rejects.toMatchObject({
+      code: 'CONFIRMATION_TOKEN_INVALID',
+    })
+    expect(served).toHaveLength(2)
     expect((await call({ state: second.state, answers }, { repo: 'production-db' })).kind).toBe('ask')
   })
 })
