@@ -88,7 +88,15 @@ const walls: readonly Wall[] = [
   { part: 'errand.ts', may: ['core', 'features/feature.ts', 'wire/extensions.ts', 'wire/own-call.ts'] },
   {
     part: 'front-page.ts',
-    may: ['core', 'documents', 'downstream', 'build.ts', 'catalog/names.ts', 'upstream/upstream.ts', 'wire/own-call.ts'],
+    may: [
+      'core',
+      'documents',
+      'downstream',
+      'build.ts',
+      'catalog/names.ts',
+      'upstream/upstream.ts',
+      'wire/own-call.ts',
+    ],
   },
   { part: 'inspect.ts', may: ['core', 'features', 'build.ts'] },
   { part: 'offline.ts', may: ['core', 'store'] },

@@ -21,7 +21,7 @@ export interface Inspected {
 }
 
 /** Whether a person is asked before a tool runs. */
-export interface Asking {
+interface Asking {
   readonly when: 'always' | 'in_transactions' | 'never'
   /** Others are asked, not the person at the client. */
   readonly isOutOfBand: boolean
@@ -33,7 +33,7 @@ export interface Asking {
 }
 
 /** How a tool is undone. */
-export interface Undoing {
+interface Undoing {
   /** `proposal` is only proposed: nobody undoes it. */
   readonly from: 'configuration' | 'derivation' | 'proposal' | 'nowhere'
   /** As the configuration says it, or would. */

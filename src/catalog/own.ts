@@ -15,7 +15,7 @@ export interface OwnTool {
 }
 
 /** What is read at a path over HTTP. */
-export interface OwnPage {
+interface OwnPage {
   /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
   readonly path: string
   /** Whether nobody has to say who they are to read it. */

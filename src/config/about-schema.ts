@@ -148,7 +148,11 @@ export const toolWords = {
     additionalProperties: false,
     errorMessage: 'must be a mapping such as { source: "file:{path}" }',
     properties: {
-      source: { ...sentence, description: 'Where results come from: a text in which `{argument}` stands for its value, or a path such as $.result.url.' },
+      source: {
+        ...sentence,
+        description:
+          'Where results come from: a text in which `{argument}` stands for its value, or a path such as $.result.url.',
+      },
       version: { ...sentence, description: 'Its version, in the same words, such as $.result.sha.' },
       json_path: { ...sentence, description: 'What of the source a result is.' },
     },

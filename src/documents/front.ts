@@ -23,7 +23,7 @@ export interface Front {
 }
 
 /** How callers show who they are. */
-export interface FrontAuth {
+interface FrontAuth {
   readonly methods: readonly AuthMethod[]
   /** The claims of a token that are read, with what they are read for. */
   readonly claims?: Readonly<Record<string, string>>

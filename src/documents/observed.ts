@@ -6,7 +6,10 @@ const SECOND = 1000
 const MINUTE = 60_000
 
 /** How long a tool takes: what its owner says, else what was seen; nothing where neither is known. */
-export function latencyOf({ words, seen }: Pick<ToolPortrait, 'words' | 'seen'>): 'instant' | 'seconds' | 'minutes' | undefined {
+export function latencyOf({
+  words,
+  seen,
+}: Pick<ToolPortrait, 'words' | 'seen'>): 'instant' | 'seconds' | 'minutes' | undefined {
   if (words.latency) return words.latency
   if (seen?.p50 === undefined) return undefined
   if (seen.p50 < SECOND) return 'instant'

@@ -53,7 +53,7 @@ async function servePermissions(
 }
 
 /** What to check, from the query of a URL: `tool`, and `scopes_held` with spaces or commas between. */
-export function queryParams(query: Readonly<Record<string, string>>): Payload {
+function queryParams(query: Readonly<Record<string, string>>): Payload {
   const { tool, scopes_held: held } = query
   return Payload.of({
     ...(tool !== undefined && { tool }),
@@ -62,7 +62,7 @@ export function queryParams(query: Readonly<Record<string, string>>): Payload {
 }
 
 /** What to check or negotiate, from the body of a request. @throws PARSE_ERROR, INVALID_INPUT */
-export function bodyParams(text: string): Payload {
+function bodyParams(text: string): Payload {
   const value = parseJson(text)
   if (isObject(value)) return Payload.text(text, value)
   throw new GatewayError('INVALID_INPUT', 'The body must be a JSON object.')

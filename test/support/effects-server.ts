@@ -1,5 +1,5 @@
 // A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
-// What is to be added may be faulty, as the first letters of its value say: `fail`, `ignored` and `lost` are not
+// What is to be added may be faulty, as the first word of its value says: `fail`, `ignored` and `lost` are not
 // answered well, the last one though it is done; `fixed` can not be removed, and that `sticky` is removed is not answered.
 // Usage: effects-server.ts --log FILE [--port N] [--slow MS]; over HTTP it prints the port it listens on.
 import { createHash, randomUUID } from 'node:crypto'
@@ -47,15 +47,16 @@ interface Effect {
 async function call(name: unknown, given: Readonly<Record<string, unknown>>): Promise<object> {
   const { key = '', value = '', id = '' } = given
   if (name === 'list_effects') return { effects: effects().filter((each) => each.value === value) }
-  if (/^fail/.test(String(value))) throw new Error('it fails')
-  if (/^ignored/.test(String(value))) return never
+  const fault = String(value).split(' ', 1)[0]
+  if (fault === 'fail') throw new Error('it fails')
+  if (fault === 'ignored') return never
   const [before, after] = delays(`${String(key)}${String(id)}`)
   await pause(before)
   const there = effects().find((each) => each.id === id)
   if (there?.value.startsWith('fixed')) throw new Error('it stays')
   const done = name === 'remove_effect' ? remove(String(id)) : add(String(key), String(value))
   await pause(after)
-  const isLost = /^lost/.test(String(value)) || there?.value.startsWith('sticky') === true
+  const isLost = fault === 'lost' || there?.value.startsWith('sticky') === true
   return isLost ? never : done
 }
 

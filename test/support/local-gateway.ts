@@ -18,7 +18,11 @@ export interface LocalGateway {
 
 /** Starts a gateway on a free port of loopback, and waits until it tried its servers. */
 export async function localGateway(config: Json): Promise<LocalGateway> {
-  const text = JSON.stringify({ store: 'memory', ...config, listen: { port: 0, ...Object(config['listen']) } })
+  const text = JSON.stringify({
+    store: 'memory',
+    ...config,
+    listen: { port: 0, ...Object(config['listen']) },
+  })
   const { settings } = loadSettings(text, { file: '/tmp/gateway.config.yaml', env: {} })
   const lines: Json[] = []
   const write =

@@ -21,7 +21,7 @@ export interface Given {
 }
 
 /** A gateway that asks for nothing and limits nothing. */
-export const plainFront: Front = {
+const plainFront: Front = {
   endpoint: 'http://127.0.0.1:8900/mcp',
   version: '0.2.0',
   profile: 'open',
@@ -81,7 +81,7 @@ export function toolPortrait(definition: Definition, facts: ToolFacts = {}, give
 }
 
 /** What everything the gateway does about a tool could be, after what kind of action it is. */
-export function allFacts(name: string, nature: { readonly op: string; readonly risk: string }): ToolFacts {
+function allFacts(name: string, nature: { readonly op: string; readonly risk: string }): ToolFacts {
   const isRead = nature.op === 'read'
   return {
     scopes: [[`${nature.risk === 'destructive' ? 'delete' : nature.op}:server`]],

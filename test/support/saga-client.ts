@@ -19,7 +19,7 @@ type Gateways = readonly [MortalGateway, ...MortalGateway[]]
 
 /** How long a request may take, and how long something is tried, in milliseconds. */
 const PATIENCE = 15_000
-const LONGEST = 30_000
+const LONGEST = 90_000
 /** After how long transactions nobody ends are rolled back, in seconds. */
 const ABANDONED = 2
 
@@ -118,11 +118,12 @@ async function post(
       signal: AbortSignal.timeout(PATIENCE),
     })
     const text = await response.text()
-    const message: unknown = JSON.parse(text)
-    const result = objectAt(isObject(message) ? message : {}, 'result')
+    const parsed: unknown = JSON.parse(text)
+    const message = isObject(parsed) ? parsed : {}
+    const result = objectAt(message, 'result')
     const told = objectAt(objectAt(result, '_meta'), 'dev.gatehouse/error')
-    const error = result['isError'] === true ? told : objectAt(objectAt(message as Json, 'error'), 'data')
-    const isFailed = result['isError'] === true || isObject((message as Json)['error'])
+    const error = result['isError'] === true ? told : objectAt(objectAt(message, 'error'), 'data')
+    const isFailed = result['isError'] === true || isObject(message['error'])
     const code = isFailed ? { code: String(error['code']) } : {}
     return { result, text, ...code, isPassing: isFailed && error['category'] === 'transient' }
   } catch {

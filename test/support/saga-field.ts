@@ -21,7 +21,7 @@ export interface SagaField {
   close(): Promise<void>
 }
 
-export type Server = 'files' | 'graph' | 'effects'
+type Server = 'files' | 'graph' | 'effects'
 
 /** How everything is. */
 export interface World {

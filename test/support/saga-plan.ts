@@ -20,7 +20,7 @@ export interface PlannedStep {
 }
 
 /** What a step makes of the world. */
-export type Change =
+type Change =
   | { readonly kind: 'written'; readonly file: string; readonly content: string }
   | { readonly kind: 'moved'; readonly from: string; readonly to: string }
   | { readonly kind: 'entities'; readonly names: readonly string[] }

@@ -30,7 +30,7 @@ createInterface(child.stdout).on('line', (line) => {
 let isOver = false
 let last = Promise.resolve()
 const input = createInterface(process.stdin)
-input.on('line', (line) => (last = last.then(() => pass(line))))
+input.on('line', (line) => void (last = last.then(() => pass(line))))
 // Whoever started it may be gone: what was begun is still done, and nothing else.
 input.on('close', () => {
   isOver = true

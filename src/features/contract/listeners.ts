@@ -17,7 +17,7 @@ const lists: readonly List[] = ['tools', 'prompts', 'resources']
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged'
 
 /** Where in `_meta` stands which version of a contract there is. */
-export const CONTRACT_KEY = `${NS}/contract`
+const CONTRACT_KEY = `${NS}/contract`
 
 interface Listener {
   readonly call: Call

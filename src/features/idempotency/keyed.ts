@@ -76,8 +76,32 @@ function told(call: Call, name: string): Readonly<Record<string, unknown>> {
 /** Numbers of which no double holds all digits: the server gets them as they were sent. */
 function lost(text: string | undefined): { readonly digits?: readonly string[] } {
   if (text === undefined || !/\d{16}/.test(text)) return {}
-  const digits = text.replaceAll(/"(?:[^"\\]|\\.)*"/g, '').match(/-?\d[\d.eE+-]{15,}/g)
-  return digits ? { digits } : {}
+  const digits = numbersIn(text).filter((number) => number.length > 15)
+  return digits.length > 0 ? { digits } : {}
+}
+
+/** The numbers of a JSON text. Of a text as long as it likes no expression finds them: its stack has an end. */
+function numbersIn(json: string): readonly string[] {
+  const numbers: string[] = []
+  for (let at = 0; at < json.length; at++) {
+    const sign = json[at] ?? ''
+    if (sign === '"') at = endOfString(json, at)
+    else if (inNumber.has(sign)) {
+      const start = at
+      while (inNumber.has(json[at + 1] ?? '')) at++
+      numbers.push(json.slice(start, at + 1))
+    }
+  }
+  return numbers
+}
+
+const inNumber: ReadonlySet<string> = new Set('0123456789-+.eE')
+
+/** Where a string ends that begins here. */
+function endOfString(json: string, start: number): number {
+  let at = start + 1
+  while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1
+  return at
 }
 
 function readTtl(call: Call): number | undefined {

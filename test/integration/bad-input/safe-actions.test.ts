@@ -56,7 +56,7 @@ describe('an idempotency key of a wrong shape', () => {
       for (const value of values) {
         const reply = await place.client.request('tools/call', add('never', put(value)))
         const told = JSON.stringify(reply.result ?? reply.error)
-        expect([codeOf(reply), value], told.slice(0, 300)).toEqual(['INVALID_INPUT', value])
+        expect([codeOf(reply), value]).toEqual(['INVALID_INPUT', value])
         expect(told.length).toBeLessThan(2000)
       }
     }

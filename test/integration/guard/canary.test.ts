@@ -282,7 +282,7 @@ async function pages(visitor: Visitor, canaries: Canaries): Promise<void> {
   )
   // The page tells why servers can not be reached.
   await until(
-    async () => (await visitor.send('/')).text.includes('unavailable'),
+    async () => (await visitor.send('/')).text.includes('unavailable</span>'),
     'the page to tell of failures',
   )
   for (const path of ['/', '/health', '/ready', '/metrics', '/nowhere', ...documents])

@@ -16,9 +16,9 @@ const AT_ONCE = 24
 
 test(
   'transactions over three servers end as they are told, while gateways and servers are killed',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
-    const t0=Date.now();const field = await startSagaField(2)
+    const field = await startSagaField(2)
     try {
       const random = seeded(SEED)
       const plans = planSagas(SAGAS, field.folder, random)
@@ -35,9 +35,8 @@ test(
       const twice = [...additionsOf(field.effectsLog)].filter(([, count]) => count > 1)
       expect(twice, `SAGA_SEED=${SEED}`).toEqual([])
       const counts = Map.groupBy(statuses, ({ status }) => status)
-console.log([...counts].map(([status, all]) => `${String(status)}: ${all.length}`).join(', '), Date.now()-t0)
       for (const status of ['committed', 'rolled_back', 'partially_rolled_back'])
-        expect(counts.get(status)?.length, status).toBeGreaterThan(SAGAS / 30)
+        expect(counts.get(status)?.length).toBeGreaterThan(SAGAS / 30)
     } finally {
       await field.close()
     }
@@ -90,6 +89,6 @@ async function ended(plan: SagaPlan, { gateways }: SagaField): Promise<Json> {
       return status['status'] !== 'active' && status['status'] !== 'rolling_back' && status
     },
     `the end of ${plan.id}`,
-    30_000,
+    90_000,
   )
 }

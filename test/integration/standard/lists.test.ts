@@ -108,7 +108,9 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('to a client of %s', (revis
     const keys = keysOf(pages.flat())
     expect(new Set(keys).size).toBe(SIZE)
     // The order of the server's one answer, where the first is followed by the second and the last by the first.
-    expect(huge.seen.slice(before).filter((each) => each['method'] === method)).toHaveLength(1)
+    const asked = huge.seen.slice(before).filter((each) => each['method'] === method)
+    // One answer makes all pages; the gateway may look at the list once itself, to describe it.
+    expect([1, 2]).toContain(asked.length)
     const numbers = keys.map((key) => Number(/\d+/.exec(key)?.[0]))
     numbers.forEach((number, index) => {
       if (index > 0) expect(number).toBe((Number(numbers[index - 1]) + 1) % SIZE)

@@ -15,7 +15,7 @@ import type { Way } from './client.ts'
 /** What the person at a client says to a question, given its params. */
 export type Person = (params: Json) => Said
 
-export type Said = {
+type Said = {
   readonly action: 'accept' | 'decline' | 'cancel'
   readonly content?: Record<string, string | number | boolean>
 }
@@ -37,7 +37,7 @@ export type Connect = (
 ) => Promise<ConfirmingClient>
 
 /** Connects a client of the SDK 1.x, which is asked by `elicitation/create`. */
-export const connectLegacy: Connect = async (way, person, headers = {}) => {
+const connectLegacy: Connect = async (way, person, headers = {}) => {
   const asked: Json[] = []
   const capabilities = person ? { elicitation: {} } : {}
   const client = new Client({ name: 'peer', version: '1.0.0' }, { capabilities })

@@ -60,6 +60,16 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
+  it('is read whatever its arguments are like, and however long', async () => {
+    const { make, seen } = bench()
+    const texts = ['1'.repeat(3_000_000), `["${'\\"'.repeat(3_000_000)}",1234567890123456]`, '"\\\\"']
+    for (const [index, text] of texts.entries()) {
+      const params = Payload.text(`{"name":"t","arguments":{"id":${text}}}`)
+      await make({ params, meta: { idempotency_key: `k${index}` } })
+    }
+    expect(seen).toHaveLength(3)
+  })
+
   it('is the same whatever digits stand in its texts', async () => {
     const { make, seen } = bench()
     const params = (text: string) =>

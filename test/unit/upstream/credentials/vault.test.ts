@@ -32,7 +32,9 @@ describe('the vault', () => {
     const vault = createVault(store, async () => key)
     await vault.write(['grant', 'one', 'alice'], { token: 'secret' }, 1000)
     await vault.write(['grant', 'one', 'bob'], { token: 'other' }, 1000)
-    expect(await createVault(store, async () => key).read(['grant', 'one', 'alice'])).toEqual({ token: 'secret' })
+    expect(await createVault(store, async () => key).read(['grant', 'one', 'alice'])).toEqual({
+      token: 'secret',
+    })
     expect(await createVault(store).read(['grant', 'one', 'alice'])).toBeUndefined()
     const [alice = ''] = written[0] ?? []
     const [, ofBob = ''] = written[1] ?? []
