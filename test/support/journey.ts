@@ -8,6 +8,7 @@ import { connect, type FakeClient } from './fake-client.ts'
 import { type FakeServer, fakeServerCommand, startFakeServer } from './fake-server.ts'
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
 import { type Json, objectAt } from './server/json.ts'
+import { plainFeatures } from './undescribed.ts'
 import type { ServerOptions } from './server/options.ts'
 
 /** A gateway in front of these servers, until the test is over. */
@@ -19,8 +20,7 @@ export async function gatewayTo(
   }: { config?: Json; args?: readonly string[]; env?: NodeJS.ProcessEnv; warm?: boolean } = {},
 ): Promise<GatewayProcess> {
   // Journeys go through the gateway whatever their tools do: nobody is asked, unless the journey says so.
-  const given = config['features']
-  const features = given === 'none' ? given : { confirm: 'off', ...Object(given) }
+  const features = plainFeatures(config['features'])
   const gateway = await startGatewayProcess({ ...config, features, upstreams }, options)
   onTestFinished(() => gateway.close())
   return gateway

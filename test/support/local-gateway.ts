@@ -53,13 +53,3 @@ export const corporate = {
 
 /** The header of a caller the corporate profile lets in. */
 export const caller = { authorization: `Bearer ${token}` }
-
-/** Features that are off where a test is about what servers say of themselves, and nothing beside it. */
-export const undescribed: Json = {
-  manifest: 'off',
-  dashdash: 'off',
-  help: 'off',
-  skills: 'off',
-  agent_profile: 'off',
-  contract: 'off',
-}

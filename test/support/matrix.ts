@@ -1,3 +1,4 @@
+import { plainFeatures } from './undescribed.ts'
 import { readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -141,7 +142,10 @@ async function startMatrix(chosen: readonly Pair[], options: Options): Promise<M
 
 async function write(directory: string, name: string, upstreams: Json): Promise<string> {
   const file = join(directory, `${name}.yaml`)
-  await writeFile(file, JSON.stringify({ listen: { legacy_sse: true }, upstreams }))
+  await writeFile(
+    file,
+    JSON.stringify({ listen: { legacy_sse: true }, features: plainFeatures({}), upstreams }),
+  )
   return file
 }
 

@@ -3,6 +3,7 @@ import { connect, type FakeClient } from './fake-client.ts'
 import { type FakeServer, fakeServerCommand, startFakeServer } from './fake-server.ts'
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
 import type { Json } from './server/json.ts'
+import { plainFeatures } from './undescribed.ts'
 import type { ServerOptions } from './server/options.ts'
 
 /** One gateway in front of many fake servers, each a little different, by name. */
@@ -34,7 +35,11 @@ export async function startVariants(
     servers.set(name, server)
     upstreams[name] = { url: server.url, ...settings }
   }
-  const gateway = await startGatewayProcess({ ...config, upstreams })
+  const gateway = await startGatewayProcess({
+    ...config,
+    features: plainFeatures(config['features']),
+    upstreams,
+  })
   return {
     gateway,
     server: (name) => {

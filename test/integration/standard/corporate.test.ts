@@ -3,13 +3,8 @@ import { open, post, type RawReply, usual, whole } from '../../support/client/ra
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { initialize, modern } from '../../support/fronts.ts'
-import {
-  caller,
-  corporate,
-  localGateway,
-  type LocalGateway,
-  undescribed,
-} from '../../support/local-gateway.ts'
+import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { undescribed } from '../../support/undescribed.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import type { HeaderMap } from '../../support/server/journal.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'

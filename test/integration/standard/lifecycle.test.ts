@@ -4,13 +4,8 @@ import { until } from '../../support/condition.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { initialize } from '../../support/fronts.ts'
-import {
-  caller,
-  corporate,
-  localGateway,
-  type LocalGateway,
-  undescribed,
-} from '../../support/local-gateway.ts'
+import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { undescribed } from '../../support/undescribed.ts'
 import { eventsUntil, messageOf, openSession, toolCall } from '../../support/raw-session.ts'
 import { scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'

@@ -1,12 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
-import {
-  caller,
-  corporate,
-  localGateway,
-  type LocalGateway,
-  undescribed,
-} from '../../support/local-gateway.ts'
+import { caller, corporate, localGateway, type LocalGateway } from '../../support/local-gateway.ts'
+import { undescribed } from '../../support/undescribed.ts'
 import { type Asked, scriptedServer, type ScriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
