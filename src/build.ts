@@ -13,7 +13,7 @@ import type { Entry } from './core/entry.ts'
 import type { Finding } from './core/finding.ts'
 import { errandCall } from './errand.ts'
 import { isObject } from './core/json.ts'
-import type { Log } from './core/log.ts'
+import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Records, ToolFacts } from './core/record.ts'
 import type { FeatureSettings, Settings } from './core/settings.ts'
@@ -263,7 +263,9 @@ export async function warmUp({ upstreams, catalog, active, ended }: Built, log: 
   const problems = await Promise.all(
     active.map(async ({ contribution }) => (await contribution.problems?.()) ?? []),
   )
-  if (!ended.signal.aborted) await Promise.all(active.map(async ({ contribution }) => contribution.start?.()))
+  // What can not be taken up just then, as the store is away, is no reason not to serve.
+  if (!ended.signal.aborted)
+    for (const { contribution } of active) if (contribution.start) background(contribution.start(), log)
   return [
     ...collisions.map((each): Finding => {
       return { path: ['upstreams'], at: 'key', message: `two tools or prompts have one name: ${each}` }

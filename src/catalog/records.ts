@@ -6,6 +6,7 @@ import { isObject } from '../core/json.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Definition, Records, Seen, ServerRecord, ToolFacts, ToolRecord } from '../core/record.ts'
+import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/waiting.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -149,7 +150,7 @@ class Known {
       this.#listedAt = performance.now()
       this.#options.log.debug('record.unlisted', {
         upstream: this.#source.settings.name,
-        cause: String(error),
+        cause: excerpt(String(error)),
       })
     }
   }

@@ -1,3 +1,4 @@
+import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { dueAt, pendingOf, rollingBack } from '../../records/transaction-moves.ts'
 import { isOver, type Transaction, type Transactions } from '../../records/transactions.ts'
@@ -34,7 +35,7 @@ export class Watch {
   /** Begins; what an earlier process left is taken up at once. */
   async start(): Promise<void> {
     this.#timer ??= setInterval(() => this.#tick(), TICK).unref()
-    await this.#scan()
+    await this.#scan().catch(unlessAway)
   }
 
   stop(): void {
@@ -66,7 +67,7 @@ export class Watch {
   #tick(): void {
     const now = Date.now()
     for (const [key, due] of this.#due) if (now >= due) this.#work(key, () => this.#expire(key))
-    if (now >= this.#scanAt && !this.#scanning) background(this.#scan(), this.#parts.log)
+    if (now >= this.#scanAt && !this.#scanning) background(this.#scan().catch(unlessAway), this.#parts.log)
   }
 
   #scan(): Promise<void> {
@@ -128,4 +129,9 @@ export class Watch {
       this.#parts.log,
     )
   }
+}
+
+/** The store tells by itself that it is away, once. */
+function unlessAway(error: unknown): void {
+  if (!(error instanceof GatewayError) || error.code !== 'SERVER_UNAVAILABLE') throw error
 }
