@@ -10,6 +10,7 @@ import { aliasOf } from './core/alias.ts'
 import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Outcome } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
+import { GatewayError } from './core/error.ts'
 import type { Finding } from './core/finding.ts'
 import { errandCall } from './errand.ts'
 import { isObject } from './core/json.ts'
@@ -128,6 +129,9 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     tools: async (name) => {
       const upstream = upstreams.get(name)
       if (!upstream) return []
+      const { problem } = upstream.status
+      // Trying again and again would only make it longer until it is tried for somebody.
+      if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
       const call = ownCall({ target: { upstream: name, method: 'tools/list' } })
       const found = await walk(upstream.handle, call, 'tools/list')
       return found.flatMap(({ fields }) => listed(name, fields) ?? [])

@@ -44,8 +44,12 @@ interface Lists {
   readonly contentVersion: string
 }
 
-/** For how long lists are taken as they are, and how long the first may take, in milliseconds. */
+/**
+ * For how long lists are taken as they are, how long a server that can not be reached is left alone, and how long
+ * the first lists may take, in milliseconds.
+ */
 const FRESH = 10_000
+const REST = 30_000
 const PATIENCE = 5000
 /** How long after they were listed lists are listed anew at the earliest, in milliseconds. */
 const RENEWAL = 1000
@@ -81,6 +85,7 @@ class Known {
   #changedAt: number | undefined
   #listing: Promise<void> | undefined
   #isRenewing = false
+  #isDown = false
 
   constructor(source: Source, options: Options) {
     this.#source = source
@@ -92,7 +97,11 @@ class Known {
   }
 
   record(): ServerRecord | Promise<ServerRecord> {
-    if (performance.now() - this.#listedAt > FRESH) {
+    const isDown = this.#source.status.problem !== undefined
+    // Those who call it try it anyway.
+    if (isDown && !this.#isDown) this.#listedAt = performance.now()
+    this.#isDown = isDown
+    if (performance.now() - this.#listedAt > (isDown ? REST : FRESH)) {
       this.#listing ??= this.#list().finally(() => {
         this.#listing = undefined
       })

@@ -2,8 +2,9 @@
 export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(signal.reason)
-    if (signal.aborted) return stop()
-    signal.addEventListener('abort', stop)
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop)
+    // Listened to in any case: a rejection nobody hears of ends the process.
     promise.finally(() => signal.removeEventListener('abort', stop)).then(resolve, reject)
   })
 }

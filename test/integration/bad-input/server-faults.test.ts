@@ -22,6 +22,8 @@ beforeAll(async () => {
   const dying = ['exits', 'exits_in_line', 'killed'].map((name) => [name.replaceAll('_', '-'), child])
   gateway = await startGatewayProcess({
     limits: { timeout: '1s' },
+    // Nobody is asked whether a connection may be reset.
+    features: { confirm: 'off' },
     upstreams: {
       web: { url: web.url, revision: '2025-11-25', transport: 'streamable' },
       child,

@@ -7,6 +7,7 @@ import { fakeServerCommand } from '../../support/fake-server.ts'
 import { initialize } from '../../support/fronts.ts'
 import { type CommandProcess, gatewayProgram, startCommand } from '../../support/gateway-process.ts'
 import { folder, gatewayTo, httpServer } from '../../support/journey.ts'
+import { plainFeatures } from '../../support/undescribed.ts'
 import { openSession, toolCall } from '../../support/raw-session.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
@@ -14,7 +15,7 @@ const banner = ['Server starting…', '{"not":"a message"}', 'listening on \u000
 
 function gatewayOnStdio(upstreams: Json): CommandProcess {
   const config = join(folder(), 'gateway.config.yaml')
-  writeFileSync(config, JSON.stringify({ upstreams }))
+  writeFileSync(config, JSON.stringify({ features: plainFeatures({}), upstreams }))
   const command = startCommand(['stdio', '--config', config])
   onTestFinished(() => command.close())
   return command
@@ -132,7 +133,7 @@ function unnamed(message: Json): unknown {
 it('C024 a client starts the gateway as its own server', async () => {
   const server = await httpServer()
   const file = join(folder(), 'gateway.config.yaml')
-  writeFileSync(file, JSON.stringify({ upstreams: { it: server.url } }))
+  writeFileSync(file, JSON.stringify({ features: plainFeatures({}), upstreams: { it: server.url } }))
   const [command, ...args] = [...gatewayProgram(), 'stdio', '--config', file]
   const client = await connect({ transport: 'stdio', command, args, revision: '2025-11-25' })
   expect(objectAt(client.initialized, 'serverInfo')['name']).toBe('fake-server')
