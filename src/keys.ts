@@ -45,6 +45,8 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
   const ask = async (): Promise<void> => {
     const current = store()
     try {
+      // One that is still being reached is not away.
+      await current.opened?.()
       const key = await keep('seal', secret)
       // What was sealed before it was known can still be opened.
       seals.set(current, [Buffer.from(key, 'base64url'), own])

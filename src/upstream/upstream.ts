@@ -13,6 +13,7 @@ import type { Connection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
 import { type Discretion, discretion } from './discretion.ts'
+import { asOurs, beforeCall, isPassing } from './failures.ts'
 import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
@@ -21,6 +22,7 @@ import type { Connect } from './link.ts'
 import type { Login } from './login.ts'
 import { Pool } from './pool.ts'
 import { HeardQuota } from './quota.ts'
+import { Recent } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
 import type { Tool } from './tools.ts'
 
@@ -90,6 +92,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   const pool = new Pool<Key>({ idle: settings.idle, open: dial, owner: ({ call }) => call.principal, log })
 
   const nameOf = connectionNames(settings)
+  const dialled = new Recent<Connection>()
   const connect = async (call: Call): Promise<Connection> => {
     try {
       const login = credentials?.login(call.principal)
@@ -136,7 +139,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     tool: (call) => {
       const name = String(call.params.fields.name)
       const connection = known && pool.ready(nameOf(call, known))
-      return connection ? connection.tool(name) : connect(call).then((opened) => opened.tool(name))
+      if (connection) return connection.tool(name)
+      return dialled.try(call.principal.id, () => connect(call)).then((opened) => opened.tool(name))
     },
     warm: async (call) => {
       // Without a caller there is nothing to show to the server.
@@ -271,29 +275,4 @@ async function keepListening(
 /** While the server was away anything may have changed. */
 function tellChanges(working: Working): void {
   for (const method of toldChanges(readFilter(working.call.params))) working.note({ method })
-}
-
-/** A failure to connect. The call itself was not sent yet, so nothing is unknown about it. */
-function beforeCall(thrown: unknown): unknown {
-  const failure = asGatewayError(thrown)
-  const { code, message, cause } = failure
-  if (code === 'SERVER_UNAVAILABLE') return failure.with({ isUnsent: true })
-  if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
-  const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
-  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
-    cause: thrown,
-    isUnsent: true,
-  })
-}
-
-/** Sessions with servers are no business of the caller. */
-function asOurs(error: unknown): unknown {
-  if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
-  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', {
-    cause: error,
-  })
-}
-
-function isPassing(error: unknown): boolean {
-  return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
 }

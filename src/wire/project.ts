@@ -9,7 +9,7 @@ import { wrapSchema } from './wrap.ts'
 /** A result in the words of an older revision: what it does not know is converted, never dropped silently. */
 export function lowerResult(name: string, result: Payload, revision: Revision): Payload {
   // What a method of an extension answers is the same for clients of all revisions.
-  const stripped = isProtocolMethod(name) ? stripModern(result) : withoutType(result)
+  const stripped = stripModern(result, isProtocolMethod(name) ? modernFields : ['resultType'])
   switch (name) {
     case 'tools/list':
       return lowerTools(stripped)
@@ -22,17 +22,12 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
   }
 }
 
-function withoutType(result: Payload): Payload {
-  return result.member('resultType') === undefined ? result : result.with({ resultType: undefined })
-}
-
 const modernFields = ['resultType', 'ttlMs', 'cacheScope']
 
-function stripModern(result: Payload): Payload {
-  const hasFields = modernFields.some((key) => result.member(key) !== undefined)
-  const bare = hasFields
-    ? result.with({ resultType: undefined, ttlMs: undefined, cacheScope: undefined })
-    : result
+function stripModern(result: Payload, fields: readonly string[]): Payload {
+  const found = fields.filter((key) => result.member(key) !== undefined)
+  const bare =
+    found.length > 0 ? result.with(Object.fromEntries(found.map((key) => [key, undefined]))) : result
   const meta = result.member('_meta')
   if (!isObject(meta) || !Object.hasOwn(meta, metaKeys.serverInfo)) return bare
   return bare.withMeta({ [metaKeys.serverInfo]: undefined })

@@ -13,6 +13,6 @@ export const undescribed: Json = {
 /** The features of a gateway whose messages are looked at whole: nothing is added to them, and nobody is asked. */
 export function plainFeatures(given: unknown): unknown {
   if (given === 'none') return given
-  const off = { confirm: 'off', provenance: 'off', idempotency: 'off', transactions: 'off' }
+  const off = { confirm: 'off', provenance: 'off', idempotency: 'off', transactions: 'off', receipts: 'off' }
   return { ...undescribed, ...off, ...Object(given) }
 }

@@ -1,0 +1,27 @@
+import { asGatewayError, GatewayError } from '../core/error.ts'
+
+/** A failure to connect. The call itself was not sent yet, so nothing is unknown about it. */
+export function beforeCall(thrown: unknown): unknown {
+  const failure = asGatewayError(thrown)
+  const { code, message, cause } = failure
+  if (code === 'SERVER_UNAVAILABLE') return failure.with({ isUnsent: true })
+  if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
+  const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
+  return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
+    cause: thrown,
+    isUnsent: true,
+  })
+}
+
+/** Sessions with servers are no business of the caller. */
+export function asOurs(error: unknown): unknown {
+  if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') return error
+  return new GatewayError('SERVER_UNAVAILABLE', 'The server forgets its session with the gateway.', {
+    cause: error,
+  })
+}
+
+/** Whether a failure may be over by the next try. */
+export function isPassing(error: unknown): boolean {
+  return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
+}

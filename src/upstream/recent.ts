@@ -1,0 +1,21 @@
+/** For how long a failure is told again instead of trying again, in milliseconds. */
+const MOMENT = 250
+
+/** Tries once for all who want the same at one moment: a server that is away is not run into by each part of one call. */
+export class Recent<Value> {
+  #key: string | undefined
+  #failed: { readonly error: unknown; readonly at: number } | undefined
+
+  /** What trying gives. @throws what trying threw just before, for the same key */
+  async try(key: string, attempt: () => Promise<Value>): Promise<Value> {
+    const failed = this.#key === key ? this.#failed : undefined
+    if (failed && performance.now() - failed.at < MOMENT) throw failed.error
+    try {
+      return await attempt()
+    } catch (error) {
+      this.#key = key
+      this.#failed = { error, at: performance.now() }
+      throw error
+    }
+  }
+}
