@@ -1,12 +1,19 @@
-import { parseArgs } from 'node:util'
 import { escapeHidden } from '../core/hidden.ts'
 import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { readOptions, readSource, parseWords, UsageError, warn } from './options.ts'
 import { userName } from './user-name.ts'
+
+/** What the command can be told. */
+const known = {
+  config: { type: 'string', short: 'c' },
+  json: { type: 'boolean' },
+  reason: { type: 'string' },
+  typed: { type: 'string' },
+} as const
 
 /** How much of an id has to be given. */
 const SHORTEST = 6
@@ -74,7 +81,7 @@ interface Told {
 }
 
 function read(args: readonly string[]): Told {
-  const { values, positionals } = parse(args)
+  const { values, positionals } = parseWords(args, known)
   const [word, id, ...more] = positionals
   const action = (['list', 'show', 'approve', 'deny'] as const).find((each) => each === word)
   if (!action) throw new UsageError('write gatehouse approvals list, show, approve or deny')
@@ -92,22 +99,5 @@ function read(args: readonly string[]): Told {
     isJson: json,
     ...(reason !== undefined && { reason }),
     ...(typed !== undefined && { typed }),
-  }
-}
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        config: { type: 'string', short: 'c' },
-        json: { type: 'boolean' },
-        reason: { type: 'string' },
-        typed: { type: 'string' },
-      },
-    })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
   }
 }

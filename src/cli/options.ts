@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { parseArgs } from 'node:util'
+import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { type ConfigProblem, problemLine } from '../config/problem.ts'
@@ -25,13 +25,25 @@ export interface Options {
   readonly words: readonly string[]
 }
 
+/** What the command can be told. */
+const known = {
+  config: { type: 'string', short: 'c' },
+  host: { type: 'string' },
+  port: { type: 'string', short: 'p' },
+  'log-level': { type: 'string' },
+  from: { type: 'string' },
+  force: { type: 'boolean' },
+  json: { type: 'boolean' },
+  strict: { type: 'boolean' },
+} as const
+
 const levels = ['debug', 'info', 'warn', 'error'] as const
 
 /** Reads the options of a command. @throws UsageError */
 export function readOptions(args: readonly string[], allowed: readonly string[]): Options {
   const separator = args.indexOf('--')
   const own = separator === -1 ? args : args.slice(0, separator)
-  const { values, positionals } = parse(own)
+  const { values, positionals } = parseWords(own, known)
   for (const name of Object.keys(values)) {
     if (!allowed.includes(name)) throw new UsageError(`--${name} has no meaning here`)
   }
@@ -98,30 +110,21 @@ export function warn(problem: ConfigProblem): void {
   process.stderr.write(`warning: ${problemLine(problem)}\n`)
 }
 
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        config: { type: 'string', short: 'c' },
-        host: { type: 'string' },
-        port: { type: 'string', short: 'p' },
-        'log-level': { type: 'string' },
-        from: { type: 'string' },
-        force: { type: 'boolean' },
-        json: { type: 'boolean' },
-        strict: { type: 'boolean' },
-      },
-    })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
-  }
-}
-
 function portOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined
   const port = Number(text)
   if (!/^\d+$/.test(text) || port > 65_535) throw new UsageError('--port is a number from 0 to 65535')
   return port
+}
+
+/** Reads the words and options of a command. @throws UsageError */
+export function parseWords<const Known extends ParseArgsOptionsConfig>(
+  args: readonly string[],
+  options: Known,
+) {
+  try {
+    return parseArgs({ args: [...args], allowPositionals: true, options })
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+  }
 }

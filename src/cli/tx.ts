@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util'
 import { escapeHidden } from '../core/hidden.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
@@ -13,10 +12,18 @@ import {
   type Transaction,
   Transactions,
 } from '../records/transactions.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { readOptions, readSource, parseWords, UsageError, warn } from './options.ts'
 import { finishRollbacks } from './rollbacks.ts'
 import { rollbackText, transactionLine, transactionText, transactionView } from './tx-text.ts'
 import { userName } from './user-name.ts'
+
+/** What the command can be told. */
+const known = {
+  config: { type: 'string', short: 'c' },
+  json: { type: 'boolean' },
+  reason: { type: 'string' },
+  principal: { type: 'string' },
+} as const
 
 /** How long what is over can be asked about, in milliseconds. */
 const RETENTION = 86_400_000
@@ -125,7 +132,7 @@ interface Told {
 }
 
 function read(args: readonly string[]): Told {
-  const { values, positionals } = parse(args)
+  const { values, positionals } = parseWords(args, known)
   const [word, id, ...more] = positionals
   const action = (['list', 'show', 'rollback', 'ack'] as const).find((each) => each === word)
   if (!action) throw new UsageError('write gatehouse tx list, show, rollback or ack')
@@ -141,22 +148,5 @@ function read(args: readonly string[]): Told {
     config: config === undefined ? [] : ['--config', config],
     isJson: json,
     reason,
-  }
-}
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        config: { type: 'string', short: 'c' },
-        json: { type: 'boolean' },
-        reason: { type: 'string' },
-        principal: { type: 'string' },
-      },
-    })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
   }
 }

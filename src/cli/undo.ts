@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { createInterface } from 'node:readline/promises'
-import { parseArgs } from 'node:util'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
@@ -11,11 +10,23 @@ import { type Deed, Deeds, type Wanted } from '../records/deeds.ts'
 import { undoing } from '../records/transaction-moves.ts'
 import { type Transaction, transactionKey, Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
-import { readOptions, readSource, serverNamed, UsageError, warn } from './options.ts'
+import { readOptions, readSource, serverNamed, parseWords, UsageError, warn } from './options.ts'
 import { finishRollbacks } from './rollbacks.ts'
 import { choose, type Chosen } from './undo-choice.ts'
 import { chosenText, chosenView, countText, type Undone, undoneText } from './undo-text.ts'
 import { userName } from './user-name.ts'
+
+/** What the command can be told. */
+const known = {
+  config: { type: 'string', short: 'c' },
+  since: { type: 'string' },
+  until: { type: 'string' },
+  session: { type: 'string' },
+  upstream: { type: 'string' },
+  'dry-run': { type: 'boolean' },
+  yes: { type: 'boolean', short: 'y' },
+  json: { type: 'boolean' },
+} as const
 
 /** How long what was undone can be asked about, in milliseconds. */
 const RETENTION = 86_400_000
@@ -160,7 +171,7 @@ interface Told {
 }
 
 function read(args: readonly string[], now: number): Told {
-  const { values, positionals } = parse(args)
+  const { values, positionals } = parseWords(args, known)
   const { config, since, until, session, upstream } = values
   if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" has no meaning here`)
   if (since === undefined) throw new UsageError('say since when, such as --since 10m')
@@ -179,27 +190,6 @@ function read(args: readonly string[], now: number): Told {
     isDry: values['dry-run'] ?? false,
     isSure: values.yes ?? false,
     isJson: values.json ?? false,
-  }
-}
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        config: { type: 'string', short: 'c' },
-        since: { type: 'string' },
-        until: { type: 'string' },
-        session: { type: 'string' },
-        upstream: { type: 'string' },
-        'dry-run': { type: 'boolean' },
-        yes: { type: 'boolean', short: 'y' },
-        json: { type: 'boolean' },
-      },
-    })
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
   }
 }
 

@@ -1,7 +1,7 @@
 /** For how long a failure is told again instead of trying again, in milliseconds. */
 const MOMENT = 250
 
-/** Tries once for all who want the same at one moment: a server that is away is not run into by each part of one call. */
+/** Tries once for all parts of one call: a server that is away is not run into by each of them. `key` names the call. */
 export class Recent<Value> {
   #key: string | undefined
   #failed: { readonly error: unknown; readonly at: number } | undefined

@@ -140,7 +140,9 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       const name = String(call.params.fields.name)
       const connection = known && pool.ready(nameOf(call, known))
       if (connection) return connection.tool(name)
-      return dialled.try(call.principal.id, () => connect(call)).then((opened) => opened.tool(name))
+      return dialled
+        .try(`${call.principal.id} ${call.requestId}`, () => connect(call))
+        .then((opened) => opened.tool(name))
     },
     warm: async (call) => {
       // Without a caller there is nothing to show to the server.

@@ -1,4 +1,4 @@
-import { plainFeatures } from './undescribed.ts'
+import { unadvertised } from './undescribed.ts'
 import { readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -142,10 +142,7 @@ async function startMatrix(chosen: readonly Pair[], options: Options): Promise<M
 
 async function write(directory: string, name: string, upstreams: Json): Promise<string> {
   const file = join(directory, `${name}.yaml`)
-  await writeFile(
-    file,
-    JSON.stringify({ listen: { legacy_sse: true }, features: plainFeatures({}), upstreams }),
-  )
+  await writeFile(file, JSON.stringify({ listen: { legacy_sse: true }, features: unadvertised, upstreams }))
   return file
 }
 

@@ -10,9 +10,15 @@ export const undescribed: Json = {
   contract: 'off',
 }
 
-/** The features of a gateway whose messages are looked at whole: nothing is added to them, and nobody is asked. */
+/** The features of a gateway through which messages are followed: little is added to them, and nobody is asked. */
 export function plainFeatures(given: unknown): unknown {
   if (given === 'none') return given
-  const off = { confirm: 'off', provenance: 'off', idempotency: 'off', transactions: 'off', receipts: 'off' }
-  return { ...undescribed, ...off, ...Object(given) }
+  return { ...undescribed, confirm: 'off', provenance: 'off', ...Object(given) }
 }
+
+/** The same where capabilities are looked at whole. */
+export const unadvertised: unknown = plainFeatures({
+  idempotency: 'off',
+  transactions: 'off',
+  receipts: 'off',
+})
