@@ -29,7 +29,8 @@ const TREE = { flags: 4, depth: 6, root: 40 }
 const VERSIONS = 0x100
 const SIZE = 168
 const EMPTY = 0xffffffffffffffffn
-const [BRANCH, LEAF, OVERFLOW] = [1, 2, 4]
+const FLAGS = 18
+const [BRANCH, LEAF, OVERFLOW, HEAD] = [1, 2, 4, 8]
 const LARGE = 1
 /** How many pages are looked at: enough to read all of a usual store, and few enough to start soon. */
 const PAGES = 8192
@@ -81,6 +82,7 @@ function headAt(file: number, position: number): Head {
     throw new UnusableFile(
       position === 0 ? 'it holds something else than a store, or was damaged' : 'it was damaged',
     )
+  if (page.readUInt16LE(FLAGS) !== HEAD) throw new UnusableFile('it was damaged')
   const version = page.readUInt32LE(META.version) & 0xffff
   if (version !== 2) throw new UnusableFile(`it has the database format ${version} instead of 2`)
   const pageSize = page.readUInt32LE(META.pageSize)
@@ -127,7 +129,7 @@ function childrenOf(
 ): Place[] | undefined {
   if (page.length < pageSize || page.readBigUInt64LE(0) !== number || depth === 0) return undefined
   const isBranch = depth > 1
-  if ((page.readUInt16LE(18) & (BRANCH | LEAF | OVERFLOW)) !== (isBranch ? BRANCH : LEAF)) return undefined
+  if ((page.readUInt16LE(FLAGS) & (BRANCH | LEAF | OVERFLOW)) !== (isBranch ? BRANCH : LEAF)) return undefined
   const [lower, upper] = [page.readUInt16LE(20), page.readUInt16LE(22)]
   if (lower > upper || upper > pageSize - HEADER) return undefined
   const children: Place[] = []

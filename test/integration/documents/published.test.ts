@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,8 +12,9 @@ import { parse } from 'yaml'
 import { isObject } from '../../../src/core/json.ts'
 import { canary, fiveServers, names } from '../../support/five-servers.ts'
 import type { RunningGateway } from '../../support/run-gateway.ts'
+import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
-const schema = '/work/shared/schemas/proposals/service-manifest.schema.json'
+const schema = 'proposals/service-manifest.schema.json'
 const everywhere = [undefined, ...names] as const
 const DASHDASH = 'dev.gatehouse/dashdash'
 const MANIFEST = 'dev.gatehouse/manifest'
@@ -42,10 +42,10 @@ async function read(path: string, headers: Readonly<Record<string, string>> = {}
 }
 
 describe.each(everywhere)('the documents of %s', (name) => {
-  test.skipIf(!existsSync(schema))('the manifest fits its schema', async () => {
+  test.skipIf(!hasSchema(schema))('the manifest fits its schema', async () => {
     const { text } = await read(`/capabilities${at(name)}`)
     const fits = new Ajv2020({ strict: false, formats: { uri: true, 'date-time': true } }).compile(
-      JSON.parse(readFileSync(schema, 'utf8')),
+      JSON.parse(schemaText(schema)),
     )
     const manifest = JSON.parse(text)
     expect([fits(manifest), fits.errors]).toEqual([true, null])

@@ -1,6 +1,5 @@
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
@@ -12,6 +11,7 @@ import { callsOf, clientOf, codeOf, httpServer } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
@@ -268,10 +268,10 @@ describe('a server that asks in the middle of the call', () => {
   )
 })
 
-const schemaFile = '/work/shared/schemas/proposals/transactions.schema.json'
+const schemaFile = 'proposals/transactions.schema.json'
 
-it.skipIf(!existsSync(schemaFile))('what is said of a key has the shape of the proposal', async () => {
-  const schema: Json = JSON.parse(readFileSync(schemaFile, 'utf8'))
+it.skipIf(!hasSchema(schemaFile))('what is said of a key has the shape of the proposal', async () => {
+  const schema: Json = JSON.parse(schemaText(schemaFile))
   const { IdempotencyResponse } = objectAt(schema, '$defs')
   if (!isObject(IdempotencyResponse)) throw new TypeError('there is no such schema')
   const ajv = new Ajv2020({ strict: false, formats: { 'date-time': isTime } })

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,6 +13,7 @@ import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
 /** Three servers: files, a graph of things, and a room messages are sent to. */
 interface Town {
@@ -266,11 +267,11 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('the methods, for a client 
   })
 })
 
-const schemaFile = '/work/shared/schemas/proposals/transactions.schema.json'
+const schemaFile = 'proposals/transactions.schema.json'
 
-it.skipIf(!existsSync(schemaFile))('what is said of transactions has the shape of the proposal', async () => {
-  const whole: Json = JSON.parse(readFileSync(schemaFile, 'utf8'))
-  const error: Json = JSON.parse(readFileSync(schemaFile.replace('transactions.', 'error.'), 'utf8'))
+it.skipIf(!hasSchema(schemaFile))('what is said of transactions has the shape of the proposal', async () => {
+  const whole: Json = JSON.parse(schemaText(schemaFile))
+  const error: Json = JSON.parse(schemaText(schemaFile.replace('transactions.', 'error.')))
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
   ajv.addSchema({ ...error, $id: String(whole['$id']).replace('transactions.json', 'error.json') })
   ajv.addSchema(whole)

@@ -1,4 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -12,6 +11,7 @@ import { structuredText } from '../../../../src/features/structured-text.ts'
 import { answering, chain, fieldsOf, on } from '../../../support/chain.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { isObject, type Json, objectAt } from '../../../support/server/json.ts'
+import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
 
 const KEY = 'dev.gatehouse/provenance'
 const defaults = { hash: false, compat: true }
@@ -247,11 +247,11 @@ describe('what a server claims by itself', () => {
   })
 })
 
-const schemaFile = '/work/shared/schemas/proposals/provenance.schema.json'
+const schemaFile = 'proposals/provenance.schema.json'
 
-describe.skipIf(!existsSync(schemaFile))('the shape of the proposal', () => {
+describe.skipIf(!hasSchema(schemaFile))('the shape of the proposal', () => {
   it('is that of whatever is told', async () => {
-    const schema: Json = JSON.parse(readFileSync(schemaFile, 'utf8'))
+    const schema: Json = JSON.parse(schemaText(schemaFile))
     const ajv = new Ajv2020({ strict: false, validateFormats: false })
     const check = ajv.addSchema(schema).compile({ $ref: `${String(schema['$id'])}#/$defs/ProvenanceWrapper` })
     const results: readonly Json[] = [

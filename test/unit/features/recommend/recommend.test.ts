@@ -1,4 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
@@ -11,6 +10,7 @@ import type { Settings } from '../../../../src/features/recommend/settings.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { type Shelf, shelves } from '../../../support/shelf.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
 
 const servers: Readonly<Record<string, Shelf>> = {
   files: {
@@ -85,9 +85,9 @@ describe('recommending servers', () => {
   })
 
   it('answers in the shape of the schema that is published', async () => {
-    const path = '/work/shared/schemas/proposals/service-manifest.schema.json'
-    if (!existsSync(path)) return
-    const schema = JSON.parse(readFileSync(path, 'utf8')) as { readonly $defs: Found }
+    const path = 'proposals/service-manifest.schema.json'
+    if (!hasSchema(path)) return
+    const schema = JSON.parse(schemaText(path)) as { readonly $defs: Found }
     const validate = new Ajv2020({ strict: false, validateFormats: false }).compile({
       ...Object(schema.$defs['ServerRecommendation']),
     })
