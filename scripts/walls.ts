@@ -55,13 +55,14 @@ const walls: readonly Wall[] = [
     may: [
       'core',
       'wire/extensions.ts',
+      'wire/filter.ts',
       'wire/methods.ts',
       'wire/questions.ts',
       'store/store.ts',
       'records',
       'documents',
     ],
-    own: ['feature.ts', 'own-tool.ts', 'discovered.ts'],
+    own: ['feature.ts', 'own-tool.ts', 'discovered.ts', 'list-changes.ts'],
   },
   { part: 'features/index.ts' },
   {
@@ -70,7 +71,7 @@ const walls: readonly Wall[] = [
     uses: ['hono', '@hono/node-server', 'jose', ...sockets, ...timers],
   },
   { part: 'downstream/fetch-json.ts', may: ['core'], uses: ['undici'] },
-  { part: 'config', may: ['core', 'features/index.ts'], uses: ['yaml', ...files] },
+  { part: 'config', may: ['core', 'features/index.ts', 'wire/revisions.ts'], uses: ['yaml', ...files] },
   {
     part: 'admin',
     may: ['core', 'store/store.ts', 'records', 'observe'],
@@ -79,7 +80,17 @@ const walls: readonly Wall[] = [
   { part: 'lint', may: ['core', 'wire', 'catalog/classify.ts'] },
   {
     part: 'cli',
-    may: ['gateway.ts', 'offline.ts', 'config', 'core', 'documents', 'lint', 'records', 'store/store.ts'],
+    may: [
+      'gateway.ts',
+      'offline.ts',
+      'config',
+      'core',
+      'documents',
+      'lint',
+      'records',
+      'store/store.ts',
+      'wire/extensions.ts',
+    ],
     uses: ['node:readline', 'node:stream', 'node:v8', 'node:vm', ...timers, ...files],
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },

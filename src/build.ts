@@ -17,7 +17,7 @@ import { isObject } from './core/json.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Records, ToolFacts } from './core/record.ts'
-import type { FeatureSettings, Settings } from './core/settings.ts'
+import { featureSettings, type Settings } from './core/settings.ts'
 import { fetchJson } from './downstream/fetch-json.ts'
 import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
@@ -83,8 +83,8 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const { variables, oauth, log, store, observing, presence, sign, page, closing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
-      const kept = before.get(each.name)
-      if (kept && isSame(kept.settings, each)) return [each.name, kept]
+      const same = before.get(each.name)
+      if (same && isSame(same.settings, each)) return [each.name, same]
       const own = withFields(log, { upstream: each.name })
       return [each.name, createUpstream(each, { variables, oauth, log: own })]
     }),
@@ -118,9 +118,9 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     quota: (name) => upstreams.get(name)?.quota(),
     largestRequest: settings.listen.body,
     patience: (name, tool) => {
-      const { common, upstreams: own } = settings.features[limits.name] ?? { common: {}, upstreams: {} }
+      const own = featureSettings(settings, limits.name, name)
       // Checked against the feature's own schema when the configuration was read.
-      const { timeout } = (own[name] ?? common) as { readonly timeout?: string | number }
+      const { timeout } = own as { readonly timeout?: string | number }
       return silenceOf(timeout ?? SILENCE, upstreams.get(name)?.settings.tools, tool)
     },
     auth: settings.auth,
@@ -153,10 +153,11 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     records: deps.records,
     isUp: (name) => upstreams.get(name)?.status.problem === undefined,
     isOn: (feature, upstream) => deps.isOn(feature, upstream),
+    isGuarded: deps.isGuarded,
     page,
     isHiding: (upstream) => {
-      const { common, upstreams: own } = settings.features[permissions.name] ?? off
-      const chosen = upstream === undefined ? [common, ...Object.values(own)] : [own[upstream] ?? common]
+      const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
+      const chosen = asked.map((name) => featureSettings(settings, permissions.name, name))
       return chosen.some((each) => isObject(each) && each.hide_unpermitted === true)
     },
     handle: deps.call,
@@ -173,17 +174,11 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const undoRules = createUndoRules({
     settings: (name) => upstreams.get(name)?.settings.tools,
     tools: (name) => deps.tools(name),
-    isDerived: (name) => {
-      const { common, upstreams: own } = settings.features[transactions.name] ?? off
-      const chosen = own[name] ?? common
-      return isObject(chosen) && chosen.auto_undo === true
-    },
+    isDerived: (name) => isUndoDerived(settings, name),
   })
   const active = features.flatMap((feature) => {
-    const own = settings.features[feature.name]
-    if (!own) return []
-    const settingsOf = (upstream?: string): unknown =>
-      upstream !== undefined && Object.hasOwn(own.upstreams, upstream) ? own.upstreams[upstream] : own.common
+    if (!settings.features[feature.name]) return []
+    const settingsOf = (upstream?: string): unknown => featureSettings(settings, feature.name, upstream)
     // Checked against the feature's own schema when the configuration was read.
     const contribution = feature.create(settingsOf as SettingsOf<never>, deps)
     return [{ name: feature.name, contribution, settingsOf }]
@@ -251,8 +246,11 @@ function entrancesOf(name: string, { upstreams, listen }: Settings): readonly st
   return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 
-/** What is configured of a feature that is off everywhere. */
-const off: FeatureSettings = { common: false, upstreams: {} }
+/** Whether it may be found out from a server's own tools how one of them is undone. */
+export function isUndoDerived(settings: Settings, upstream: string): boolean {
+  const own = featureSettings(settings, transactions.name, upstream)
+  return isObject(own) && own.auto_undo === true
+}
 
 /** How long a call is taken to be silent at most where nothing ends it, in milliseconds. */
 const SILENCE = 600_000
@@ -276,4 +274,9 @@ export async function warmUp({ upstreams, catalog, active, ended }: Built, log: 
     }),
     ...problems.flat(),
   ]
+}
+
+/** Resolves once the features have ended what they had begun, whatever became of it. */
+export async function closeFeatures({ active }: Built): Promise<void> {
+  await Promise.allSettled(active.map(async ({ contribution }) => contribution.close?.()))
 }

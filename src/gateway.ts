@@ -3,7 +3,7 @@ import { addConfirmPages } from './admin/confirm-pages.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
-import { build, type Built, type Kept } from './build.ts'
+import { build, type Built, closeFeatures, type Kept } from './build.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import type { Finding } from './core/finding.ts'
@@ -21,12 +21,10 @@ import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from './observe/health.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
-export { verifyAudit } from './observe/audit-verify.ts'
-export { fetchJson } from './downstream/fetch-json.ts'
 import { createObserving, timed } from './observed.ts'
 import { createPresence } from './records/presence.ts'
 import { createKeys, type Keys } from './keys.ts'
-import { isSameStore, openStore } from './store/open.ts'
+import { isSameStore, openStore, retireStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
@@ -34,6 +32,11 @@ import type { Status } from './upstream/upstream.ts'
 import type { Mirror } from './wire/headers.ts'
 import { warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
+
+// For commands, which reach the parts of a gateway through this file alone.
+export { verifyAudit } from './observe/audit-verify.ts'
+export { fetchJson } from './downstream/fetch-json.ts'
+export { signingKeyIn } from './keys.ts'
 
 interface Options {
   /** The environment variables every child process gets. */
@@ -173,11 +176,11 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
       current = build(settings, before.upstreams, kept)
       before.ended.abort()
       before.catalog.close()
-      if (!isSameAsBefore) background(store.close(), log)
       for (const [name, upstream] of before.upstreams) {
         if (current.upstreams.get(name) !== upstream) background(upstream.retire(), log)
       }
-      background(Promise.all(before.active.map(async ({ contribution }) => contribution.close?.())), log)
+      background(closeFeatures(before), log)
+      if (!isSameAsBefore) background(retireStore(store, closing.signal), log)
       background(
         warmUpAll().then((found) =>
           found.forEach(({ path, message }) =>
@@ -239,7 +242,7 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
       current.ended.abort()
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
-      await Promise.allSettled(current.active.map(async ({ contribution }) => contribution.close?.()))
+      await closeFeatures(current)
       await kept.presence.close()
       await kept.store.close()
       await observing.close()

@@ -1,14 +1,12 @@
-import type { Built } from './build.ts'
+import { type Built, isUndoDerived } from './build.ts'
 import type { Entry } from './core/entry.ts'
 import { type Inverse, proposeUndo } from './core/inverse.ts'
-import { isObject } from './core/json.ts'
-import type { UndoSettings, UpstreamSettings } from './core/settings.ts'
+import { featureSettings, type UndoSettings, type UpstreamSettings } from './core/settings.ts'
 import { settingOf } from './core/tool-settings.ts'
 import { confirm } from './features/confirm/confirm.ts'
 import { templateOf } from './features/confirm/message.ts'
 import { isAsked, ruleOf } from './features/confirm/rules.ts'
 import type { Settings as ConfirmSettings } from './features/confirm/settings.ts'
-import { transactions } from './features/transactions/transactions.ts'
 import { type Requirement, requirementOf } from './features/scopes/requirement.ts'
 
 /** A tool, and what the gateway does about it. */
@@ -44,20 +42,13 @@ interface Undoing {
 }
 
 /** Tells what is done about a tool, given all tools of its server. */
-export function inspect(
-  entry: Entry,
-  all: readonly Entry[],
-  { settings, active }: Built,
-): Inspected | undefined {
+export function inspect(entry: Entry, all: readonly Entry[], { settings }: Built): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
-  const settingsOf = (feature: string): unknown =>
-    active.find(({ name }) => name === feature)?.settingsOf(server.name)
-  const asks = settingsOf(confirm.name)
+  const asks = featureSettings(settings, confirm.name, server.name)
   // Checked against the feature's own schema when the configuration was read.
-  const own = asks === undefined || asks === false ? undefined : (asks as ConfirmSettings)
-  const saga = settingsOf(transactions.name)
-  const isDerived = isObject(saga) && saga.auto_undo === true
+  const own = asks === false ? undefined : (asks as ConfirmSettings)
+  const isDerived = isUndoDerived(settings, server.name)
   return {
     entry,
     scopes: entry.isOwn ? [] : requirementOf(entry, server),

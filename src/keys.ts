@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { asGatewayError } from './core/error.ts'
 import type { Log } from './core/log.ts'
-import type { Store } from './store/store.ts'
+import { FOREVER, type Store } from './store/store.ts'
 
 /** The gateway's own keys. They are made once and kept in the store, so gateways that share a store share them. */
 export interface Keys {
@@ -15,11 +15,11 @@ export interface Keys {
   published(): Promise<{ readonly keys: readonly unknown[] }>
 }
 
-/** They are lost with the store only: in milliseconds, a hundred years. */
-const FOREVER = 100 * 365 * 86_400_000
 /** How long to wait before the store is asked again, in milliseconds. */
 const PAUSE = 5000
 const ALGORITHM = 'ES256'
+/** The name of the key that signs. */
+const SIGNING = 'signing'
 
 type Jose = typeof import('jose')
 
@@ -36,7 +36,7 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
     const current = store()
     const keys = kept.get(current) ?? new Map<string, Promise<string>>()
     kept.set(current, keys)
-    const found = keys.get(name) ?? findOrMake(current, `key:${name}`, make)
+    const found = keys.get(name) ?? findOrMake(current, keyOf(name), make)
     keys.set(name, found)
     found.catch(() => keys.delete(name))
     return found
@@ -59,7 +59,7 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
 
   const signing = async (): Promise<{ jose: Jose; jwk: Record<string, unknown> }> => {
     const jose = await import('jose')
-    const text = await keep('signing', async () => {
+    const text = await keep(SIGNING, async () => {
       const { privateKey } = await jose.generateKeyPair(ALGORITHM, { extractable: true })
       const jwk = await jose.exportJWK(privateKey)
       return JSON.stringify({
@@ -95,10 +95,26 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
       return token.sign(await jose.importJWK(jwk, ALGORITHM))
     },
     published: async () => {
-      const { d: _private, ...jwk } = (await signing()).jwk
-      return { keys: [jwk] }
+      return { keys: [publicPart((await signing()).jwk)] }
     },
   }
+}
+
+/** What signatures of the gateways that share a store are verified with; nothing where none of them signed yet. */
+export async function signingKeyIn(store: Pick<Store, 'get'>): Promise<unknown> {
+  const text = await store.get(keyOf(SIGNING))
+  if (text === undefined) return undefined
+  const jwk: Record<string, unknown> = JSON.parse(text)
+  return publicPart(jwk)
+}
+
+function publicPart({ d: _private, ...jwk }: Record<string, unknown>): Record<string, unknown> {
+  return jwk
+}
+
+/** Where a key is kept. */
+function keyOf(name: string): string {
+  return `key:${name}`
 }
 
 async function findOrMake(store: Store, key: string, make: () => Promise<string> | string): Promise<string> {

@@ -1,17 +1,14 @@
 import { aliasOf } from './core/alias.ts'
-import { isProtected } from './core/auth-settings.ts'
 import type { Call, Handler } from './core/call.ts'
 import { isObject } from './core/json.ts'
-import { limitScope } from './core/limit-scope.ts'
 import { isTelling, Redactor, secretsOf } from './core/redact.ts'
 import type { Records, ServerRecord } from './core/record.ts'
-import { self } from './core/self.ts'
 import type { Settings, UpstreamSettings } from './core/settings.ts'
 import { exposedName, exposedUri } from './catalog/names.ts'
 import { ownUri } from './catalog/own-uris.ts'
 import { walk } from './catalog/walk.ts'
 import { type Naming, portraitOf, portraitOfAll } from './documents/draw.ts'
-import type { AuthMethod, Front } from './documents/front.ts'
+import { frontOf } from './documents/draw-front.ts'
 import { latencyOf } from './documents/observed.ts'
 import type { Portrait } from './documents/portrait.ts'
 
@@ -22,6 +19,8 @@ interface Options {
   isUp(upstream: string): boolean
   /** Whether a feature is on, for one server or at all. */
   isOn(feature: string, upstream?: string): boolean
+  /** Callers are told apart, or the profile is `corporate`. */
+  readonly isGuarded: boolean
   /** The page of the gateway at a path; nothing where it serves none. */
   page(path: string): string | undefined
   /** Whether some callers are not shown everything a server lists. */
@@ -80,10 +79,7 @@ export function createPortraits(options: Options): Portraits {
     const up = upOf(namesOf(upstream))
     const key = JSON.stringify([up, ...found.map(versionOf)])
     const before = drawn.get(upstream)
-    const portrait =
-      before?.key === key
-        ? before.portrait
-        : portray(found, upstream, { options, servers, isOnly: only !== undefined })
+    const portrait = before?.key === key ? before.portrait : portray(found, upstream, { options, servers })
     drawn.set(upstream, { key, portrait, up, until: performance.now() + FRESH })
     return portrait
   }
@@ -136,17 +132,16 @@ function versionOf({ name, isUp, contentVersion, changedAt, tools }: ServerRecor
 interface Around {
   readonly options: Options
   readonly servers: ReadonlyMap<string, UpstreamSettings>
-  readonly isOnly: boolean
 }
 
 function portray(found: readonly ServerRecord[], upstream: string | undefined, around: Around): Portrait {
-  const { options, servers, isOnly } = around
+  const { options, servers } = around
   const { isStrict } = options.settings.listen
   const naming = upstream === undefined ? namingOfAll(isStrict) : namingOfOne(isStrict)
-  const front = frontOf(upstream, isOnly, options)
+  const front = frontOf(upstream, options)
   const draw = (record: ServerRecord): Portrait[] => {
     const settings = servers.get(record.name)
-    return settings ? [portraitOf({ record, settings }, front, { naming })] : []
+    return settings ? [portraitOf({ record, settings }, front, naming)] : []
   }
   const parts = found.flatMap(draw)
   const [first] = parts
@@ -163,81 +158,22 @@ function namingOfAll(isStrict: boolean): Naming {
   return { name: (upstream, name) => aliasOf(exposedName(upstream, name)), uri: ownUri }
 }
 
-/** The extensions a manifest can name, with the features they are of. */
-const extensions = [
-  ['idempotency', 'idempotency'],
-  ['transactions', 'transactions'],
-  ['human_in_the_loop', 'confirm'],
-  ['structured_errors', 'errors'],
-  ['provenance', 'provenance'],
-  ['intent_hints', 'intent'],
-  ['server_recommendations', 'discovery'],
-  ['multimodal_signatures', 'multimodal'],
-] as const
-
-function frontOf(upstream: string | undefined, isOnly: boolean, options: Options): Front {
-  const { settings, isOn, page } = options
-  const endpoint = page(upstream === undefined || isOnly ? '/mcp' : `/mcp/${upstream}`)
-  return {
-    ...(endpoint !== undefined && { endpoint }),
-    version: self.version,
-    profile: settings.profile,
-    auth: authOf(options, endpoint !== undefined),
-    rates: ratesOf(settings, upstream),
-    limits: endpoint === undefined ? [] : [`A request may have at most ${settings.listen.body} bytes`],
-    extensions: extensions.flatMap(([name, feature]) => (isOn(feature, upstream) ? [name] : [])),
-    isRecorded: settings.observe.audit !== undefined,
-    hasHelp: isOn('help', upstream),
-  }
-}
-
-/** How callers over HTTP show who they are; over pipes nobody has to. */
-function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front['auth'] {
-  if (!isServed || !isProtected(auth)) return { methods: ['none'] }
-  const { jwt, authorizationServers, elevateUrl, session } = auth
-  const methods: AuthMethod[] =
-    authorizationServers.length > 0 ? ['oauth2_code', 'bearer_token'] : ['bearer_token']
-  const required = jwt?.requiredClaims.map((claim) => [claim, 'must be there'] as const) ?? []
-  return {
-    methods,
-    ...(jwt && {
-      claims: {
-        ...Object.fromEntries(required),
-        sub: 'who the caller is',
-        [jwt.scopeClaim]: 'what the caller may do',
-      },
-    }),
-    issuers: authorizationServers,
-    ...(elevateUrl !== undefined && { elevateUrl }),
-    ...(isOn('permissions') && { sessionTtl: Math.round(session.idle / 1000) }),
-  }
-}
-
-/** How often each caller may call, as far as that holds for the server, or for all together. */
-function ratesOf({ features, auth, profile }: Settings, upstream: string | undefined): string[] {
-  const { common, upstreams = {} } = features.rate_limit ?? {}
-  const [all, own] = [common, upstream === undefined ? undefined : (upstreams[upstream] ?? common)].map(
-    rateIn,
-  )
-  const isGuarded = profile === 'corporate' || isProtected(auth)
-  const { together, alone } = limitScope(all, own, isGuarded ? ['60/minute'] : undefined)
-  return [together, alone].flatMap((each) => each ?? [])
-}
-
-/** Checked against the feature's own schema when the configuration was read. */
-function rateIn(settings: unknown): readonly string[] | 'off' | undefined {
-  const rate = isObject(settings) ? settings.rate : undefined
-  if (rate === undefined || rate === 'off') return rate
-  return Array.isArray(rate) ? rate.map(String) : typeof rate === 'string' ? rate.split(',') : undefined
-}
-
 /** Leaves out of a portrait what its reader is not shown in lists. */
 function createPartly(handle: Handler): (portrait: Portrait, call: Call) => Promise<Portrait> {
   const known = new WeakMap<Portrait, Map<string, Promise<Portrait>>>()
   const make = async (portrait: Portrait, call: Call): Promise<Portrait> => {
     const { upstream } = call.target
     const target = { method: call.method, ...(upstream !== undefined && { upstream }) }
-    const asking: Call = { ...call, target, errand: 'look', emit: () => undefined }
+    // Others may wait for it too, so it does not end with the call that began it.
+    const own = new AbortController()
+    const asking: Call = {
+      ...call,
+      target,
+      errand: 'look',
+      signal: own.signal,
+      abort: (reason) => own.abort(reason),
+      emit: () => undefined,
+    }
     const shown = async (list: string, key: string): Promise<ReadonlySet<unknown>> =>
       new Set((await walk(handle, asking, list)).map(({ fields }) => fields[key]))
     const [tools, prompts, resources, templates] = await Promise.all([
@@ -282,7 +218,7 @@ function secretsIn(settings: Settings): string[] {
   return secretsOf({ ...settings, upstreams })
 }
 
-/** A document with its texts cleaned; the names of its members are those of schemas. */
+/** A document with its texts cleaned, and the names of its members: schemas of servers stand in it. */
 function cleaned<Made>(made: Made, redactor: Redactor): Made {
   if (!redactor.finds(JSON.stringify(made) ?? '')) return made
   // The shape stays as it is.

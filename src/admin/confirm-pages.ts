@@ -7,7 +7,8 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Settings } from '../core/settings.ts'
-import { type Approval, type Approvals, createApprovals, mayDecide } from '../records/approvals.ts'
+import { mayDecide } from '../records/approval-decision.ts'
+import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import type { Store } from '../store/store.ts'
 import { answerJson, answerPage, type Asking, isProgram } from './answers.ts'
@@ -93,7 +94,7 @@ export function addConfirmPages(
       log.warn('confirm.refused', { reason: 'wrong code' })
       return answerPage(context, codePage('This is not the code.'), 403)
     }
-    context.header('set-cookie', cookieText(operator.cookie, value, settings().listen.publicUrl))
+    context.header('set-cookie', cookieText(operator, value, settings().listen.publicUrl))
     // Where the browser is, whatever stands before that path there.
     context.header('location', context.req.path.replace(/^.*\//, ''))
     return context.body(null, 303, { 'cache-control': 'no-store' })
@@ -144,11 +145,11 @@ export function addConfirmPages(
 
 const BY_CODE = 'Open this page in a browser and type the code of the terminal, or use gatehouse approvals.'
 
-function cookieText(name: string, value: string, publicUrl: string | undefined): string {
+function cookieText({ cookie, lifetime }: Operator, value: string, publicUrl: string | undefined): string {
   const { pathname, protocol } = new URL(publicUrl ?? 'http://localhost/')
   const path = `${pathname.replace(/\/$/, '')}/confirm`
   const isSecure = protocol === 'https:'
-  return `${name}=${value}; Path=${path}; Max-Age=43200; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
+  return `${cookie}=${value}; Path=${path}; Max-Age=${lifetime}; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
 }
 
 function unknown(): GatewayError {

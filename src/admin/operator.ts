@@ -3,8 +3,8 @@ import { createTries } from '../core/tries.ts'
 
 /** How many wrong codes a minute are taken, from all together. */
 const WRONG_CODES = 5
-/** How long whoever typed the code is known, in milliseconds. */
-const SESSION = 12 * 60 * 60_000
+/** How long whoever typed the code is known, in seconds: twelve hours. */
+const LIFETIME = 12 * 60 * 60
 /** No letter or digit that looks like another one. */
 const ALPHABET = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
 
@@ -14,6 +14,8 @@ export interface Operator {
   readonly code: string
   /** The name of the cookie; gateways on other ports of a machine have others. */
   readonly cookie: string
+  /** How long whoever typed the code is known, in seconds. */
+  readonly lifetime: number
   /** The value of a cookie for whoever types the code; nothing for any other text. @throws RATE_LIMIT_EXCEEDED */
   enter(typed: string): string | undefined
   /** Whether a cookie is one that was given out, and its time is not over. */
@@ -30,11 +32,12 @@ export function createOperator(now: () => number): Operator {
   const tries = createTries(WRONG_CODES, now)
   return {
     code: `${code.slice(0, 4)}-${code.slice(4)}`,
+    lifetime: LIFETIME,
     cookie: `gatehouse-confirm-${randomBytes(4).toString('hex')}`,
     enter: (typed) => {
       tries.check('code')
       if (isSame(typed.toUpperCase().replaceAll(/[^0-9A-Z]/g, ''), code)) {
-        const end = String(now() + SESSION)
+        const end = String(now() + LIFETIME * 1000)
         return `${end}.${sign(end)}`
       }
       tries.failed('code')

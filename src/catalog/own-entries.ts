@@ -32,8 +32,8 @@ interface Options {
   run(call: Call, end: Handler): Promise<Outcome>
 }
 
-/** How long a server may take to say whether it has an entry, in milliseconds. */
-const PATIENCE = 5000
+/** How long a server may take to say whether it has an entry of a name, in milliseconds. */
+export const PATIENCE = 5000
 
 /** Adds prompts and resources of the gateway to those of servers, whose own ones of the same name or URI go first. */
 export function withOwnEntries(next: Handler, { shelf, isListed, run }: Options): Handler {

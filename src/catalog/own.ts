@@ -4,7 +4,14 @@ import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
 import { pageMethod, unknownMethod } from '../wire/methods.ts'
-import { absentList, type OwnEntry, type Shelf, withCapabilities, withOwnEntries } from './own-entries.ts'
+import {
+  absentList,
+  type OwnEntry,
+  PATIENCE,
+  type Shelf,
+  withCapabilities,
+  withOwnEntries,
+} from './own-entries.ts'
 
 /** A tool the gateway answers itself. */
 export interface OwnTool {
@@ -55,9 +62,6 @@ export interface Own {
   /** The own tool a call names, where no server has one of that name. */
   tool(call: Call): OwnTool | undefined | Promise<OwnTool | undefined>
 }
-
-/** How long a server may take to say whether it has a tool, in milliseconds. */
-const PATIENCE = 5000
 
 /** In front of the name of an own tool where a server has one of that name. */
 const PREFIX = 'gateway_'

@@ -33,15 +33,8 @@ interface Source {
 }
 
 /** What a server listed. */
-interface Lists {
-  readonly info: Definition
-  readonly instructions?: string
-  readonly capabilities: Definition
+type Lists = Omit<ServerRecord, 'name' | 'isUp' | 'about' | 'tools' | 'changedAt'> & {
   readonly tools: readonly Entry[]
-  readonly prompts: readonly Definition[]
-  readonly resources: readonly Definition[]
-  readonly resourceTemplates: readonly Definition[]
-  readonly contentVersion: string
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { Call, Outcome, Policy } from '../core/call.ts'
+import type { Outcome, Policy } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
@@ -13,7 +13,7 @@ const TYPES = 20
 const TOOLS = 10_000
 
 /** What is seen of calls as they go to their servers. */
-export interface Sightings {
+interface Sightings {
   /** Looks at the calls of a tool of a server. */
   policy(target: Target): Policy | undefined
   of(entry: Entry): Seen | undefined
@@ -36,28 +36,12 @@ export function createSightings(): Sightings {
       let seen: Sighting | undefined
       return (next) => (call) => {
         const start = performance.now()
-        const watched = typeof call.meta.progressToken === 'undefined' ? call : watching(call)
-        return next(watched).then(
-          (outcome) => {
-            // Only what a server answered to is one of its tools.
-            seen ??= sighting(upstream, name)
-            seen.note(outcome, performance.now() - start)
-            return outcome
-          },
-          (error: unknown) => {
-            seen?.fail()
-            throw error
-          },
-        )
-        function watching(asked: Call): Call {
-          return {
-            ...asked,
-            emit: (note) => {
-              if (seen && note.method === 'notifications/progress') seen.hasProgress = true
-              asked.emit(note)
-            },
-          }
-        }
+        return next(call).then((outcome) => {
+          // Only what a server answered to is one of its tools.
+          seen ??= sighting(upstream, name)
+          seen.note(outcome, performance.now() - start)
+          return outcome
+        })
       }
     },
     of: ({ upstream, name }) => tools.get(`${upstream} ${name}`)?.seen,
@@ -66,11 +50,8 @@ export function createSightings(): Sightings {
 
 /** What was seen of one tool. */
 class Sighting {
-  hasProgress = false
   #hasCursor = false
   #calls = 0
-  #failures = 0
-  #lastAt = 0
   readonly #durations: number[] = []
   readonly #types = new Set<string>()
 
@@ -78,26 +59,17 @@ class Sighting {
     if (outcome.kind === 'ask') return
     this.#durations[this.#calls % LAST] = duration
     this.#calls++
-    this.#lastAt = Date.now()
-    if (outcome.result.member('isError') === true) this.#failures++
-    else if (this.#calls <= LAST || this.#calls % LAST === 0) this.#look(outcome.result)
-  }
-
-  fail(): void {
-    this.#failures++
+    const isLookedAt = this.#calls <= LAST || this.#calls % LAST === 0
+    if (isLookedAt && outcome.result.member('isError') !== true) this.#look(outcome.result)
   }
 
   get seen(): Seen {
     const sorted = this.#durations.toSorted((one, other) => one - other)
-    const at = (part: number): number => Math.round(sorted[Math.floor(sorted.length * part)] ?? 0)
+    const middle = sorted[Math.floor(sorted.length / 2)] ?? 0
     return {
-      calls: this.#calls,
-      failures: this.#failures,
-      ...(sorted.length >= ENOUGH && { p50: at(0.5), p95: at(0.95) }),
+      ...(sorted.length >= ENOUGH && { p50: Math.round(middle) }),
       types: [...this.#types].toSorted(),
       hasCursor: this.#hasCursor,
-      hasProgress: this.hasProgress,
-      lastAt: this.#lastAt,
     }
   }
 

@@ -1,33 +1,34 @@
 import { escapeHidden } from '../core/hidden.ts'
+import { oneLine } from '../core/one-line.ts'
 import type { Approval, Decision } from '../records/approvals.ts'
 import { approvedCount } from '../records/approval-view.ts'
 
 /** One approval in a list. */
 export function approvalLine(approval: Approval): string {
   const { id, status, risk, tool, upstream, caller, expiresAt } = approval
-  const what = `${word(tool)} on ${word(upstream)}`
-  return `${id}  ${status.padEnd(8)}  ${risk.padEnd(11)}  ${what}, by ${word(caller)}, until ${timeText(expiresAt)}`
+  const what = `${oneLine(tool)} on ${oneLine(upstream)}`
+  return `${id}  ${status.padEnd(8)}  ${risk.padEnd(11)}  ${what}, by ${oneLine(caller)}, until ${timeText(expiresAt)}`
 }
 
 /** Everything about an approval. */
 export function approvalText(approval: Approval): string {
   const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, sent } = approval
   const { approvers, needed, decisions } = approval
-  const by = approvers.length === 0 ? '' : `, by ${approvers.map(word).join(', ')}`
+  const by = approvers.length === 0 ? '' : `, by ${approvers.map(oneLine).join(', ')}`
   return [
     `approval   ${id}`,
     `status     ${status}`,
     `asked      ${indented(escapeHidden(message), '           ')}`,
-    `tool       ${word(tool)}`,
-    `server     ${word(upstream)}`,
+    `tool       ${oneLine(tool)}`,
+    `server     ${oneLine(upstream)}`,
     `risk       ${risk}`,
-    `caller     ${word(caller)}`,
+    `caller     ${oneLine(caller)}`,
     `expires    ${timeText(expiresAt)}`,
     `approvals  ${approvedCount(approval)} of ${needed}${by}`,
-    ...(typed === undefined ? [] : [`to type    ${word(typed)}`]),
+    ...(typed === undefined ? [] : [`to type    ${oneLine(typed)}`]),
     'arguments',
     `  ${indented(escapeHidden(JSON.stringify(approval.arguments, null, 2)), '  ')}`,
-    ...(sent === undefined ? [] : ['arguments as they were sent, which say more', `  ${word(sent)}`]),
+    ...(sent === undefined ? [] : ['arguments as they were sent, which say more', `  ${oneLine(sent)}`]),
     ...decisions.map(decisionText),
   ].join('\n')
 }
@@ -35,20 +36,15 @@ export function approvalText(approval: Approval): string {
 /** What became of an approval by a decision. */
 export function decidedLine(approval: Approval, verdict: Decision['verdict']): string {
   const { id, status, needed, tool, upstream } = approval
-  const what = `${word(tool)} on ${word(upstream)} (${id})`
+  const what = `${oneLine(tool)} on ${oneLine(upstream)} (${id})`
   if (verdict === 'denied') return `Denied ${what}.`
   if (status === 'pending') return `Approved ${what}: ${approvedCount(approval)} of ${needed}.`
   return `Approved ${what}: it runs when the call is made again, once.`
 }
 
 function decisionText({ by, via, verdict, at, reason }: Decision): string {
-  const why = reason === undefined ? '' : `: ${word(reason)}`
-  return `${verdict.padEnd(9)}  by ${word(by)} (${via.replace('_', ' ')}), ${timeText(at)}${why}`
-}
-
-/** A text that stays on its line. */
-function word(text: string): string {
-  return escapeHidden(text).replaceAll('\n', '\\u000a')
+  const why = reason === undefined ? '' : `: ${oneLine(reason)}`
+  return `${verdict.padEnd(9)}  by ${oneLine(by)} (${via.replace('_', ' ')}), ${timeText(at)}${why}`
 }
 
 function indented(text: string, margin: string): string {

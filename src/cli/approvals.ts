@@ -4,7 +4,7 @@ import { openSharedStore } from '../offline.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
-import { readOptions, readSource, parseWords, UsageError, warn } from './options.ts'
+import { parseWords, readSource, UsageError } from './options.ts'
 import { userName } from './user-name.ts'
 
 /** What the command can be told. */
@@ -23,7 +23,7 @@ const verdicts = { approve: 'approved', deny: 'denied' } as const
 /** `gatehouse approvals list | show | approve | deny`: shows calls that wait for people, and decides them. */
 export async function approvals(args: readonly string[]): Promise<number> {
   const told = read(args)
-  const { settings } = readSource(readOptions(told.config, ['config']), warn)
+  const { settings } = readSource({ config: told.config })
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
     const text = await act(createApprovals(store, Date.now), told)
@@ -74,7 +74,7 @@ async function named(kept: Approvals, id: string): Promise<Approval> {
 interface Told {
   readonly action: 'list' | 'show' | 'approve' | 'deny'
   readonly id: string
-  readonly config: readonly string[]
+  readonly config: string | undefined
   readonly isJson: boolean
   readonly reason?: string
   readonly typed?: string
@@ -95,7 +95,7 @@ function read(args: readonly string[]): Told {
   return {
     action,
     id: id ?? '',
-    config: config === undefined ? [] : ['--config', config],
+    config,
     isJson: json,
     ...(reason !== undefined && { reason }),
     ...(typed !== undefined && { typed }),

@@ -1,16 +1,15 @@
 import { existsSync } from 'node:fs'
-import { parseArgs } from 'node:util'
 import { verifyAudit } from '../gateway.ts'
-import { UsageError } from './options.ts'
+import { parseWords, UsageError } from './options.ts'
 
 /** `gatehouse audit verify FILE…`: finds the first line of an audit log that was removed, altered or moved. */
 export async function audit(args: readonly string[]): Promise<number> {
-  const { head, words } = read(args)
-  const [action, ...files] = words
+  const { values, positionals } = parseWords(args, { head: { type: 'string' } })
+  const [action, ...files] = positionals
   if (action !== 'verify') throw new UsageError('write gatehouse audit verify FILE')
   if (files.length === 0) throw new UsageError('name the file of an audit log')
   for (const file of files) if (!existsSync(file)) throw new Error(`there is no ${file}`)
-  const verdicts = await verifyAudit(files, head)
+  const verdicts = await verifyAudit(files, values.head)
   for (const { files: own, lines, last, problem } of verdicts) {
     if (problem) {
       const place = problem.line === undefined ? '' : `:${problem.line}`
@@ -18,17 +17,4 @@ export async function audit(args: readonly string[]): Promise<number> {
     } else process.stdout.write(`${own.join(', ')}: ${lines} lines, unbroken; head ${last?.hash}\n`)
   }
   return verdicts.some(({ problem }) => problem) ? 1 : 0
-}
-
-function read(args: readonly string[]): { readonly head?: string; readonly words: readonly string[] } {
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: { head: { type: 'string' } },
-    })
-    return { words: positionals, ...(values.head !== undefined && { head: values.head }) }
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
-  }
 }

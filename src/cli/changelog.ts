@@ -3,14 +3,14 @@ import { changelogView, contractChangelog } from '../documents/changelog.ts'
 import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import { Contracts } from '../records/contracts.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { readOptions, readSource, UsageError } from './options.ts'
 
 /** `gatehouse changelog [server]`: what servers offer, and what of it changed, from the store of running gateways. */
 export async function changelog(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'json'])
   const [upstream, ...others] = options.words
   if (others.length > 0) throw new UsageError('name one server, or none for all')
-  const { settings } = readSource({ ...options, words: [] }, warn)
+  const { settings } = readSource({ config: options.config })
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
     const all = await new Contracts(store).list()

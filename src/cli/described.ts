@@ -1,4 +1,5 @@
 import { environment } from '../config/secrets.ts'
+import { ownUrl } from '../core/own-url.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import type { Portrait } from '../documents/portrait.ts'
 import { createGateway, openLog } from '../gateway.ts'
@@ -11,11 +12,10 @@ export async function described<Made>(
   make: (portrait: Portrait) => Made,
 ): Promise<Made> {
   const { host, port } = settings.listen
-  const origin = `http://${host.includes(':') ? `[${host}]` : host}:${port}`
   const gateway = createGateway(looking(settings, settings.upstreams), {
     variables: environment(),
     log: openLog('error', true),
-    origin,
+    origin: ownUrl(host, port),
   })
   try {
     if (server) await gateway.entries(server.name)

@@ -1,11 +1,12 @@
 import { environment } from '../config/secrets.ts'
 import { isProtected } from '../core/auth-settings.ts'
-import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
 import { createGateway, openLog } from '../gateway.ts'
 import { audit } from '../lint/audit.ts'
 import { printed } from '../lint/print.ts'
 import { gather, type Subject } from '../lint/subject.ts'
-import { readOptions, readSource, serverNamed, UsageError, warn } from './options.ts'
+import { looking } from './named.ts'
+import { readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
 /** `gatehouse lint <server>`: holds a server against the rules of the corporate standard. */
 export async function lint(args: readonly string[]): Promise<number> {
@@ -13,9 +14,9 @@ export async function lint(args: readonly string[]): Promise<number> {
   const [upstream, ...others] = options.words
   if (upstream === undefined || others.length > 0)
     throw new UsageError('name one server of the configuration')
-  const { settings } = readSource({ ...options, words: [] }, warn)
+  const { settings } = readSource({ config: options.config })
   const own = serverNamed(upstream, settings)
-  const only = { ...quiet(settings), upstreams: [own] }
+  const only: Settings = { ...looking(settings, [own]), metaTools: 'off' }
   const subject = await look(bare(only), own)
   const shown = await look(only, own)
   const report = audit({ ...subject, guards: shown.guards }, shown)
@@ -48,17 +49,11 @@ async function look(settings: Settings, own: UpstreamSettings): Promise<Subject>
 }
 
 /** The features that are on for a server and wrap none of its calls. */
-function describing({ features }: Settings, upstream: string): (readonly [string, unknown])[] {
+function describing(settings: Settings, upstream: string): (readonly [string, unknown])[] {
   return ['agent_profile', 'complete', 'contract'].flatMap((name) => {
-    const own = features[name]
-    const settings = own ? (own.upstreams[upstream] ?? own.common) : false
-    return settings === false ? [] : [[name, settings] as const]
+    const own = featureSettings(settings, name, upstream)
+    return own === false ? [] : [[name, own] as const]
   })
-}
-
-/** Settings that leave no traces: an audit is no traffic. */
-function quiet(settings: Settings): Settings {
-  return { ...settings, store: { kind: 'memory' }, observe: { metrics: false }, metaTools: 'off' }
 }
 
 /** Settings under which the gateway shows a server as it is. */

@@ -1,18 +1,8 @@
-import type { UpstreamSettings } from '../core/settings.ts'
-import type { Settings } from '../core/settings.ts'
-import {
-  type Options,
-  readOptions,
-  readSource,
-  serverNamed,
-  type Source,
-  UsageError,
-  warn,
-} from './options.ts'
+import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { readOptions, readSource, serverNamed, type Source, UsageError } from './options.ts'
 
 /** The configuration a command looks into, the server it is to look at where one is named, and other words. */
-export interface Named {
-  readonly options: Options
+interface Named {
   readonly source: Source
   readonly server?: UpstreamSettings
   readonly words: readonly string[]
@@ -30,9 +20,8 @@ export function readNamed(
   const isUrl = first !== undefined && /^https?:/i.test(first)
   if (separator === -1 && !isUrl) {
     if (first === undefined && isOne) throw new UsageError('name a server of the configuration')
-    const source = readSource({ ...options, words: [] }, warn)
+    const source = readSource({ config: options.config })
     return {
-      options,
       source,
       words: rest,
       ...(first !== undefined && { server: serverNamed(first, source.settings) }),
@@ -40,9 +29,9 @@ export function readNamed(
   }
   const command = args.slice(separator + 1)
   if (separator !== -1 && command.length === 0) throw new UsageError('name a command behind --')
-  const source = readSource({ ...options, words: isUrl ? [first] : command }, warn)
+  const source = readSource({ config: options.config, words: isUrl ? [first] : command })
   const [server] = source.settings.upstreams
-  return { options, source, words: isUrl ? rest : options.words, ...(server && { server }) }
+  return { source, words: isUrl ? rest : options.words, ...(server && { server }) }
 }
 
 /** Settings for a gateway that only looks: it leaves no traces, and takes up nothing others left. */

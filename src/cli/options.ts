@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
-import { type ConfigProblem, problemLine } from '../config/problem.ts'
+import { problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 
@@ -82,15 +82,19 @@ export interface Source {
 }
 
 /** Reads the configuration: that of the command line if it names a server, else the file. @throws ConfigError */
-export function readSource(options: Options, onWarning: (warning: ConfigProblem) => void): Source {
-  const { host, port, words } = options
+export function readSource({
+  config,
+  host,
+  port,
+  words = [],
+}: Partial<Pick<Options, 'config' | 'host' | 'port' | 'words'>>): Source {
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
-    if (options.config !== undefined) throw new UsageError('give either --config or a server, not both')
+    if (config !== undefined) throw new UsageError('give either --config or a server, not both')
     const settings = fromArguments(words, { listen })
     return { settings, read: () => settings }
   }
-  const file = resolve(options.config ?? 'gateway.config.yaml')
+  const file = resolve(config ?? 'gateway.config.yaml')
   if (!existsSync(file)) {
     throw new Error(
       `there is no ${file}. Make one with gatehouse init, or name a server: gatehouse serve -- <command>`,
@@ -98,16 +102,11 @@ export function readSource(options: Options, onWarning: (warning: ConfigProblem)
   }
   const read = (text: string): Settings => {
     const { settings, warnings } = loadSettings(text, { file, env: environment(), listen })
-    for (const warning of warnings) onWarning(warning)
+    for (const warning of warnings) process.stderr.write(`warning: ${problemLine(warning)}\n`)
     return settings
   }
   const text = readFileSync(file, 'utf8')
   return { settings: read(text), file, text, read }
-}
-
-/** Writes a warning about the configuration for people. */
-export function warn(problem: ConfigProblem): void {
-  process.stderr.write(`warning: ${problemLine(problem)}\n`)
 }
 
 function portOf(text: string | undefined): number | undefined {

@@ -1,17 +1,35 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
-import type { Settings } from '../core/settings.ts'
+import { isObject } from '../core/json.ts'
+import { featureSettings, type Settings } from '../core/settings.ts'
 import { createGateway, type Gateway } from '../gateway.ts'
-import { isOver, type Transaction, type Transactions } from '../records/transactions.ts'
+import { isOver, type Transaction, Transactions } from '../records/transactions.ts'
+import type { Store } from '../store/store.ts'
 
 interface Options {
   readonly settings: Settings
   readonly book: Transactions
   readonly log: Log
-  /** How long running gateways have to take one up, in milliseconds. */
-  readonly patience?: number
 }
+
+/** How long what is over can be asked about where no gateway has transactions, in milliseconds. */
+const RETENTION = 86_400_000
+
+/** The transactions in a store, as the gateways of a configuration keep them. */
+export function transactionsIn(store: Store, settings: Settings): Transactions {
+  const own = featureSettings(settings, FEATURE)
+  const retention = isObject(own) ? own.retention : undefined
+  return new Transactions(store, typeof retention === 'number' ? retention : RETENTION)
+}
+
+/** Sees to it that there is a gateway that rolls back. @throws Error */
+export function mustRollBack({ features }: Settings): void {
+  if (features[FEATURE] === undefined)
+    throw new Error(`features.${FEATURE} is off, so no gateway undoes anything: switch it on`)
+}
+
+const FEATURE = 'transactions'
 
 /** How long running gateways have to take up what is left to them, at most; they look every two seconds. */
 const PATIENCE = 5000
@@ -20,32 +38,47 @@ const LONGEST = 600_000
 const LOOK = 100
 
 /**
- * Waits until transactions that are to be rolled back are, as far as they can be. A gateway that runs does it, for
- * it may have servers nobody else can reach; where none does, this process does it itself.
+ * Has transactions rolled back as far as they can be, one after the other: each of `begins` leaves one to be rolled
+ * back, and tells where it is kept. A gateway that runs does it, for it may have servers nobody else can reach; where
+ * none does, this process does it itself.
  */
 export async function finishRollbacks(
-  keys: readonly string[],
+  begins: readonly (() => Promise<string>)[],
   options: Options,
 ): Promise<readonly Transaction[]> {
-  const { book, settings, log, patience = PATIENCE } = options
-  const began = performance.now()
+  const { settings, log } = options
+  const until = performance.now() + LONGEST
+  const found: Transaction[] = []
   let own: Gateway | undefined
+  const help = async (): Promise<void> => {
+    if (own) return
+    own = createGateway(settings, { variables: environment(), log })
+    await own.warm()
+  }
   try {
-    for (;;) {
-      const found = await Promise.all(keys.map((key) => book.find(key)))
-      const known = found.filter((each) => each !== undefined)
-      const left = known.filter((each) => !isOver(each))
-      const waited = performance.now() - began
-      if (left.length === 0 || waited > LONGEST) return known
-      const isFree = left.some(({ runner }) => runner === undefined)
-      // Whoever took it up may be gone: an own gateway finds out.
-      if (!own && (isFree ? waited > patience : waited > 3 * patience)) {
-        own = createGateway(settings, { variables: environment(), log })
-        await own.warm()
-      }
-      await pause(LOOK)
+    for (const begin of begins) {
+      const transaction = await finished(await begin(), { ...options, until, help })
+      if (transaction) found.push(transaction)
+      if (performance.now() > until) break
     }
+    return found
   } finally {
     await own?.close()
+  }
+}
+
+/** A transaction once it is rolled back, or as it is when it takes too long. */
+async function finished(
+  key: string,
+  { book, until, help }: Options & { readonly until: number; help(): Promise<void> },
+): Promise<Transaction | undefined> {
+  const began = performance.now()
+  for (;;) {
+    const found = await book.find(key)
+    const now = performance.now()
+    if (!found || isOver(found) || now > until) return found
+    // Whoever took it up may be gone: an own gateway finds out.
+    if (now - began > (found.runner === undefined ? PATIENCE : 3 * PATIENCE)) await help()
+    await pause(LOOK)
   }
 }

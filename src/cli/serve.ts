@@ -5,7 +5,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
 import { problemsOf } from './check.ts'
-import { readOptions, readSource, type Source, warn } from './options.ts'
+import { readOptions, readSource, type Source } from './options.ts'
 import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
 
@@ -15,7 +15,7 @@ const PATIENCE = 10_000
 /** `gatehouse serve`: serves clients over HTTP until it is told to stop. */
 export async function serve(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'host', 'port', 'log-level'])
-  const source = readSource(options, warn)
+  const source = readSource(options)
   const log = openLog(options.logLevel, process.stderr.isTTY)
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const listener = await gateway.listen().catch(async (error: unknown) => {

@@ -2,14 +2,14 @@ import { problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
 import { problemsOf } from './check.ts'
-import { readOptions, readSource, warn } from './options.ts'
+import { readOptions, readSource } from './options.ts'
 import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
 
 /** `gatehouse stdio`: is itself a stdio MCP server, until its client closes it. */
 export async function stdio(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'log-level'])
-  const source = readSource(options, warn)
+  const source = readSource(options)
   const log = openLog(options.logLevel, process.stderr.isTTY)
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const served = gateway.stdio(process.stdin, process.stdout)

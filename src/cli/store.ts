@@ -1,10 +1,12 @@
-import { closeSync, createReadStream, existsSync, openSync, writeSync } from 'node:fs'
+import { createReadStream, createWriteStream, existsSync, fchmodSync, openSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import type { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json.ts'
 import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import type { Entry, Portable } from '../store/store.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { readOptions, readSource, UsageError } from './options.ts'
 
 /** What the first line of an export says of the others. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
@@ -20,7 +22,7 @@ export async function store(args: readonly string[]): Promise<number> {
   if (!run) throw new UsageError('write gatehouse store info, export or import')
   if (action === 'info' && file !== undefined) throw new UsageError('store info takes no file')
   if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
-  const { settings } = readSource({ ...options, words: [] }, warn)
+  const { settings } = readSource({ config: options.config })
   const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
   try {
     return await run(opened, { file: file ?? '', isJson: options.json, isForced: options.force })
@@ -66,20 +68,27 @@ async function tell(opened: Portable, { isJson }: Told): Promise<number> {
 async function exportAll(opened: Portable, { file, isForced }: Told): Promise<number> {
   if (file !== '' && existsSync(file) && !isForced)
     throw new Error(`${file} is there already; --force overwrites it`)
-  // There are keys among the values.
-  const target = file === '' ? 1 : openSync(file, 'w', 0o600)
   let count = 0
-  try {
-    writeSync(target, `${JSON.stringify(HEADER)}\n`)
+  const lines = async function* (): AsyncGenerator<string> {
+    yield `${JSON.stringify(HEADER)}\n`
     for await (const { key, value, until } of opened.entries()) {
-      writeSync(target, `${JSON.stringify({ key, value, until })}\n`)
+      yield `${JSON.stringify({ key, value, until })}\n`
       count++
     }
-  } finally {
-    if (file !== '') closeSync(target)
   }
-  if (file !== '') print(`exported ${count} entries to ${file}`)
+  if (file === '') await pipeline(lines, process.stdout, { end: false })
+  else {
+    await pipeline(lines, privateFile(file))
+    print(`exported ${count} entries to ${file}`)
+  }
   return 0
+}
+
+/** A file for its owner alone, also where it was there before: there are keys among the values. */
+function privateFile(file: string): Writable {
+  const fd = openSync(file, 'w', 0o600)
+  fchmodSync(fd, 0o600)
+  return createWriteStream(file, { fd })
 }
 
 async function importAll(opened: Portable, { file, isForced }: Told): Promise<number> {

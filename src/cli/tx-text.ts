@@ -2,6 +2,7 @@ import { oneLine } from '../core/one-line.ts'
 import { shownCall } from '../core/shown-call.ts'
 import type { Deed } from '../records/deeds.ts'
 import { type Compensation, needsAttention, type Step, type Transaction } from '../records/transactions.ts'
+import { timeText } from './time-text.ts'
 
 /** A transaction, and what its steps did, by the keys of their deeds. */
 interface Told {
@@ -9,13 +10,18 @@ interface Told {
   readonly deeds: ReadonlyMap<string, Deed>
 }
 
-/** A transaction in one line, for people. */
-export function transactionLine(transaction: Transaction): string {
+/** Transactions for people, each in one line. */
+export function transactionList(transactions: readonly Transaction[]): string {
+  const width = Math.max(...transactions.map((each) => stateOf(each).length))
+  return transactions.map((each) => transactionLine(each, width)).join('\n')
+}
+
+function transactionLine(transaction: Transaction, width: number): string {
   const { id, principal, startedAt, steps, description } = transaction
   const count = `${steps.length} ${steps.length === 1 ? 'step' : 'steps'}`
   const about = description === undefined ? '' : `  ${description}`
   return oneLine(
-    `${stateOf(transaction).padEnd(15)}  ${time(startedAt)}  ${id}  ${principal.id}  ${count}${about}`,
+    `${stateOf(transaction).padEnd(width)}  ${timeText(startedAt)}  ${id}  ${principal.id}  ${count}${about}`,
   )
 }
 
@@ -26,11 +32,11 @@ export function transactionText({ transaction, deeds }: Told): string {
     `${id}: ${stateOf(transaction)}`,
     `  of           ${principal.id}`,
     ...(description === undefined ? [] : [`  about        ${description}`]),
-    `  began        ${time(startedAt)}`,
-    ...(transaction.status === 'active' ? [`  expires      ${time(expiresAt)}`] : []),
-    ...(endedAt === undefined ? [] : [`  ended        ${time(endedAt)}`]),
+    `  began        ${timeText(startedAt)}`,
+    ...(transaction.status === 'active' ? [`  expires      ${timeText(expiresAt)}`] : []),
+    ...(endedAt === undefined ? [] : [`  ended        ${timeText(endedAt)}`]),
     ...(reason === undefined ? [] : [`  undone for   ${reason}`]),
-    ...(acknowledged ? [`  acknowledged ${time(acknowledged.at)} by ${acknowledged.by}`] : []),
+    ...(acknowledged ? [`  acknowledged ${timeText(acknowledged.at)} by ${acknowledged.by}`] : []),
     ...transaction.steps.flatMap((step) => stepLines(step, transaction.compensations, deeds.get(step.deed))),
   ]
   return lines.map(oneLine).join('\n')
@@ -100,8 +106,4 @@ function endOf({ status, error }: Compensation): string {
 
 function stateOf(transaction: Transaction): string {
   return needsAttention(transaction) ? 'needs attention' : transaction.status.replaceAll('_', ' ')
-}
-
-function time(at: number): string {
-  return new Date(at).toISOString().replace(/\.\d+Z$/, 'Z')
 }

@@ -8,13 +8,13 @@ import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
 import {
   type Found,
   isOver,
-  needsAttention,
   type Transaction,
-  Transactions,
+  type Transactions,
+  urgentFirst,
 } from '../records/transactions.ts'
-import { readOptions, readSource, parseWords, UsageError, warn } from './options.ts'
-import { finishRollbacks } from './rollbacks.ts'
-import { rollbackText, transactionLine, transactionText, transactionView } from './tx-text.ts'
+import { parseWords, readSource, UsageError } from './options.ts'
+import { finishRollbacks, mustRollBack, transactionsIn } from './rollbacks.ts'
+import { rollbackText, transactionList, transactionText, transactionView } from './tx-text.ts'
 import { userName } from './user-name.ts'
 
 /** What the command can be told. */
@@ -25,17 +25,14 @@ const known = {
   principal: { type: 'string' },
 } as const
 
-/** How long what is over can be asked about, in milliseconds. */
-const RETENTION = 86_400_000
-
 /** `gatehouse tx list | show | rollback | ack`: shows transactions, undoes them, and notes that somebody looked. */
 export async function tx(args: readonly string[]): Promise<number> {
   const told = read(args)
-  const { settings } = readSource(readOptions(told.config, ['config']), warn)
+  const { settings } = readSource({ config: told.config })
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
-    const book = new Transactions(store, RETENTION)
+    const book = transactionsIn(store, settings)
     return await act(told, { book, deeds: new Deeds(store), settings, log })
   } finally {
     await store.close()
@@ -52,16 +49,16 @@ interface Around {
 async function act(told: Told, around: Around): Promise<number> {
   const { book, deeds } = around
   const { isJson, principal } = told
-  const all = (await book.list(principal)).toSorted(urgentFirst)
+  const all = (await book.list(principal)).toSorted((one, other) =>
+    urgentFirst(one.transaction, other.transaction),
+  )
   if (told.action === 'list') {
     const transactions = all.map(({ transaction }) => transaction)
     if (isJson) {
       const views = transactions.map((transaction) => transactionView({ transaction, deeds: new Map() }))
       return print(JSON.stringify({ transactions: views }, null, 2))
     }
-    return print(
-      all.length === 0 ? 'There are no transactions.' : transactions.map(transactionLine).join('\n'),
-    )
+    return print(all.length === 0 ? 'There are no transactions.' : transactionList(transactions))
   }
   const found = named(all, told.id)
   if (told.action === 'rollback') return rollBack(found, told, around)
@@ -74,8 +71,7 @@ async function act(told: Told, around: Around): Promise<number> {
 }
 
 async function rollBack({ key, transaction }: Found, told: Told, around: Around): Promise<number> {
-  if (around.settings.features['transactions'] === undefined)
-    throw new Error('features.transactions is off, so no gateway undoes anything: switch it on')
+  mustRollBack(around.settings)
   if (transaction.status === 'committed' || isOver(transaction))
     throw new Error(
       `${escapeHidden(transaction.id)} is over: it is ${transaction.status.replaceAll('_', ' ')}`,
@@ -83,7 +79,7 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
   const reason = ['operator', userName()].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
   const begin = rollingBack(reason)
   await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
-  const [ended] = await finishRollbacks([key], around)
+  const [ended] = await finishRollbacks([async () => key], around)
   if (!ended || !isOver(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
   const deeds = await deedsOf(ended, around.deeds)
   print(
@@ -107,14 +103,8 @@ function named(all: readonly Found[], id: string): Found {
   )
 }
 
-async function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Deed>> {
-  const found = await Promise.all(steps.map(({ deed }) => deeds.find(deed)))
-  return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
-}
-
-function urgentFirst({ transaction: one }: Found, { transaction: other }: Found): number {
-  const rank = (each: Transaction): number => (needsAttention(each) ? 0 : isOver(each) ? 2 : 1)
-  return rank(one) - rank(other) || other.startedAt - one.startedAt
+function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Deed>> {
+  return deeds.findAll(steps.map(({ deed }) => deed))
 }
 
 function print(text: string): number {
@@ -126,7 +116,7 @@ interface Told {
   readonly action: 'list' | 'show' | 'rollback' | 'ack'
   readonly id: string
   readonly principal: string | undefined
-  readonly config: readonly string[]
+  readonly config: string | undefined
   readonly isJson: boolean
   readonly reason: string | undefined
 }
@@ -145,7 +135,7 @@ function read(args: readonly string[]): Told {
     action,
     id: id ?? '',
     principal,
-    config: config === undefined ? [] : ['--config', config],
+    config,
     isJson: json,
     reason,
   }

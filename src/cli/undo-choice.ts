@@ -26,6 +26,20 @@ export function choose(deeds: readonly Deed[], transactions: readonly Transactio
   })
 }
 
+/**
+ * Deeds, the last one first, in parts of one caller each, to be undone one part after the other: what somebody else
+ * did in between is undone in between, else what is put back would be what was there later.
+ */
+export function partsOf(deeds: readonly Deed[]): readonly (readonly Deed[])[] {
+  const parts: Deed[][] = []
+  for (const deed of deeds) {
+    const part = parts.at(-1)
+    if (part?.[0]?.principal.id === deed.principal.id) part.push(deed)
+    else parts.push([deed])
+  }
+  return parts
+}
+
 /** The transactions each deed is a step of: the one it was done in, and those that undid it. */
 function holdersOf(transactions: readonly Transaction[]): ReadonlyMap<string, readonly Transaction[]> {
   const holders = new Map<string, Transaction[]>()

@@ -1,5 +1,6 @@
-import { escapeHidden } from '../core/hidden.ts'
+import { oneLine } from '../core/one-line.ts'
 import { shownCall } from '../core/shown-call.ts'
+import { timeText } from './time-text.ts'
 import type { Chosen } from './undo-choice.ts'
 
 /** What became of something that was to be undone. */
@@ -15,7 +16,8 @@ export function chosenText({ deed, how, why }: Chosen): string {
   const call = shownCall(tool, deed.arguments)
   const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${way.description}` : ''
   const said = how === 'not at all' ? `: ${why}` : `${back}${why === undefined ? '' : ` (${why})`}`
-  return escapeHidden(`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}\n    ${how}${said}`)
+  const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${said}`]
+  return lines.map(oneLine).join('\n')
 }
 
 /** How many of them can be undone how well, in one sentence. */
@@ -28,7 +30,7 @@ export function countText(chosen: readonly Chosen[]): string {
 export function undoneText({ chosen: { deed }, error }: Undone): string {
   const { startedAt, upstream, tool } = deed
   const what = `${timeText(startedAt)}  ${upstream}  ${tool}`
-  return escapeHidden(error === undefined ? `undone      ${what}` : `not undone  ${what}: ${error}`)
+  return oneLine(error === undefined ? `undone      ${what}` : `not undone  ${what}: ${error}`)
 }
 
 /** The same for programs. */
@@ -49,8 +51,4 @@ export function chosenView({ deed, how, why }: Chosen): Readonly<Record<string, 
     ...(why !== undefined && { reason: why }),
     ...(isThere && how !== 'not at all' && { call: { tool: way.tool, arguments: way.arguments } }),
   }
-}
-
-function timeText(at: number): string {
-  return new Date(at).toISOString().replace(/\.\d+Z$/, 'Z')
 }

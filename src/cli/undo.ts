@@ -8,11 +8,11 @@ import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import { type Deed, Deeds, type Wanted } from '../records/deeds.ts'
 import { undoing } from '../records/transaction-moves.ts'
-import { type Transaction, transactionKey, Transactions } from '../records/transactions.ts'
+import { type Transaction, transactionKey, type Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
-import { readOptions, readSource, serverNamed, parseWords, UsageError, warn } from './options.ts'
-import { finishRollbacks } from './rollbacks.ts'
-import { choose, type Chosen } from './undo-choice.ts'
+import { parseWords, readSource, serverNamed, UsageError } from './options.ts'
+import { finishRollbacks, mustRollBack, transactionsIn } from './rollbacks.ts'
+import { choose, type Chosen, partsOf } from './undo-choice.ts'
 import { chosenText, chosenView, countText, type Undone, undoneText } from './undo-text.ts'
 import { userName } from './user-name.ts'
 
@@ -28,13 +28,10 @@ const known = {
   json: { type: 'boolean' },
 } as const
 
-/** How long what was undone can be asked about, in milliseconds. */
-const RETENTION = 86_400_000
-
 /** `gatehouse undo --since WHEN`: shows what was done and how it can be undone, the last thing first; then undoes it. */
 export async function undo(args: readonly string[]): Promise<number> {
   const told = read(args, Date.now())
-  const { settings } = readSource(readOptions(told.config, ['config']), warn)
+  const { settings } = readSource({ config: told.config })
   if (told.wanted.upstream !== undefined) serverNamed(told.wanted.upstream, settings)
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
@@ -52,7 +49,7 @@ interface Around {
 }
 
 async function act(told: Told, around: Around): Promise<number> {
-  const book = new Transactions(around.store, RETENTION)
+  const book = transactionsIn(around.store, around.settings)
   const deeds = new Deeds(around.store)
   const look = async (): Promise<readonly Chosen[]> => {
     const found = await deeds.list(told.wanted)
@@ -66,8 +63,7 @@ async function act(told: Told, around: Around): Promise<number> {
   const open = chosen.filter(canBeUndone)
   if (!told.isJson) print(listing(chosen))
   if (open.length === 0 || told.isDry) return told.isJson ? print(json(chosen)) : 0
-  if (around.settings.features['transactions'] === undefined)
-    throw new Error('features.transactions is off, so no gateway undoes anything: switch it on')
+  mustRollBack(around.settings)
   if (!told.isSure && !(await isAgreed(open.length))) return 1
   const undone = await undoReserved(open, { ...around, book, deeds, look })
   print(told.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
@@ -132,23 +128,16 @@ async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone
   }
 }
 
-/** Undoes things, the last one of each caller first. */
-async function undoAll(
-  left: readonly Chosen[],
-  { settings, log, book }: Desk,
-): Promise<readonly Transaction[]> {
-  const keys: string[] = []
-  for (const deeds of byCaller(left.map(({ deed }) => deed))) {
+/** Undoes things, the last one first. */
+function undoAll(left: readonly Chosen[], { settings, log, book }: Desk): Promise<readonly Transaction[]> {
+  const parts = partsOf(left.map(({ deed }) => deed))
+  const begins = parts.map((deeds) => async (): Promise<string> => {
     const id = `undo-${randomBytes(8).toString('hex')}`
     const transaction = undoing(deeds, { id, by: `gatehouse undo by ${userName()}`, now: Date.now() })
     await book.open(transaction)
-    keys.push(transactionKey(transaction.principal.id, id))
-  }
-  return finishRollbacks(keys, { settings, book, log })
-}
-
-function byCaller(deeds: readonly Deed[]): readonly (readonly Deed[])[] {
-  return [...Map.groupBy(deeds, ({ principal }) => principal.id).values()]
+    return transactionKey(transaction.principal.id, id)
+  })
+  return finishRollbacks(begins, { settings, book, log })
 }
 
 /** Why something was not undone. */
@@ -163,7 +152,7 @@ function failureOf({ key }: Deed, ended: readonly Transaction[]): string | undef
 }
 
 interface Told {
-  readonly config: readonly string[]
+  readonly config: string | undefined
   readonly wanted: Wanted
   readonly isDry: boolean
   readonly isSure: boolean
@@ -180,7 +169,7 @@ function read(args: readonly string[], now: number): Told {
   if (from > now) throw new UsageError('--since is in the future')
   if (to !== undefined && to < from) throw new UsageError('--until is before --since')
   return {
-    config: config === undefined ? [] : ['--config', config],
+    config,
     wanted: {
       since: from,
       ...(to !== undefined && { until: to }),

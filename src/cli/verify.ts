@@ -1,16 +1,19 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { parseArgs } from 'node:util'
 import { escapeHidden } from '../core/hidden.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { fetchJson, openLog } from '../gateway.ts'
+import { fetchJson, openLog, signingKeyIn } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import { verifyReceipt } from '../records/receipts.ts'
-import { readOptions, readSource, UsageError, warn } from './options.ts'
+import { RECEIPT_KEY } from '../wire/extensions.ts'
+import { parseWords, readSource, UsageError } from './options.ts'
 
-/** Where a result has its receipt, and where the store has the key receipts are signed with. */
-const RECEIPT = 'dev.gatehouse/receipt'
-const SIGNING_KEY = 'key:signing'
+/** What the command can be told. */
+const known = {
+  jwks: { type: 'string' },
+  config: { type: 'string', short: 'c' },
+  json: { type: 'boolean' },
+} as const
 
 /** `gatehouse verify FILE`: tells whether a receipt was signed by the gateway, and for the content beside it. */
 export async function verify(args: readonly string[]): Promise<number> {
@@ -31,29 +34,16 @@ export async function verify(args: readonly string[]): Promise<number> {
 interface Told {
   readonly file: string
   readonly jwks: string | undefined
-  readonly config: readonly string[]
+  readonly config: string | undefined
   readonly isJson: boolean
 }
 
 function read(args: readonly string[]): Told {
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        jwks: { type: 'string' },
-        config: { type: 'string', short: 'c' },
-        json: { type: 'boolean' },
-      },
-    })
-    const [file, ...others] = positionals
-    if (file === undefined || others.length > 0) throw new UsageError('write gatehouse verify FILE')
-    const { jwks, config, json } = values
-    return { file, jwks, config: config === undefined ? [] : ['--config', config], isJson: json ?? false }
-  } catch (error) {
-    if (error instanceof UsageError) throw error
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
-  }
+  const { values, positionals } = parseWords(args, known)
+  const [file, ...others] = positionals
+  if (file === undefined || others.length > 0) throw new UsageError('write gatehouse verify FILE')
+  const { jwks, config, json = false } = values
+  return { file, jwks, config, isJson: json }
 }
 
 function textOf(file: string): string {
@@ -67,18 +57,18 @@ function receiptIn(text: string): { readonly receipt: string; readonly result?: 
   const whole = Payload.text(text, parsed(text))
   const result = whole.at('result') ?? whole
   const meta = result.member('_meta')
-  const receipt = isObject(meta) ? meta[RECEIPT] : undefined
+  const receipt = isObject(meta) ? meta[RECEIPT_KEY] : undefined
   if (typeof receipt === 'string') return { receipt, result }
-  throw new Error(`there is no receipt in the file: a result has it in _meta, at ${RECEIPT}`)
+  throw new Error(`there is no receipt in the file: a result has it in _meta, at ${RECEIPT_KEY}`)
 }
 
 async function keysOf({ jwks, config }: Told): Promise<readonly unknown[]> {
   if (jwks !== undefined) return keysIn(await setAt(jwks), jwks)
-  const { settings } = readSource(readOptions(config, ['config']), warn)
+  const { settings } = readSource({ config })
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
-    const kept = await store.get(SIGNING_KEY)
-    if (kept !== undefined) return [parsed(kept)]
+    const key = await signingKeyIn(store)
+    if (key) return [key]
     throw new Error('the gateway of this configuration has signed nothing yet, so it has no key')
   } finally {
     await store.close()

@@ -82,6 +82,9 @@ export const aboutProperties = {
   },
 }
 
+/** What kinds of cost there are. */
+export const costCategories = ['free', 'metered', 'requires_approval'] as const
+
 /** The JSON Schema of what the owner of a tool says of it. */
 export const toolWords = {
   category: { ...sentence, description: 'What it belongs to, for documents.' },
@@ -122,7 +125,7 @@ export const toolWords = {
     additionalProperties: false,
     required: ['category'],
     properties: {
-      category: { enum: ['free', 'metered', 'requires_approval'], description: 'What kind of cost it is.' },
+      category: { enum: costCategories, description: 'What kind of cost it is.' },
       units: {
         type: 'number',
         minimum: 0,

@@ -1,5 +1,7 @@
 import type { About, Cost } from '../core/record.ts'
 import type { IntentRule, Recommendation } from '../core/settings.ts'
+import { costCategories } from './about-schema.ts'
+import { given } from './given.ts'
 
 /** What the owner of a server says of it, as it is written. */
 export interface AboutValues {
@@ -28,22 +30,9 @@ export interface AboutValues {
 export function aboutSettings(values: AboutValues): About {
   const { about, emoji, access, cli, api, web, install, homepage, repository, documentation } = values
   const { use_when: useWhen, not_for: notFor, requires, status_page: statusPage } = values
-  const found = {
-    about,
-    emoji,
-    access,
-    cli,
-    api,
-    web,
-    install,
-    homepage,
-    repository,
-    documentation,
-    statusPage,
-  }
-  const known = Object.entries(found).filter(([, value]) => value !== undefined)
+  const links = { cli, api, web, homepage, repository, documentation, statusPage }
   return {
-    ...Object.fromEntries(known),
+    ...given({ about, emoji, access, install, ...links }),
     ...(useWhen !== undefined && { useWhen: [useWhen].flat() }),
     ...(notFor !== undefined && { notFor: [notFor].flat() }),
     ...(requires && {
@@ -55,18 +44,15 @@ export function aboutSettings(values: AboutValues): About {
 /** Other servers, for what one can not do. */
 export function recommendSettings(values: AboutValues['recommend']): Recommendation[] {
   return values.map(({ registry_url: registryUrl, auth_flow: authFlow, ...rest }) => {
-    return {
-      ...rest,
-      ...(registryUrl !== undefined && { registryUrl }),
-      ...(authFlow !== undefined && { authFlow }),
-    }
+    return { ...rest, ...given({ registryUrl, authFlow }) }
   })
 }
 
-/** A cost in its short form: `free`, or a number and what is counted. */
+/** A cost in its short form: a kind of cost, or a number and what is counted. */
 export function costSettings(cost: string | Cost): Cost {
   if (typeof cost !== 'string') return cost
-  if (cost === 'free') return { category: 'free' }
+  const category = costCategories.find((each) => each === cost)
+  if (category !== undefined) return { category }
   const [, units, label] = /^(\d+(?:\.\d+)?)\s+(.+)$/.exec(cost) ?? []
   if (units === undefined || label === undefined) return { category: 'metered', label: cost }
   return { category: 'metered', units: Number(units), label }

@@ -47,7 +47,7 @@ export const listenSchema: JsonSchema = {
     legacy_sse: {
       type: 'boolean',
       default: false,
-      description: 'Also serve the HTTP+SSE transport of 2024-11-05, at /sse and /messages.',
+      description: 'Also serve the HTTP+SSE transport of the oldest clients, at /sse and /messages.',
     },
     aggregate: {
       type: 'boolean',

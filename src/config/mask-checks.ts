@@ -1,5 +1,5 @@
 import { isObject } from '../core/json.ts'
-import { parsePath } from '../core/json-path.ts'
+import { parseSteps } from '../core/json-path.ts'
 import { compilePattern, type Pattern } from '../core/pattern.ts'
 import type { Finding } from './problem.ts'
 
@@ -27,7 +27,7 @@ function ruleProblems(
   if ((path === undefined) === (pattern === undefined)) {
     return [{ path: at, message: 'needs `path` or `pattern`, and not both' }]
   }
-  if (typeof path === 'string' && path !== '' && !parsePath(path)) {
+  if (typeof path === 'string' && path !== '' && !parseSteps(path)) {
     return [
       {
         path: [...at, 'path'],

@@ -105,6 +105,7 @@ interface UpstreamValues extends AboutValues {
 }
 
 type ArgumentValues = Readonly<Record<string, string>> | boolean
+
 // The settings of features are completed on their own, since an upstream's stand on the common ones.
 function inline({ $defs: _definitions, ...schema }: JsonSchema): JsonSchema {
   return schema

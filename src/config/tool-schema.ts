@@ -1,3 +1,4 @@
+import { rememberSchema } from '../core/remember.ts'
 import { durationSchema, rateSchema } from '../core/units.ts'
 
 /** The JSON Schema of a list of names. */
@@ -116,19 +117,8 @@ export const toolSchema = {
     },
     remember: {
       type: 'object',
-      additionalProperties: false,
+      ...rememberSchema,
       errorMessage: 'must be a mapping such as { for: 10m, max: 20 }',
-      properties: {
-        for: { ...durationSchema, default: '10m', description: 'For how long one approval holds.' },
-        max: {
-          type: 'integer',
-          minimum: 1,
-          maximum: 10000,
-          default: 20,
-          errorMessage: 'must be a number from 1 to 10000',
-          description: 'For how many calls it holds.',
-        },
-      },
       description: 'Ask once for several calls of the tool in one session; the person is told so.',
     },
     alias: {

@@ -1,6 +1,7 @@
 import type { Cost } from '../core/record.ts'
 import type { ToolSettings } from '../core/settings.ts'
 import { costSettings } from './about-settings.ts'
+import { given } from './given.ts'
 
 /** What the configuration says of a tool, as it is written. */
 export type ToolValues = Pick<ToolSettings, Unchanged> & {
@@ -48,12 +49,4 @@ export function toolSettings(values: ToolValues): ToolSettings {
 
 function provenanceSettings({ json_path: jsonPath, ...rest }: NonNullable<ToolValues['provenance']>) {
   return { ...rest, ...(jsonPath !== undefined && { jsonPath }) }
-}
-
-/** The members that are there. */
-function given<Values extends object>(
-  values: Values,
-): { [Key in keyof Values]: Exclude<Values[Key], undefined> } {
-  // What is left out is absent, which is all that is taken away.
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never
 }

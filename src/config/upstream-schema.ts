@@ -1,6 +1,7 @@
 import { errorCodes } from '../core/error.ts'
 import type { JsonSchema } from '../core/schema.ts'
 import { durationSchema } from '../core/units.ts'
+import { revisionNames } from '../wire/revisions.ts'
 import { aboutProperties, toolWords } from './about-schema.ts'
 import { list, toolSchema } from './tool-schema.ts'
 import { oauthSchema } from './upstream-oauth-schema.ts'
@@ -20,6 +21,7 @@ const argumentRules = {
     errorMessage: 'must be on, or a mapping of arguments to globs of their values',
   },
 }
+
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
   ...aboutProperties,
@@ -88,7 +90,7 @@ export const upstreamProperties: JsonSchema = {
     description: 'How to speak with the server; `auto` finds it out.',
   },
   revision: {
-    enum: ['auto', '2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'],
+    enum: ['auto', ...revisionNames],
     default: 'auto',
     description: 'The MCP revision to speak with the server; `auto` finds it out.',
   },
@@ -112,8 +114,7 @@ export const upstreamProperties: JsonSchema = {
     },
     errorMessage: 'must be off, client, or a list of URIs such as file:///srv/docs',
     default: 'off',
-    description:
-      'The roots that servers older than 2026-07-28 may ask for: none, those of the client, or these.',
+    description: 'The roots that servers with a handshake may ask for: none, those of the client, or these.',
   },
   tools: {
     type: 'object',

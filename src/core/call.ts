@@ -111,6 +111,8 @@ export interface Call {
   readonly errand?: Errand
   /** Set where the call is a step of a transaction. */
   readonly step?: StepOf
+  /** What the caller says it wants, where it does: nobody has checked that. */
+  readonly intent?: string
   /** The idempotency key the server is told, where it wants one. */
   readonly idempotencyKey?: string
   /** Stops the clock of the call's deadline, while a person is waited for, until what it returns is called. */

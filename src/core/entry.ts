@@ -28,3 +28,6 @@ export interface Nature {
 
 export type Op = 'read' | 'write' | 'delete' | 'admin'
 export type Risk = 'safe' | 'reversible' | 'destructive'
+
+/** How much can go wrong, for comparing. */
+export const riskRanks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }

@@ -1,4 +1,4 @@
-import { isObject } from './json.ts'
+import { isObject, readJson } from './json.ts'
 import type { Step } from './json-path.ts'
 import { find, type Path, printPath, type Root, type Scope } from './path.ts'
 import type { Payload } from './payload.ts'
@@ -88,7 +88,9 @@ export function resultValue(result: Payload): unknown {
   )
   const [only, ...others] = texts
   if (only === undefined) return undefined
-  return others.length > 0 ? texts.join('\n') : parsed(only)
+  if (others.length > 0) return texts.join('\n')
+  const value = readJson(only)
+  return value === undefined ? only : value
 }
 
 function valueOf(value: Value, scope: Scope): unknown {
@@ -100,14 +102,6 @@ function valueOf(value: Value, scope: Scope): unknown {
   const found = find(value.path, scope)
   if (found === undefined) throw new Error(`there is no ${printPath(value.path)}`)
   return found
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
 }
 
 /** Reads an expression from left to right. */

@@ -5,7 +5,7 @@ import type { Payload } from './payload.ts'
 import type { ErrorRule } from './settings.ts'
 
 /** What a server's failure is known by. */
-export interface Symptoms {
+interface Symptoms {
   readonly text: string
   /** The HTTP status the server answered with. */
   readonly status?: number | undefined
@@ -14,7 +14,7 @@ export interface Symptoms {
 }
 
 /** What a failure means. */
-export interface Finding {
+export interface Diagnosis {
   readonly code: ErrorCode
   readonly category?: Category | undefined
   readonly retryAfterSeconds?: number | undefined
@@ -60,7 +60,7 @@ export const suggestions: Partial<Readonly<Record<ErrorCode, string>>> = {
 }
 
 /** What a failure of a server means: the first way of finding out that leads anywhere decides. */
-export function classify(symptoms: Symptoms, rules: readonly Rule[]): Finding {
+export function classify(symptoms: Symptoms, rules: readonly Rule[]): Diagnosis {
   return (
     byRule(symptoms, rules) ??
     byStatus(symptoms) ??
@@ -78,7 +78,7 @@ export function firstWords(result: Payload): string {
   return isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
 }
 
-function byRule({ text }: Symptoms, rules: readonly Rule[]): Finding | undefined {
+function byRule({ text }: Symptoms, rules: readonly Rule[]): Diagnosis | undefined {
   const found = rules.find(({ pattern }) => pattern.test(text, false))?.rule
   if (!found) return undefined
   const { code, category, retryAfter, suggestion } = found
@@ -102,7 +102,7 @@ const statuses: Readonly<Record<number, ErrorCode>> = {
   429: 'RATE_LIMIT_EXCEEDED',
 }
 
-function byStatus({ status }: Symptoms): Finding | undefined {
+function byStatus({ status }: Symptoms): Diagnosis | undefined {
   if (status === undefined) return undefined
   const code = status >= 500 ? 'SERVER_UNAVAILABLE' : statuses[status]
   return code && { code, by: 'http_status' }
@@ -117,7 +117,7 @@ const rpcs: Readonly<Record<number, ErrorCode>> = {
   [-32022]: 'UNSUPPORTED_VERSION',
 }
 
-function byRpc({ rpc, text }: Symptoms): Finding | undefined {
+function byRpc({ rpc, text }: Symptoms): Diagnosis | undefined {
   if (rpc === undefined) return undefined
   if (rpc === -32602 && noTool.test(text)) return { code: 'UNKNOWN_TOOL', by: 'json_rpc' }
   return { code: rpcs[rpc] ?? 'UPSTREAM_ERROR', by: 'json_rpc' }
@@ -140,7 +140,7 @@ const words: readonly (readonly [RegExp, ErrorCode])[] = [
 /** How much of a text is looked at, in characters. */
 const MAX_TEXT = 8192
 
-function byText(text: string): Finding | undefined {
+function byText(text: string): Diagnosis | undefined {
   const start = text.slice(0, MAX_TEXT)
   const code = words.find(([pattern]) => pattern.test(start))?.[1]
   if (!code) return undefined

@@ -27,7 +27,7 @@ export interface Inverse {
 }
 
 /** What came of looking for a way to undo a tool. */
-export interface Proposal {
+interface Proposal {
   readonly inverse?: Inverse
   /** Why tools that seemed to undo it can not, for people. */
   readonly misses: readonly string[]

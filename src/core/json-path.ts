@@ -5,7 +5,7 @@ export type Step = string | number | null
 const MOST = 64
 
 /** Reads a path such as `$.items[*].email` or `$.rows[0]`; nothing where it is none. */
-export function parsePath(text: string): readonly Step[] | undefined {
+export function parseSteps(text: string): readonly Step[] | undefined {
   if (!/^\$(?:\.[^.[\]]+|\[(?:\d{1,9}|\*)\])*$/.test(text)) return undefined
   const steps = [...text.matchAll(/\.([^.[\]]+)|\[(\d+|\*)\]/g)].map(([, name, index]) => {
     if ((name ?? index) === '*') return null

@@ -81,6 +81,24 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/**
+ * What a text says as JSON; nothing where it is none. Most of what tools say is prose, or JSON in many lines, and to
+ * look first costs a hundredth of an exception with its stack.
+ */
+export function readJson(text: string): unknown {
+  const start = skipSpace(text, 0)
+  if (!STARTS.test(text.slice(start, start + 2))) return undefined
+  if (skipSpace(text, skipValue(text, start)) < text.length) return undefined
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** What JSON can start with. */
+const STARTS = /^(?:["{[\d]|-\d|tr|fa|nu)/
+
 /** The same JSON text for equal values, whatever the order of their keys. */
 export function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`

@@ -1,10 +1,14 @@
 /** The word most like `word`, when one is like it enough to be what was meant. */
 export function nearest(word: string, words: readonly string[]): string | undefined {
   const limit = Math.max(1, Math.floor(word.length / 3))
+  const written = plain(word)
   let best: string | undefined
   let least = limit + 1
   for (const candidate of words) {
-    const distance = edits(plain(word), plain(candidate))
+    const other = plain(candidate)
+    // It takes at least as many edits.
+    if (Math.abs(written.length - other.length) >= least) continue
+    const distance = edits(written, other)
     if (distance >= least) continue
     best = candidate
     least = distance
@@ -17,7 +21,6 @@ function plain(word: string): string {
 }
 
 function edits(from: string, to: string): number {
-  if (Math.abs(from.length - to.length) > 20) return Infinity
   let row = Array.from({ length: to.length + 1 }, (_, index) => index)
   for (const [index, letter] of [...from].entries()) {
     const next = [index + 1]

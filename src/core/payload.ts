@@ -62,7 +62,9 @@ export class Payload {
   /** This object with members of its `_meta` set or removed; an emptied `_meta` goes too. */
   withMeta(fields: Fields): Payload {
     const meta = (this.at('_meta') ?? Payload.of({})).with(fields)
-    return this.with({ _meta: Object.keys(meta.fields).length > 0 ? meta : undefined })
+    // Only what removes something can empty it; else its members need not be put together.
+    const isRemoval = Object.values(fields).includes(undefined)
+    return this.with({ _meta: isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta })
   }
 
   /** The value of one member; an edited object is not put together for it. */

@@ -11,9 +11,9 @@ const writers = new Set(
     ' ',
   ),
 )
-/** The verbs of tools that can write what was read: those that undo only themselves, and those that undo others. */
-const selves = new Set('write set put replace save overwrite update change configure move rename'.split(' '))
+/** The verbs of tools that can write what was read: those that undo others too, and all that undo themselves. */
 const wholes = 'write set put replace save overwrite update'.split(' ')
+const selves = new Set([...wholes, ...'change configure move rename'.split(' ')])
 const removers = new Set(['delete', 'remove', 'destroy'])
 const makers = ['create', 'add', 'insert']
 /** The verbs of tools that may make what was not there. */
@@ -119,9 +119,7 @@ function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Sour
 /** What undoes a call that made what was not there. */
 function absence(tool: ToolShape, others: readonly ToolShape[], nouns: readonly string[]): string {
   const args = fromFields('args', tool.inputs ?? [], { noun: nouns.at(-1), origin: 'arguments' })
-  const enders = others.filter(({ words }) =>
-    ['delete', 'remove', 'destroy'].some((verb) => isSaid(words, verb, nouns)),
-  )
+  const enders = others.filter(({ words }) => [...removers].some((verb) => isSaid(words, verb, nouns)))
   for (const ender of enders) {
     const filled = fillCall(ender, [args], () => false)
     if (filled && 'call' in filled && filled.isSure) return printExpression(filled.call)

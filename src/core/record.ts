@@ -86,18 +86,12 @@ export interface Quota {
 
 /** What was seen of the calls of a tool by this process. */
 export interface Seen {
-  readonly calls: number
-  readonly failures: number
-  /** In milliseconds, of the last calls; absent before the fifth. */
+  /** Half of the last calls took no longer, in milliseconds; absent before the fifth. */
   readonly p50?: number
-  readonly p95?: number
   /** Media types of what came back. */
   readonly types: readonly string[]
-  /** Whether a result named a next page, and whether progress was ever told. */
+  /** Whether a result named a next page. */
   readonly hasCursor: boolean
-  readonly hasProgress: boolean
-  /** When it was last called, in milliseconds since 1970. */
-  readonly lastAt: number
 }
 
 /** What the owner of a server writes about it; every key can be left out. */

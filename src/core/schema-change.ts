@@ -4,7 +4,7 @@ import { canonical, isObject } from './json.ts'
 export type ChangeLevel = 'major' | 'minor' | 'patch'
 
 /** One change of a schema: where, and what, in words that repeat no values. */
-export interface SchemaChange {
+interface SchemaChange {
   readonly level: ChangeLevel
   /** Such as `title` or `items[].name`; empty at the top. */
   readonly path: string
@@ -12,7 +12,7 @@ export interface SchemaChange {
 }
 
 /** Whether values that fit a schema are sent to a tool, or come from it. */
-export type Side = 'input' | 'output'
+type Side = 'input' | 'output'
 
 type Schema = Readonly<Record<string, unknown>>
 

@@ -238,3 +238,15 @@ export interface FeatureSettings {
   /** Complete settings by upstream, for those that override any. */
   readonly upstreams: Readonly<Record<string, unknown>>
 }
+
+/** The settings of a feature for one server, or for all of them together; `false` where it is off. */
+export function featureSettings(
+  { features }: Pick<Settings, 'features'>,
+  feature: string,
+  upstream?: string,
+): unknown {
+  const own = features[feature]
+  if (!own) return false
+  const isOwn = upstream !== undefined && Object.hasOwn(own.upstreams, upstream)
+  return isOwn ? own.upstreams[upstream] : own.common
+}

@@ -1,10 +1,14 @@
+import { spaced } from './words.ts'
+
 /**
  * The words of a text in lower case, without those that every text has. Names fall into their words, whether in
  * camelCase, snake_case or kebab-case.
  */
 export function wordsIn(text: string): string[] {
-  const spaced = text.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')
-  const words = spaced.toLowerCase().match(/[\p{L}\p{M}\p{N}]+/gu) ?? []
+  const words =
+    spaced(text)
+      .toLowerCase()
+      .match(/[\p{L}\p{M}\p{N}]+/gu) ?? []
   return words.filter((word) => !stopWords.has(word))
 }
 

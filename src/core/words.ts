@@ -1,10 +1,14 @@
 /** The words of a name in lower case: `getHTTPStatus` is get, http, status. */
 export function wordsOf(name: string): string[] {
-  const spaced = name
-    .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
-    .replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')
+  const words = spaced(name)
     .toLowerCase()
-  return spaced.split(/[\s_./:-]+/).filter((word) => word !== '')
+    .split(/[\s_./:-]+/)
+  return words.filter((word) => word !== '')
+}
+
+/** A text with spaces where camelCase begins another word. */
+export function spaced(text: string): string {
+  return text.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')
 }
 
 /** Whether two words are one noun, in singular or plural. */

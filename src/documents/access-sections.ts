@@ -1,5 +1,6 @@
+import { asksForToken, type Front } from './front.ts'
 import type { Portrait } from './portrait.ts'
-import { scopesOf } from './scopes.ts'
+import { type ScopePortrait, scopesOf } from './scopes.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
 
@@ -32,24 +33,24 @@ export function clientSnippet({ name, front }: Portrait): Record<string, unknown
   if (front.endpoint === undefined) {
     return { mcpServers: { [name]: { command: 'gatehouse', args: ['stdio'] } } }
   }
-  const isSigned = front.auth.methods.some((each) => each === 'bearer_token' || each === 'api_key')
-  const headers = isSigned ? { headers: { Authorization: 'Bearer <your token>' } } : {}
+  const headers = asksForToken(front) ? { headers: { Authorization: 'Bearer <your token>' } } : {}
   return { mcpServers: { [name]: { type: 'http', url: front.endpoint, ...headers } } }
 }
 
+/** How many scopes are told of. */
+const SCOPES = 50
+
 function authentication(portrait: Portrait): Section {
   const { auth } = portrait.front
-  const isOpen = auth.methods.every((each) => each === 'none')
+  const isOpen = !asksForToken(portrait.front)
   const scopes = isOpen ? [] : scopesOf(portrait)
-  const table = scopes
-    .slice(0, 50)
-    .map(({ name, description }) => `${code(name)}: ${sentence(inline(description))}`)
-  const issuers = auth.issuers ?? []
+  const table = scopeLines(scopes.slice(0, SCOPES))
+  const { issuers = [] } = auth
   const how = [
     isOpen ? 'No credentials are needed.' : 'Send `Authorization: Bearer <token>` with every request.',
-    issuers.length > 0 ? `Tokens are issued by ${listed(issuers.map(inline))}.` : '',
-    auth.elevateUrl === undefined ? '' : `More rights are asked for at ${inline(auth.elevateUrl)} .`,
-  ].filter((part) => part !== '')
+    ...issuedBy(auth),
+    ...elevation(auth),
+  ]
   return {
     key: 'authentication',
     heading: 'Authentication',
@@ -64,4 +65,19 @@ function authentication(portrait: Portrait): Section {
       },
     },
   }
+}
+
+/** What each scope opens, on a line. */
+export function scopeLines(scopes: readonly ScopePortrait[]): string[] {
+  return scopes.map(({ name, description }) => `${code(name)}: ${sentence(inline(description))}`)
+}
+
+/** Who issues tokens, in a sentence where that is known. */
+export function issuedBy({ issuers = [] }: Front['auth']): string[] {
+  return issuers.length > 0 ? [`Tokens are issued by ${listed(issuers.map(inline))}.`] : []
+}
+
+/** Where more rights are asked for, in a sentence where there is such a place. */
+export function elevation({ elevateUrl }: Front['auth']): string[] {
+  return elevateUrl === undefined ? [] : [`More rights are asked for at ${inline(elevateUrl)} .`]
 }

@@ -1,8 +1,9 @@
 import { whenToUse } from './sections.ts'
 import { bestPractices } from './practices.ts'
+import { asksForToken } from './front.ts'
 import type { Portrait } from './portrait.ts'
 import { toolReference, toolSignature } from './reference.ts'
-import { bullets, clipped, code, inline, listed, sentence } from './text.ts'
+import { bullets, clipped, clippedBytes, code, firstListed, inline, listed, sentence } from './text.ts'
 
 /** How long a briefing may be, and the instructions, in bytes. */
 const BRIEF = 2048
@@ -11,7 +12,7 @@ const PROMPT = 200 * 1024
 /** A briefing for an agent that chooses among servers: what it is for, when to choose it, when not, its limits. */
 export function agentBrief(portrait: Portrait): string {
   const tries = [8, 5, 3, 2, 1].map((count) => briefing(portrait, count))
-  return tries.find((text) => Buffer.byteLength(text) <= BRIEF) ?? clipped(tries.at(-1) ?? '', BRIEF / 4)
+  return tries.find((text) => Buffer.byteLength(text) <= BRIEF) ?? clippedBytes(tries.at(-1) ?? '', BRIEF)
 }
 
 /** A briefing with at most so many lines of each kind. */
@@ -19,8 +20,10 @@ function briefing(portrait: Portrait, count: number): string {
   const { title, purpose, useWhen, notFor, parts, tools } = portrait
   const short = (lines: readonly string[]): string =>
     bullets(lines.slice(0, count).map((line) => clipped(inline(line), 140)))
-  const names = tools.slice(0, count * 3).map(({ name }) => code(name))
-  const more = tools.length > names.length ? [`${tools.length - names.length} more`] : []
+  const names = firstListed(
+    tools.map(({ name }) => code(name)),
+    count * 3,
+  )
   const isOne = parts.length === 0
   const said = [
     `${inline(clipped(title, 80))}: ${inline(clipped(purpose, 400))}`,
@@ -28,7 +31,7 @@ function briefing(portrait: Portrait, count: number): string {
     isOne ? '' : `Choose it for what one of its servers is for:\n\n${short(parts.map(partLine))}`,
     notFor.length > 0 ? `Do not choose it for:\n\n${short(notFor)}` : 'Do not choose it for anything else.',
     `Limits:\n\n${bullets(keyLimits(portrait).slice(0, count + 2))}`,
-    isOne && tools.length > 0 ? `Tools: ${listed([...names, ...more])}.` : '',
+    isOne && tools.length > 0 ? `Tools: ${names}.` : '',
   ]
   return said.filter((part) => part !== '').join('\n\n')
 }
@@ -51,7 +54,7 @@ export function agentPrompt(portrait: Portrait): string {
   if (tools.length === 0) return head.join('\n\n')
   if (Buffer.byteLength(full) <= PROMPT) return full
   const short = [...head, `## Tools\n\n${bullets(tools.slice(0, 500).map(toolSignature))}`].join('\n\n')
-  return clipped(short, PROMPT)
+  return clippedBytes(short, PROMPT)
 }
 
 /** What an agent should tell people. */
@@ -66,11 +69,11 @@ function keyLimits({ tools, front, accessLevel }: Portrait): string[] {
   const destructive = tools
     .filter(({ nature }) => nature.risk === 'destructive')
     .map(({ name }) => code(name))
-  const isSigned = front.auth.methods.some((each) => each !== 'none')
+  const isSigned = asksForToken(front)
   return [
     accessLevel === 'read' ? 'It only reads.' : '',
-    destructive.length > 0 ? `It can destroy or overwrite: ${shortened(destructive)}.` : '',
-    asked.length > 0 ? `A person is asked before ${shortened(asked)}.` : '',
+    destructive.length > 0 ? `It can destroy or overwrite: ${firstListed(destructive, NAMED)}.` : '',
+    asked.length > 0 ? `A person is asked before ${firstListed(asked, NAMED)}.` : '',
     front.rates.length > 0 ? `At most ${listed(front.rates.map(inline))} for each caller.` : '',
     isSigned ? 'Callers need a token; some tools need scopes.' : '',
     ...front.limits.map((limit) => sentence(inline(limit))),
@@ -79,7 +82,5 @@ function keyLimits({ tools, front, accessLevel }: Portrait): string[] {
   ].filter((line) => line !== '')
 }
 
-function shortened(names: readonly string[]): string {
-  const more = names.length > 6 ? [`${names.length - 6} more`] : []
-  return listed([...names.slice(0, 6), ...more])
-}
+/** How many tools a limit names. */
+const NAMED = 6

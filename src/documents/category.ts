@@ -45,9 +45,17 @@ const empty: ReadonlySet<string> = new Set(
 /** The nouns of a name, without the verb it begins with; the last one is what it is about. */
 function nounsOf(name: string, server: string): string[] {
   const rest = ownWords(name, server).slice(1)
-  const stop = rest.findIndex((word) => ['with', 'as', 'by', 'from', 'to', 'in', 'for'].includes(word))
-  const object = stop > 0 ? rest.slice(0, stop) : rest
-  return object.filter((word) => !empty.has(word) && !/^\d+$/.test(word)).toReversed()
+  return objectOf(rest)
+    .filter((word) => !empty.has(word) && !/^\d+$/.test(word))
+    .toReversed()
+}
+
+const prepositions: ReadonlySet<string> = new Set(['with', 'as', 'by', 'from', 'to', 'in', 'for'])
+
+/** What an action is done to, of the words after its verb: those before the first preposition. */
+export function objectOf(words: readonly string[]): readonly string[] {
+  const stop = words.findIndex((word) => prepositions.has(word))
+  return stop > 0 ? words.slice(0, stop) : words
 }
 
 /** A name may begin with its noun: `directory_tree`, where another tool is called `list_directory`. */

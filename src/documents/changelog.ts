@@ -1,4 +1,5 @@
 import type { ContractHistory, ContractVersion, KeptChange } from '../core/contract-history.ts'
+import { dayOf } from './dashdash.ts'
 import { bullets, code, inline, sentence } from './text.ts'
 
 /** The parts of a changelog, in their order. */
@@ -58,13 +59,12 @@ function versionText(
   mark: string,
   isStart: boolean,
 ): string {
-  const day = new Date(at).toISOString().slice(0, 10)
   const parts = kinds.flatMap(([kind, title]) => {
     const lines = changes.filter((each) => each.kind === kind).map(changeLine)
     return lines.length > 0 ? [`${mark}# ${title}\n\n${bullets(lines)}`] : []
   })
   return [
-    `${mark} [${version}] - ${day}`,
+    `${mark} [${version}] - ${dayOf(at)}`,
     ...parts,
     ...(more > 0 ? [`And ${more} more changes.`] : []),
     ...(isStart ? ['First seen.'] : []),

@@ -1,7 +1,7 @@
 import type { Nature } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { Definition, ToolFacts } from '../core/record.ts'
-import { clean, inline, oneLine, sentence } from './text.ts'
+import { clean, inline, oneLine, sentence, upper } from './text.ts'
 
 /** A tool whose entry is to be completed. */
 export interface Incomplete {
@@ -22,14 +22,18 @@ export function completedDescription(tool: Incomplete): string {
 }
 
 /** The title of a tool, made of its name where it has none. */
-export function titleOf({ title, annotations, name }: Definition): string {
-  const hint = isObject(annotations) ? annotations.title : undefined
-  const told = oneLine(title) || oneLine(hint)
+export function titleOf(definition: Definition): string {
+  const told = ownTitle(definition)
   if (told !== '') return told
-  const words = oneLine(name)
+  const words = oneLine(definition.name)
     .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
     .replaceAll(/[\s_./:-]+/g, ' ')
-  return words.charAt(0).toUpperCase() + words.slice(1)
+  return upper(words)
+}
+
+/** The title a tool has itself; empty where it has none. */
+export function ownTitle({ title, annotations }: Definition): string {
+  return oneLine(title) || oneLine(isObject(annotations) ? annotations.title : undefined)
 }
 
 /** The annotations of a tool with the hints it lacks; what it warns of is never taken back. */
@@ -46,10 +50,11 @@ export function completedAnnotations({ definition, nature }: Incomplete): Record
   }
 }
 
-const risks = { safe: 'low', reversible: 'medium', destructive: 'high' } as const
+/** How high each risk is. */
+export const riskLevels = { safe: 'low', reversible: 'medium', destructive: 'high' } as const
 
 function added({ nature, facts, effects, isRecorded }: Incomplete): string[] {
-  const risk = risks[nature.risk]
+  const risk = riskLevels[nature.risk]
   if (nature.op === 'read') {
     return [`Risk: ${risk}. It only reads.${timeout(facts, true)}${limits(facts)}`]
   }

@@ -1,5 +1,4 @@
 import type { Definition } from '../core/record.ts'
-import { isObject } from '../core/json.ts'
 import { possibleErrors } from './failures.ts'
 import { examplesOf } from './example.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
@@ -13,14 +12,15 @@ type Json = Record<string, unknown>
 
 /** What a server says of itself for those who write skills about it. */
 export function serverObject(portrait: Portrait): Json {
-  const { name, description, emoji, links, install, requires, front, contentVersion, changedAt } = portrait
+  const { name, description, emoji, links, install, front, contentVersion, changedAt } = portrait
+  const needs = needsOf(portrait)
   return {
     specVersion,
     identity: { name, description, ...(emoji !== undefined && { emoji }) },
     accessLevel: portrait.accessLevel,
     alternativeAccess: alternativeAccess(portrait),
     ...(Object.keys(install).length > 0 && { install }),
-    ...filled('requires', { auth: requires.auth, env: requires.env, scopes: requires.scopes }),
+    ...(needs && { requires: needs }),
     invocation: { modelInvocable: true, userInvocable: true },
     ...(front.rates.length > 0 && { rateLimit: front.rates.join(', ') }),
     ...(links.homepage !== undefined && { homepage: links.homepage }),
@@ -60,11 +60,8 @@ export function toolObject(tool: ToolPortrait): Json {
   }
 }
 
-/** What is said of a resource or a template of resources. `cacheSeconds` is for how long it may be kept. */
-export function resourceObject(
-  definition: Definition,
-  { canSubscribe, cacheSeconds = 0 }: { readonly canSubscribe: boolean; readonly cacheSeconds?: number },
-): Json {
+/** What is said of a resource or a template of resources of a server. */
+export function resourceObject(definition: Definition, canSubscribe: boolean): Json {
   const address = oneLine(definition.uri ?? definition.uriTemplate)
   const [scheme = ''] = address.split(':')
   const [family = ''] = oneLine(definition.mimeType).split('/')
@@ -72,7 +69,8 @@ export function resourceObject(
   return {
     resourceType: clipped(isTelling(scheme) ? scheme : family || scheme || 'resource', 40),
     refreshable: canSubscribe,
-    cacheDuration: cacheSeconds,
+    // Nobody says for how long it may be kept, so it is not kept.
+    cacheDuration: 0,
     ...(web !== undefined && { webEquivalent: web }),
   }
 }
@@ -87,9 +85,8 @@ function isTelling(scheme: string): boolean {
   return scheme !== '' && !/^(?:https?|data|urn)$/.test(scheme)
 }
 
-/** The members that have something in them. */
-function filled(key: string, members: Readonly<Record<string, readonly string[]>>): Json {
-  const known = Object.entries(members).filter(([, values]) => values.length > 0)
-  const found = Object.fromEntries(known)
-  return isObject(found) && known.length > 0 ? { [key]: found } : {}
+/** What it requires, as far as that is known; nothing where nothing is. */
+export function needsOf({ requires }: Portrait): Readonly<Record<string, readonly string[]>> | undefined {
+  const known = Object.entries(requires).filter(([, values]) => values.length > 0)
+  return known.length > 0 ? Object.fromEntries(known) : undefined
 }

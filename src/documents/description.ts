@@ -1,13 +1,16 @@
 import type { ServerRecord } from '../core/record.ts'
 import { wordsOf } from '../core/words.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
-import { clipped, firstSentence, listed, oneLine, sentence } from './text.ts'
+import { clipped, firstListed, firstSentence, listed, oneLine, sentence } from './text.ts'
 
 /** The longest description a skill may have (Agent Skills). */
 const LONGEST = 1024
 /** How long what it is for may be in it, in characters. */
 const PURPOSE = 400
 const TRIGGERS = 5
+/** How many servers, and how many things tools are about, a purpose names. */
+const NAMED = 12
+const TOPICS = 4
 
 /** What a server is for, in a sentence: its owner's words, its own, else what its tools are about. */
 export function purposeOf({ about, instructions, info, name }: ServerRecord, tools: readonly ToolPortrait[]) {
@@ -18,16 +21,18 @@ export function purposeOf({ about, instructions, info, name }: ServerRecord, too
   const said = (isTelling && told) || firstSentence(info.description, PURPOSE) || oneLine(info.title)
   if (said !== '') return sentence(clipped(said, PURPOSE))
   const topics = [...new Set(tools.map(({ category }) => category))].filter((each) => each !== name)
-  const most = topics.toSorted((one, other) => countOf(tools, other) - countOf(tools, one)).slice(0, 4)
+  const most = topics.toSorted((one, other) => countOf(tools, other) - countOf(tools, one)).slice(0, TOPICS)
   return topics.length === 0 ? `Tools for ${name}.` : `Tools for ${name}: ${listed(most)}.`
 }
 
 /** What all servers together are for. */
 export function purposeOfAll(parts: readonly Portrait[]): string {
-  const names = parts.slice(0, 12).map(({ name }) => name)
-  const more = parts.length > names.length ? [`${parts.length - names.length} more`] : []
+  const names = firstListed(
+    parts.map(({ name }) => name),
+    NAMED,
+  )
   const many = parts.length === 1 ? 'one server' : `${parts.length} servers`
-  return `One MCP endpoint for ${many}: ${listed([...names, ...more])}.`
+  return `One MCP endpoint for ${many}: ${names}.`
 }
 
 /** What it is for and when to use it; a phrase that says when is always in it. */

@@ -1,14 +1,15 @@
 import { createHash } from 'node:crypto'
 import { aliasOf } from '../core/alias.ts'
-import type { Definition, ServerRecord, ToolRecord } from '../core/record.ts'
+import type { Definition, ServerRecord } from '../core/record.ts'
 import { isObject } from '../core/json.ts'
 import { self } from '../core/self.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { shapeOf } from '../core/tool-shape.ts'
 import { categoriesOf } from './category.ts'
+import { ownTitle } from './completed.ts'
 import { accessOf, describe, purposeOf, purposeOfAll, triggersOf, asksOf } from './description.ts'
 import { effectsOf } from './effects.ts'
-import type { Front } from './front.ts'
+import { asksForToken, type Front } from './front.ts'
 import type { Links, Portrait, ToolPortrait } from './portrait.ts'
 import { authOf, installOf, variablesOf } from './reach.ts'
 import { clean, firstSentence, oneLine } from './text.ts'
@@ -30,19 +31,13 @@ export interface Naming {
 
 const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
 
-/** What documents say of one server; `others` are those beside it, for what it is not for. */
-export function portraitOf(
-  { record, settings }: Source,
-  front: Front,
-  { naming = asListed, others = [] }: { naming?: Naming; others?: readonly Portrait[] } = {},
-): Portrait {
+/** What documents say of one server. */
+export function portraitOf({ record, settings }: Source, front: Front, naming: Naming = asListed): Portrait {
   const { about, info, name, contentVersion, changedAt, capabilities } = record
-  const isGuarded = front.auth.methods.some((method) => method !== 'none')
-  const tools = toolsOf({ record, settings }, naming, isGuarded)
+  const tools = toolsOf({ record, settings }, naming, asksForToken(front))
   const purpose = purposeOf(record, tools)
   const written = about.useWhen?.map(oneLine)
   const useWhen = written ?? asksOf(tools)
-  const notFor = [...(about.notFor?.map(oneLine) ?? []), ...others.map(elsewhere)]
   const named = <Kept extends Definition>(entries: readonly Kept[]) =>
     entries.map((entry) => namedAs(entry, name, naming))
   const own = semver(info.version)
@@ -52,7 +47,7 @@ export function portraitOf(
     purpose,
     description: describe(purpose, written ?? triggersOf(tools), written ? undefined : about.about),
     useWhen,
-    notFor,
+    notFor: about.notFor?.map(oneLine) ?? [],
     ...(about.emoji !== undefined && { emoji: about.emoji }),
     ...own,
     isUp: record.isUp,
@@ -116,7 +111,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
     const { definition, nature } = tool.entry
     const words = wordsOfTool(settings.tools, tool.entry.name)
     const name = naming.name(record.name, tool.entry.name)
-    const title = titleOf(tool)
+    const title = ownTitle(definition) || oneLine(tool.entry.name)
     const undo = tool.facts.undo?.tool
     const description = clean(definition.description).trim()
     return {
@@ -138,12 +133,6 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       ...(tool.seen && { seen: tool.seen }),
     }
   })
-}
-
-function titleOf({ entry: { definition, name } }: ToolRecord): string {
-  const { title, annotations } = definition
-  const hint = isObject(annotations) ? annotations.title : undefined
-  return oneLine(title) || oneLine(hint) || oneLine(name)
 }
 
 function namedAs(entry: Definition, upstream: string, naming: Naming): Definition {
@@ -188,10 +177,6 @@ function canSubscribe({ resources }: Definition): boolean {
 
 function scopesOf(tools: readonly ToolPortrait[]): string[] {
   return [...new Set(tools.flatMap(({ scopes }) => scopes))].toSorted()
-}
-
-function elsewhere({ name, purpose }: Portrait): string {
-  return `${purpose.replace(/[.!]$/, '')} (use the server ${name})`
 }
 
 function widest(parts: readonly Portrait[]): Portrait['accessLevel'] {

@@ -1,5 +1,6 @@
 import type { Entry } from '../core/entry.ts'
 import { wordsOf } from '../core/words.ts'
+import { objectOf } from './category.ts'
 
 /** What a tool changes, as far as its name says: nothing where it only reads. */
 export function effectsOf({ name, nature, upstream }: Entry): string[] {
@@ -28,8 +29,7 @@ const articles: ReadonlySet<string> = new Set([
 
 function object(words: readonly string[]): string {
   const [first = ''] = words
-  const stop = words.findIndex((word) => ['with', 'as', 'by', 'from', 'to', 'in', 'for'].includes(word))
-  const noun = words[(stop > 0 ? stop : words.length) - 1] ?? ''
+  const noun = objectOf(words).at(-1) ?? ''
   const isBare =
     articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access)$/.test(noun)
   const article = isBare ? '' : /^[aeiou]/.test(first) ? 'an ' : 'a '

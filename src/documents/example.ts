@@ -122,8 +122,8 @@ function arrayFor(
 const byFormat: Readonly<Record<string, string>> = {
   uri: 'https://example.com/',
   url: 'https://example.com/',
-  date: '2026-01-31',
-  'date-time': '2026-01-31T12:00:00Z',
+  date: '1999-12-31',
+  'date-time': '1999-12-31T12:00:00Z',
   email: 'user@example.com',
 }
 

@@ -1,5 +1,6 @@
 import { type ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
+import { asksForToken } from './front.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
 import { oneLine } from './text.ts'
 
@@ -39,7 +40,7 @@ export function possibleErrors({ facts, words, definition, nature, scopes }: Too
 /** How calls can fail at all, with the codes that are really used. */
 export function wireFailures({ tools, front }: Portrait): WireFailure[] {
   const has = (found: (tool: ToolPortrait) => boolean): boolean => tools.some(found)
-  const isSigned = front.auth.methods.some((each) => each !== 'none')
+  const isSigned = asksForToken(front)
   const isRated = front.rates.length > 0 || has(({ facts }) => (facts.rates?.length ?? 0) > 0)
   const used: readonly (readonly [ErrorCode, boolean])[] = [
     ['INVALID_INPUT', true],

@@ -1,12 +1,11 @@
-import { dayOf, specUrl, specVersion } from './dashdash.ts'
+import { dayOf, needsOf, specUrl, specVersion } from './dashdash.ts'
 import type { Portrait } from './portrait.ts'
 import { oneLine } from './text.ts'
 import { toYaml, type Yaml } from './yaml.ts'
 
 /** The front matter of the documents for agents: YAML between two lines of dashes. */
 export function frontMatter(portrait: Portrait): string {
-  const { links, front, install, requires, emoji, contentVersion, changedAt } = portrait
-  const required = Object.entries(requires).filter(([, values]) => values.length > 0)
+  const { links, front, install, emoji, contentVersion, changedAt } = portrait
   const found: Readonly<Record<string, Yaml | undefined>> = {
     name: portrait.name,
     description: portrait.description,
@@ -18,7 +17,7 @@ export function frontMatter(portrait: Portrait): string {
     'web-url': links.web ?? 'none',
     'mcp-url': front.endpoint ?? 'none',
     install: Object.keys(install).length > 0 ? install : undefined,
-    requires: required.length > 0 ? Object.fromEntries(required) : undefined,
+    requires: needsOf(portrait),
     invocation: { 'model-invocable': true, 'user-invocable': true },
     homepage: links.homepage,
     repository: links.repository,

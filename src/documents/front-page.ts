@@ -1,8 +1,10 @@
 import type { Definition } from '../core/record.ts'
 import { wordsOf } from '../core/words.ts'
+import { costOf } from './cost.ts'
 import { latencyOf } from './observed.ts'
 import { parametersOf } from './parameters.ts'
-import type { Links, Portrait, ToolPortrait } from './portrait.ts'
+import { type Link, linksIn } from './links.ts'
+import type { Portrait, ToolPortrait } from './portrait.ts'
 import { clean, clipped, listed, oneLine, sentence } from './text.ts'
 
 /** One server as people read about it: texts that are clean, but not yet HTML. */
@@ -17,12 +19,6 @@ export interface ServerPanel {
   readonly prompts: readonly string[]
   readonly resources: readonly string[]
   readonly links: readonly Link[]
-}
-
-/** A page elsewhere on the web. */
-export interface Link {
-  readonly label: string
-  readonly url: string
 }
 
 /** One tool as people read about it. */
@@ -68,7 +64,7 @@ export function serverPanel(portrait: Portrait): ServerPanel {
     tools: portrait.tools.map(toolPanel),
     prompts: namesOf(portrait.prompts, 'name'),
     resources: [...namesOf(portrait.resources, 'uri'), ...namesOf(portrait.templates, 'uriTemplate')],
-    links: linksOf(portrait.links),
+    links: linksIn(portrait.links, order),
   }
 }
 
@@ -103,7 +99,7 @@ function marksOf(tool: ToolPortrait): Mark[] {
   const plain = [
     undoOf(tool),
     ...scopes.map((scope) => `Scope ${oneLine(scope)}`),
-    costOf(tool),
+    priceOf(tool),
     latencies[latencyOf(tool) ?? 'unknown'],
     isDeprecated ? 'Deprecated' : '',
   ].filter((text) => text !== '')
@@ -129,8 +125,8 @@ function undoOf({ facts: { undo }, undoneBy }: ToolPortrait): string {
   return undo.isExact ? how : `${how}, in part`
 }
 
-function costOf({ facts, words }: ToolPortrait): string {
-  const cost = facts.cost ?? words.cost
+function priceOf(tool: ToolPortrait): string {
+  const cost = costOf(tool)
   if (!cost) return ''
   const price = [cost.units, oneLine(cost.label)]
     .filter((each) => each !== undefined && each !== '')
@@ -170,22 +166,4 @@ function namesOf(entries: readonly Definition[], key: string): string[] {
   return entries.slice(0, NAMED).flatMap(({ [key]: name }) => oneLine(name) || [])
 }
 
-const pages = [
-  ['homepage', 'Homepage'],
-  ['documentation', 'Documentation'],
-  ['repository', 'Source'],
-  ['statusPage', 'Status page'],
-  ['web', 'Web'],
-  ['cli', 'Command line'],
-  ['api', 'API'],
-] as const satisfies readonly (readonly [keyof Links, string])[]
-
-function linksOf(links: Links): Link[] {
-  const seen = new Set<string>()
-  return pages.flatMap(([key, label]) => {
-    const url = links[key]
-    if (url === undefined || url === null || seen.has(url)) return []
-    seen.add(url)
-    return [{ label, url }]
-  })
-}
+const order = ['homepage', 'documentation', 'repository', 'statusPage', 'web', 'cli', 'api'] as const

@@ -8,14 +8,10 @@ export interface Front {
   readonly auth: FrontAuth
   /** Such as `60/minute`: how often each caller may call. */
   readonly rates: readonly string[]
-  /** What is left of that to the caller who reads. */
-  readonly quota?: Quota
-  /** The same of single tools, by the name clients call them by. */
-  readonly quotas?: ReadonlyMap<string, Quota>
   /** Other limits, each as a sentence. */
   readonly limits: readonly string[]
-  /** The extensions that are on, by their names in the manifest. */
-  readonly extensions: readonly string[]
+  /** The extensions that are on. */
+  readonly extensions: readonly Extension[]
   /** Every call is written to the audit log. */
   readonly isRecorded: boolean
   /** The gateway answers `ai_help`. */
@@ -29,20 +25,27 @@ interface FrontAuth {
   readonly claims?: Readonly<Record<string, string>>
   /** Where clients get tokens. */
   readonly issuers?: readonly string[]
-  /** What scopes open, in the words of the owner; others are described by the tools they open. */
-  readonly scopes?: Readonly<Record<string, string>>
   /** Where people ask for more rights. */
   readonly elevateUrl?: string
   /** For how long a narrowed session lasts unused, in seconds; absent where there are none. */
   readonly sessionTtl?: number
 }
 
-/** The ways to authenticate that a manifest can name. */
-export type AuthMethod = 'oauth2_device' | 'oauth2_code' | 'api_key' | 'bearer_token' | 'none'
+/** The extensions there are, by their names in the manifest. */
+type Extension =
+  | 'idempotency'
+  | 'transactions'
+  | 'human_in_the_loop'
+  | 'structured_errors'
+  | 'provenance'
+  | 'intent_hints'
+  | 'server_recommendations'
+  | 'multimodal_signatures'
 
-/** What is left to call, and until when. */
-export interface Quota {
-  readonly remaining: number
-  /** In milliseconds since 1970. */
-  readonly resetsAt?: number
+/** The ways to authenticate there are, by their names in the manifest. */
+export type AuthMethod = 'oauth2_code' | 'bearer_token' | 'none'
+
+/** Whether callers have to show who they are. */
+export function asksForToken({ auth }: Front): boolean {
+  return auth.methods.some((method) => method !== 'none')
 }

@@ -6,7 +6,7 @@ import type { Portrait, ToolPortrait } from './portrait.ts'
 import { toolData, toolReference } from './reference.ts'
 import type { Section } from './section.ts'
 import { type Detail, sectionsOf } from './sections.ts'
-import { clipped, inline, listed } from './text.ts'
+import { clippedBytes, inline, listed } from './text.ts'
 
 /** How large an answer may be, in bytes. */
 const BUDGET = 200 * 1024
@@ -29,6 +29,12 @@ export function helpOf(portrait: Portrait, { format, section }: HelpRequest = {}
     return isJson ? whole(portrait) : markdown(helpText(portrait))
   const found = sectionNamed(portrait, section)
   return isJson ? json(portrait, found.data) : markdown(`${titled(found)}\n`)
+}
+
+/** One key for an answer, in whichever way its section is written: who asks can write it in any number of ways. */
+export function helpKey({ tools }: Portrait, { format, section }: HelpRequest): string {
+  const isTool = tools.some(({ name, alias }) => section === name || section === alias)
+  return `help ${JSON.stringify([format, isTool, isTool || typeof section !== 'string' ? section : fold(section)])}`
 }
 
 /** The whole guide in markdown, with its front matter. */
@@ -136,8 +142,7 @@ function fits(text: string): boolean {
 function cut(text: string): string {
   if (fits(text)) return text
   const notice = '\n\nThis guide is longer than can be told at once: ask for one section, or one tool.\n'
-  let short = clipped(text, BUDGET - notice.length)
-  while (Buffer.byteLength(short + notice) > BUDGET) short = short.slice(0, Math.floor(short.length * 0.9))
+  const short = clippedBytes(text, BUDGET - notice.length)
   const end = short.lastIndexOf('\n')
   return short.slice(0, end) + notice
 }

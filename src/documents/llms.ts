@@ -17,7 +17,7 @@ const short: ReadonlySet<string> = new Set([
 export function llmsText(portrait: Portrait): string {
   return guideOf(
     portrait,
-    sectionsOf(portrait).filter(({ key }) => short.has(key)),
+    sectionsOf(portrait, 'signatures').filter(({ key }) => short.has(key)),
   )
 }
 

@@ -2,8 +2,8 @@ import { rates } from '../core/units.ts'
 import { NS } from '../wire/extensions.ts'
 import { latestModern } from '../wire/revisions.ts'
 import { isObject } from '../core/json.ts'
-import type { Quota } from './front.ts'
-import { latencyOf, paginates } from './observed.ts'
+import { costData, costOf } from './cost.ts'
+import { latencyOf, outputTypesOf, paginates } from './observed.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
 import { requiredScopes, scopesOf } from './scopes.ts'
 import { oneLine } from './text.ts'
@@ -16,12 +16,15 @@ const WIRE_VERSION = `${NS}/wire_version`
 const MINUTE = 60_000
 const DAY = 86_400_000
 
+/** The version of the form of manifests. */
+export const manifestVersion = '0.1.0'
+
 /** The service manifest of one server, or of all together. */
 export function manifestOf(portrait: Portrait): Json {
   const { tools, front, recommend, links, wireVersion } = portrait
-  const limits = rateLimits(front.rates, front.quota)
+  const limits = rateLimits(front.rates)
   return {
-    manifest_version: '0.1.0',
+    manifest_version: manifestVersion,
     server: {
       name: portrait.name,
       version: portrait.version,
@@ -30,8 +33,8 @@ export function manifestOf(portrait: Portrait): Json {
       ...(links.homepage !== undefined && { homepage: links.homepage }),
     },
     auth: authOf(portrait),
-    tools: tools.map((tool) => manifestTool(tool, front.quotas?.get(tool.name))),
-    supported_extensions: front.extensions.filter((each) => extensions.has(each)),
+    tools: tools.map(manifestTool),
+    supported_extensions: front.extensions,
     ...(limits && { rate_limits: limits }),
     ...(recommend.length > 0 && {
       recommendations: recommend.map(({ capability, server, registryUrl, authFlow, confidence }) => ({
@@ -46,20 +49,13 @@ export function manifestOf(portrait: Portrait): Json {
   }
 }
 
-/** The names a manifest may give extensions. */
-const extensions: ReadonlySet<string> = new Set(
-  'streaming progress_notifications idempotency transactions session_state intent_hints provenance human_in_the_loop data_references subscribe_notify server_recommendations structured_errors multimodal_signatures conformance'.split(
-    ' ',
-  ),
-)
-
-function manifestTool(tool: ToolPortrait, quota: Quota | undefined): Json {
+function manifestTool(tool: ToolPortrait): Json {
   const { definition, nature, facts, words, name, alias } = tool
   const { inputSchema, outputSchema } = definition
   const latency = latencyOf(tool)
-  const cost = facts.cost ?? words.cost
+  const cost = costOf(tool)
   const inputTypes = facts.inputTypes ?? words.accepts
-  const outputTypes = facts.outputTypes ?? words.returns ?? seenTypes(tool)
+  const outputTypes = outputTypesOf(tool)
   const maxInput = facts.maxInput ?? words.maxInput
   const scopes = requiredScopes(facts)
   return {
@@ -70,14 +66,7 @@ function manifestTool(tool: ToolPortrait, quota: Quota | undefined): Json {
     ...(inputTypes && { input_types: inputTypes }),
     ...(outputTypes.length > 0 && { output_types: outputTypes }),
     ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
-    ...(cost && {
-      cost: {
-        category: cost.category,
-        ...(cost.units !== undefined && { estimated_units: cost.units }),
-        ...(cost.label !== undefined && { unit_label: cost.label }),
-      },
-    }),
-    ...(quota && { quota: quotaOf(quota) }),
+    ...(cost && { cost: costData(cost) }),
     ...(latency && { latency }),
     idempotent: nature.idempotent,
     requires_confirmation: facts.confirmation !== undefined,
@@ -104,7 +93,7 @@ function authOf(portrait: Portrait): Json {
   }
 }
 
-function rateLimits(written: readonly string[], quota: Quota | undefined): Json | undefined {
+function rateLimits(written: readonly string[]): Json | undefined {
   const known = rates(written)
   const within = (window: number): number | undefined => {
     const limits = known.filter((rate) => rate.window === window).map(({ limit }) => limit)
@@ -114,16 +103,6 @@ function rateLimits(written: readonly string[], quota: Quota | undefined): Json 
   const limits = {
     ...(minute !== undefined && { requests_per_minute: minute }),
     ...(day !== undefined && { requests_per_day: day }),
-    ...(quota && quotaOf(quota)),
   }
   return Object.keys(limits).length > 0 ? limits : undefined
-}
-
-function quotaOf({ remaining, resetsAt }: Quota): Json {
-  return { remaining, ...(resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() }) }
-}
-
-function seenTypes({ seen, definition }: ToolPortrait): readonly string[] {
-  const structured = isObject(definition.outputSchema) ? ['application/json'] : []
-  return [...new Set([...structured, ...(seen?.types ?? [])])]
 }

@@ -1,29 +1,29 @@
 import { NS } from '../wire/extensions.ts'
 import type { Portrait } from './portrait.ts'
+import { elevation, issuedBy, scopeLines } from './access-sections.ts'
+import { asksForToken } from './front.ts'
 import { scopesOf } from './scopes.ts'
 import { bullets, code, inline, listed, sentence } from './text.ts'
 
 /** How callers prove who they are, which claims are read, and which profile is kept: `use://auth`. */
 export function authNotice(portrait: Portrait): string {
   const { auth, profile } = portrait.front
-  const isOpen = auth.methods.every((each) => each === 'none')
+  const isOpen = !asksForToken(portrait.front)
   const claims = Object.entries(auth.claims ?? {}).map(
     ([name, use]) => `${code(name)}: ${sentence(inline(use))}`,
   )
-  const scopes = isOpen ? [] : scopesOf(portrait)
-  const opened = scopes.map(({ name, description }) => `${code(name)}: ${sentence(inline(description))}`)
-  const issuers = auth.issuers ?? []
+  const opened = isOpen ? [] : scopeLines(scopesOf(portrait))
   return joined([
     '# Authentication',
     `Profile: ${profile}. ${profiles[profile]}`,
     isOpen
       ? 'No credentials are asked for.'
       : `Methods: ${listed(auth.methods.map((each) => methods[each]))}.`,
-    issuers.length > 0 ? `Tokens are issued by ${listed(issuers.map(inline))}.` : '',
+    ...issuedBy(auth),
     isOpen ? '' : refused,
     claims.length > 0 ? `## Claims\n\n${bullets(claims)}` : '',
     opened.length > 0 ? `## Scopes\n\n${bullets(opened)}` : '',
-    auth.elevateUrl === undefined ? '' : `More rights are asked for at ${inline(auth.elevateUrl)} .`,
+    ...elevation(auth),
     isOpen ? '' : 'A session id is no proof of who somebody is.',
   ])
 }
@@ -39,14 +39,12 @@ const refused =
 const methods = {
   bearer_token: '`Authorization: Bearer <token>`',
   oauth2_code: 'OAuth 2.1 with the authorization code flow',
-  oauth2_device: 'OAuth 2.1 with the device flow',
-  api_key: 'an API key',
   none: 'none',
 } as const
 
 /** The HTTP headers that are read and sent: `use://http-headers`. */
 export function headersNotice({ front }: Portrait): string {
-  const isSigned = front.auth.methods.some((each) => each !== 'none')
+  const isSigned = asksForToken(front)
   const standard = [
     isSigned ? '`Authorization`: `Bearer` and a token; required.' : '',
     '`Content-Type`: `application/json`.',

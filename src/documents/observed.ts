@@ -16,6 +16,13 @@ export function latencyOf({
   return seen.p50 < MINUTE ? 'seconds' : 'minutes'
 }
 
+/** The media types of what a tool gives: what its owner says, else what its schema and its results show. */
+export function outputTypesOf({ facts, words, seen, definition }: ToolPortrait): readonly string[] {
+  const structured = isObject(definition.outputSchema) ? ['application/json'] : []
+  const shown = new Set([...structured, ...(seen?.types ?? []).toSorted()])
+  return facts.outputTypes ?? words.returns ?? [...shown]
+}
+
 const paging: ReadonlySet<string> = new Set(
   'cursor page page_number page_token next_token next_cursor starting_after start_cursor offset limit per_page page_size'.split(
     ' ',

@@ -1,7 +1,7 @@
 import { NS } from '../wire/extensions.ts'
 import { pagingArguments } from './observed.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
-import { code, inline, listed } from './text.ts'
+import { code, firstListed, inline, listed } from './text.ts'
 
 /** How to use it well, each in a sentence of markdown. */
 export function bestPractices({ tools, front }: Portrait): string[] {
@@ -41,10 +41,14 @@ export function bestPractices({ tools, front }: Portrait): string[] {
   return said.filter((line) => line !== '')
 }
 
+/** How many tools a sentence names. */
+const NAMED = 6
+
 function names(tools: readonly ToolPortrait[]): string {
-  const shown = tools.slice(0, 6).map(({ name }) => code(name))
-  const more = tools.length > shown.length ? [`${tools.length - shown.length} more`] : []
-  return listed([...shown, ...more])
+  return firstListed(
+    tools.map(({ name }) => code(name)),
+    NAMED,
+  )
 }
 
 function pages(tools: readonly ToolPortrait[]): string {

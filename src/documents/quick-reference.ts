@@ -1,5 +1,5 @@
 import type { Portrait, ToolPortrait } from './portrait.ts'
-import { bullets, code, inline, sentence } from './text.ts'
+import { bullets, code, inline, sentence, upper } from './text.ts'
 
 /** Tools that belong together. */
 export interface Group {
@@ -62,8 +62,4 @@ function toolLine({ name, summary, nature, facts, isDeprecated }: ToolPortrait):
 /** What is deprecated comes last. */
 function last(tools: readonly ToolPortrait[]): ToolPortrait[] {
   return tools.toSorted((one, other) => Number(one.isDeprecated) - Number(other.isDeprecated))
-}
-
-function upper(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
 }

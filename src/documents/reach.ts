@@ -38,17 +38,18 @@ const looksLikePackage =
 const npm: Runner = {
   manager: 'npm',
   package: (words) => {
-    const named = valueOf(words, '--package') ?? valueOf(words, '-p')
-    const found = named ?? positional(words, [])
+    const found = packageIn(words, { naming: ['--package', '-p'], valued: [], bare: npmBare })
     return found !== undefined && interpreters.has(found) ? undefined : found
   },
 }
 const pip: Runner = {
   manager: 'pip',
-  package: (words) =>
-    valueOf(words, '--from') ?? positional(words, ['--with', '--python', '-p', '--index-url']),
+  package: (words) => packageIn(words, { naming: ['--from'], valued: pipValued, bare: pipBare }),
 }
-const docker: Runner = { manager: 'docker', package: (words) => positional(words, dockerValues) }
+const docker: Runner = {
+  manager: 'docker',
+  package: (words) => packageIn(words, { naming: [], valued: dockerValued, bare: dockerBare }),
+}
 
 const runners: Readonly<Record<string, Runner>> = {
   npx: npm,
@@ -66,8 +67,14 @@ const runners: Readonly<Record<string, Runner>> = {
 /** Packages that run a script, which is what is installed then. */
 const interpreters: ReadonlySet<string> = new Set(['tsx', 'ts-node', 'node', 'bun', 'deno'])
 
-/** Options of `docker run` that take the next word as their value. */
-const dockerValues =
+/** Options that stand alone, and those that take the next word as their value. */
+const npmBare = ['--', '-y', '--yes', '-q', '--quiet', '--silent', '--prefer-offline', '--prefer-online']
+const pipBare = ['-q', '--quiet', '--offline', '--isolated', '--no-cache', '--refresh']
+const pipValued = ['--with', '--python', '-p', '--index-url']
+const dockerBare = '-i -t -it -ti -d --interactive --tty --detach --rm --init --privileged --read-only'.split(
+  ' ',
+)
+const dockerValued =
   '-e --env --env-file -v --volume --mount -p --publish --name --network --net -u --user -w --workdir --entrypoint -h --hostname -l --label -m --memory --cpus --platform --add-host --pull'.split(
     ' ',
   )
@@ -81,14 +88,24 @@ function after(first: readonly string[], { manager, package: found }: Runner): R
   }
 }
 
-/** The first word that is neither an option nor the value of one. */
-function positional(words: readonly string[], valued: readonly string[]): string | undefined {
-  return words.find((word, at) => !word.startsWith('-') && !valued.includes(words[at - 1] ?? ''))
+/** What the options of a runner are. */
+interface Options {
+  /** Those that name the package. */
+  readonly naming: readonly string[]
+  readonly valued: readonly string[]
+  readonly bare: readonly string[]
 }
 
-function valueOf(words: readonly string[], option: string): string | undefined {
-  const joined = words.find((word) => word.startsWith(`${option}=`))
-  if (joined !== undefined) return joined.slice(option.length + 1)
-  const at = words.indexOf(option)
-  return at === -1 ? undefined : words[at + 1]
+/** The package a command line names; nothing after an option nobody knows, which may take the next word. */
+function packageIn(words: readonly string[], { naming, valued, bare }: Options): string | undefined {
+  for (let at = 0; at < words.length; at++) {
+    const word = words[at] ?? ''
+    if (!word.startsWith('-')) return word
+    const [option = '', value] = word.split(/=(.*)/s)
+    if (naming.includes(option)) return value ?? words[at + 1]
+    if (value !== undefined || bare.includes(word)) continue
+    if (!valued.includes(word)) return undefined
+    at += 1
+  }
+  return undefined
 }

@@ -1,8 +1,10 @@
+import { costOf } from './cost.ts'
 import { examplesOf } from './example.ts'
 import { possibleErrors } from './failures.ts'
-import { latencyOf } from './observed.ts'
+import { latencyOf, outputTypesOf } from './observed.ts'
 import { type Parameter, parametersOf } from './parameters.ts'
 import type { ToolPortrait } from './portrait.ts'
+import { riskLevels } from './completed.ts'
 import { bullets, code, inline, jsonCode, listed, oneLine, paragraphs, sentence } from './text.ts'
 
 /** Everything about one tool, in markdown. */
@@ -102,12 +104,12 @@ function parameterLine(parameter: Parameter): string {
   return told.length > 0 ? `${head}: ${told.join(' ')}` : head
 }
 
-function returns({ definition, words, seen }: ToolPortrait): string {
-  const fields = parametersOf(definition.outputSchema, 0)
+function returns(tool: ToolPortrait): string {
+  const fields = parametersOf(tool.definition.outputSchema, 0)
   if (fields.length > 0) {
     return `${fields.map(({ name, type }) => `${code(name)} (${inline(type)})`).join(', ')}.`
   }
-  const types = words.returns ?? seen?.types ?? []
+  const types = outputTypesOf(tool)
   return types.length > 0 ? `${types.map(inline).join(', ')}.` : ''
 }
 
@@ -125,7 +127,7 @@ function notes(tool: ToolPortrait): string[] {
   const { nature, facts, words, effects } = tool
   const scopes = tool.scopes.map(code)
   const latency = latencyOf(tool)
-  const cost = facts.cost ?? words.cost
+  const cost = costOf(tool)
   const price = [cost?.units, cost?.label].filter((each) => each !== undefined).join(' ')
   return [
     words.deprecated === undefined ? '' : `Deprecated: ${sentence(inline(words.deprecated))}`,
@@ -144,11 +146,7 @@ function notes(tool: ToolPortrait): string[] {
   ].filter((line) => line !== '')
 }
 
-const riskWords = {
-  safe: 'low',
-  reversible: 'medium',
-  destructive: 'high, it can destroy or overwrite',
-} as const
+const riskWords = { ...riskLevels, destructive: `${riskLevels.destructive}, it can destroy or overwrite` }
 
 const latencyWords = { instant: 'less than a second', seconds: 'seconds', minutes: 'minutes' } as const
 

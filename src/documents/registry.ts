@@ -1,6 +1,7 @@
 import { NS } from '../wire/extensions.ts'
 import { revisionNames } from '../wire/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'
+import { asksForToken } from './front.ts'
 import type { Portrait } from './portrait.ts'
 import { clipped } from './text.ts'
 
@@ -26,7 +27,7 @@ export function registryEntry(portrait: Portrait): Json {
 /** What can be known of it before connecting: SEP-2127, which names no tools. */
 export function serverCard(portrait: Portrait): Json {
   const { name, version, title, purpose, links, front } = portrait
-  const isSigned = front.auth.methods.some((each) => each !== 'none')
+  const isSigned = asksForToken(front)
   const authorization = {
     name: 'Authorization',
     isRequired: true,

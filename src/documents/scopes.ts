@@ -14,7 +14,7 @@ export function requiredScopes({ scopes }: ToolFacts): string[] {
 }
 
 /** The scopes that tools ask for, in the order of their names. */
-export function scopesOf({ tools, front: { auth } }: Portrait): ScopePortrait[] {
+export function scopesOf({ tools }: Portrait): ScopePortrait[] {
   const opened = new Map<string, ToolPortrait[]>()
   for (const tool of tools) {
     for (const scope of requiredScopes(tool.facts)) opened.set(scope, [...(opened.get(scope) ?? []), tool])
@@ -23,7 +23,7 @@ export function scopesOf({ tools, front: { auth } }: Portrait): ScopePortrait[] 
     .toSorted(([one], [other]) => (one < other ? -1 : 1))
     .map(([name, own]) => ({
       name,
-      description: auth.scopes?.[name] ?? described(name, own.length),
+      description: described(name, own.length),
       tools: own,
     }))
 }
@@ -35,7 +35,7 @@ const verbs: readonly (readonly [string, string])[] = [
   ['admin:', 'Administer'],
 ]
 
-/** What a scope opens, where its owner did not say. */
+/** What a scope opens, as far as its name says. */
 function described(name: string, tools: number): string {
   const [prefix, verb] = verbs.find(([start]) => name.startsWith(start)) ?? []
   if (prefix !== undefined && verb !== undefined) return `${verb} ${name.slice(prefix.length)}.`

@@ -4,10 +4,11 @@ import { accessSections } from './access-sections.ts'
 import { bestPractices } from './practices.ts'
 import { failureSections } from './failure-sections.ts'
 import { grouped, quickReference } from './quick-reference.ts'
+import { linksIn } from './links.ts'
 import type { Portrait } from './portrait.ts'
 import { toolData, toolReference, toolSignature } from './reference.ts'
 import type { Section } from './section.ts'
-import { bullets, code, inline, oneLine, sentence } from './text.ts'
+import { bullets, code, inline, oneLine, sentence, upper } from './text.ts'
 
 /** Whether the reference of tools is whole, or each tool stands on one line. */
 export type Detail = 'full' | 'signatures'
@@ -126,23 +127,11 @@ function prompts({ prompts: own }: Portrait): Section {
   return { key: 'prompts', heading: 'Prompts', markdown: bullets(lines), data: { prompts: known } }
 }
 
+/** Other ways to the same come first. */
+const order = ['cli', 'api', 'web', 'homepage', 'repository', 'documentation', 'statusPage'] as const
+
 function alternatives(portrait: Portrait): Section {
-  const { links } = portrait
-  const known = [
-    ['Command line', links.cli],
-    ['API', links.api],
-    ['Web', links.web],
-    ['Homepage', links.homepage],
-    ['Source', links.repository],
-    ['Documentation', links.documentation],
-    ['Status', links.statusPage],
-  ] as const
-  const told = new Set<string>()
-  const lines = known.flatMap(([label, url]) => {
-    if (url === null || url === undefined || told.has(url)) return []
-    told.add(url)
-    return [`${label}: ${inline(url)}`]
-  })
+  const lines = linksIn(portrait.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
   return {
     key: 'alternativeAccess',
     heading: 'Alternative Access Methods',
@@ -159,8 +148,4 @@ function practices(portrait: Portrait): Section {
     markdown: bullets(lines),
     data: { bestPractices: lines },
   }
-}
-
-function upper(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
 }

@@ -1,4 +1,5 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { self } from '../core/self.ts'
 import { specVersion } from './dashdash.ts'
 import { fenced } from './front-matter.ts'
 import { clientSnippet } from './access-sections.ts'
@@ -8,13 +9,9 @@ import { quickReference } from './quick-reference.ts'
 import { whenToUse } from './sections.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
 
-/** A file with what tells it apart from any other. */
+/** A file that tells how and when to use a server. */
 export interface SkillFile {
   readonly text: string
-  /** `sha256:` and 64 hexadecimal digits, of the bytes. */
-  readonly digest: string
-  /** In bytes. */
-  readonly size: number
   /** What its front matter says. */
   readonly frontmatter: Readonly<Record<string, unknown>>
 }
@@ -27,7 +24,7 @@ export function skillOf(portrait: Portrait): SkillFile {
     description,
     metadata: {
       'spec-version': specVersion,
-      source: 'gatehouse',
+      source: self.name,
       ...(contentVersion !== '' && { 'content-version': contentVersion }),
     },
   }
@@ -41,14 +38,13 @@ export function skillOf(portrait: Portrait): SkillFile {
     more(portrait),
   ]
   const text = `${fenced(frontmatter, [])}\n${body.filter((part) => part !== '').join('\n\n')}\n`
-  return skillFile(text, frontmatter)
+  return { text, frontmatter }
 }
 
-/** A file with what tells it apart. */
-export function skillFile(text: string, frontmatter: SkillFile['frontmatter']): SkillFile {
+/** What tells a file apart from any other: the SHA-256 of its bytes, and how many they are. */
+export function stampOf(text: string): { readonly digest: string; readonly size: number } {
   const bytes = Buffer.from(text)
-  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`
-  return { text, digest, size: bytes.length, frontmatter }
+  return { digest: `sha256:${hash('sha256', bytes)}`, size: bytes.length }
 }
 
 /** Where a skill stands among the resources of an MCP server. */
@@ -75,7 +71,8 @@ function rules(portrait: Portrait): string[] {
   const retry =
     'Try again only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
   return [
-    ...bestPractices(portrait).filter((line) => !line.includes('ai_help')),
+    // The guide is named at the end.
+    ...bestPractices({ ...portrait, front: { ...front, hasHelp: false } }),
     ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inline))} for each caller.`] : []),
     ...front.limits.map((limit) => sentence(inline(limit))),
     retry,

@@ -84,6 +84,24 @@ export function listed(words: readonly string[], joint = 'and'): string {
   return `${words.slice(0, -1).join(', ')} ${joint} ${words.at(-1) ?? ''}`
 }
 
+/** The first of many words as a list in a sentence, and how many more there are: `a, b and 7 more`. */
+export function firstListed(words: readonly string[], most: number): string {
+  const more = words.length > most ? [`${words.length - most} more`] : []
+  return listed([...words.slice(0, most), ...more])
+}
+
+/** The beginning of a text of which no more than so many bytes are left. */
+export function clippedBytes(text: string, most: number): string {
+  let short = clipped(text, most)
+  while (Buffer.byteLength(short) > most) short = clipped(short, Math.floor(short.length * 0.9))
+  return short
+}
+
+/** A text that begins with a capital. */
+export function upper(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
 /** Lines of a list. */
 export function bullets(lines: readonly string[]): string {
   return lines.map((line) => `- ${line}`).join('\n')

@@ -1,6 +1,6 @@
-import { isObject } from '../core/json.ts'
 import { NS } from '../wire/extensions.ts'
-import { latencyOf } from './observed.ts'
+import { costData } from './cost.ts'
+import { latencyOf, outputTypesOf } from './observed.ts'
 import type { ToolPortrait } from './portrait.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -11,27 +11,16 @@ export function toolNotes(tool: ToolPortrait): Json {
   const latency = latencyOf(tool)
   const media = mediaOf(tool)
   return {
-    ...(cost && {
-      [`${NS}/cost`]: {
-        category: cost.category,
-        ...(cost.units !== undefined && { estimated_units: cost.units }),
-        ...(cost.label !== undefined && { unit_label: cost.label }),
-      },
-    }),
+    ...(cost && { [`${NS}/cost`]: costData(cost) }),
     ...(latency && { [`${NS}/latency`]: latency }),
     ...(media && { [`${NS}/multimodal`]: media }),
   }
 }
 
 /** The media a tool takes and gives, where it is about more than texts and JSON. */
-function mediaOf({ facts, seen, definition }: ToolPortrait): Json | undefined {
-  const { inputTypes, maxInput } = facts
-  const outputTypes = facts.outputTypes ?? [
-    ...new Set([
-      ...(isObject(definition.outputSchema) ? ['application/json'] : []),
-      ...(seen?.types ?? []).toSorted(),
-    ]),
-  ]
+function mediaOf(tool: ToolPortrait): Json | undefined {
+  const { inputTypes, maxInput } = tool.facts
+  const outputTypes = outputTypesOf(tool)
   const isRich = outputTypes.some((type) => type !== 'text/plain' && type !== 'application/json')
   if (!inputTypes && !isRich) return undefined
   return {

@@ -9,6 +9,7 @@ import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Probes } from '../core/probe.ts'
 import type { Refusal } from '../core/refusal.ts'
+import { ownUrl } from '../core/own-url.ts'
 import { self } from '../core/self.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
@@ -225,7 +226,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
     get sessions() {
       return front.sessions.size + sse.size
     },
-    url: `http://${settings.host.includes(':') ? `[${settings.host}]` : settings.host}:${port}`,
+    url: ownUrl(settings.host, port),
     drain: async (patience) => {
       isClosing = true
       server.close()

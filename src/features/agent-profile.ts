@@ -1,13 +1,14 @@
-import type { Call, Outcome } from '../core/call.ts'
-import { Payload } from '../core/payload.ts'
+import type { Call } from '../core/call.ts'
+import { self } from '../core/self.ts'
 import { unknownResource } from '../core/unknown.ts'
 import { agentBrief, agentPrompt } from '../documents/brief.ts'
 import { helpText } from '../documents/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../documents/notices.ts'
 import type { Portrait } from '../documents/portrait.ts'
 import { Contracts } from '../records/contracts.ts'
-import { NS } from '../wire/extensions.ts'
+import { CONTRACT_KEY } from '../wire/extensions.ts'
 import type { Deps, Feature, OwnEntry } from './feature.ts'
+import { answered } from './own-tool.ts'
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
 export const agentProfile: Feature<Record<never, never> | false> = {
@@ -38,15 +39,17 @@ interface Text {
   readonly make: (portrait: Portrait) => string
 }
 
-const briefings: readonly (Text & { readonly name: string })[] = [
+const briefings: readonly (Text & { readonly name: string; readonly mirror: string })[] = [
   {
     name: 'agent_brief',
+    mirror: 'brief',
     title: 'Briefing for agents',
     description: 'What this server is for, when to choose it and when not, and its limits, in short.',
     make: agentBrief,
   },
   {
     name: 'agent_prompt',
+    mirror: 'prompt',
     title: 'Instructions for agents',
     description: 'How to use each tool of this server, within which limits, and what to answer.',
     make: agentPrompt,
@@ -91,15 +94,15 @@ function promptOf({ name, title, description, make }: (typeof briefings)[number]
     isListed: true,
     handle: async (call) => {
       const text = await written(call, deps, { key: name, make })
-      return done({ description, messages: [{ role: 'user', content: { type: 'text', text } }] })
+      return answered({ description, messages: [{ role: 'user', content: { type: 'text', text } }] })
     },
   }
 }
 
 function resourcesOf(upstream: string | undefined, deps: Deps): readonly OwnEntry[] {
-  const service = upstream ?? deps.servers().find((_name, _at, all) => all.length === 1) ?? 'gatehouse'
-  const mirrors = briefings.map(({ name, ...rest }) => {
-    return { ...rest, key: name, uri: `${service}://agent/${name.slice(6)}`, type: 'text/markdown' }
+  const service = upstream ?? deps.servers().find((_name, _at, all) => all.length === 1) ?? self.name
+  const mirrors = briefings.map(({ name, mirror, ...rest }) => {
+    return { ...rest, key: name, uri: `${service}://agent/${mirror}`, type: 'text/markdown' }
   })
   const all = [...notices.map((each) => ({ ...each, key: each.uri })), ...mirrors]
   return all.map(({ uri, title, description, type, key, make }) => ({
@@ -108,7 +111,7 @@ function resourcesOf(upstream: string | undefined, deps: Deps): readonly OwnEntr
     handle: async (call) => {
       const text = await written(call, deps, { key, make })
       const meta = uri === VERSION ? await versionsOf(upstream, deps) : undefined
-      return done({ contents: [{ uri, mimeType: type, text, ...(meta && { _meta: meta }) }] })
+      return answered({ contents: [{ uri, mimeType: type, text, ...(meta && { _meta: meta }) }] })
     },
   }))
 }
@@ -144,9 +147,5 @@ async function versionsOf(
     }),
   )
   const versions = Object.fromEntries(known.filter(([, version]) => version !== undefined))
-  return Object.keys(versions).length > 0 ? { [`${NS}/contract`]: versions } : undefined
-}
-
-function done(result: Readonly<Record<string, unknown>>): Outcome {
-  return { kind: 'result', result: Payload.of(result) }
+  return Object.keys(versions).length > 0 ? { [CONTRACT_KEY]: versions } : undefined
 }

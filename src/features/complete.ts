@@ -2,8 +2,13 @@ import type { Outcome } from '../core/call.ts'
 import { canonical } from '../core/json.ts'
 import type { Definition } from '../core/record.ts'
 import { Payload } from '../core/payload.ts'
-import { completedAnnotations, completedDescription, titleOf } from '../documents/completed.ts'
-import type { Portrait, ToolPortrait } from '../documents/portrait.ts'
+import {
+  completedAnnotations,
+  completedDescription,
+  type Incomplete,
+  titleOf,
+} from '../documents/completed.ts'
+import type { Portrait } from '../documents/portrait.ts'
 import type { Deps, Feature } from './feature.ts'
 
 /** Completes the descriptions of tools: what they change, how risky that is, how a call is repeated, who is asked. */
@@ -82,13 +87,9 @@ function toolCompleter(deps: Deps, upstream: string, portrait: Portrait) {
     // What the portrait does not know yet, as the list of somebody who signed in.
     const entry = deps.listed(upstream, definition)
     if (!entry) return undefined
-    const { facts = {}, effects = ['it may change data'] } = tool ?? {}
+    const { facts = {}, effects = [] } = tool ?? {}
     return completion({ definition, nature: entry.nature, facts, effects, isRecorded })
   }
-}
-
-type Incomplete = Pick<ToolPortrait, 'definition' | 'nature' | 'facts' | 'effects'> & {
-  readonly isRecorded: boolean
 }
 
 function completion(tool: Incomplete): Definition {

@@ -1,4 +1,6 @@
 import type { Call, Outcome, Policy } from '../core/call.ts'
+import type { Entry } from '../core/entry.ts'
+import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
 import type { Portrait } from '../documents/portrait.ts'
@@ -31,6 +33,25 @@ export function soonPortrait(deps: Deps, call: Call): Portrait | undefined | Pro
     PATIENCE,
     undefined,
   )
+}
+
+/** How long a server may take to list its tools for a check, in milliseconds. */
+const CHECKING = 10_000
+
+/** The tools the configuration of a server is held against; where it does not list them, the log is told of `event`. */
+export async function toolsToCheck(
+  upstream: string,
+  deps: Deps,
+  event: string,
+): Promise<readonly Entry[] | undefined> {
+  try {
+    const tools = await within(deps.tools(upstream), CHECKING, undefined)
+    if (!tools) deps.log.warn(event, { upstream, reason: 'the server does not list its tools in time' })
+    return tools
+  } catch (error) {
+    deps.log.warn(event, { upstream, reason: asGatewayError(error).message })
+    return undefined
+  }
 }
 
 /** Adds something to what a server says of itself, to clients of every revision. */

@@ -1,9 +1,9 @@
-import type { Handler } from '../core/call.ts'
+import type { Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { ERROR_KEY } from '../wire/extensions.ts'
-import type { OwnTool } from './feature.ts'
+import type { OwnTool, Page } from './feature.ts'
 
 /** A method of the gateway as a tool: what it is asked are the arguments, and failures are results. */
 export function asTool(definition: OwnTool['definition'], answer: Handler): OwnTool {
@@ -16,9 +16,9 @@ export function asTool(definition: OwnTool['definition'], answer: Handler): OwnT
         const outcome = await answer({ ...call, params: args })
         if (outcome.kind === 'ask') return outcome
         const { text, value } = outcome.result
-        return done({ content: [{ type: 'text', text }], structuredContent: value })
+        return answered({ content: [{ type: 'text', text }], structuredContent: value })
       } catch (thrown) {
-        return done(failed(asGatewayError(thrown)))
+        return answered(failed(asGatewayError(thrown)))
       }
     },
   }
@@ -35,6 +35,15 @@ function failed(error: GatewayError): Record<string, unknown> {
   }
 }
 
-function done(result: Record<string, unknown>): { readonly kind: 'result'; readonly result: Payload } {
+/** What the gateway answers itself. */
+export function answered(result: Readonly<Record<string, unknown>>): Answered {
   return { kind: 'result', result: Payload.of(result) }
 }
+
+/** The same for a page, whose members are checked. */
+export function pageOf(page: Page): Answered {
+  return answered({ ...page })
+}
+
+/** How a request ends that the gateway has answered. */
+export type Answered = Extract<Outcome, { readonly kind: 'result' }>

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Call, Outcome, Standing } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { limitScope } from '../core/limit-scope.ts'
+import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
 import type { Target } from '../core/target.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { rates, rateSchema, type Rate } from '../core/units.ts'
@@ -16,9 +16,6 @@ interface Settings {
   readonly rate?: string | readonly string[]
 }
 
-/** What holds where nothing is configured and callers are told apart. */
-const UNSAID = '60/minute'
-
 /** Bounds how often each caller may call: in all, each server, and each tool. */
 export const rateLimit: Feature<Settings> = {
   name: 'rate_limit',
@@ -30,7 +27,7 @@ export const rateLimit: Feature<Settings> = {
         ...rateSchema,
         pattern: `^off$|${rateSchema.pattern}`,
         errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
-        description: `How often each caller may call, in any stretch of time: one rate, or several that all hold. Where it is not given, ${UNSAID} with authentication or the corporate profile, else off.`,
+        description: `How often each caller may call, in any stretch of time: one rate, or several that all hold. Where it is not given, ${USUAL_RATE} with authentication or the corporate profile, else off.`,
         examples: ['60/minute', ['10/second', '1000/day']],
       },
     },
@@ -113,7 +110,7 @@ function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Setti
   const isCharged = charged.has(method) || isVendorRequest(method)
   if (!isCharged && known(method).list === undefined) return []
   const own = upstream === undefined ? undefined : settings(upstream).rate
-  const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? UNSAID : undefined)
+  const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? USUAL_RATE : undefined)
   const all = together === undefined ? [] : limitsFrom(together, 'principal', 'all')
   if (!isCharged || upstream === undefined) return all
   const server = alone === undefined ? [] : limitsFrom(alone, 'upstream', upstream)

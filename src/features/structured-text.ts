@@ -1,5 +1,5 @@
 import type { Call, Outcome } from '../core/call.ts'
-import { canonical, isObject } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json.ts'
 import type { Feature } from './feature.ts'
 
 /** Gives the structured content of a tool's result as text too, for clients and models that read text alone. */
@@ -39,12 +39,8 @@ function withText(outcome: Outcome, call: Call): Outcome {
 function says(text: unknown, json: string, same: () => string): boolean {
   if (typeof text !== 'string') return false
   if (/^[[{]/.test(json) && text.includes(json)) return true
-  if (!/^\s*[[{"\d-]/.test(text)) return false
-  try {
-    return canonical(JSON.parse(text)) === same()
-  } catch {
-    return false
-  }
+  const value = readJson(text)
+  return value !== undefined && canonical(value) === same()
 }
 
 function lazily<Value>(make: () => Value): () => Value {

@@ -1,9 +1,11 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Risk } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
-import { canonical, isObject } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json.ts'
 import type { Store } from '../store/store.ts'
-import { conflict, notYours, tooLarge, tooMany, unknownApproval } from './approval-refusals.ts'
+import { decided, mayDecide } from './approval-decision.ts'
+import { notYours, tooLarge, tooMany, unknownApproval } from './approval-refusals.ts'
+import { callerHash } from './principal.ts'
 
 /** A call that waits for people to approve it. Kept under `approval/…` as JSON; times are milliseconds since 1970. */
 export interface Approval {
@@ -55,6 +57,8 @@ export interface Draft extends Omit<Approval, 'id' | 'createdAt' | 'expiresAt' |
 export interface Requested {
   readonly approval: Approval
   readonly token: string
+  /** It was not asked for before. */
+  readonly isNew?: true
 }
 
 /** What people are asked to approve, in a store that gateways and commands share. */
@@ -80,26 +84,11 @@ export interface Approvals {
   redeem(draft: Draft, token: string): Promise<Approval | undefined>
 }
 
-/** Whether a person may decide. A token that calls never approves itself. */
-export function mayDecide(
-  { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
-  { by, via }: Pick<Decision, 'by' | 'via'>,
-): boolean {
-  const isOperator = via === 'code' || via === 'command_line'
-  if (kind === 'out_of_band') {
-    return by !== caller && (approvers.length === 0 || approvers.includes(by))
-  }
-  if (via === 'token') return false
-  return isOperator || isEverybody === true || by === caller || approvers.includes(by)
-}
-
 /** How many calls of one caller may wait for approval; everybody together may have more. */
 const MOST = 100
 const MOST_OF_ALL = 400
 /** How large the arguments of one may be, in characters. */
 const LARGEST = 1024 * 1024
-/** How long an approved call can be made after the last person approved, at least, in milliseconds. */
-const TIME_TO_REPEAT = 300_000
 /** How long is known that there was one, after its time is over, in milliseconds. */
 const MEMORY = 3_600_000
 /** How often a change is tried that others are quicker with. */
@@ -150,7 +139,7 @@ export function createApprovals(store: Store, now: () => number): Approvals {
         const isOurs =
           before === undefined ||
           ((await isOver(before, read)) && (await store.swap(openKeyOf(draft), before, mark, draft.ttl)))
-        if (isOurs) return { approval, token }
+        if (isOurs) return { approval, token, isNew: true as const }
         await store.delete(keyOf(approval.id))
         return undefined
       }),
@@ -209,7 +198,8 @@ interface Opened extends Kept {
   readonly token: string
 }
 
-const nobody = Symbol('none')
+/** There is none, and trying again would not change that. */
+const nobody = Symbol('nobody')
 const COLLECTION = 'approval'
 const shape = /^[\w-]{1,64}$/
 
@@ -218,7 +208,7 @@ function keyOf(id: string): string {
 }
 
 function collectionOf({ caller }: Pick<Approval, 'caller'>): string {
-  return `approval:of:${hash('sha256', caller).slice(0, 32)}`
+  return `approval:of:${callerHash(caller)}`
 }
 
 /** Where the open approval of a call is found. One that took fewer people, or others, is none of it. */
@@ -236,24 +226,6 @@ function begun({ ttl, ...draft }: Draft, createdAt: number): Approval {
     decisions: [],
     status: 'pending',
   }
-}
-
-/** What one decision more makes of an approval: one person who denies it is enough. */
-function decided(approval: Approval, decision: Decision): Partial<Approval> {
-  const { status, decisions, needed } = approval
-  if (status !== 'pending') throw conflict(`It is ${status} already.`)
-  const people = new Set(decisions.map(personOf))
-  if (people.has(personOf(decision))) throw conflict('You have approved it already; it takes another person.')
-  const all = [...decisions, decision]
-  if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
-  if (all.length < needed) return { decisions: all }
-  const expiresAt = Math.max(approval.expiresAt, decision.at + TIME_TO_REPEAT)
-  return { decisions: all, status: 'approved', expiresAt }
-}
-
-/** Whoever is at the machine is one person, however that was shown. */
-function personOf({ by, via }: Decision): string {
-  return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
 }
 
 async function isOver(mark: string, read: (id: string) => Promise<Kept | undefined>): Promise<boolean> {
@@ -280,13 +252,22 @@ function isSame(one: string, other: string): boolean {
 }
 
 function parse(text: string): Approval | undefined {
-  const value: unknown = JSON.parse(text)
-  // Only this file writes them.
-  return isObject(value) ? (value as unknown as Approval) : undefined
+  const value = readJson(text)
+  return isApproval(value) ? value : undefined
+}
+
+/** Whether it is one as this version writes them: another version may have written the store. */
+function isApproval(value: unknown): value is Approval {
+  if (!isObject(value)) return false
+  const { id, caller, upstream, tool, message, digest, createdAt, expiresAt, needed, ...others } = value
+  const isNamed = [id, caller, upstream, tool, message, digest].every((each) => typeof each === 'string')
+  const isCounted = [createdAt, expiresAt, needed].every((each) => typeof each === 'number')
+  const isListed = Array.isArray(others.approvers) && Array.isArray(others.decisions)
+  return isNamed && isCounted && isListed && isObject(others.arguments)
 }
 
 function parseOpen(text: string): { readonly id: string; readonly token: string } | undefined {
-  const value: unknown = JSON.parse(text)
+  const value = readJson(text)
   if (!isObject(value)) return undefined
   const { id, token } = value
   return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 import { type Category, type ErrorCode, GatewayError, isErrorCode } from '../core/error.ts'
-import { canonical, isObject } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Store } from '../store/store.ts'
+import { callerHash } from './principal.ts'
 
 /** A call with an idempotency key. Kept under `call:…` as JSON; times are milliseconds since 1970. */
 export interface CallRecord {
@@ -33,7 +34,7 @@ export interface Kept {
 
 /** The collection that holds all records of a caller. */
 export function callsOf(principal: string): string {
-  return `call:${hash('sha256', principal).slice(0, 32)}`
+  return `call:${callerHash(principal)}`
 }
 
 /** Where the record of a key of a caller is kept. It is who calls that counts, never the session. */
@@ -125,12 +126,8 @@ function decodeFailure(payload: Payload): GatewayError | undefined {
 }
 
 function parsed(text: string): Payload | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? Payload.text(text, value) : undefined
-  } catch {
-    return undefined
-  }
+  const value = readJson(text)
+  return isObject(value) ? Payload.text(text, value) : undefined
 }
 
 function isText(value: unknown): value is string {

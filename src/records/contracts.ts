@@ -7,8 +7,8 @@ import {
   levelOf,
   raised,
 } from '../core/contract.ts'
-import { isObject } from '../core/json.ts'
-import type { Store } from '../store/store.ts'
+import { isObject, readJson } from '../core/json.ts'
+import { FOREVER, type Store } from '../store/store.ts'
 
 /** What became of a contract. */
 export interface Noted {
@@ -20,11 +20,9 @@ export interface Noted {
 /** How many versions are kept, and how many changes of each. */
 const VERSIONS = 100
 const CHANGES = 200
-/** For how long, in milliseconds. */
-const TTL = 10 * 365 * 86_400_000
 /** How often a contract is written anew because another gateway was faster. */
 const ATTEMPTS = 10
-/** What is dropped has to be announced for at least this long, and this many versions: three months, two additions. */
+/** For how long what is dropped has to be announced before, and for how many additions: three months, two. */
 const NOTICE = 90 * 86_400_000
 const NOTICE_VERSIONS = 2
 
@@ -57,8 +55,8 @@ export class Contracts {
       const written = JSON.stringify(history)
       const isDone =
         text === undefined
-          ? (await this.#store.claim(place(upstream), written, TTL)) === undefined
-          : await this.#store.swap(place(upstream), text, written, TTL)
+          ? (await this.#store.claim(place(upstream), written, FOREVER)) === undefined
+          : await this.#store.swap(place(upstream), text, written, FOREVER)
       if (isDone) return noted
     }
     throw new Error(`the contract of ${upstream} is written by others again and again`)
@@ -113,7 +111,7 @@ function wasAnnounced(
   )
   const announced = versions[at]
   if (!announced) return false
-  const additions = versions.slice(0, at + 1).filter(({ changes }) => levelOf(changes) !== 'patch')
+  const additions = versions.slice(0, at).filter(({ changes }) => levelOf(changes) !== 'patch')
   return now - announced.at >= NOTICE && additions.length >= NOTICE_VERSIONS
 }
 
@@ -123,13 +121,8 @@ function place(upstream: string): string {
 
 /** What another release kept in another form is not known. */
 function parsed(text: string | undefined): ContractHistory | undefined {
-  if (text === undefined) return undefined
-  try {
-    const value: unknown = JSON.parse(text)
-    return isHistory(value) ? value : undefined
-  } catch {
-    return undefined
-  }
+  const value = text === undefined ? undefined : readJson(text)
+  return isHistory(value) ? value : undefined
 }
 
 function isHistory(value: unknown): value is ContractHistory {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { isObject } from '../core/json.ts'
+import { isObject, readJson } from '../core/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
 
@@ -89,6 +89,12 @@ export class Deeds {
     return readDeed(await this.#store.get(place(key)))
   }
 
+  /** Those of several keys that are kept still, by their keys. */
+  async findAll(keys: readonly string[]): Promise<ReadonlyMap<string, Deed>> {
+    const found = await Promise.all(keys.map((key) => this.find(key)))
+    return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
+  }
+
   async remove(key: string): Promise<void> {
     await this.#store.delete(place(key))
   }
@@ -146,16 +152,8 @@ function bounded(deed: Deed): Deed {
 }
 
 function readDeed(text: string | undefined): Deed | undefined {
-  const value = text === undefined ? undefined : parsed(text)
+  const value = text === undefined ? undefined : readJson(text)
   return isDeed(value) ? value : undefined
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 /** Whether it is one as this version writes them: another version may have written the store. */

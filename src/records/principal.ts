@@ -1,4 +1,10 @@
+import { hash } from 'node:crypto'
 import type { Principal } from '../core/principal.ts'
+
+/** A caller as it stands in keys of the store: as short as any other, whatever its id. */
+export function callerHash(id: string): string {
+  return hash('sha256', id).slice(0, 32)
+}
 
 /** A caller as it is kept: without its token. */
 export interface KeptPrincipal {

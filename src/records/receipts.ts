@@ -1,5 +1,5 @@
 import { createPublicKey, hash, verify } from 'node:crypto'
-import { canonical, isObject } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** What a receipt says, besides who signed it and when. */
@@ -100,12 +100,8 @@ function isSigned(text: string, signature: string, jwk: Readonly<Record<string, 
 }
 
 function decoded(part: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(part, 'base64url').toString())
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
+  const value = readJson(Buffer.from(part, 'base64url').toString())
+  return isObject(value) ? value : undefined
 }
 
 function withoutMeta(item: unknown): unknown {

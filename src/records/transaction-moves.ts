@@ -177,11 +177,6 @@ export function pendingOf({ steps }: Transaction): Step[] {
   return steps.filter(({ status }) => status === 'pending')
 }
 
-/** When it is rolled back unless something happens. */
-export function dueAt({ expiresAt, endsAt }: Transaction): number {
-  return Math.min(expiresAt, endsAt)
-}
-
 /** Something happened, so the time it may be idle starts anew. */
 function alive(transaction: Transaction, now: number): Transaction {
   if (transaction.status !== 'active') return transaction

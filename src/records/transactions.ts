@@ -1,8 +1,7 @@
-import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json.ts'
-import type { Store } from '../store/store.ts'
-import type { KeptPrincipal } from './principal.ts'
+import { isObject, readJson } from '../core/json.ts'
+import { FOREVER, type Store } from '../store/store.ts'
+import { callerHash, type KeptPrincipal } from './principal.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {
@@ -14,8 +13,9 @@ export interface Transaction {
   readonly reason?: string
   readonly startedAt: number
   readonly endedAt?: number
-  /** How long it may be idle, in milliseconds, when that is over, and when it is over whatever happens. */
+  /** How long it may be idle, in milliseconds. */
   readonly timeout: number
+  /** When it is rolled back unless something happens, and the latest that can become. */
   readonly expiresAt: number
   readonly endsAt: number
   /** In the order they began. */
@@ -71,6 +71,15 @@ export function isOver({ status }: Transaction): boolean {
 /** Whether somebody should look at what could not be undone. */
 export function needsAttention({ status, acknowledged }: Transaction): boolean {
   return status === 'partially_rolled_back' && acknowledged === undefined
+}
+
+/** The order of a list of transactions: those that need attention, then those under way, the last begun first. */
+export function urgentFirst(one: Transaction, other: Transaction): number {
+  return rankOf(one) - rankOf(other) || other.startedAt - one.startedAt
+}
+
+function rankOf(transaction: Transaction): number {
+  return needsAttention(transaction) ? 0 : isOver(transaction) ? 2 : 1
 }
 
 /** Where a caller's transaction of an id is kept. */
@@ -149,8 +158,6 @@ export function unknownTransaction(): GatewayError {
 const COLLECTION = 'transaction'
 /** How often a change is tried that others come before. */
 const ATTEMPTS = 100
-/** How long what must not be lost is kept, in milliseconds: ten years. */
-const FOREVER = 10 * 365 * 86_400_000
 
 /** How texts begin of what is not over: they need not be read to tell them from the many that are. */
 const OPEN = ['active', 'rolling_back'].map((status) => `{"status":"${status}"`)
@@ -160,21 +167,12 @@ function written({ status, ...others }: Transaction): string {
 }
 
 function prefixOf(principal: string): string {
-  const hash = createHash('sha256').update(principal).digest('base64url').slice(0, 22)
-  return `${COLLECTION}/${hash}:`
+  return `${COLLECTION}/${callerHash(principal)}:`
 }
 
 function readTransaction(text: string | undefined): Transaction | undefined {
-  const value = text === undefined ? undefined : parsed(text)
+  const value = text === undefined ? undefined : readJson(text)
   return isTransaction(value) ? value : undefined
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 /** Whether it is one as this version writes them: another version may have written the store. */

@@ -1,5 +1,6 @@
 import type { Log } from '../core/log.ts'
 import type { StoreSettings } from '../core/settings.ts'
+import { within } from '../core/waiting.ts'
 import { LmdbStore } from './lmdb.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis.ts'
@@ -23,4 +24,14 @@ export function openStore(settings: StoreSettings, log: Log): Store {
 /** Opens a store that others can look into. */
 export function openPortable(settings: LastingSettings, log: Log): Portable {
   return settings.kind === 'folder' ? new LmdbStore(settings.path, log) : new RedisStore(settings.url, log)
+}
+
+/** How long calls under way keep a store that is not the configured one any more, in milliseconds. */
+const RETIREMENT = 600_000
+
+/** Closes a store that another one replaces, once the calls that began with it are over, or the gateway closes. */
+export async function retireStore(store: Store, closing: AbortSignal): Promise<void> {
+  const closed = new Promise<void>((resolve) => closing.addEventListener('abort', () => resolve()))
+  await within(closed, RETIREMENT, undefined)
+  await store.close()
 }

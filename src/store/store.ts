@@ -31,6 +31,9 @@ export interface Store {
   close(): Promise<void>
 }
 
+/** For how long what must not be lost is kept, in milliseconds: a hundred years. */
+export const FOREVER = 100 * 365 * 86_400_000
+
 /** The collection a key is a member of; absent where it is of none. */
 export function collectionOf(key: string): string | undefined {
   const end = key.indexOf('/')

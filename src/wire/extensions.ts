@@ -22,8 +22,14 @@ export const tasksExtension = 'io.modelcontextprotocol/tasks'
 /** The prefix of every key, method and extension the gateway invents. */
 export const NS = 'dev.gatehouse'
 
+/** Where in `_meta` stands which version there is of what servers offer. */
+export const CONTRACT_KEY = `${NS}/contract`
+
 /** Where in the `_meta` of a tool's result the structured error stands. */
 export const ERROR_KEY = `${NS}/error`
+
+/** Where in the `_meta` of a result the receipt stands. */
+export const RECEIPT_KEY = `${NS}/receipt`
 
 /** What the session token and the idempotency key are called among the values for features. */
 export const SESSION_TOKEN = 'session_token'

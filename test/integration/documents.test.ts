@@ -8,6 +8,7 @@ import { loadSettings } from '../../src/config/load.ts'
 import { fileSchema } from '../../src/config/schema.ts'
 import { toolSchema } from '../../src/config/tool-schema.ts'
 import { isErrorCode } from '../../src/core/error.ts'
+import { self } from '../../src/core/self.ts'
 import { features } from '../../src/features/index.ts'
 import { until } from '../support/condition.ts'
 import { inRepository, readDocument, schemaKeys } from '../support/document.ts'
@@ -66,6 +67,15 @@ describe('the examples of configuration', () => {
     expect(readFileSync(inRepository('deploy/Dockerfile'), 'utf8')).toContain(`"${target}"`)
   })
 
+  test.each(['Dockerfile', 'README.md', 'compose.yaml', 'kubernetes-sidecar.yaml'])(
+    'of %s name the image of this version',
+    (name) => {
+      const text = readFileSync(inRepository(`deploy/${name}`), 'utf8')
+      const tags = [...text.matchAll(/\bgatehouse:(\d[\w.]*)/g)].map(([, tag]) => tag)
+      expect(new Set(tags)).toEqual(new Set([self.version]))
+    },
+  )
+
   test('of the Kubernetes sidecar loads, and listens where the probes look', () => {
     const documents = yamlOf('deploy/kubernetes-sidecar.yaml')
     const config = documents.find(({ kind }) => kind === 'ConfigMap')
@@ -89,12 +99,19 @@ describe('the table of configuration keys', () => {
   test('names every key of gateway.schema.json and no other', () => {
     const schema: unknown = JSON.parse(readFileSync(inRepository('gateway.schema.json'), 'utf8'))
     const keys = rows.map(([key = '']) => key)
-    expect(keys.toSorted()).toEqual([...schemaKeys(schema).keys()].toSorted())
+    expect(keys.toSorted()).toEqual([...joined(schemaKeys(schema)).keys()].toSorted())
+  })
+
+  test('says of the features of a server that they are those there are for all', () => {
+    const keys = [...schemaKeys(fileSchema(features)).keys()]
+    const named = (prefix: string): string[] =>
+      keys.flatMap((key) => (key.startsWith(prefix) ? [key.slice(prefix.length)] : []))
+    expect(named('upstreams.<name>.features.')).toEqual(named('features.'))
   })
 
   test('gives the default of every key', () => {
     const written = Object.fromEntries(rows)
-    const defaults = [...schemaKeys(fileSchema(features))].map(([key, value]) => [key, shown(value)])
+    const defaults = [...joined(schemaKeys(fileSchema(features)))].map(([key, value]) => [key, shown(value)])
     expect(written).toEqual(Object.fromEntries(defaults))
   })
 })
@@ -164,7 +181,10 @@ describe('links', () => {
   )
 
   test.each(links)('%s leads somewhere', (link = '', file = '') => {
-    expect(existsSync(join(dirname(file), link))).toBe(true)
+    const [path = '', heading] = link.split('#')
+    const target = path === '' ? file : join(dirname(file), path)
+    expect(existsSync(target)).toBe(true)
+    if (heading !== undefined) expect(anchorsOf(readFileSync(target, 'utf8'))).toContain(heading)
   })
 
   test('the files the README names are there', () => {
@@ -176,6 +196,10 @@ describe('links', () => {
     expect(named.length).toBeGreaterThan(10)
     expect(named.filter(([, path]) => !existsSync(inRepository(`src/${path}`)))).toEqual([])
   })
+})
+
+test('the changelog has this version', () => {
+  expect(changes.text).toContain(`\n## [${self.version}] - `)
 })
 
 describe('the commands shown', () => {
@@ -264,12 +288,32 @@ describe('snippets for clients', () => {
   })
 })
 
+/** The names by which the headings of a document can be linked to. */
+function anchorsOf(text: string): string[] {
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  )
+}
+
 /** The documents of a YAML file. */
 function yamlOf(path: string) {
   return parseAllDocuments(readFileSync(inRepository(path), 'utf8')).map((document) => {
     expect(document.errors).toEqual([])
     return document.toJS()
   })
+}
+
+/** The keys of a schema, those for the features of a server as one. */
+function joined(keys: ReadonlyMap<string, unknown>): Map<string, unknown> {
+  return new Map(
+    [...keys].map(([key, value]) => [
+      key.replace(/^(upstreams\.<name>\.features\.)\w+$/, '$1<feature>'),
+      value,
+    ]),
+  )
 }
 
 /** A default as the README writes it. */

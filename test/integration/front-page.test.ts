@@ -1,6 +1,5 @@
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { password, peopleNamed } from '../support/approving.ts'
@@ -179,7 +178,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     const viewport = { width: 360, height: 740 }
     const { page } = await opened(gateway.origin, { colorScheme, viewport })
     // For people who want to see it.
-    await page.screenshot({ path: join(tmpdir(), `gatehouse-page-${colorScheme}.png`), fullPage: true })
+    await page.screenshot({ path: `out/gatehouse-page-${colorScheme}.png`, fullPage: true })
     await page.evaluate(openAll)
     const { overflow, size, heights, texts, faint } = await measured(page)
     expect(overflow).toBeLessThanOrEqual(0)

@@ -1,5 +1,6 @@
-import { createHash, scryptSync } from 'node:crypto'
+import { scryptSync } from 'node:crypto'
 import { onTestFinished } from 'vitest'
+import { tokenHash } from './auth/token-hash.ts'
 import { post } from './client/raw.ts'
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
 import { openSession, toolCall } from './raw-session.ts'
@@ -17,9 +18,7 @@ export const password = 'a password'
 
 /** Settings with which callers have tokens, and these people passwords. */
 export function peopleNamed(...names: readonly string[]): Json {
-  const tokens = Object.entries(bearer).map(([id, token]) => {
-    return { id, hash: `sha256:${salt}:${createHash('sha256').update(salt).update(token).digest('hex')}` }
-  })
+  const tokens = Object.entries(bearer).map(([id, token]) => ({ id, hash: tokenHash(token) }))
   const hash = `scrypt:${salt}:${scryptSync(password, salt, 32).toString('hex')}`
   const users = names.map((name) => ({ name, password_hash: hash, approves_as: name }))
   return { opaque: { tokens }, ...(names.length > 0 && { basic: { users } }) }

@@ -21,6 +21,8 @@ export interface CrashField {
   readonly log: string
   /** Kills what does the effects, wherever it runs; it is there again when this resolves, or when it is needed. */
   killServer(): Promise<void>
+  /** Resolves once what was begun by servers that outlived their gateways is done. */
+  settled(): Promise<void>
   close(): Promise<void>
 }
 
@@ -63,7 +65,11 @@ export async function startField({ upstream, store, gateways, tools }: FieldOpti
     await close()
     throw error
   }
-  return { gateways: [first, ...others], log, killServer: () => killServer(server, log), close }
+  const settled = async (): Promise<void> => {
+    if (server) return server.settled()
+    await until(() => serversOf(log).length <= gateways, 'the servers of killed gateways to end')
+  }
+  return { gateways: [first, ...others], log, killServer: () => killServer(server, log), settled, close }
 }
 
 /** A gateway that is not yet started; `path` is that of its endpoint. */

@@ -1,6 +1,7 @@
 // A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
 // What is to be added may be faulty, as the first word of its value says: `fail`, `ignored` and `lost` are not
 // answered well, the last one though it is done; `fixed` can not be removed, and that `sticky` is removed is not answered.
+// A ping is answered once all that was begun is done.
 // Usage: effects-server.ts --log FILE [--port N] [--slow MS]; over HTTP it prints the port it listens on.
 import { createHash, randomUUID } from 'node:crypto'
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
@@ -50,14 +51,23 @@ async function call(name: unknown, given: Readonly<Record<string, unknown>>): Pr
   const fault = String(value).split(' ', 1)[0]
   if (fault === 'fail') throw new Error('it fails')
   if (fault === 'ignored') return never
-  const [before, after] = delays(`${String(key)}${String(id)}`)
+  const acting = act(name, { id: String(id), key: String(key), value: String(value) })
+  begun.add(acting)
+  const { done, isSticky } = await acting.finally(() => begun.delete(acting))
+  return fault === 'lost' || isSticky ? never : done
+}
+
+/** What is not done yet. */
+const begun = new Set<Promise<object>>()
+
+async function act(name: unknown, { id, key, value }: Effect): Promise<{ done: object; isSticky: boolean }> {
+  const [before, after] = delays(`${key}${id}`)
   await pause(before)
   const there = effects().find((each) => each.id === id)
   if (there?.value.startsWith('fixed')) throw new Error('it stays')
-  const done = name === 'remove_effect' ? remove(String(id)) : add(String(key), String(value))
+  const done = name === 'remove_effect' ? remove(id) : add(key, value)
   await pause(after)
-  const isLost = fault === 'lost' || there?.value.startsWith('sticky') === true
-  return isLost ? never : done
+  return { done, isSticky: there?.value.startsWith('sticky') === true }
 }
 
 function add(key: string, value: string): Effect {
@@ -119,7 +129,10 @@ async function replyTo({ method, params }: Readonly<Record<string, unknown>>): P
     return { result: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo } }
   }
   if (method === 'tools/list') return { result: { tools } }
-  if (method === 'ping') return { result: {} }
+  if (method === 'ping') {
+    await Promise.allSettled(begun)
+    return { result: {} }
+  }
   if (method !== 'tools/call') return { error: { code: -32601, message: 'Method not found' } }
   const structuredContent = await call(given['name'], isObject(given['arguments']) ? given['arguments'] : {})
   return {

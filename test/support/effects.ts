@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { post } from './client/raw.ts'
 
 /** Something the server of effects did. */
 export interface Effect {
@@ -47,6 +48,8 @@ export interface EffectsServer {
   readonly url: string
   kill(): Promise<void>
   start(): Promise<void>
+  /** Resolves once what was begun is done. */
+  settled(): Promise<void>
 }
 
 /** Starts a server of effects over HTTP. */
@@ -65,7 +68,11 @@ export async function startEffects(file: string, port: number): Promise<EffectsS
     await exit
   }
   await start()
-  return { url: `http://127.0.0.1:${port}/mcp`, kill, start }
+  const url = `http://127.0.0.1:${port}/mcp`
+  const settled = async (): Promise<void> => {
+    await post(url, '{"jsonrpc":"2.0","id":1,"method":"ping"}')
+  }
+  return { url, kill, start, settled }
 }
 
 function linesOf(file: string): readonly string[] {

@@ -55,6 +55,7 @@ export class FakeClient {
     this.#conversation = new Conversation(
       this.traits,
       (id, method, params) => void this.#asked(id, method, params),
+      options.records,
     )
     this.#answering = new Answering(this.traits, options, this.#conversation.violations)
   }

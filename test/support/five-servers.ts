@@ -3,7 +3,7 @@ import { inRepository } from './document.ts'
 import { gatewayWith } from './gateway-with.ts'
 import { everything, publishedServer } from './peers/servers.ts'
 import type { RunningGateway } from './run-gateway.ts'
-import type { Json } from './server/json.ts'
+import { type Json, objectAt } from './server/json.ts'
 
 /** A secret of the configuration, which may stand in no document. */
 export const canary = 'ntn_canary5b3f0c9d1e77'
@@ -11,23 +11,29 @@ export const canary = 'ntn_canary5b3f0c9d1e77'
 /** The names of the servers of `fiveServers`. */
 export const names = ['everything', 'files', 'memory', 'playwright', 'notion'] as const
 
-/** Starts a gateway in front of five servers from npm. */
+/** Starts a gateway in front of five servers from npm; `upstreams` adds servers, and settings to those. */
 export function fiveServers(folder: string, config: Json = {}): Promise<RunningGateway> {
+  const { upstreams: more, ...rest } = config
   const playwright = inRepository('node_modules/@playwright/mcp/cli.js')
   const notion = inRepository('node_modules/@notionhq/notion-mcp-server/bin/cli.mjs')
+  const five: Json = {
+    everything: upstream(publishedServer(everything)),
+    files: upstream(publishedServer('@modelcontextprotocol/server-filesystem', folder)),
+    memory: {
+      ...upstream(publishedServer('@modelcontextprotocol/server-memory')),
+      env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') },
+    },
+    playwright: upstream([process.execPath, playwright, '--headless']),
+    notion: { ...upstream([process.execPath, notion]), env: { NOTION_TOKEN: canary } },
+  }
+  const own = Object.entries(five).map(([name, values]) => [
+    name,
+    { ...Object(values), ...objectAt(more, name) },
+  ])
   return gatewayWith({
     store: 'memory',
-    ...config,
-    upstreams: {
-      everything: upstream(publishedServer(everything)),
-      files: upstream(publishedServer('@modelcontextprotocol/server-filesystem', folder)),
-      memory: {
-        ...upstream(publishedServer('@modelcontextprotocol/server-memory')),
-        env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') },
-      },
-      playwright: upstream([process.execPath, playwright, '--headless']),
-      notion: { ...upstream([process.execPath, notion]), env: { NOTION_TOKEN: canary } },
-    },
+    ...rest,
+    upstreams: { ...Object(more), ...Object.fromEntries(own) },
   })
 }
 

@@ -1,3 +1,5 @@
+import { usual } from './client/raw.ts'
+import { modern } from './fronts.ts'
 import { isObject, type Json } from './server/json.ts'
 
 /** A call with an idempotency key. */
@@ -26,29 +28,13 @@ export interface Answer {
   readonly isVerified: boolean
 }
 
-const envelope = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientInfo': { name: 'keyed', version: '1.0.0' },
-  'io.modelcontextprotocol/clientCapabilities': {},
-}
-
 /** Makes a call once, without a session. Never throws: what fails on the way is to be tried again. */
 export async function attemptCall(url: string, call: KeyedCall, signal: AbortSignal): Promise<Attempt> {
-  const params = {
-    name: call.tool,
-    arguments: call.arguments,
-    _meta: { ...envelope, idempotency_key: call.key },
-  }
-  const headers = {
-    'content-type': 'application/json',
-    accept: 'application/json, text/event-stream',
-    'mcp-protocol-version': '2026-07-28',
-    'mcp-method': 'tools/call',
-    'mcp-name': call.tool,
-  }
-  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params })
+  const params = { name: call.tool, arguments: call.arguments, _meta: { idempotency_key: call.key } }
+  const { message, headers } = modern('tools/call', params)
+  const request = { method: 'POST', headers: { ...usual, ...headers }, body: JSON.stringify(message), signal }
   try {
-    const response = await fetch(url, { method: 'POST', headers, body, signal })
+    const response = await fetch(url, request)
     const answered: unknown = JSON.parse(await response.text())
     return read(isObject(answered) ? answered : {})
   } catch (error) {

@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto'
 import { loadSettings } from '../../src/config/load.ts'
 import { createGateway } from '../../src/gateway.ts'
 import type { Log } from '../../src/core/log.ts'
+import { tokenHash } from './auth/token-hash.ts'
 import type { Json } from './server/json.ts'
 
 /** A gateway in this process, with what it logged. */
@@ -40,15 +40,11 @@ export async function localGateway(config: Json): Promise<LocalGateway> {
 }
 
 const token = 'a-token-of-at-least-32-characters-00'
-const salt = 'salt-of-a-test'
-const digest = createHash('sha256')
-  .update(salt + token)
-  .digest('hex')
 
 /** What the corporate profile needs besides servers. */
 export const corporate = {
   profile: 'corporate',
-  auth: { opaque: { tokens: [{ id: 'agent', hash: `sha256:${salt}:${digest}` }] } },
+  auth: { opaque: { tokens: [{ id: 'agent', hash: tokenHash(token) }] } },
 }
 
 /** The header of a caller the corporate profile lets in. */

@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ConnectOptions } from './client/options.ts'
 import { fakeServerCommand, type FakeServer, startFakeServer } from './fake-server.ts'
-import { gatewayProgram } from './gateway-process.ts'
 import { Meeting, type Behind } from './meeting.ts'
 import { type RunningGateway, startGateway } from './run-gateway.ts'
 import type { Seen } from './server/journal.ts'
@@ -130,7 +129,6 @@ async function startMatrix(chosen: readonly Pair[], options: Options): Promise<M
     for (const [name, { values }] of behind) await write(directory, name, { [name]: values })
     const all = Object.fromEntries([...behind].map(([name, { values }]) => [name, values]))
     gateway = await startGateway(['--config', await write(directory, 'all', all)], {
-      command: gatewayProgram(),
       timeout: 30_000,
     })
     return { url: new URL(gateway.url).origin, directory, behind, close }

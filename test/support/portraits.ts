@@ -5,6 +5,7 @@ import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { portraitOf, portraitOfAll } from '../../src/documents/draw.ts'
 import type { Front } from '../../src/documents/front.ts'
 import type { Portrait, ToolPortrait } from '../../src/documents/portrait.ts'
+import { serverRecord } from './server-record.ts'
 import { serverSettings } from './server-settings.ts'
 
 /** What is given of a server to be described; the rest is as little as can be. */
@@ -45,7 +46,6 @@ export const fullFront: Front = {
     elevateUrl: 'https://idp.example.com/request-access',
   },
   rates: ['60/minute', '1000/day'],
-  quota: { remaining: 42, resetsAt: 1_800_000_000_000 },
   limits: ['A request may be 1 MB'],
   extensions: ['idempotency', 'transactions', 'human_in_the_loop', 'structured_errors'],
 }
@@ -53,14 +53,14 @@ export const fullFront: Front = {
 /** The server `files`, or another one, as documents are made of it. */
 export function portrait(given: Given = {}): Portrait {
   const settings = serverSettings({ ...given.settings, name: given.record?.name ?? 'files' })
-  const record = serverRecord(given, settings)
+  const record = recordOf(given, settings)
   const naming = given.isPrefixed
     ? {
         name: (upstream: string, name: string) => `${upstream}_${name}`,
         uri: (one: string, uri: string) => `${one}+${uri}`,
       }
     : undefined
-  return portraitOf({ record, settings }, { ...plainFront, ...given.front }, naming ? { naming } : {})
+  return portraitOf({ record, settings }, { ...plainFront, ...given.front }, naming)
 }
 
 /** Several servers as one. */
@@ -92,17 +92,9 @@ function allFacts(name: string, nature: { readonly op: string; readonly risk: st
   }
 }
 
-function serverRecord({ record, tools = [], facts, seen }: Given, settings: UpstreamSettings): ServerRecord {
-  return {
+function recordOf({ record, tools = [], facts, seen }: Given, settings: UpstreamSettings): ServerRecord {
+  return serverRecord({
     name: settings.name,
-    isUp: true,
-    info: {},
-    capabilities: {},
-    about: {},
-    prompts: [],
-    resources: [],
-    resourceTemplates: [],
-    contentVersion: '0123456789abcdef',
     ...record,
     tools: tools.map((definition) => {
       const name = String(definition['name'])
@@ -114,5 +106,5 @@ function serverRecord({ record, tools = [], facts, seen }: Given, settings: Upst
         ...(seen && { seen }),
       }
     }),
-  }
+  })
 }

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
+import { gatewayProgram } from './gateway-process.ts'
 
 /** A gateway process under test: where its MCP endpoint is, and how to end it. */
 export interface RunningGateway {
@@ -13,9 +13,7 @@ export interface RunningGateway {
   readonly close: () => Promise<void>
 }
 
-/** How to start a gateway; `command` defaults to GATEHOUSE_COMMAND (a JSON array), else to the sources. */
 interface GatewayOptions {
-  readonly command?: readonly string[]
   readonly env?: NodeJS.ProcessEnv
   /** How long the gateway may take to become ready, in milliseconds. */
   readonly timeout?: number
@@ -24,9 +22,9 @@ interface GatewayOptions {
 /** Starts `gatehouse serve --port <free port>` with more arguments and resolves once it is ready. */
 export async function startGateway(
   args: readonly string[],
-  { command = gatewayCommand(), env = {}, timeout = 15_000 }: GatewayOptions = {},
+  { env = {}, timeout = 15_000 }: GatewayOptions = {},
 ): Promise<RunningGateway> {
-  const [executable = process.execPath, ...first] = command
+  const [executable = process.execPath, ...first] = gatewayProgram()
   const port = await freePort()
   const child = spawn(executable, [...first, 'serve', '--port', String(port), ...args], {
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -41,16 +39,6 @@ export async function startGateway(
     await gateway.close()
     throw new Error(`The gateway did not start:\n${log()}`, { cause })
   }
-}
-
-/** The command that runs the gateway: GATEHOUSE_COMMAND if it is set, else the sources. */
-function gatewayCommand(): readonly string[] {
-  const given = process.env.GATEHOUSE_COMMAND
-  if (given === undefined)
-    return [process.execPath, fileURLToPath(new URL('../../src/main.ts', import.meta.url))]
-  const parsed: unknown = JSON.parse(given)
-  if (Array.isArray(parsed) && parsed.every((part) => typeof part === 'string')) return parsed
-  throw new TypeError('GATEHOUSE_COMMAND must be a JSON array of strings')
 }
 
 /** Ends a child process, by force after two seconds. */

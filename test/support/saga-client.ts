@@ -1,5 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
+import { usual } from './client/raw.ts'
 import type { MortalGateway } from './crash-field.ts'
+import { modern } from './fronts.ts'
 import type { SagaPlan, PlannedStep } from './saga-plan.ts'
 import type { Seeded } from './seeded.ts'
 import { isObject, type Json, objectAt } from './server/json.ts'
@@ -88,42 +90,23 @@ async function insist({ method, params, gateways, random }: Request): Promise<An
   }
 }
 
-const envelope = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientInfo': { name: 'saga', version: '1.0.0' },
-  'io.modelcontextprotocol/clientCapabilities': {},
-}
-
 /** Asks once, without a session; nothing where there is no answer. */
 async function post(
   url: string,
   method: string,
-  given: Json,
+  params: Json,
 ): Promise<(Omit<Answer, 'tries'> & { readonly isPassing: boolean }) | undefined> {
-  const params = { ...given, _meta: { ...envelope, ...objectAt(given, '_meta') } }
-  const { name } = given
-  const headers = {
-    'content-type': 'application/json',
-    accept: 'application/json, text/event-stream',
-    'mcp-protocol-version': '2026-07-28',
-    'mcp-method': method,
-    ...(typeof name === 'string' && { 'mcp-name': name }),
-  }
+  const { message, headers } = modern(method, params)
+  const request = { method: 'POST', headers: { ...usual, ...headers }, body: JSON.stringify(message) }
   try {
-    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
-    const response = await fetch(url, {
-      method: 'POST',
-      headers,
-      body,
-      signal: AbortSignal.timeout(PATIENCE),
-    })
+    const response = await fetch(url, { ...request, signal: AbortSignal.timeout(PATIENCE) })
     const text = await response.text()
     const parsed: unknown = JSON.parse(text)
-    const message = isObject(parsed) ? parsed : {}
-    const result = objectAt(message, 'result')
+    const answer = isObject(parsed) ? parsed : {}
+    const result = objectAt(answer, 'result')
     const told = objectAt(objectAt(result, '_meta'), 'dev.gatehouse/error')
-    const error = result['isError'] === true ? told : objectAt(objectAt(message, 'error'), 'data')
-    const isFailed = result['isError'] === true || isObject(message['error'])
+    const error = result['isError'] === true ? told : objectAt(objectAt(answer, 'error'), 'data')
+    const isFailed = result['isError'] === true || isObject(answer['error'])
     const code = isFailed ? { code: String(error['code']) } : {}
     return { result, text, ...code, isPassing: isFailed && error['category'] === 'transient' }
   } catch {

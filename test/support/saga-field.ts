@@ -2,11 +2,13 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { until } from './condition.ts'
 import { mortal, type MortalGateway } from './crash-field.ts'
 import { effectsOf, pidsOf, startEffects } from './effects.ts'
 import { publishedServer } from './peers/servers.ts'
 import type { Json } from './server/json.ts'
 import { steadyPort } from './steady-port.ts'
+import { undoableFiles } from './undoable-files.ts'
 
 /** Gateways that share a store, in front of three servers: files, a graph and effects. */
 export interface SagaField {
@@ -18,6 +20,8 @@ export interface SagaField {
   world(): World
   /** Kills the processes of a server; it is there again when it is needed. */
   killServer(server: Server): Promise<void>
+  /** Resolves once what was begun by servers that outlived their gateways is done. */
+  settled(): Promise<void>
   close(): Promise<void>
 }
 
@@ -35,15 +39,6 @@ export interface World {
 }
 
 /** How what the steps do is undone. */
-const files = {
-  write_file: {
-    undo: {
-      snapshot: 'read_text_file(path=$.args.path)',
-      restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
-    },
-  },
-  move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
-}
 const graph = {
   create_entities: { undo: 'delete_entities(entityNames=$.args.entities[*].name)' },
   create_relations: { undo: 'delete_relations(relations=$.args.relations)' },
@@ -68,7 +63,7 @@ export async function startSagaField(count: number): Promise<SagaField> {
         ['--pids', pids.files],
         publishedServer('@modelcontextprotocol/server-filesystem', folder),
       ),
-      tools: files,
+      tools: undoableFiles,
     },
     // Every call reads the whole file and writes it, so two at once would lose one.
     graph: {
@@ -107,6 +102,11 @@ export async function startSagaField(count: number): Promise<SagaField> {
       if (name !== 'effects') return pidsOf(pids[name]).forEach((pid) => process.kill(pid, 'SIGKILL'))
       await server.kill()
       await server.start()
+    },
+    settled: async () => {
+      const areOver = (file: string): boolean => pidsOf(file).length <= count
+      await until(() => Object.values(pids).every(areOver), 'the servers of killed gateways to end')
+      await server.settled()
     },
     close,
   }

@@ -5,6 +5,7 @@ import type { Definition, Records, ServerRecord } from '../../src/core/record.ts
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import type { Deps } from '../../src/features/feature.ts'
 import { serverSettings } from './server-settings.ts'
+import { serverRecord } from './server-record.ts'
 
 /** A server that lists tools, for features that look at what servers list. */
 export interface Shelf {
@@ -50,17 +51,10 @@ export function shelves(servers: Readonly<Record<string, Shelf>>): Partial<Deps>
 }
 
 function recordOf(name: string, entries: readonly Entry[], more: Partial<ServerRecord> = {}): ServerRecord {
-  return {
+  return serverRecord({
     name,
-    isUp: true,
-    info: {},
     capabilities: { tools: {} },
-    about: {},
     tools: entries.map((entry) => ({ entry, alias: aliasOf(entry.name), facts: {} })),
-    prompts: [],
-    resources: [],
-    resourceTemplates: [],
-    contentVersion: '1',
     ...more,
-  }
+  })
 }

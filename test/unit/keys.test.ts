@@ -2,7 +2,7 @@ import { createLocalJWKSet, jwtVerify } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { createSeal } from '../../src/bridge/seal.ts'
 import { GatewayError } from '../../src/core/error.ts'
-import { createKeys } from '../../src/keys.ts'
+import { createKeys, signingKeyIn } from '../../src/keys.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
 import { silentLog } from '../support/silent-log.ts'
@@ -22,9 +22,11 @@ describe('the keys of the gateway', () => {
   it('sign what anybody can verify, at every gateway that shares the store', async () => {
     const store = new MemoryStore()
     const [one, other] = [keysOf(store), keysOf(store)]
+    expect(await signingKeyIn(store)).toBeUndefined()
     const signed = await one.sign({ approved: 'x' })
     const published = await other.published()
     expect(JSON.stringify(published)).not.toContain('"d":')
+    expect({ keys: [await signingKeyIn(store)] }).toEqual(published)
     // The published keys are those of a key set.
     const { payload, protectedHeader } = await jwtVerify(signed, createLocalJWKSet(published as never))
     expect(payload).toMatchObject({ approved: 'x', iss: issuer(), iat: expect.any(Number) })

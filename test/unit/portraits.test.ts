@@ -5,6 +5,7 @@ import { Payload } from '../../src/core/payload.ts'
 import type { Records, ServerRecord } from '../../src/core/record.ts'
 import { createPortraits } from '../../src/portraits.ts'
 import { toolCall } from '../support/tool-call.ts'
+import { serverRecord } from '../support/server-record.ts'
 
 const entry = (name: string) => ({
   upstream: 'files',
@@ -18,22 +19,17 @@ const yaml = `upstreams:
   files: { command: x, env: { API_TOKEN: sesame-0123456789, MODE: directory, KEY: "with space" } }
   other: { command: y }`
 
-function bench(given: Partial<ServerRecord> = {}, isHiding = false) {
+const listing: Handler = async ({ method }) => ({
+  kind: 'result',
+  result: Payload.of({ [method === 'tools/list' ? 'tools' : 'none']: [{ name: 'read_file' }] }),
+})
+
+function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = listing) {
   const { settings } = loadSettings(yaml, { file: 'f.yaml', env: {} })
   const state = { record: { contentVersion: 'v1', ...given }, isUp: true, asked: 0, page: 'http://here' }
   const heard: ((upstream: string) => void)[] = []
-  const record = (name: string): ServerRecord => ({
-    name,
-    isUp: state.isUp,
-    info: {},
-    capabilities: {},
-    about: {},
-    prompts: [],
-    resources: [],
-    resourceTemplates: [],
-    tools,
-    ...state.record,
-  })
+  const record = (name: string): ServerRecord =>
+    serverRecord({ name, isUp: state.isUp, tools, ...state.record })
   const records: Records = {
     names: ['files', 'other'],
     of: (name) => {
@@ -44,15 +40,12 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false) {
     renew: () => undefined,
     onChange: (hear) => void heard.push(hear),
   }
-  const handle: Handler = async ({ method }) => ({
-    kind: 'result',
-    result: Payload.of({ [method === 'tools/list' ? 'tools' : 'none']: [{ name: 'read_file' }] }),
-  })
   const portraits = createPortraits({
     settings,
     records: () => records,
     isUp: () => state.isUp,
     isOn: () => true,
+    isGuarded: false,
     page: (path) => `${state.page}${path}`,
     isHiding: () => isHiding,
     handle,
@@ -92,6 +85,22 @@ describe('a portrait', () => {
     expect(some.tools.map(({ name }) => name)).toEqual(['read_file'])
     expect(await portraits.of('files', call)).toBe(some)
     expect((await portraits.of('files')).tools).toHaveLength(2)
+  })
+
+  test('is still drawn for the others when the first who asked for it hangs up', async () => {
+    const listed = Promise.withResolvers<void>()
+    const { portraits } = bench({}, true, async (call) => {
+      await listed.promise
+      call.signal.throwIfAborted()
+      return listing(call)
+    })
+    const leaving = new AbortController()
+    const principal = { id: 'me', scopes: new Set(['read:files']) }
+    void portraits.of('files', toolCall({ principal, signal: leaving.signal }))
+    const staying = portraits.of('files', toolCall({ principal }))
+    leaving.abort()
+    listed.resolve()
+    expect((await staying).tools).toHaveLength(1)
   })
 })
 

@@ -149,8 +149,15 @@ const imports: readonly Wall[] = [
   },
   {
     file: 'config/load.ts',
-    allowed: ['yaml', '../features/index.ts', '../core/settings.ts', './secrets.ts', 'node:fs/promises'],
-    forbidden: ['../features/confirm.ts', '../gateway.ts', '../wire/revisions.ts', 'hono'],
+    allowed: [
+      'yaml',
+      '../features/index.ts',
+      '../wire/revisions.ts',
+      '../core/settings.ts',
+      './secrets.ts',
+      'node:fs/promises',
+    ],
+    forbidden: ['../features/confirm.ts', '../gateway.ts', '../wire/codec.ts', 'hono'],
   },
   {
     file: 'admin/approvals.ts',

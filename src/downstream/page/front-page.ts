@@ -1,5 +1,5 @@
 import { escapeHtml as escape, htmlPage, pageHeaders } from '../../core/html.ts'
-import type { Link } from '../../documents/front-page.ts'
+import type { Link } from '../../documents/links.ts'
 import { type ClientSnippet, clientSnippets } from './clients.ts'
 import { script } from './script.ts'
 import { searchFor } from './search.ts'

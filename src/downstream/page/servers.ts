@@ -1,5 +1,6 @@
 import { escapeHtml as escape } from '../../core/html.ts'
-import type { Link, ParameterPanel, ServerPanel, ToolPanel } from '../../documents/front-page.ts'
+import type { ParameterPanel, ServerPanel, ToolPanel } from '../../documents/front-page.ts'
+import type { Link } from '../../documents/links.ts'
 import { type Search, textOf } from './search.ts'
 
 /** One server as the page shows it. */

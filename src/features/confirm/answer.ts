@@ -1,5 +1,6 @@
 import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Approval, Requested } from '../../records/approvals.ts'
 import { ERROR_KEY, NS } from '../../wire/extensions.ts'
@@ -73,9 +74,12 @@ function others(needed: number, approvers: readonly string[]): string {
   return `It takes the approval of ${people}${who} other than the caller`
 }
 
-/** The refusal where nobody can be asked. */
-export function nobodyToAsk(message: string): GatewayError {
-  return new GatewayError('CONFIRMATION_REQUIRED', `A person has to confirm this call first: “${message}”`, {
-    suggestion: 'Use a client that supports elicitation.',
-  })
+/** The refusal where nobody can be asked. It does not hold the question: messages of errors are logged, arguments never. */
+export function nobodyToAsk({ entry }: Pick<Subject, 'entry'>): GatewayError {
+  const { name, upstream } = entry
+  return new GatewayError(
+    'CONFIRMATION_REQUIRED',
+    `A person has to confirm this call of ${oneLine(name)} on ${upstream} first, and nobody can be asked.`,
+    { suggestion: 'Use a client that supports elicitation.' },
+  )
 }

@@ -1,5 +1,6 @@
-import { escapeHidden } from '../../core/hidden.ts'
+import type { Call } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
+import { oneLine } from '../../core/one-line.ts'
 import { isTelling, Redactor } from '../../core/redact.ts'
 import type { Entry } from '../../core/entry.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -18,6 +19,11 @@ export function messageOf(rule: Rule, entry: Entry, given: Arguments, server: Up
   return `${text}${costs(rule)}${promise(rule)}`
 }
 
+/** What the caller says it wants with a call. It stands last: nothing after it could be its word as well as ours. */
+export function stated({ intent }: Pick<Call, 'intent'>): string {
+  return intent === undefined || intent === '' ? '' : ` Stated reason, not verified: “${shown(intent)}”`
+}
+
 /** What people will be asked about calls of a tool; arguments are named in braces. */
 export function templateOf(rule: Rule, entry: Entry, server: UpstreamSettings): string {
   return `${rule.template ?? `Run ${named(entry)}?${told(entry, server)}`}${costs(rule)}`
@@ -29,7 +35,7 @@ export function typedText({ typed }: Rule, { name }: Entry, given: Arguments): s
   const value = Object.hasOwn(given, typed) ? given[typed] : undefined
   const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
   const text = isPlain ? String(value).trim() : ''
-  const isTypable = text !== '' && text.length <= LONGEST && oneLine(text) === text && !isTelling(typed)
+  const isTypable = text !== '' && text.length <= LONGEST && shortLine(text) === text && !isTelling(typed)
   return isTypable ? text : name
 }
 
@@ -43,14 +49,14 @@ function filled(template: string, given: Arguments): string {
 
 function general(entry: Entry, given: Arguments, server: UpstreamSettings): string {
   const values = Object.entries(given).map(([key, value]) => {
-    return `${oneLine(key)}: ${isTelling(key) ? '***' : shown(value)}`
+    return `${shortLine(key)}: ${isTelling(key) ? '***' : shown(value)}`
   })
   const summary = cut(values.join(', '), LONGEST_SUMMARY)
   return `Run ${named(entry)}${summary === '' ? '' : ` with ${summary}`}?${told(entry, server)}`
 }
 
 function named({ name, upstream }: Entry): string {
-  return `${cut(oneLine(name), LONGEST)} on ${upstream}`
+  return `${cut(shortLine(name), LONGEST)} on ${upstream}`
 }
 
 /** The first sentence of what a server says of its tool, where the server is believed. */
@@ -58,7 +64,7 @@ function told({ definition }: Entry, { trust }: UpstreamSettings): string {
   const { description } = definition
   if (!trust || typeof description !== 'string') return ''
   const [sentence = ''] = description.trim().split(/(?<=[.!?])\s|\n/, 1)
-  return sentence === '' ? '' : ` ${cut(oneLine(sentence), LONGEST)}`
+  return sentence === '' ? '' : ` ${cut(shortLine(sentence), LONGEST)}`
 }
 
 function costs({ price }: Rule): string {
@@ -78,14 +84,14 @@ function duration(milliseconds: number): string {
 const redactor = new Redactor()
 
 function shown(value: unknown): string {
-  if (typeof value === 'string') return cut(oneLine(value), LONGEST)
+  if (typeof value === 'string') return cut(shortLine(value), LONGEST)
   const text = JSON.stringify(isObject(value) || Array.isArray(value) ? redactor.value(value) : value)
-  return cut(oneLine(text), LONGEST)
+  return cut(shortLine(text), LONGEST)
 }
 
-function oneLine(text: string): string {
-  // What is cut off need not be read.
-  return escapeHidden(text.slice(0, LONGEST_SUMMARY).toWellFormed()).replaceAll('\n', '\\n')
+/** What is cut off need not be read. */
+function shortLine(text: string): string {
+  return oneLine(text.slice(0, LONGEST_SUMMARY).toWellFormed())
 }
 
 function cut(text: string, longest: number): string {

@@ -30,7 +30,7 @@ export async function approvedOnPage(
     }
     return { grant, isFresh: true }
   }
-  if (settings.fallback === 'deny') throw nobodyToAsk(subject.message)
+  if (settings.fallback === 'deny') throw nobodyToAsk(subject)
   const draft = draftOf(subject, alone, { kind: 'page', ttl: settings.ttl })
   const redeemed = word.token === undefined ? undefined : await approvals.redeem(draft, word.token)
   if (redeemed) return confirmedByHost(redeemed, subject, word)
@@ -63,7 +63,7 @@ export async function approvedByOthers(
     throw declined(call, slot.approval, { reason: said, by: call.principal.id })
   const found = settled(await approvals.use(draft), call)
   if (found) return found
-  const { approval } = await requested(draft, around)
+  const { approval } = await requested(draft, subject, around)
   const { url } = placeOf(approval, around)
   if (slot === undefined && url !== undefined && canAsk(call, 'url')) return askUrl(subject, approval.id, url)
   const later = await waiting.wait(call, approval.id, settings.wait)
@@ -83,13 +83,15 @@ function settled(approval: Approval | undefined, call: Call): Confirmed | undefi
   })
 }
 
-async function requested(draft: Draft, around: Around): Promise<Requested> {
+async function requested(draft: Draft, subject: Subject, around: Around): Promise<Requested> {
   const { deps, approvals } = around
   // Nobody could decide: neither on a page nor at the command line.
-  if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw nobodyToAsk(draft.message)
+  if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw nobodyToAsk(subject)
   const found = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = found.approval
-  deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind })
+  // A call that waits comes again and again; it is worth one line.
+  if (found.isNew)
+    deps.log.info('confirm.requested', { approval: id, upstream, tool, principal: caller, kind })
   return found
 }
 
@@ -99,7 +101,7 @@ async function answer(
 ): Promise<Outcome> {
   const { subject, around, isTokenBad } = told
   const { fallback, compat } = around.settings
-  const found = await requested(draft, around)
+  const found = await requested(draft, subject, around)
   const isTokenGood = draft.kind === 'page'
   const isHostAlone = isTokenGood && fallback === 'two_step'
   const place = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)

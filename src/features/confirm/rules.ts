@@ -1,5 +1,5 @@
 import type { Call } from '../../core/call.ts'
-import type { Entry, Risk } from '../../core/entry.ts'
+import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
 import { isObject } from '../../core/json.ts'
 import type { Cost } from '../../core/record.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -26,7 +26,6 @@ export interface Rule {
   readonly remember?: { readonly for: number; readonly max: number }
 }
 
-const ranks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
 const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
 
 /** What holds for a tool; nothing where the configuration alone says that nobody is asked. */
@@ -47,7 +46,7 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
   const isMeant = isOutOfBand || typed !== undefined
   const least = isMeant ? Math.min(levels.reversible, levels[settings.level]) : levels[settings.level]
   const from = isCostly ? levels.all : asked === undefined ? least : isNo(asked) ? levels.none : levels.all
-  const isKnown = risk !== undefined && ranks[risk] < from
+  const isKnown = risk !== undefined && riskRanks[risk] < from
   if ((from === levels.none || isKnown) && !isPivot) return undefined
   return {
     from,
@@ -79,7 +78,7 @@ export function isNeverAsked({ from }: Rule, call: Pick<Call, 'step'>): boolean 
 
 /** Whether a person is asked about a call of a tool; without the call, whether one could be. */
 export function isAsked(rule: Rule, entry: Entry, call?: Pick<Call, 'step'>): boolean {
-  return ranks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)
+  return riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)
 }
 
 /** The risk of a tool, as people are told. */

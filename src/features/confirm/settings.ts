@@ -1,3 +1,4 @@
+import { rememberSchema } from '../../core/remember.ts'
 import { durationSchema } from '../../core/units.ts'
 
 /** What the configuration says of asking people. Durations are milliseconds. */
@@ -56,19 +57,8 @@ export const settingsSchema = {
       type: ['object', 'boolean'],
       not: { const: true },
       default: false,
-      additionalProperties: false,
+      ...rememberSchema,
       errorMessage: 'must be off, or a mapping such as { for: 10m, max: 20 }',
-      properties: {
-        for: { ...durationSchema, default: '10m', description: 'For how long one approval holds.' },
-        max: {
-          type: 'integer',
-          minimum: 1,
-          maximum: 10000,
-          default: 20,
-          errorMessage: 'must be a number from 1 to 10000',
-          description: 'For how many calls it holds.',
-        },
-      },
       description: 'Ask once for several calls of a tool in one session; the person is told so.',
     },
     rollbacks: {

@@ -4,7 +4,7 @@ import type { Entry, Risk } from '../../core/entry.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Draft } from '../../records/approvals.ts'
-import { messageOf, typedText } from './message.ts'
+import { messageOf, stated, typedText } from './message.ts'
 import { riskOf, type Rule } from './rules.ts'
 import { withoutSlot } from './slot.ts'
 
@@ -43,7 +43,7 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
     digest: hash('sha256', canonical([call.principal.id, entry.upstream, entry.name, told])),
     argumentsDigest: hash('sha256', canonical(values)),
     risk: riskOf(rule, entry),
-    message: messageOf(rule, entry, values, server),
+    message: `${messageOf(rule, entry, values, server)}${stated(call)}`,
     ...(typed !== undefined && { typed }),
     ...(sent !== undefined && { sent }),
   }

@@ -1,6 +1,8 @@
-import type { Handler, Outcome } from '../../core/call.ts'
+import { LRUCache } from 'lru-cache'
+import type { Call, Handler } from '../../core/call.ts'
 import { method as known } from '../../wire/methods.ts'
 import type { Deps, Feature } from '../feature.ts'
+import type { Answered } from '../own-tool.ts'
 import { createListeners, introduced } from './listeners.ts'
 import { announcing, standingIn } from './retired.ts'
 import { createWatch, NAME, type Watch } from './watch.ts'
@@ -41,19 +43,24 @@ interface Heard {
   readonly deps: Deps
 }
 
+/** Of how many callers the last list is known. */
+const CALLERS = 16
+
 /** Lists that clients get tell of changes too: a list that is another than the one before says that there is one. */
 function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handler {
-  let last: string | undefined
-  const heed = (outcome: Outcome): void => {
-    const text = outcome.kind === 'result' ? outcome.result.text : last
-    const isOther = last !== undefined && text !== last
-    last = text
-    if (isOther) deps.records().renew(upstream)
+  // Callers may be shown different lists, so each is compared with what the same caller got before.
+  const known = new LRUCache<string, string>({ max: CALLERS })
+  const heed = ({ result }: Answered, { principal }: Call): void => {
+    const who = [principal.id, ...[...(principal.scopes ?? [])].toSorted()].join(' ')
+    const last = known.get(who)
+    known.set(who, result.text)
+    if (last !== undefined && last !== result.text) deps.records().renew(upstream)
     else watch.look(upstream)
   }
   return async (call) => {
     const outcome = await list(call)
-    if (!call.errand && call.params.fields.cursor === undefined) heed(outcome)
+    if (outcome.kind === 'result' && !call.errand && call.params.fields.cursor === undefined)
+      heed(outcome, call)
     return outcome
   }
 }

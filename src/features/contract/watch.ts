@@ -1,7 +1,9 @@
 import { type Contract, contractChanges } from '../../core/contract.ts'
+import { canonical } from '../../core/json.ts'
 import { background } from '../../core/log.ts'
 import type { KeptChange } from '../../core/contract-history.ts'
 import { Contracts } from '../../records/contracts.ts'
+import { type List, lists } from '../list-changes.ts'
 import type { Deps } from '../feature.ts'
 import { exposedContract } from './exposed.ts'
 
@@ -23,9 +25,6 @@ export interface Moved {
   /** The lists of which something changed. */
   readonly lists: ReadonlySet<List>
 }
-
-/** A list clients hear changes of. */
-export type List = 'tools' | 'prompts' | 'resources'
 
 /** How many changes a line of the log names. */
 const NAMED = 20
@@ -114,15 +113,11 @@ function tell({ log }: Deps, upstream: string, { before, after, changes }: Told)
     })
 }
 
+/** The lists in which something is another than before. */
 function listsOf(before: Contract, after: Contract): ReadonlySet<List> {
-  const subjects = contractChanges(before, after).map(({ subject }) => subject)
-  const starts: readonly (readonly [string, List])[] = [
-    ['tool ', 'tools'],
-    ['prompt ', 'prompts'],
-    ['resource', 'resources'],
-    ['URI scheme', 'resources'],
-  ]
-  return new Set(
-    starts.flatMap(([start, list]) => (subjects.some((each) => each.startsWith(start)) ? [list] : [])),
-  )
+  const partsOf = ({ tools, prompts, resources, templates }: Contract) => {
+    return { tools, prompts, resources: [resources, templates] }
+  }
+  const [was, is] = [partsOf(before), partsOf(after)]
+  return new Set(lists.filter((list) => canonical(was[list]) !== canonical(is[list])))
 }

@@ -1,6 +1,6 @@
-import { hash } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import type { Quota } from '../../core/record.ts'
+import { callerHash } from '../../records/principal.ts'
 import type { Store } from '../../store/store.ts'
 
 /** How many units each caller may spend in a time. */
@@ -40,7 +40,7 @@ export class Account {
   async spend(principal: string, units: number, now: number): Promise<Quota> {
     const { units: limit } = this.#budget
     const resetsAt = this.#end(now)
-    const key = `budget:${hash('sha256', principal).slice(0, 32)}:${this.#scope}:${resetsAt}`
+    const key = `budget:${callerHash(principal)}:${this.#scope}:${resetsAt}`
     for (let attempt = 0; attempt < TRIES; attempt++) {
       const found = await this.#store.get(key)
       const before = Number(found ?? 0)

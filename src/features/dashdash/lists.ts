@@ -102,7 +102,7 @@ function resourceObjects({ portrait, deps }: About): ObjectOf {
   const { canSubscribe, resources, templates } = portrait
   const objects = deps.document(portrait, 'resources', () =>
     [...resources, ...templates].map(
-      (each) => [String(each.uri ?? each.uriTemplate), resourceObject(each, { canSubscribe })] as const,
+      (each) => [String(each.uri ?? each.uriTemplate), resourceObject(each, canSubscribe)] as const,
     ),
   )
   const byUri = new Map(objects)

@@ -1,6 +1,6 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { classify, type Finding, type Rule, suggestions, firstWords } from '../../core/failure.ts'
+import { classify, type Diagnosis, type Rule, suggestions, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/redact.ts'
@@ -115,7 +115,7 @@ function joined(data: unknown, ours: Structured): Structured {
 
 function found(
   message: string,
-  { code, category, suggestion, retryAfterSeconds, by }: Finding,
+  { code, category, suggestion, retryAfterSeconds, by }: Diagnosis,
 ): GatewayError {
   return new GatewayError(code, message, {
     category,

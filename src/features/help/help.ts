@@ -1,11 +1,10 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
-import { Payload } from '../../core/payload.ts'
-import { helpOf } from '../../documents/help.ts'
+import { helpKey, helpOf } from '../../documents/help.ts'
 import { llmsFullText, llmsText } from '../../documents/llms.ts'
 import type { Portrait } from '../../documents/portrait.ts'
-import type { Deps, Feature, OwnPage, OwnTool, Page } from '../feature.ts'
-import { asTool } from '../own-tool.ts'
+import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
+import { answered, asTool, pageOf } from '../own-tool.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 /** Answers how to use a server, for agents: whole, in sections, or about one tool. */
@@ -14,7 +13,7 @@ export const help: Feature<Settings | false> = {
   place: 'features',
   schema: settingsSchema,
   create: (settings, deps) => {
-    const answer: Handler = async (call) => done(await helpFor(call, deps))
+    const answer: Handler = async (call) => answered(await helpFor(call, deps))
     const isListed = (upstream?: string): boolean | undefined => {
       const own = settings(upstream)
       return own === false ? undefined : own.listed
@@ -56,8 +55,8 @@ const definition = {
 async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
   const { format, section } = call.params.fields
   const portrait = await deps.portrait(call.target.upstream, call)
-  const key = `help ${JSON.stringify([format, section])}`
-  return deps.document(portrait, key, (each) => helpOf(each, { format, section }))
+  const asked = { format, section }
+  return deps.document(portrait, helpKey(portrait, asked), (each) => helpOf(each, asked))
 }
 
 /** The guide in markdown is what a model reads, as it is. */
@@ -81,7 +80,7 @@ function pagesOf(isOpen: () => boolean, deps: Deps): OwnPage[] {
   const guide: Handler = async (call) => {
     const { content, ...rest } = await helpFor(call, deps)
     if (typeof content === 'string') return markdown(content)
-    return page({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
+    return pageOf({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
   }
   const text =
     (key: string, make: (portrait: Portrait) => string): Handler =>
@@ -98,13 +97,5 @@ function pagesOf(isOpen: () => boolean, deps: Deps): OwnPage[] {
 }
 
 function markdown(text: string): Outcome {
-  return page({ text, type: 'text/markdown; charset=utf-8', maxAge: MAX_AGE })
-}
-
-function page(read: Page): Outcome {
-  return { kind: 'result', result: Payload.of(read) }
-}
-
-function done(result: Record<string, unknown>): Outcome {
-  return { kind: 'result', result: Payload.of(result) }
+  return pageOf({ text, type: 'text/markdown; charset=utf-8', maxAge: MAX_AGE })
 }

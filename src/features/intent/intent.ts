@@ -58,7 +58,7 @@ function hinting(around: Around): Policy {
   return (next) => {
     const hinted = async (call: Call): Promise<Outcome> => {
       const text = statedIntent(call)
-      const bare = own.forward ? call : withoutExtension(call, INTENT)
+      const bare = { ...(own.forward ? call : withoutExtension(call, INTENT)), intent: text }
       if (own.log_intent) call.facts.set('intent', text)
       const found = find(bare, text, around)
       if (own.mode === 'redirect' && (await mayRedirect(call, deps))) {

@@ -1,5 +1,5 @@
 import type { Call } from '../../core/call.ts'
-import type { Entry, Risk } from '../../core/entry.ts'
+import { type Entry, riskRanks } from '../../core/entry.ts'
 import { callOf } from '../../core/other-tool.ts'
 import type { ServerRecord } from '../../core/record.ts'
 import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
@@ -69,7 +69,7 @@ export function createSuggest(deps: Deps): Suggest {
     const own = found.find(({ of }) => isSame(of.entry, called))?.score ?? 0
     for (const { of, score, match } of found.slice(0, LOOKED_AT)) {
       if (match < LEAST || score < margin * own || isSame(of.entry, called)) return undefined
-      if (risks[of.entry.nature.risk] > risks[called.nature.risk]) continue
+      if (riskRanks[of.entry.nature.risk] > riskRanks[called.nature.risk]) continue
       if (await deps.isPermitted(callOf(wish.call, of.entry))) return named(wish, of.entry, WORDS)
     }
     return undefined
@@ -91,8 +91,6 @@ export function createSuggest(deps: Deps): Suggest {
 
 const OWNER = 'The owner of the server names it for this.'
 const WORDS = 'Its name and description are closer to the stated intent.'
-
-const risks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
 
 function isSame(one: Entry, other: Entry): boolean {
   return one.upstream === other.upstream && one.name === other.name

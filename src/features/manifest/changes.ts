@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Call, Note, Outcome, Policy } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
-import { Payload } from '../../core/payload.ts'
 import type { ServerRecord } from '../../core/record.ts'
+import { latencyOf } from '../../documents/observed.ts'
+import { ACKNOWLEDGED } from '../../wire/filter.ts'
 import type { Deps } from '../feature.ts'
+import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
 
 /** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
 interface Telling {
@@ -14,8 +16,7 @@ interface Telling {
 /** How often what was seen of calls is looked at, in milliseconds, while anybody listens. */
 const OFTEN = 10_000
 
-/** The first message of a listening call, and what it is told of changed tools. */
-const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged'
+/** What those who listen are told of changed tools. */
 const CHANGED = 'notifications/tools/list_changed'
 
 /** Watches what manifests are made of; nothing is asked of servers for it. */
@@ -55,7 +56,8 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
     start()
     const emit = (note: Note): void => {
       if (note.method !== ACKNOWLEDGED) return call.emit(note)
-      call.emit(acknowledged(note))
+      // Whoever asked for it hears of changed tools, whether the server tells of them or not.
+      call.emit(acknowledged(note, ['tools']))
       // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).
       listeners.set(listener, { upstream, tell: () => call.emit({ method: CHANGED }) })
     }
@@ -71,32 +73,17 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
     policy: (next) => (call) => {
       const { upstream } = call.target
       if (call.method === 'server/discover' && isOn(upstream)) return next(call).then(declared)
-      if (call.method !== 'subscriptions/listen' || !isOn(upstream) || !wantsTools(call)) return next(call)
+      if (call.method !== 'subscriptions/listen' || !isOn(upstream) || !listsWanted(call).includes('tools'))
+        return next(call)
       return listen(call, next)
     },
     close: stop,
   }
 }
 
-function wantsTools({ params }: Call): boolean {
-  const { notifications } = params.fields
-  return isObject(notifications) && notifications.toolsListChanged === true
-}
-
-/** Whoever asked for it hears of changed tools, whether the server tells of them or not. */
-function acknowledged(note: Note): Note {
-  const params = note.params ?? Payload.of({})
-  const notifications = params.at('notifications') ?? Payload.of({})
-  return { ...note, params: params.with({ notifications: notifications.with({ toolsListChanged: true }) }) }
-}
-
 function declared(outcome: Outcome): Outcome {
   if (outcome.kind === 'ask') return outcome
-  const capabilities = outcome.result.at('capabilities')
-  const tools = capabilities?.at('tools')
-  if (!capabilities || !tools || !isObject(tools.value) || tools.fields.listChanged === true) return outcome
-  const changed = capabilities.with({ tools: tools.with({ listChanged: true }) })
-  return { kind: 'result', result: outcome.result.with({ capabilities: changed }) }
+  return { kind: 'result', result: withListChanged(outcome.result, ['tools']) }
 }
 
 function tellsItself({ capabilities: { tools } }: ServerRecord): boolean {
@@ -109,15 +96,8 @@ function marksOf(record: ServerRecord): Map<string, string> {
   const isTold = tellsItself(record)
   return new Map(
     tools.map(({ entry, facts, seen }) => {
-      const speed =
-        seen?.p50 === undefined ? undefined : [1000, 60_000].filter((most) => (seen.p50 ?? 0) < most).length
-      const text = JSON.stringify([
-        isTold ? '' : entry.definition,
-        facts,
-        speed,
-        seen?.types,
-        seen?.hasCursor,
-      ])
+      const shown = seen && [latencyOf({ words: {}, seen }), seen.types, seen.hasCursor]
+      const text = JSON.stringify([isTold ? '' : entry.definition, facts, shown])
       return [entry.name, createHash('sha256').update(text).digest('base64url').slice(0, 22)]
     }),
   )

@@ -1,12 +1,12 @@
 import type { Call, Handler } from '../../core/call.ts'
-import { Payload } from '../../core/payload.ts'
 import { bytes, milliseconds } from '../../core/units.ts'
-import { manifestOf } from '../../documents/manifest.ts'
+import { manifestOf, manifestVersion } from '../../documents/manifest.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
 import { NS } from '../../wire/extensions.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
-import type { Deps, Feature, OwnPage, OwnTool, Page } from '../feature.ts'
+import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
+import { answered, pageOf } from '../own-tool.ts'
 import { telling } from './changes.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
@@ -27,7 +27,7 @@ export const manifest: Feature<Settings | false> = {
       return {
         extensions: {
           [KEY]: {
-            manifestVersion: '0.1.0',
+            manifestVersion,
             ttlSeconds: Math.round(milliseconds(own.ttl) / 1000),
             ...(url !== undefined && { url }),
             ...(deps.hasTools && { tool: definition.name }),
@@ -68,13 +68,12 @@ function toolOf(settings: SettingsFor, deps: Deps): OwnTool {
       const made = await manifestFor(call, deps)
       const { _meta: meta, ...members } = made
       const ttl = own === false ? 0 : milliseconds(own.ttl)
-      const result = {
+      return answered({
         ...(own !== false && own.compat && members),
         content: [{ type: 'text', text: JSON.stringify(made) }],
         structuredContent: made,
         _meta: { ...Object(meta), ttlMs: ttl, cacheScope: 'private' },
-      }
-      return { kind: 'result', result: Payload.of(result) }
+      })
     },
   }
 }
@@ -93,17 +92,17 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
     return own === false ? 0 : Math.round(milliseconds(own.ttl) / 1000)
   }
   const capabilities: Handler = async (call) =>
-    page({
+    pageOf({
       text: JSON.stringify(await manifestFor(call, deps)),
       type: 'application/json',
       maxAge: maxAge(call),
     })
   const card: Handler = async (call) => {
     const found = deps.document(await deps.portrait(call.target.upstream, call), 'card', serverCard)
-    return page({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
+    return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
   }
   const catalogue: Handler = async (call) =>
-    page({
+    pageOf({
       text: JSON.stringify({ specVersion: '1.0', entries: await entriesOf(deps) }),
       type: 'application/json',
       maxAge: maxAge(call),
@@ -128,8 +127,4 @@ async function entriesOf(deps: Deps): Promise<unknown[]> {
     const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
     return url === undefined ? [] : [deps.document(portrait, 'entry', (each) => catalogEntry(each, url))]
   })
-}
-
-function page(read: Page): { readonly kind: 'result'; readonly result: Payload } {
-  return { kind: 'result', result: Payload.of(read) }
 }

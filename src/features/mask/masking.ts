@@ -1,5 +1,5 @@
 import type { Step } from '../../core/json-path.ts'
-import { isObject } from '../../core/json.ts'
+import { isObject, readJson } from '../../core/json.ts'
 import { editJson, GONE } from './edits.ts'
 import type { Rules } from './rules.ts'
 
@@ -125,10 +125,5 @@ function after(ahead: readonly Found[], key: Exclude<Step, null>): readonly Foun
 
 /** The object or array a text is; nothing where it is neither. */
 function parsed(text: string): unknown {
-  if (!/^\s*[[{]/.test(text)) return undefined
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
+  return /^\s*[[{]/.test(text) ? readJson(text) : undefined
 }

@@ -1,5 +1,5 @@
 import { fits } from '../../core/glob.ts'
-import { parsePath, type Step } from '../../core/json-path.ts'
+import { parseSteps, type Step } from '../../core/json-path.ts'
 import { compilePattern, type Pattern } from '../../core/pattern.ts'
 import type { Target } from '../../core/target.ts'
 
@@ -36,7 +36,7 @@ function isFor({ tools }: RuleSettings, { method, name }: Target): boolean {
 }
 
 function stepsOf(path: string): readonly Step[] {
-  const steps = parsePath(path)
+  const steps = parseSteps(path)
   if (!steps) throw new TypeError(`${path} is no path`)
   return steps
 }

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { canonical, isObject } from '../../core/json.ts'
+import { canonical, isObject, readJson } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { NS } from '../../wire/extensions.ts'
 import { schemaOf, maskToFit } from './fit.ts'
@@ -46,11 +46,8 @@ export function maskResult(result: Payload, masking: Masking, { uri, tool }: Ask
 function mirrored(blocks: readonly unknown[], before: Payload, after: Payload): unknown[] {
   const isSame = (text: string): boolean => {
     if (text === before.text) return true
-    try {
-      return canonical(JSON.parse(text)) === canonical(before.value)
-    } catch {
-      return false
-    }
+    const value = readJson(text)
+    return value !== undefined && canonical(value) === canonical(before.value)
   }
   return blocks.map((block) =>
     isObject(block) && typeof block.text === 'string' && isSame(block.text)

@@ -3,9 +3,9 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
-import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensions.ts'
+import { extensionOf, hasExtension, RECEIPT_KEY, withoutExtension } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { isAnswer, ownStamp, RECEIPT_KEY } from './stamp.ts'
+import { isAnswer, ownStamp } from './stamp.ts'
 
 /** What asks for a receipt. */
 const FLAG = 'receipt'

@@ -1,5 +1,5 @@
 import { parsePath } from '../../core/expression.ts'
-import { isObject } from '../../core/json.ts'
+import { isObject, readJson } from '../../core/json.ts'
 import { find, type Scope } from '../../core/path.ts'
 import { isTelling } from '../../core/redact.ts'
 
@@ -98,12 +98,8 @@ function fieldsOf({ structuredContent, content }: Fields): Fields {
   const [block]: readonly unknown[] = content
   const text = isObject(block) && block.type === 'text' ? block.text : undefined
   if (typeof text !== 'string' || text.length > READ || !text.startsWith('{')) return {}
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : {}
-  } catch {
-    return {}
-  }
+  const value = readJson(text)
+  return isObject(value) ? value : {}
 }
 
 function first(fields: Fields, names: readonly string[], longest: number): string | undefined {

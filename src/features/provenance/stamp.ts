@@ -2,9 +2,8 @@ import { canonical, isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { NS } from '../../wire/extensions.ts'
 
-/** Where in `_meta` it stands where a result comes from, and its receipt. */
+/** Where in `_meta` it stands where a result comes from. */
 const PROVENANCE_KEY = `${NS}/provenance`
-export const RECEIPT_KEY = `${NS}/receipt`
 
 /** What the gateway says of where a result comes from: that it was retrieved there, and whether it is as it was. */
 export interface Stamp {

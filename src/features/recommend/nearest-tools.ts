@@ -6,13 +6,12 @@ import { callOf } from '../../core/other-tool.ts'
 import { type DescribedTool, describedTool, rankingsOf } from '../../core/tool-ranking.ts'
 import { within } from '../../core/waiting.ts'
 import type { Deps } from '../feature.ts'
-import { told } from './shape.ts'
+import { LEAST_MATCH, told } from './shape.ts'
 
 /** How many tools are named, and how many of the best are looked at. */
 const NAMED = 3
 const LOOKED_AT = 8
-/** How much of the name a tool must say to be named, from 0 to 1, and how near it must be to the best one. */
-const LEAST = 0.3
+/** How near a tool must be to the best one to be named, from 0 to 1. */
 const NEAR = 0.75
 /** How long lists are waited for, in milliseconds, and how long a name may be to be compared. */
 const PATIENCE = 500
@@ -26,7 +25,10 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
   const alone = rankingsOf(({ tools }) => tools.map(({ entry }) => described(entry, false)))
   const together = rankingsOf(({ tools }) => tools.map(({ entry }) => described(entry, true)))
   function described(entry: Entry, isTogether: boolean): DescribedTool {
-    return describedTool(entry, deps.exposed(entry.upstream, entry.name, isTogether))
+    return describedTool(entry, nameOf(entry, isTogether))
+  }
+  function nameOf({ upstream, name }: Entry, isTogether: boolean): string {
+    return deps.exposed(upstream, name, isTogether)
   }
 
   const find = async (call: Call): Promise<readonly (DescribedTool & { readonly match: number })[]> => {
@@ -35,11 +37,12 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
     const names = upstream === undefined ? records.names : [upstream]
     const known = await Promise.all(names.map(async (each) => records.of(each)))
     const ranking = (upstream === undefined ? together : alone)(known)
+    // Their names are enough here: what describes a tool looks through its schema, which may be large.
     const tools = known.flatMap((record) =>
-      record.tools.map(({ entry }) => described(entry, upstream === undefined)),
+      record.tools.map(({ entry }) => ({ entry, name: nameOf(entry, upstream === undefined) })),
     )
     const close = name.length > LONGEST ? [] : mistyped(name, tools)
-    const ranked = ranking.rank(name.slice(0, LONGEST)).filter(({ match }) => match >= LEAST)
+    const ranked = ranking.rank(name.slice(0, LONGEST)).filter(({ match }) => match >= LEAST_MATCH)
     const least = (ranked[0]?.score ?? 0) * NEAR
     const all = [
       ...close.map((of) => ({ ...of, match: 1 })),
@@ -78,11 +81,7 @@ function isUnknown(thrown: unknown): thrown is GatewayError {
 
 /** The tool whose name is most like one that was mistyped. */
 function mistyped(name: string, tools: readonly DescribedTool[]): DescribedTool[] {
-  const limit = Math.max(1, Math.floor(name.length / 3))
-  const near = tools.filter((each) => Math.abs(each.name.length - name.length) <= limit)
-  const found = nearest(
-    name,
-    near.map((each) => each.name),
-  )
-  return near.filter((each) => each.name === found).slice(0, 1)
+  const names = tools.map((each) => each.name)
+  const found = nearest(name, names)
+  return tools.filter((each) => each.name === found).slice(0, 1)
 }

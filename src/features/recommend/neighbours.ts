@@ -5,7 +5,7 @@ import type { Described, Ranked } from '../../core/ranking.ts'
 import type { ServerRecord } from '../../core/record.ts'
 import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
 import type { Deps } from '../feature.ts'
-import type { Recommended } from './shape.ts'
+import { LEAST_MATCH, type Recommended } from './shape.ts'
 
 /** A server, or one of its tools. */
 interface Offer extends Described {
@@ -13,8 +13,7 @@ interface Offer extends Described {
   readonly entry?: Entry
 }
 
-/** How much of what is wanted must be said, from 0 to 1, and how many of the best offers are looked at. */
-const LEAST = 0.3
+/** How many of the best offers are looked at. */
 const LOOKED_AT = 50
 /** How many tools of a server are named. */
 const TOOLS = 3
@@ -39,7 +38,7 @@ export function createNeighbours(deps: Deps): Neighbours {
     const names = records.names.filter((name) => name !== upstream)
     const known = await Promise.all(names.map(async (name) => records.of(name)))
     const found = rankingOf(known).rank(capability)
-    const near = found.filter(({ match }) => match >= LEAST).slice(0, LOOKED_AT)
+    const near = found.filter(({ match }) => match >= LEAST_MATCH).slice(0, LOOKED_AT)
     return grouped(await permitted(call, near), deps)
   }
 }

@@ -1,9 +1,8 @@
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
-import { Payload } from '../../core/payload.ts'
 import type { Deps, Feature, SettingsOf } from '../feature.ts'
-import { asTool } from '../own-tool.ts'
+import { answered, asTool, pageOf } from '../own-tool.ts'
 import { createNeighbours } from './neighbours.ts'
 import { withNearest } from './nearest-tools.ts'
 import { createRegistry } from './registry.ts'
@@ -28,8 +27,7 @@ export const discovery: Feature<Settings | false> = {
           handle: async (call) => {
             const outcome = await answer(call)
             if (outcome.kind === 'ask') return outcome
-            const { text } = outcome.result
-            return { kind: 'result', result: Payload.of({ text, type: 'application/json', maxAge: 0 }) }
+            return pageOf({ text: outcome.result.text, type: 'application/json', maxAge: 0 })
           },
         },
       ],
@@ -108,7 +106,7 @@ function answerRecommend(settings: SettingsOf<Settings | false>, deps: Deps): Ha
       ({ server }, at) => sorted.findIndex((each) => each.server === server) === at,
     )
     const recommendations = distinct.slice(0, NAMED).map((each) => told(capability, each))
-    return { kind: 'result', result: Payload.of({ capability_needed: capability, recommendations }) }
+    return answered({ capability_needed: capability, recommendations })
   }
 }
 

@@ -1,21 +1,15 @@
 import { LRUCache } from 'lru-cache'
 import { fits } from '../../core/glob.ts'
 import { isObject } from '../../core/json.ts'
-import { createRanking } from '../../core/ranking.ts'
+import { createRanking, type Described } from '../../core/ranking.ts'
 import { actionOf } from '../../core/synonyms.ts'
 import { queryWords, stem } from '../../core/stem.ts'
 import type { Deps } from '../feature.ts'
 import type { Settings } from './settings.ts'
-import type { Recommended } from './shape.ts'
+import { LEAST_MATCH, type Recommended } from './shape.ts'
 
 /** Servers of a registry, as it lists them. */
-type Search = (word: string) => Promise<readonly Listed[]>
-
-interface Listed {
-  readonly name: string
-  readonly title?: string
-  readonly description: string
-}
+type Search = (word: string) => Promise<readonly Described[]>
 
 /** How many answers of the registry are kept, for how long in milliseconds, and how many are waited for at a time. */
 const KEPT = 200
@@ -24,15 +18,13 @@ const BUSY = 4
 /** How many words of what is wanted are searched for, and how many servers are asked for each. */
 const WORDS = 2
 const PAGE = 50
-/** How much of what is wanted a server must say, from 0 to 1. */
-const LEAST = 0.3
 
 /** Looks for servers in a registry; what it does not answer is only missing. */
 export function createRegistry({
   fetchJson,
   log,
 }: Deps): (capability: string, settings: Settings) => Promise<Recommended[]> {
-  const known = new LRUCache<string, readonly Listed[]>({ max: KEPT, ttl: FRESH })
+  const known = new LRUCache<string, readonly Described[]>({ max: KEPT, ttl: FRESH })
   let busy = 0
 
   const searchIn =
@@ -64,7 +56,7 @@ export function createRegistry({
     const permitted = [...servers.values()].filter(({ name }) => isOf(name, allowed))
     return createRanking(permitted)
       .rank(capability)
-      .filter(({ match }) => match >= LEAST)
+      .filter(({ match }) => match >= LEAST_MATCH)
       .map(({ of: { name }, match }) => ({
         server: name,
         score: match,
@@ -87,7 +79,7 @@ function isOf(name: string, publishers: readonly string[]): boolean {
 /** Names in a registry: a namespace and a name of its own. */
 const shape = /^[a-zA-Z0-9.-]{3,100}\/[a-zA-Z0-9._-]{1,100}$/
 
-function listedIn({ servers }: Readonly<Record<string, unknown>>): Listed[] {
+function listedIn({ servers }: Readonly<Record<string, unknown>>): Described[] {
   const list: readonly unknown[] = Array.isArray(servers) ? servers : []
   return list.flatMap((each) => {
     if (!isObject(each)) return []

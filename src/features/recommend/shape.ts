@@ -10,6 +10,9 @@ export interface Recommended {
   readonly tools?: readonly string[]
 }
 
+/** How much of what is wanted must be said for it to be named at all, from 0 to 1. */
+export const LEAST_MATCH = 0.3
+
 /** From which score on a match is of high confidence, and from which of medium. */
 const HIGH = 0.66
 const MEDIUM = 0.33

@@ -1,11 +1,12 @@
 import { type Call, type Outcome, resultOf } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { within } from '../../core/waiting.ts'
 import type { Deps, OwnEntry } from '../feature.ts'
 
-/** A skill a server publishes, as clients know it. */
-interface Skill {
+/** A skill as clients know it. */
+export interface Skill {
   readonly uri: string
   readonly frontmatter: Readonly<Record<string, unknown>>
   /** A list, or a word for files that are only known when they are read. */
@@ -15,13 +16,15 @@ interface Skill {
 /** The skills servers publish themselves; where they are offered together, the name of the server goes in front. */
 export interface Relay {
   list(call: Call): Promise<readonly Skill[]>
+  /** Nothing where its server says there is none. @throws what keeps its server from answering */
   get(call: Call, uri: string): Promise<Skill | undefined>
   /** Reads the files of these skills where servers are offered together. */
   readonly files: OwnEntry
 }
 
 const SCHEME = 'skill://'
-const EXTENSION = 'io.modelcontextprotocol/skills'
+/** What the extension is called (SEP-2640). */
+export const EXTENSION = 'io.modelcontextprotocol/skills'
 
 /** How many skills of a server are told, on how many pages, and how long it may take, in milliseconds. */
 const MOST = 512
@@ -75,7 +78,7 @@ export function createRelay(deps: Deps): Relay {
       const here = call.target.upstream
       const place = here === undefined ? placeOf(uri, deps.servers()) : { upstream: here, uri }
       if (!place || !(await publishes(place.upstream))) return undefined
-      const outcome = await ask(call, place.upstream, { uri: place.uri }).catch(() => undefined)
+      const outcome = await ask(call, place.upstream, { uri: place.uri }).catch(unlessRefused)
       const [skill] = outcome ? skillIn(resultOf(outcome).fields.skill) : []
       return skill && here === undefined ? moved(skill, place.upstream) : skill
     },
@@ -94,6 +97,10 @@ export function createRelay(deps: Deps): Relay {
       },
     },
   }
+}
+
+function unlessRefused(error: unknown): undefined {
+  if (!(error instanceof GatewayError) || error.extra.relayed === undefined) throw error
 }
 
 /** `skill://github/acme/git/SKILL.md` is `skill://acme/git/SKILL.md` of the server `github`. */

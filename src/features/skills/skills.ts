@@ -1,13 +1,13 @@
-import type { Call, Handler, Outcome } from '../../core/call.ts'
+import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { Payload } from '../../core/payload.ts'
 import { unknownResource } from '../../core/unknown.ts'
 import type { Portrait } from '../../documents/portrait.ts'
-import { type SkillFile, skillFile, skillName, skillOf, skillUri } from '../../documents/skill.ts'
+import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../documents/skill.ts'
 import { self } from '../../core/self.ts'
 import { introducing } from '../discovered.ts'
 import type { Deps, Feature, OwnEntry } from '../feature.ts'
-import { createRelay, type Relay } from './relay.ts'
+import { answered, pageOf } from '../own-tool.ts'
+import { createRelay, EXTENSION, type Relay, type Skill } from './relay.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 /** Publishes a skill for each server, and those servers publish themselves (SEP-2640). */
@@ -32,8 +32,6 @@ export const skills: Feature<Settings | false> = {
   },
 }
 
-const EXTENSION = 'io.modelcontextprotocol/skills'
-
 /** How long skills may be kept, in milliseconds. */
 const TTL = 60_000
 const TYPE = 'text/markdown'
@@ -42,13 +40,6 @@ interface Shelf {
   readonly deps: Deps
   readonly relay: Relay
   isListed(upstream?: string): boolean
-}
-
-/** A skill as it is listed. */
-interface Skill {
-  readonly uri: string
-  readonly frontmatter: Readonly<Record<string, unknown>>
-  readonly resources: readonly unknown[]
 }
 
 function listedBy(settings: Settings | false): boolean {
@@ -65,7 +56,7 @@ function listing(shelf: Shelf): Handler {
     const relayed = await shelf.relay.list(call)
     const taken = new Set(relayed.map(({ uri }) => uri))
     const own = (await portraitsFor(call, shelf.deps)).map((portrait) => skillFor(portrait, shelf.deps))
-    return done({
+    return answered({
       skills: [...own.filter(({ uri }) => !taken.has(uri)), ...relayed],
       ttlMs: TTL,
       cacheScope: 'private',
@@ -78,9 +69,12 @@ function getting({ deps, relay }: Shelf): Handler {
     const { uri } = call.params.fields
     if (typeof uri !== 'string')
       throw new GatewayError('INVALID_INPUT', 'Invalid params: uri must be a string.')
-    const relayed = await relay.get(call, uri)
-    const skill = relayed ?? (await ownSkill(call, uri, deps))
-    if (skill) return done({ skill, ttlMs: TTL, cacheScope: 'private' })
+    const own = await ownSkill(call, uri, deps)
+    const relayed = await relay.get(call, uri).catch((error: unknown) => {
+      if (!own) throw error
+    })
+    const skill = relayed ?? own
+    if (skill) return answered({ skill, ttlMs: TTL, cacheScope: 'private' })
     throw new GatewayError('INVALID_INPUT', `Invalid params: there is no skill ${uri}.`, { data: { uri } })
   }
 }
@@ -97,14 +91,13 @@ async function portraitsFor(call: Call, deps: Deps): Promise<readonly Portrait[]
 }
 
 function fileOf(portrait: Portrait, deps: Deps): SkillFile {
-  const { text, frontmatter } = deps.document(portrait, 'skill', skillOf)
-  return skillFile(text, frontmatter)
+  return deps.document(portrait, 'skill', skillOf)
 }
 
 function skillFor(portrait: Portrait, deps: Deps): Skill {
-  const { digest, size, frontmatter } = fileOf(portrait, deps)
+  const { text, frontmatter } = fileOf(portrait, deps)
   const uri = skillUri(portrait)
-  return { uri, frontmatter, resources: [{ uri, digest, size }] }
+  return { uri, frontmatter, resources: [{ uri, ...stampOf(text) }] }
 }
 
 function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Shelf): readonly OwnEntry[] {
@@ -125,7 +118,7 @@ function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Sh
         const found = (await portraitsFor(call, deps)).find((portrait) => skillUri(portrait) === uri)
         if (!found) throw unknownResource(uri)
         const { text } = fileOf(found, deps)
-        return done({ contents: [{ uri, mimeType: TYPE, text }], ttlMs: TTL, cacheScope: 'private' })
+        return answered({ contents: [{ uri, mimeType: TYPE, text }], ttlMs: TTL, cacheScope: 'private' })
       },
     }
   })
@@ -136,10 +129,6 @@ function reading(deps: Deps): Handler {
   return async (call) => {
     const portrait = await deps.portrait(call.target.upstream, call)
     const { text } = fileOf(portrait, deps)
-    return done({ text, type: `${TYPE}; charset=utf-8`, maxAge: TTL / 1000 })
+    return pageOf({ text, type: `${TYPE}; charset=utf-8`, maxAge: TTL / 1000 })
   }
-}
-
-function done(result: Record<string, unknown>): Outcome {
-  return { kind: 'result', result: Payload.of(result) }
 }

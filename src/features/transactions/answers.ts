@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import { begun, committed } from '../../records/transaction-moves.ts'
-import { isOver, needsAttention, type Transaction, unknownTransaction } from '../../records/transactions.ts'
+import { isOver, unknownTransaction, urgentFirst } from '../../records/transactions.ts'
 import { type Desk, keyFor, rollBack } from './desk.ts'
 import { readId } from './ids.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
@@ -94,15 +94,9 @@ export function answerStatus({ book, deeds }: Desk): Handler {
     }
     const transaction = await book.find(keyFor(call, idOf(call)))
     if (!transaction) throw unknownTransaction()
-    const found = await Promise.all(transaction.steps.map(({ deed }) => deeds.find(deed)))
-    const known = found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : []))
-    return answer(statusShape(transaction, new Map(known)))
+    const known = await deeds.findAll(transaction.steps.map(({ deed }) => deed))
+    return answer(statusShape(transaction, known))
   }
-}
-
-function urgentFirst(one: Transaction, other: Transaction): number {
-  const rank = (each: Transaction): number => (needsAttention(each) ? 0 : isOver(each) ? 2 : 1)
-  return rank(one) - rank(other) || other.startedAt - one.startedAt
 }
 
 function idOf({ params }: Call): string {

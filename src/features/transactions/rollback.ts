@@ -61,7 +61,7 @@ export function createRollback(parts: Parts): Rollback {
     const transaction = await settled(key, parts)
     const principal = callerOf(transaction, caller)
     const done = new Set(transaction.compensations.map(({ step }) => step))
-    const deeds = await deedsOf(transaction, parts.deeds)
+    const deeds = await parts.deeds.findAll(transaction.steps.map(({ deed }) => deed))
     for (const { step, deed, isStuck } of planOf(transaction, deeds)) {
       if (done.has(step.id)) continue
       const ended = isStuck ? stuck(step) : await undone({ step, deed, transaction, principal }, parts)
@@ -116,11 +116,6 @@ function callerOf({ principal }: Transaction, caller: Principal | undefined): Pr
   if (caller?.id !== kept.id) return kept
   const { claims, token } = caller
   return { ...kept, ...(claims && { claims }), ...(token && { token }) }
-}
-
-async function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Deed>> {
-  const found = await Promise.all(steps.map(({ deed }) => deeds.find(deed)))
-  return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
 }
 
 interface Planned {

@@ -1,3 +1,4 @@
+import type { OwnTool } from '../feature.ts'
 import { LONGEST_ID } from './ids.ts'
 
 const id = {
@@ -22,8 +23,8 @@ const compensations = {
   },
 }
 
-/** The tool that begins a transaction. */
-export const beginTool = {
+/** The tool that begins a transaction, which is idle for so many seconds at most unless its caller says. */
+export const beginTool = (timeout: number): OwnTool['definition'] => ({
   name: 'begin_transaction',
   title: 'Begin a transaction',
   description:
@@ -35,7 +36,7 @@ export const beginTool = {
       timeout_seconds: {
         type: 'integer',
         minimum: 1,
-        default: 300,
+        default: timeout,
         description: 'After how many seconds without a step it is rolled back.',
       },
       description: { type: 'string', description: 'What it does, for people.' },
@@ -53,7 +54,7 @@ export const beginTool = {
     required: ['status', 'transaction_id'],
   },
   annotations: { ...changing, destructiveHint: false, idempotentHint: false },
-} as const
+})
 
 /** The tool that ends a transaction well. */
 export const commitTool = {

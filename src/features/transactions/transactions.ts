@@ -18,6 +18,7 @@ export const transactions: Feature<Settings | false> = {
     const commit = answerCommit(desk)
     const rollback = answerRollback(desk)
     const status = answerStatus(desk)
+    const timeoutSeconds = Math.floor(desk.limits.timeout / 1000)
     return {
       policy: ({ method, isOwn }) => {
         if (method !== 'tools/call' || isOwn) return undefined
@@ -33,20 +34,15 @@ export const transactions: Feature<Settings | false> = {
         'transaction/status': status,
       },
       tools: [
-        asTool(beginTool, begin),
+        asTool(beginTool(timeoutSeconds), begin),
         asTool(commitTool, commit),
         asTool(rollbackTool, rollback),
         asTool(statusTool, status),
       ],
       extensions: (upstream) => {
         if (settings(upstream) === false || !deps.isOn('idempotency')) return {}
-        const { timeout, lifetime } = desk.limits
-        return {
-          [`${NS}/transactions`]: {
-            timeoutSeconds: Math.floor(timeout / 1000),
-            maxLifetimeSeconds: Math.floor(lifetime / 1000),
-          },
-        }
+        const maxLifetimeSeconds = Math.floor(desk.limits.lifetime / 1000)
+        return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },
       start: () => desk.watch.start(),
       close: async () => {

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
-import { dueAt, pendingOf, rollingBack } from '../../records/transaction-moves.ts'
+import { pendingOf, rollingBack } from '../../records/transaction-moves.ts'
 import { isOver, type Transaction, type Transactions } from '../../records/transactions.ts'
 import { type Rollback, stepWork } from './rollback.ts'
 import type { Worker } from './worker.ts'
@@ -60,7 +60,7 @@ export class Watch {
 
   /** Keeps in mind what has become of a transaction. */
   track(key: string, transaction: Transaction): void {
-    if (transaction.status === 'active') this.#due.set(key, dueAt(transaction))
+    if (transaction.status === 'active') this.#due.set(key, transaction.expiresAt)
     else this.#due.delete(key)
   }
 
@@ -102,11 +102,11 @@ export class Watch {
     if (!found || isOver(found)) return void this.#due.delete(key)
     const now = Date.now()
     if (found.status === 'active') {
-      if (now < dueAt(found)) return this.track(key, found)
+      if (now < found.expiresAt) return this.track(key, found)
       if (now < found.endsAt && (await this.#isAtWork(key, found))) return
       await worker.announce()
       await book.change(key, (current) =>
-        current.status === 'active' && now >= dueAt(current) ? rollingBack('timeout')(current) : current,
+        current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
       )
     }
     const after = await book.find(key)

@@ -48,8 +48,8 @@ const nothing: WayBack = { kind: 'nothing' }
 /** Writes down what the tools of a server do. */
 export class Chronicle {
   readonly #options: Options
-  /** Why what was done last is not on record, where it is not. */
-  #loss: string | undefined
+  /** Whether what was done last is not on record. */
+  #isLosing = false
 
   constructor(options: Options) {
     this.#options = options
@@ -150,7 +150,7 @@ export class Chronicle {
     const writing = deeds.put(ended, history).then(
       (size) => {
         allowance.spend(call.principal, size)
-        this.#loss = undefined
+        this.#isLosing = false
       },
       (error: unknown) => this.#lost(String(error)),
     )
@@ -161,8 +161,8 @@ export class Chronicle {
   /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */
   #lost(reason: string): void {
     const { deps, upstream } = this.#options
-    if (this.#loss === undefined) deps.log.warn('undo.history_lost', { upstream, reason })
-    this.#loss = reason
+    if (!this.#isLosing) deps.log.warn('undo.history_lost', { upstream, reason })
+    this.#isLosing = true
   }
 
   async #settle(deed: Deed): Promise<void> {

@@ -1,6 +1,7 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { evaluate, type Expression, resultValue } from '../../core/expression.ts'
+import { classify, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
@@ -56,15 +57,18 @@ export class Looks {
   }
 }
 
-/** What servers say where there is nothing to read, in the words of the one table. */
-const absent: ReadonlySet<unknown> = new Set(['RESOURCE_NOT_FOUND', 'UPSTREAM_ERROR', undefined])
-
-/** A server that refuses, or does not answer, does not say that there is nothing. */
+/**
+ * Only a server that says so says that there is nothing: what it merely failed to read may be there, and the way
+ * back from writing it would remove it.
+ */
 function failed(told: Payload): Look {
   const { _meta: meta } = told.fields
   const error = isObject(meta) ? meta[ERROR_KEY] : undefined
-  if (!isObject(error) || absent.has(error.code)) return { kind: 'absent' }
-  return unreadable(`${String(error.code)}: ${String(error.message)}`)
+  const { code, message } = isObject(error)
+    ? error
+    : { code: classify({ text: firstWords(told) }, []).code, message: firstWords(told) }
+  if (code === 'RESOURCE_NOT_FOUND') return { kind: 'absent' }
+  return unreadable(`${String(code)}: ${String(message)}`)
 }
 
 function unreadable(reason: string): Look {

@@ -1,5 +1,4 @@
 import type { Entry } from '../../core/entry.ts'
-import { asGatewayError } from '../../core/error.ts'
 import { type Expression, parseExpression, pathsOf } from '../../core/expression.ts'
 import type { Root } from '../../core/path.ts'
 import type { Finding } from '../../core/finding.ts'
@@ -7,11 +6,8 @@ import { hint, misfits, strayed } from '../../core/misfits.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { readUndo } from '../../core/undo.ts'
-import { within } from '../../core/waiting.ts'
+import { toolsToCheck } from '../discovered.ts'
 import type { Deps } from '../feature.ts'
-
-/** How long a server may take to list its tools, in milliseconds. */
-const PATIENCE = 10_000
 
 /** What of the calls that undo or verify does not go together with what servers list. */
 export async function liveProblems(deps: Deps): Promise<Finding[]> {
@@ -23,7 +19,7 @@ async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> 
   const settings = deps.server(upstream)?.tools ?? {}
   const written = Object.entries(settings).flatMap(([glob, tool]) => writtenIn(glob, tool))
   if (written.length === 0) return []
-  const tools = await listed(upstream, deps)
+  const tools = await toolsToCheck(upstream, deps, 'undo.unchecked')
   if (!tools) return []
   return written.flatMap(({ path, ...each }) => {
     const found = problemsOf(each, { upstream, tools, settings })
@@ -32,18 +28,6 @@ async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> 
       message,
     }))
   })
-}
-
-async function listed(upstream: string, deps: Deps): Promise<readonly Entry[] | undefined> {
-  try {
-    const tools = await within(deps.tools(upstream), PATIENCE, undefined)
-    if (!tools)
-      deps.log.warn('undo.unchecked', { upstream, reason: 'the server does not list its tools in time' })
-    return tools
-  } catch (error) {
-    deps.log.warn('undo.unchecked', { upstream, reason: asGatewayError(error).message })
-    return undefined
-  }
 }
 
 /** An expression of the configuration. */

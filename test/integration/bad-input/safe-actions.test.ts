@@ -1,7 +1,9 @@
 import { request } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { bearer, peopleNamed } from '../../support/approving.ts'
+import { post } from '../../support/client/raw.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
+import { modern } from '../../support/fronts.ts'
 import type { GatewayProcess } from '../../support/gateway-process.ts'
 import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
 import { type Notes, notes } from '../../support/notes.ts'
@@ -349,23 +351,10 @@ describe('what a client says of confirmation', () => {
 
 /** What is answered to a call of 2026-07-28 of which the params are text. */
 async function asText({ gateway }: Field, body: string): Promise<string> {
-  const envelope = {
-    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-    'io.modelcontextprotocol/clientInfo': { name: 'text', version: '1.0.0' },
-    'io.modelcontextprotocol/clientCapabilities': {},
-  }
-  const response = await fetch(gateway.url, {
-    method: 'POST',
-    headers: {
-      'content-type': 'application/json',
-      accept: 'application/json, text/event-stream',
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': 'tools/call',
-      'mcp-name': /"name":"(\w+)"/.exec(body)?.[1] ?? '',
-    },
-    body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${body},"_meta":${JSON.stringify(envelope)}}}`,
-  })
-  return response.text()
+  const { message, headers } = modern('tools/call', { name: /"name":"(\w+)"/.exec(body)?.[1] ?? '' })
+  const meta = JSON.stringify(objectAt(message, 'params')['_meta'])
+  const text = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{${body},"_meta":${meta}}}`
+  return (await post(gateway.url, text, headers)).text
 }
 
 /** Objects in objects. */

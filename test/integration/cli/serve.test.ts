@@ -163,6 +163,14 @@ describe('gatehouse serve', () => {
     expect(stderr).toContain('everyone who can reach this address')
   })
 
+  test('names an address that can be opened where it listens on all', async () => {
+    const listen = { host: '0.0.0.0', port: 0 }
+    const cwd = config({ auth: 'none', listen, upstreams: { one: stdioServer() } })
+    const url = await address(start(['serve'], cwd))
+    expect(new URL(url).hostname).toBe('localhost')
+    expect((await fetch(new URL('/health', url))).status).toBe(200)
+  })
+
   test('starts while a server can not be reached, and says so where it is asked', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
     const url = await address(start(['serve'], cwd))

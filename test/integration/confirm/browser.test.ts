@@ -1,7 +1,5 @@
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import {
@@ -249,7 +247,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
       viewport: { width: 360, height: 740 },
     })
     // For people who want to see it.
-    await page.screenshot({ path: join(tmpdir(), `gatehouse-approval-${colorScheme}.png`), fullPage: true })
+    await page.screenshot({ path: `out/gatehouse-approval-${colorScheme}.png`, fullPage: true })
     const { overflow, size, heights, texts, faint } = await measured(page)
     expect(overflow).toBeLessThanOrEqual(0)
     expect(size).toBeGreaterThanOrEqual(14)

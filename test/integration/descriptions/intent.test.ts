@@ -1,12 +1,15 @@
-import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from '@modelcontextprotocol/client'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { afterEach, describe, expect, test } from 'vitest'
+import { tokenHash } from '../../support/auth/token-hash.ts'
+import { post } from '../../support/client/raw.ts'
+import { modern } from '../../support/fronts.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
+import type { HeaderMap } from '../../support/server/journal.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const closers: (() => Promise<void>)[] = []
@@ -24,29 +27,10 @@ async function started(config: Json): Promise<LocalGateway> {
   return gateway
 }
 
-async function posted(url: string, method: string, params: Json, who: Json = {}): Promise<Json> {
-  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
-  const meta = {
-    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-    'io.modelcontextprotocol/clientCapabilities': {},
-    'io.modelcontextprotocol/clientInfo': { name: 'tester', version: '1.0.0' },
-  }
-  const whole = { ...params, _meta: { ...meta, ...Object(params['_meta']) } }
-  const name = params['name']
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: {
-      ...headers,
-      ...(who as Record<string, string>),
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': method,
-      ...(typeof name === 'string' && { 'mcp-name': name }),
-    },
-    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: whole }),
-  })
-  const text = await response.text()
-  const data = /^data: (.*)$/m.exec(text)?.[1] ?? text
-  return JSON.parse(data) as Json
+async function posted(url: string, method: string, params: Json, who: HeaderMap = {}): Promise<Json> {
+  const { message, headers } = modern(method, params)
+  const { text, events } = await post(url, JSON.stringify(message), { ...headers, ...who })
+  return JSON.parse(events[0]?.data ?? text) as Json
 }
 
 const searching = { name: 'search_nodes', arguments: { query: 'x' } }
@@ -130,10 +114,11 @@ describe('servers', () => {
 
   test('and tools are not named to callers who may not call them, nor told apart from what is not there', async () => {
     const token = 'reader-token-of-the-test'
-    const hash = `sha256:saltsalt:${createHash('sha256').update(`saltsalt${token}`).digest('hex')}`
     const reader = { authorization: `Bearer ${token}` }
     const gateway = await started({
-      auth: { opaque: { tokens: [{ id: 'reader', hash, scopes: ['read:files', 'read:memory'] }] } },
+      auth: {
+        opaque: { tokens: [{ id: 'reader', hash: tokenHash(token), scopes: ['read:files', 'read:memory'] }] },
+      },
       features: { permissions: { hide_unpermitted: true } },
       upstreams: { files, memory },
     })

@@ -1,16 +1,16 @@
-import { createHash } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { tokenHash } from '../../support/auth/token-hash.ts'
 import { localGateway, type LocalGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
-import { post, usual } from '../../support/client/raw.ts'
+import { post } from '../../support/client/raw.ts'
+import { modern } from '../../support/fronts.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const token = 'the-token-of-a-reader-0123456789'
-const tokens = [{ id: 'reader', hash: `sha256:salt-of-a-test:${hashed(token)}`, scopes: ['read:files'] }]
+const tokens = [{ id: 'reader', hash: tokenHash(token), scopes: ['read:files'] }]
 const guarded = [
   '/capabilities',
   '/capabilities/files',
@@ -35,10 +35,6 @@ afterEach(async () => {
   gateway = undefined
   await rm(folder, { recursive: true, force: true })
 })
-
-function hashed(text: string): string {
-  return createHash('sha256').update(`salt-of-a-test${text}`).digest('hex')
-}
 
 async function start(config: Json = {}): Promise<string> {
   const [command = '', ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
@@ -151,12 +147,7 @@ test('a small manifest is sent along', async () => {
 
 /** The text of the answer to a request of 2026-07-28. */
 async function ask(origin: string, method: string): Promise<string> {
-  const params = enveloped({}, '2026-07-28', {})
-  const headers = { ...usual, ...mirrorHeaders(method, params, new Map()) }
-  const { text } = await post(
-    `${origin}/mcp`,
-    JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
-    headers,
-  )
+  const { message, headers } = modern(method)
+  const { text } = await post(`${origin}/mcp`, JSON.stringify(message), headers)
   return text
 }

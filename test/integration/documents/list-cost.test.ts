@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cpuNanoseconds } from '../../bench/process-stats.ts'
-import { enveloped, mirrorHeaders } from '../../support/client/modern-request.ts'
-import { post, usual } from '../../support/client/raw.ts'
+import { post } from '../../support/client/raw.ts'
+import { modern } from '../../support/fronts.ts'
 import { gatewayWith } from '../../support/gateway-with.ts'
 import type { RunningGateway } from '../../support/run-gateway.ts'
 import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
@@ -45,14 +45,8 @@ async function before(listed: readonly Json[], config: Json): Promise<RunningGat
 }
 
 async function list({ url }: RunningGateway): Promise<string> {
-  const params = enveloped({}, '2026-07-28', {})
-  const headers = { ...usual, ...mirrorHeaders('tools/list', params, new Map()) }
-  const { text } = await post(
-    url,
-    JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params }),
-    headers,
-  )
-  return text
+  const { message, headers } = modern('tools/list')
+  return (await post(url, JSON.stringify(message), headers)).text
 }
 
 /** The processor time a gateway takes for some lists, in nanoseconds. */

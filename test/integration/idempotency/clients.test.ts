@@ -1,60 +1,24 @@
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
-import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
-import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { callsOf, clientOf, codeOf, httpServer } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { connectModern, eras } from '../../support/peers/confirming.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
-type Result = Readonly<Record<string, unknown>>
-
-/** Makes a call of a tool with a key, as a program that uses the official SDK does. */
-interface Caller {
-  readonly title: string
-  connect(url: string): Promise<{
-    call(name: string, args: Record<string, unknown>, key: string): Promise<Result>
-    capabilities(): unknown
-    close(): Promise<void>
-  }>
-}
-
-const info = { name: 'keyed', version: '1.0.0' }
-
-const callers: readonly Caller[] = [
-  {
-    title: 'SDK 1.x',
-    connect: async (url) => {
-      const client = new Client1(info)
-      await client.connect(new Http1(new URL(url)))
-      return {
-        call: (name, args, key) =>
-          client.callTool({ name, arguments: args, _meta: { idempotency_key: key } }),
-        capabilities: () => client.getServerCapabilities(),
-        close: () => client.close(),
-      }
-    },
-  },
-  {
-    title: 'SDK 2.x (2026-07-28)',
-    connect: async (url) => {
-      const client = new Client2(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } })
-      await client.connect(new Http2(new URL(url)))
-      return {
-        call: (name, args, key) =>
-          client.callTool({ name, arguments: args, _meta: { 'dev.gatehouse/idempotency_key': key } }),
-        capabilities: () => client.getServerCapabilities(),
-        close: () => client.close(),
-      }
-    },
-  },
-]
+/** How a client of each era says what the key of a call is. */
+const callers = eras.map(({ title, connect }) => ({
+  title,
+  connect: (url: string) => connect({ transport: 'http', url }),
+  meta: (key: string): Json => ({
+    [connect === connectModern ? 'dev.gatehouse/idempotency_key' : 'idempotency_key']: key,
+  }),
+}))
 
 let folder: string
 let gateway: LocalGateway
@@ -75,7 +39,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-describe.each(callers)('a client of the official $title', ({ title, connect }) => {
+describe.each(callers)('a client of the official $title', ({ title, connect, meta }) => {
   const own = title.replaceAll(/\W/g, '-')
 
   it('edits a file once, however often it says so', async () => {
@@ -84,14 +48,14 @@ describe.each(callers)('a client of the official $title', ({ title, connect }) =
     const client = await connect(`${gateway.url}/files`)
     onTestFinished(() => client.close())
     const args = { path, edits: [{ oldText: 'a', newText: 'aa' }] }
-    const first = await client.call('edit_file', args, `${own}-edit`)
-    const again = await client.call('edit_file', args, `${own}-edit`)
+    const first = await client.call('edit_file', args, meta(`${own}-edit`))
+    const again = await client.call('edit_file', args, meta(`${own}-edit`))
     expect(await readFile(path, 'utf8')).toBe('aa')
     expect(again['content']).toEqual(first['content'])
     expect(first['_meta']).toMatchObject({ idempotency_key: `${own}-edit`, was_replay: false })
     expect(again).toMatchObject({ _meta: { was_replay: true }, idempotency: { was_replay: true } })
     const changed = { path, edits: [{ oldText: 'a', newText: 'b' }] }
-    const conflict = await client.call('edit_file', changed, `${own}-edit`)
+    const conflict = await client.call('edit_file', changed, meta(`${own}-edit`))
     expect(codeOf({ result: conflict })).toBe('IDEMPOTENCY_CONFLICT')
     expect(await readFile(path, 'utf8')).toBe('aa')
   })
@@ -100,8 +64,8 @@ describe.each(callers)('a client of the official $title', ({ title, connect }) =
     const client = await connect(`${gateway.url}/memory`)
     onTestFinished(() => client.close())
     const args = { entities: [{ name: own, entityType: 'client', observations: [] }] }
-    const first = await client.call('create_entities', args, `${own}-entity`)
-    const again = await client.call('create_entities', args, `${own}-entity`)
+    const first = await client.call('create_entities', args, meta(`${own}-entity`))
+    const again = await client.call('create_entities', args, meta(`${own}-entity`))
     expect(JSON.stringify(first['structuredContent'])).toContain(own)
     expect(again['structuredContent']).toEqual(first['structuredContent'])
   })
@@ -112,7 +76,7 @@ describe.each(callers)('a client of the official $title', ({ title, connect }) =
     const args = { path, edits: [{ oldText: 'a', newText: 'aa' }] }
     for (const key of [`${own}-twice`, `${own}-twice`]) {
       const client = await connect(gateway.url)
-      await client.call('files_edit_file', args, key)
+      await client.call('files_edit_file', args, meta(key))
       await client.close()
     }
     expect(await readFile(path, 'utf8')).toBe('aa')
@@ -121,8 +85,9 @@ describe.each(callers)('a client of the official $title', ({ title, connect }) =
   it('is told that there are keys', async () => {
     const client = await connect(`${gateway.url}/files`)
     onTestFinished(() => client.close())
-    const { extensions } = client.capabilities() as { readonly extensions?: Json }
-    expect(extensions).toMatchObject({ 'dev.gatehouse/idempotency': { maxTtlSeconds: 604_800 } })
+    expect(client.capabilities['extensions']).toMatchObject({
+      'dev.gatehouse/idempotency': { maxTtlSeconds: 604_800 },
+    })
   })
 })
 

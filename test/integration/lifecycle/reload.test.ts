@@ -74,6 +74,29 @@ describe.skipIf(!hasProcessTree)('a configuration changed while fifty calls run'
   })
 })
 
+test('a call with a key is written down in the store it began in, though another one takes over', async () => {
+  const [former, latter] = [join(folder(), 'store'), join(folder(), 'store')]
+  const gateway = await gatewayTo({ one }, { config: { store: former } })
+  const client = await clientOf({ url: `${gateway.url}/one` }, modern)
+  const progressed = Promise.withResolvers<void>()
+  const params = {
+    name: 'slow',
+    // Longer than features that are replaced wait for what they began.
+    arguments: { ms: 5000, steps: 10 },
+    _meta: { 'dev.gatehouse/idempotency_key': 'once' },
+  }
+  const begun = client.request('tools/call', params, { onProgress: () => progressed.resolve() })
+  await progressed.promise
+  gateway.configure({ upstreams: { one }, store: latter })
+  await gateway.logged(({ event }) => event === 'config.reloaded')
+  expect(textOf(await begun)).toBe('took 10 steps')
+  gateway.configure({ upstreams: { one }, store: former })
+  const reloads = () => gateway.log().filter(({ event }) => event === 'config.reloaded').length
+  await until(() => reloads() === 2, 'the change back')
+  const { result } = await client.request('tools/call', params)
+  expect(result?.['_meta']).toMatchObject({ 'dev.gatehouse/idempotency': { was_replay: true } })
+})
+
 describe('clients that listen while the configuration changes', () => {
   test.each(['', '/two'])('are told that lists may have changed, at /mcp%s', async (path) => {
     const gateway = await gatewayTo({ one, two })

@@ -1,36 +1,58 @@
-import { createHash } from 'node:crypto'
-import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { tokenHash } from '../../support/auth/token-hash.ts'
 import type { FakeClient } from '../../support/fake-client.ts'
 import { clientOf, folder, gatewayTo, httpServer, stdioServer } from '../../support/journey.ts'
-import { type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
+import { type GatewayProcess, runCommand, startGatewayProcess } from '../../support/gateway-process.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import type { Json } from '../../support/server/json.ts'
+import { plainFeatures } from '../../support/undescribed.ts'
 
 const TOKENS = { reader: 'reader-token-of-the-test', writer: 'writer-token-of-the-test' }
 
 /** A gateway in front of the published file system server, with a secret in its folder. */
-async function files(
-  more: (root: string) => Json = () => ({}),
-  features: Json = {},
-): Promise<{
+interface Files {
   readonly gateway: GatewayProcess
   readonly root: string
-}> {
-  const root = realpathSync(folder())
+  close(): Promise<void>
+}
+
+async function startFiles(more: (root: string) => Json = () => ({}), features: Json = {}): Promise<Files> {
+  const root = realpathSync(mkdtempSync(join(tmpdir(), 'gatehouse-files-')))
   mkdirSync(join(root, 'private'))
   writeFileSync(join(root, 'private', 'secret.txt'), 'the secret')
   writeFileSync(join(root, 'open.txt'), 'for all')
   const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
-  const config = { auth: { opaque: { tokens: holders() } }, features }
-  return { gateway: await gatewayTo({ files: { command, ...more(root) } }, { config }), root }
+  const gateway = await startGatewayProcess({
+    auth: { opaque: { tokens: holders() } },
+    features: plainFeatures(features),
+    upstreams: { files: { command, ...more(root) } },
+  })
+  const close = async (): Promise<void> => {
+    await gateway.close()
+    rmSync(root, { recursive: true, force: true })
+  }
+  return { gateway, root, close }
 }
+
+/** One with settings of its own, until the test is over. */
+async function files(...settings: Parameters<typeof startFiles>): Promise<Files> {
+  const started = await startFiles(...settings)
+  onTestFinished(() => started.close())
+  return started
+}
+
+/** The one of every test that is not about settings. */
+let usual: Files
+beforeAll(async () => void (usual = await startFiles()))
+afterAll(() => usual.close())
 
 function holders(): Json[] {
   const scopes = { reader: ['read:files'], writer: ['read:files', 'write:files', 'delete:files'] }
   return (['reader', 'writer'] as const).map((id) => ({
-    hash: `sha256:saltsalt:${createHash('sha256').update(`saltsalt${TOKENS[id]}`).digest('hex')}`,
+    hash: tokenHash(TOKENS[id]),
     id,
     scopes: scopes[id],
   }))
@@ -46,7 +68,7 @@ function as(gateway: GatewayProcess, who: keyof typeof TOKENS, revision = '2025-
 
 describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client of %s', (revision) => {
   test('C082 does for each caller what its scopes allow', async () => {
-    const { gateway, root } = await files()
+    const { gateway, root } = usual
     const path = join(root, 'made.txt')
     const reader = await as(gateway, 'reader', revision)
     const read = { name: 'read_text_file', arguments: { path: join(root, 'open.txt') } }
@@ -60,7 +82,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
   })
 
   test('C083 lists everything and tells what is missing, or leaves it out', async () => {
-    const { gateway } = await files()
+    const { gateway } = usual
     const reader = await as(gateway, 'reader', revision)
     const { result } = await reader.request('tools/list')
     const tools = (result as { tools: { name: string; _meta: Json }[] }).tools
@@ -116,7 +138,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
   })
 
   test('is narrowed by the session token in the header of each request', async () => {
-    const { gateway, root } = await files()
+    const { gateway, root } = usual
     const writer = await as(gateway, 'writer', revision)
     const { result } = await writer.request('permissions/negotiate', { requested_scopes: ['read:files'] })
     const { token } = (result as { session: { token: string } }).session
@@ -129,7 +151,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
   })
 
   test('answers beforehand, as a method and as a tool', async () => {
-    const { gateway } = await files()
+    const { gateway } = usual
     const reader = await as(gateway, 'reader', revision)
     const asked = { tool: 'move_file', parameters: {} }
     const expected = { allowed: false, missing_scopes: ['delete:files'] }
@@ -142,7 +164,7 @@ describe.each(['2025-11-25', '2026-07-28'])('the file system server for a client
 
 describe('permissions over HTTP', () => {
   test('say the same as the method, behind the same authentication', async () => {
-    const { gateway } = await files()
+    const { gateway } = usual
     const at = (path: string): string => `${gateway.origin}${path}`
     const stranger = await fetch(at('/permissions?tool=move_file'))
     expect(stranger.status).toBe(401)

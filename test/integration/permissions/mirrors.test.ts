@@ -1,16 +1,13 @@
-import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { tokenHash } from '../../support/auth/token-hash.ts'
 import { post } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { modern } from '../../support/fronts.ts'
 import { localGateway, type LocalGateway } from '../../support/local-gateway.ts'
 
-const salt = 'salt-of-a-test'
 const tokens = ['may', 'may-not'].map((id) => ({
   id,
-  hash: `sha256:${salt}:${createHash('sha256')
-    .update(salt + tokenOf(id))
-    .digest('hex')}`,
+  hash: tokenHash(tokenOf(id)),
   scopes: id === 'may' ? ['mirrored'] : ['other'],
 }))
 

@@ -1,57 +1,19 @@
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
-import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
-import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
 import { runCommand, type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
 import { clientOf } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
+import { type ConfirmingClient, connectFallenBack, eras } from '../../support/peers/confirming.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 
 const STAMP = 'dev.gatehouse/provenance'
 const RECEIPT = 'dev.gatehouse/receipt'
 
-interface Caller {
-  readonly title: string
-  connect(url: string): Promise<{
-    call(name: string, args: Record<string, unknown>, meta?: Record<string, unknown>): Promise<Json>
-    close(): Promise<void>
-  }>
-}
-
-const info = { name: 'reader', version: '1.0.0' }
-const callers: readonly Caller[] = [
-  {
-    title: 'SDK 1.x',
-    connect: async (url) => {
-      const client = new Client1(info)
-      await client.connect(new Http1(new URL(url)))
-      await client.listTools()
-      return {
-        call: (name, args, meta = {}) => client.callTool({ name, arguments: args, _meta: meta }),
-        close: () => client.close(),
-      }
-    },
-  },
-  ...(['legacy', { pin: '2026-07-28' }] as const).map((mode): Caller => {
-    return {
-      title: `SDK 2.x (${typeof mode === 'string' ? mode : mode.pin})`,
-      connect: async (url) => {
-        const client = new Client2(info, { versionNegotiation: { mode } })
-        await client.connect(new Http2(new URL(url)))
-        await client.listTools()
-        return {
-          call: (name, args, meta = {}) => client.callTool({ name, arguments: args, _meta: meta }),
-          close: () => client.close(),
-        }
-      },
-    }
-  }),
-]
+const callers = [...eras, { title: 'SDK 2.x of an older revision', connect: connectFallenBack }]
 
 let folder: string
 let gateway: GatewayProcess
@@ -75,10 +37,17 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-describe.each(callers)('a client of the official $title', ({ connect: reach }) => {
+describe.each(callers)('a client of the official $title', ({ connect: dial }) => {
+  const reach = async (url: string): Promise<ConfirmingClient> => {
+    const client = await dial({ transport: 'http', url })
+    onTestFinished(() => client.close())
+    // It holds results against the output schemas of what it has listed.
+    await client.tools()
+    return client
+  }
+
   it('reads where results come from, of tools that all have an output schema', async () => {
     const client = await reach(`${gateway.url}/files`)
-    onTestFinished(() => client.close())
     const path = join(folder, 'hello.txt')
     const read = await client.call('read_text_file', { path })
     expect(read).toMatchObject({
@@ -95,7 +64,6 @@ describe.each(callers)('a client of the official $title', ({ connect: reach }) =
 
   it('does so with a server that keeps a graph', async () => {
     const client = await reach(`${gateway.url}/memory`)
-    onTestFinished(() => client.close())
     const entities = [{ name: 'a', entityType: 'b', observations: ['c'] }]
     expect(await client.call('create_entities', { entities })).toHaveProperty('provenance')
     const graph = await client.call('read_graph', {})
@@ -105,7 +73,6 @@ describe.each(callers)('a client of the official $title', ({ connect: reach }) =
 
   it('is told again what was got, and when that was', async () => {
     const client = await reach(`${gateway.url}/files`)
-    onTestFinished(() => client.close())
     const path = join(folder, 'kept.txt')
     const meta = { idempotency_key: crypto.randomUUID() }
     const first = await client.call('write_file', { path, content: 'x' }, meta)
@@ -116,7 +83,6 @@ describe.each(callers)('a client of the official $title', ({ connect: reach }) =
 
   it('gets a receipt that anybody can verify, with the content as the client has it', async () => {
     const client = await reach(`${gateway.url}/files`)
-    onTestFinished(() => client.close())
     const result = await client.call(
       'read_text_file',
       { path: join(folder, 'hello.txt') },

@@ -25,8 +25,7 @@ test(
       const endings = await whileKilling(field, seeded(SEED + 1), () => runAll(plans, field))
       expect(endings).toHaveLength(SAGAS)
       const statuses = await Promise.all(plans.map((plan) => ended(plan, field)))
-      // What was begun by a server that outlived its gateway is done by then.
-      await pause(200)
+      await field.settled()
       const world = field.world()
       const faults = endings.flatMap((ending) => {
         return faultsOfSaga(ending, statuses[plans.indexOf(ending.plan)] ?? {}, world)

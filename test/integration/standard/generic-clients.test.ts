@@ -5,8 +5,8 @@ import {
 } from '@modelcontextprotocol/sdk/client/auth.js'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { tokenHash } from '../../support/auth/token-hash.ts'
 import { post, usual } from '../../support/client/raw.ts'
 import { type FakeServer, startFakeServer } from '../../support/fake-server.ts'
 import { initialize } from '../../support/fronts.ts'
@@ -19,8 +19,7 @@ const tokens = { reader: 'reader-token-of-32-characters-00', writer: 'writer-tok
 const scopes = { reader: ['read:fake'], writer: ['read:fake', 'write:fake'] }
 
 function holder(id: 'reader' | 'writer'): Json {
-  const digest = createHash('sha256').update(`saltsalt${tokens[id]}`).digest('hex')
-  return { id, hash: `sha256:saltsalt:${digest}`, scopes: scopes[id] }
+  return { id, hash: tokenHash(tokens[id]), scopes: scopes[id] }
 }
 
 function bearer(id: 'reader' | 'writer'): Record<string, string> {

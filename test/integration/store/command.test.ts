@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -10,23 +19,21 @@ import {
   runCommand,
   startCommand,
 } from '../../support/gateway-process.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-const config = { upstreams: { memory: { command: 'npx', args: ['mcp-server-memory'], cwd: process.cwd() } } }
-const main = join(import.meta.dirname, '../../../src/main.ts')
-const program = process.env['GATEHOUSE_COMMAND'] === undefined ? { program: [process.execPath, main] } : {}
+const config = { upstreams: { memory: { command: publishedServer('@modelcontextprotocol/server-memory') } } }
 
 describe('gatehouse store', () => {
   let folder = ''
   let gateway: CommandProcess
   const file = (): string => join(folder, 'gateway.config.yaml')
-  const run = (...args: string[]): Promise<Finished> =>
-    runCommand(['store', ...args, '--config', file()], program)
+  const run = (...args: string[]): Promise<Finished> => runCommand(['store', ...args, '--config', file()])
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'gatehouse-store-'))
     writeFileSync(file(), JSON.stringify(config))
-    gateway = startCommand(['serve', '--config', file(), '--port', '0'], program)
+    gateway = startCommand(['serve', '--config', file(), '--port', '0'])
     await until(() => existsSync(join(folder, '.gatehouse/data.mdb')), 'the store', 20_000)
     await until(async () => (await run('info')).stdout.includes('key'), 'the keys of the gateway', 20_000)
   })
@@ -57,11 +64,14 @@ describe('gatehouse store', () => {
       code: 1,
       stderr: expect.stringContaining('--force'),
     })
+    chmodSync(exported, 0o644)
+    expect(await run('export', exported, '--force')).toMatchObject({ code: 0 })
+    expect(statSync(exported).mode & 0o777).toBe(0o600)
 
     const other = join(folder, 'other.yaml')
     writeFileSync(other, JSON.stringify({ ...config, store: './other' }))
     const into = (...args: string[]): Promise<Finished> =>
-      runCommand(['store', 'import', exported, '--config', other, ...args], program)
+      runCommand(['store', 'import', exported, '--config', other, ...args])
     expect((await into()).stdout).toMatch(/^imported [2-9] entries\n/)
     const target = new LmdbStore(join(folder, 'other'), silentLog)
     expect(await target.get('session:a')).toBe('first "line"\nsecond ✓')
@@ -100,7 +110,7 @@ describe('gatehouse store', () => {
   it('is refused where nothing outlives its process', async () => {
     const path = join(folder, 'memory.yaml')
     writeFileSync(path, JSON.stringify({ ...config, store: 'memory' }))
-    const { code, stderr } = await runCommand(['store', 'info', '--config', path], program)
+    const { code, stderr } = await runCommand(['store', 'info', '--config', path])
     expect(code).toBe(1)
     expect(stderr).toContain('store: memory is forgotten')
   })
@@ -111,7 +121,7 @@ describe('gatehouse store', () => {
     mkdirSync(join(folder, 'broken'))
     writeFileSync(join(folder, 'broken/data.mdb'), 'not a database')
     for (const command of [['serve', '--port', '0'], ['check']]) {
-      const { code, stderr } = await runCommand([...command, '--config', path], program)
+      const { code, stderr } = await runCommand([...command, '--config', path])
       expect(code).toBe(1)
       const lines = stderr
         .split('\n')

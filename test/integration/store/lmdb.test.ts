@@ -1,18 +1,19 @@
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import fc from 'fast-check'
 import { open as openLmdb } from 'lmdb'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { LmdbStore } from '../../../src/store/lmdb.ts'
 import { until } from '../../support/condition.ts'
 import { silentLog } from '../../support/silent-log.ts'
 import { storeContract } from '../../support/store-contract.ts'
 
+const LINE_FEED = 0x0a
 const CHILD = join(import.meta.dirname, '../../support/store-child.ts')
 let directory = ''
 let now = 0
@@ -49,14 +50,16 @@ describe('the store in a folder', () => {
   describe('in use', () => {
     let store: LmdbStore
     beforeEach(async () => {
+      // Buckets are counted by the clock of the process.
+      vi.useFakeTimers({ toFake: ['performance'] })
       store = await start()
     })
+    afterEach(() => void vi.useRealTimers())
     storeContract(() => ({
       store,
       pass: async (milliseconds) => {
         now += milliseconds
-        // Buckets are counted by the time of the process.
-        await new Promise((resolve) => setTimeout(resolve, milliseconds + 5))
+        vi.advanceTimersByTime(milliseconds)
       },
     }))
   })
@@ -70,10 +73,9 @@ describe('the store in a folder', () => {
   })
 
   it('keeps what was promised when its process is killed', { timeout: 30_000 }, async () => {
-    for (let round = 0; round < 5; round++) {
-      const { child, output } = run('write', `round-${round}`)
-      await once(child.stdout, 'data')
-      await new Promise((resolve) => setTimeout(resolve, 20 + Math.random() * 150))
+    for (const promises of [1, 50, 150, 400, 1000]) {
+      const { child, output } = run('write', `round-${promises}`)
+      await told(child.stdout, promises)
       child.kill('SIGKILL')
       // The last line may be cut off.
       const lines = (await output).split('\n').slice(0, -1)
@@ -208,6 +210,17 @@ describe('the store in a folder', () => {
     await fc.assert(property, { numRuns: 20 })
   })
 })
+
+/** Waits until so many lines were written. */
+function told(stream: Readable, lines: number): Promise<void> {
+  let left = lines
+  return new Promise((resolve) => {
+    stream.on('data', (chunk: Buffer) => {
+      left -= chunk.filter((byte) => byte === LINE_FEED).length
+      if (left <= 0) resolve()
+    })
+  })
+}
 
 async function makeForeign(folder: string): Promise<void> {
   const database = openLmdb({ path: folder, noSubdir: false, overlappingSync: false })

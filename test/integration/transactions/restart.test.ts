@@ -6,41 +6,8 @@ import { until } from '../../support/condition.ts'
 import { type CommandProcess, runCommand, startCommand } from '../../support/gateway-process.ts'
 import { clientOf } from '../../support/journey.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
-import { scriptedServer } from '../../support/scripted-server.ts'
-import { isObject, type Json, objectAt } from '../../support/server/json.ts'
-
-const schema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
-
-/** A room messages are sent to, which can be made to answer nothing. */
-interface Room {
-  readonly messages: Set<string>
-  readonly calls: string[]
-  /** Calls of this name get no answer, although they are done. */
-  silent: string | undefined
-  readonly url: string
-}
-
-async function openRoom(): Promise<Room> {
-  const room = { messages: new Set<string>(), calls: [] as string[], silent: undefined as string | undefined }
-  const server = await scriptedServer(
-    { tools: {} },
-    {
-      'tools/list': () => ({
-        tools: ['send', 'unsend', 'shout'].map((name) => ({ name, inputSchema: schema })),
-      }),
-      'tools/call': ({ params }) => {
-        const text = String(objectAt(params, 'arguments')['text'])
-        const call = `${String(params['name'])} ${text}`
-        room.calls.push(call)
-        if (params['name'] === 'unsend') room.messages.delete(text)
-        else room.messages.add(text)
-        return room.silent === call ? undefined : { content: [], structuredContent: { text } }
-      },
-    },
-  )
-  onTestFinished(() => server.close())
-  return Object.assign(room, { url: server.url })
-}
+import { openRoom, type Room } from '../../support/room.ts'
+import { isObject, type Json } from '../../support/server/json.ts'
 
 interface Gateway {
   readonly url: string

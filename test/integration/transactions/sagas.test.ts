@@ -2,54 +2,30 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Client as Client2, StreamableHTTPClientTransport as Http2 } from '@modelcontextprotocol/client'
-import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js'
-import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { clientOf } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { type ConfirmingClient, type Connect, connectLegacy, eras } from '../../support/peers/confirming.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
-import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
-import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
+import { openRoom, type Room } from '../../support/room.ts'
+import { isObject, type Json, objectAt } from '../../support/server/json.ts'
+import { undoableFiles } from '../../support/undoable-files.ts'
 
 /** Three servers: files, a graph of things, and a room messages are sent to. */
 interface Town {
   readonly gateway: LocalGateway
   readonly folder: string
-  readonly room: ScriptedServer
-  /** What is in the room. */
-  readonly messages: ReadonlySet<string>
-  /** Messages are refused from then on. */
-  close(): void
+  readonly room: Room
 }
-
-const schema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
 
 async function town(features: Json = {}): Promise<Town> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'gatehouse-saga-')))
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   await writeFile(join(folder, 'plan.txt'), 'the old plan')
-  const messages = new Set<string>()
-  let isClosed = false
-  const room = await scriptedServer(
-    { tools: {} },
-    {
-      'tools/list': () => ({
-        tools: ['send', 'unsend', 'shout'].map((name) => ({ name, inputSchema: schema })),
-      }),
-      'tools/call': ({ params }) => {
-        const text = String(objectAt(params, 'arguments')['text'])
-        if (isClosed) return { content: [{ type: 'text', text: 'the room is closed' }], isError: true }
-        if (params['name'] === 'unsend') messages.delete(text)
-        else messages.add(text)
-        return { content: [], structuredContent: { text } }
-      },
-    },
-  )
-  onTestFinished(() => room.close())
+  const room = await openRoom()
   const gateway = await localGateway({
     store: 'memory',
     features: { confirm: 'off', ...features },
@@ -57,15 +33,7 @@ async function town(features: Json = {}): Promise<Town> {
       files: {
         command: publishedServer('@modelcontextprotocol/server-filesystem', folder),
         revision: '2025-11-25',
-        tools: {
-          write_file: {
-            undo: {
-              snapshot: 'read_text_file(path=$.args.path)',
-              restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
-            },
-          },
-          move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
-        },
+        tools: undoableFiles,
       },
       graph: {
         command: publishedServer('@modelcontextprotocol/server-memory'),
@@ -81,34 +49,14 @@ async function town(features: Json = {}): Promise<Town> {
     },
   })
   onTestFinished(() => gateway.close())
-  return { gateway, folder, room, messages, close: () => (isClosed = true) }
+  return { gateway, folder, room }
 }
-
-type Answer = Readonly<Record<string, unknown>>
 
 /** A client that does the steps of one transaction. */
-interface Caller {
-  call(name: string, args: Record<string, unknown>, meta?: Record<string, unknown>): Promise<Answer>
-}
-
-const info = { name: 'saga', version: '1.0.0' }
-
-const sdk1 = async (url: string): Promise<Caller> => {
-  const client = new Client1(info)
-  await client.connect(new Http1(new URL(url)))
+async function clientAt({ gateway }: Town, connect: Connect = connectLegacy): Promise<ConfirmingClient> {
+  const client = await connect({ transport: 'http', url: gateway.url })
   onTestFinished(() => client.close())
-  return {
-    call: (name, args, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }),
-  }
-}
-
-const sdk2 = async (url: string): Promise<Caller> => {
-  const client = new Client2(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } })
-  await client.connect(new Http2(new URL(url)))
-  onTestFinished(() => client.close())
-  return {
-    call: (name, args, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }),
-  }
+  return client
 }
 
 const t = { transaction_id: 't' }
@@ -117,16 +65,13 @@ function entity(name: string): Record<string, unknown> {
   return { entities: [{ name, entityType: 'plan', observations: [] }] }
 }
 
-async function graph(caller: Caller): Promise<string> {
+async function graph(caller: ConfirmingClient): Promise<string> {
   return JSON.stringify((await caller.call('graph_read_graph', {}))['structuredContent'])
 }
 
-describe.each([
-  ['SDK 1.x', sdk1],
-  ['SDK 2.x (2026-07-28)', sdk2],
-])('a transaction over three servers, by %s', (_title, connect) => {
-  async function steps(place: Town): Promise<Caller> {
-    const caller = await connect(place.gateway.url)
+describe.each(eras)('a transaction over three servers, by $title', ({ connect }) => {
+  async function steps(place: Town): Promise<ConfirmingClient> {
+    const caller = await clientAt(place, connect)
     const begun = await caller.call('begin_transaction', t)
     expect(begun['structuredContent']).toMatchObject({ status: 'begun', transaction_id: 't' })
     const path = join(place.folder, 'plan.txt')
@@ -155,13 +100,13 @@ describe.each([
       steps_completed: 3,
     })
     expect(await readFile(join(place.folder, 'plan.txt'), 'utf8')).toBe('the new plan')
-    expect([...place.messages]).toEqual(['done'])
+    expect([...place.room.messages]).toEqual(['done'])
   })
 
   it('whose third step fails is rolled back, the last step first', async () => {
     const place = await town()
     const caller = await steps(place)
-    place.close()
+    place.room.isClosed = true
     const failed = await caller.call('room_send', { text: 'done' }, t)
     expect(failed).toMatchObject({
       isError: true,
@@ -184,12 +129,12 @@ describe.each([
 
 it('a server that is gone before the rollback leaves one compensation that failed', async () => {
   const place = await town()
-  const caller = await sdk1(place.gateway.url)
+  const caller = await clientAt(place)
   await caller.call('begin_transaction', t)
   await caller.call('room_send', { text: 'first' }, t)
   await caller.call('graph_create_entities', entity('second'), t)
   expect((await caller.call('files_write_file', { path: '/nowhere', content: '' }, t))['isError']).toBe(true)
-  await place.room.close()
+  await place.room.end()
   const { structuredContent } = await caller.call('rollback_transaction', t)
   expect(structuredContent).toMatchObject({
     status: 'partially_rolled_back',
@@ -215,11 +160,11 @@ it('a server that is gone before the rollback leaves one compensation that faile
 
 it('a transaction nobody goes on with is rolled back', async () => {
   const place = await town({ transactions: { timeout: '1s' } })
-  const caller = await sdk1(place.gateway.url)
+  const caller = await clientAt(place)
   await caller.call('begin_transaction', { ...t, timeout_seconds: 1 })
   await caller.call('room_send', { text: 'hello' }, t)
-  expect(place.messages.size).toBe(1)
-  await until(() => place.messages.size === 0, 'the message to be taken back')
+  expect(place.room.messages.size).toBe(1)
+  await until(() => place.room.messages.size === 0, 'the message to be taken back')
   const status = await until(async () => {
     const { structuredContent } = await caller.call('get_transaction', t)
     return isObject(structuredContent) && structuredContent['status'] === 'rolled_back' && structuredContent
@@ -229,7 +174,7 @@ it('a transaction nobody goes on with is rolled back', async () => {
 
 it('a step nobody knows how to undo is not run', async () => {
   const place = await town()
-  const caller = await sdk1(place.gateway.url)
+  const caller = await clientAt(place)
   await caller.call('begin_transaction', t)
   expect(await caller.call('room_shout', { text: 'hello' }, t)).toMatchObject({
     isError: true,
@@ -241,7 +186,7 @@ it('a step nobody knows how to undo is not run', async () => {
     _meta: { 'dev.gatehouse/error': { code: 'COMPENSATION_UNAVAILABLE' } },
   })
   expect(existsSync(join(place.folder, 'new.txt'))).toBe(false)
-  expect(place.messages.size).toBe(0)
+  expect(place.room.messages.size).toBe(0)
 })
 
 describe.each(['2025-11-25', '2026-07-28'] as const)('the methods, for a client of %s', (revision) => {
@@ -263,7 +208,7 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('the methods, for a client 
     expect(unknown.error?.['data']).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
     expect((await client.request('transaction/status', t)).result).toMatchObject({ status: 'active' })
     expect((await client.request('transaction/rollback', t)).result).toMatchObject({ status: 'rolled_back' })
-    expect(place.messages.size).toBe(0)
+    expect(place.room.messages.size).toBe(0)
   })
 })
 

@@ -22,21 +22,14 @@ import {
 import { publishedServer } from '../../support/peers/servers.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import type { Json } from '../../support/server/json.ts'
+import { undoableFiles } from '../../support/undoable-files.ts'
 
 /** Real servers of files and of a graph, and how their tools are undone. */
 function upstreamsIn(home: string): Json {
   return {
     files: {
       command: publishedServer('@modelcontextprotocol/server-filesystem', join(home, 'files')),
-      tools: {
-        write_file: {
-          undo: {
-            snapshot: 'read_text_file(path=$.args.path)',
-            restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
-          },
-        },
-        move_file: { undo: 'move_file(source=$.args.destination, destination=$.args.source)' },
-      },
+      tools: undoableFiles,
     },
     graph: {
       command: publishedServer('@modelcontextprotocol/server-memory'),

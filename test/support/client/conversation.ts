@@ -4,7 +4,7 @@ import { Log } from '../server/log.ts'
 import type { Traits } from '../server/revisions.ts'
 import { errorFaults, noteFaults, resultFaults } from './checks.ts'
 import type { Origin } from './link.ts'
-import type { Note, Reply, RequestOptions } from './options.ts'
+import type { ConnectOptions, Note, Reply, RequestOptions } from './options.ts'
 
 /** A request that waits for its reply. */
 export interface Pending {
@@ -28,6 +28,7 @@ export class Conversation {
   readonly late: string[] = []
   readonly #traits: Traits
   readonly #answer: (id: Id, method: string, params: Json) => void
+  readonly #record: ConnectOptions['records']
   readonly #pending = new Map<Id, Pending>()
   readonly #heads = new Map<Id, { status: number; headers: HeaderMap }>()
   readonly #done = new Set<Id>()
@@ -35,9 +36,14 @@ export class Conversation {
   readonly #abandoned: unknown[] = []
   readonly #progress = new Map<Id, number>()
 
-  constructor(traits: Traits, answer: (id: Id, method: string, params: Json) => void) {
+  constructor(
+    traits: Traits,
+    answer: (id: Id, method: string, params: Json) => void,
+    record?: ConnectOptions['records'],
+  ) {
     this.#traits = traits
     this.#answer = answer
+    this.#record = record
   }
 
   open(pending: Pending): void {
@@ -86,6 +92,7 @@ export class Conversation {
     if (!isObject(value)) return void this.violations.push(`not a message: ${text}`)
     if (value['jsonrpc'] !== '2.0') this.violations.push(`jsonrpc is not "2.0": ${text}`)
     const { id, method } = value
+    this.#record?.(value, isId(id) ? this.#pending.get(id)?.method : undefined)
     if (typeof method !== 'string') return this.#response(id, value, text, origin)
     if ('params' in value && !isObject(value['params'])) this.violations.push(`params is no object: ${text}`)
     const params = objectAt(value, 'params')

@@ -33,6 +33,8 @@ export interface ConnectOptions {
   readonly getStream?: boolean
   /** The type of the ids it makes. */
   readonly ids?: 'number' | 'string'
+  /** Told of every message it gets, and for a reply of the method that was asked for. */
+  readonly records?: (message: Json, asked: string | undefined) => void
   /** A log level it sends with every request, where the revision has that. */
   readonly logLevel?: string
 }

@@ -20,8 +20,10 @@ type Said = {
   readonly content?: Record<string, string | number | boolean>
 }
 
-/** A client of the official SDK with a person at it. */
+/** A client of the official SDK, maybe with a person at it. */
 export interface ConfirmingClient {
+  /** What the server says it can do. */
+  readonly capabilities: Json
   /** The params of the questions the person was asked. */
   readonly asked: readonly Json[]
   call(name: string, args: Json, meta?: Json): Promise<Json>
@@ -37,7 +39,7 @@ export type Connect = (
 ) => Promise<ConfirmingClient>
 
 /** Connects a client of the SDK 1.x, which is asked by `elicitation/create`. */
-const connectLegacy: Connect = async (way, person, headers = {}) => {
+export const connectLegacy: Connect = async (way, person, headers = {}) => {
   const asked: Json[] = []
   const capabilities = person ? { elicitation: {} } : {}
   const client = new Client({ name: 'peer', version: '1.0.0' }, { capabilities })
@@ -45,6 +47,7 @@ const connectLegacy: Connect = async (way, person, headers = {}) => {
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => answer({ ...params }, asked, person))
   await client.connect(legacyTransport(way, headers))
   return {
+    capabilities: { ...client.getServerCapabilities() },
     asked,
     call: async (name, args, meta) =>
       Object(await client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) })),
@@ -54,15 +57,25 @@ const connectLegacy: Connect = async (way, person, headers = {}) => {
 }
 
 /** Connects a client of the SDK 2.x, which is asked by `input_required` results. */
-export const connectModern: Connect = async (way, person, headers = {}) => {
+export const connectModern: Connect = (way, person, headers) =>
+  connectTwo({ pin: '2026-07-28' }, way, person, headers)
+
+/** Connects a client of the SDK 2.x as one of an older revision. */
+export const connectFallenBack: Connect = (way, person, headers) => connectTwo('legacy', way, person, headers)
+
+async function connectTwo(
+  mode: 'legacy' | { readonly pin: string },
+  ...[way, person, headers = {}]: Parameters<Connect>
+): Promise<ConfirmingClient> {
   const asked: Json[] = []
   const capabilities = person ? { elicitation: { form: {} } } : {}
-  const versionNegotiation = { mode: { pin: '2026-07-28' } }
+  const versionNegotiation = { mode }
   const client = new ModernClient({ name: 'peer', version: '1.0.0' }, { capabilities, versionNegotiation })
   if (person)
     client.setRequestHandler('elicitation/create', ({ params }) => answer({ ...params }, asked, person))
   await client.connect(modernTransport(way, headers))
   return {
+    capabilities: { ...client.getServerCapabilities() },
     asked,
     call: async (name, args, meta) =>
       Object(await client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) })),

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { bindingOf, createSeal } from '../../../src/bridge/seal.ts'
@@ -33,14 +34,16 @@ describe('sealed state', () => {
   })
 
   it('is refused once any byte of it was changed', () => {
-    const text = createSeal(() => 0).close({ a: 1 }, 'b')
+    const seal = createSeal(() => 0)
+    const text = seal.close({ a: 1 }, 'b')
     const bytes = Buffer.from(text, 'base64url')
     const property = fc.property(fc.nat(bytes.length - 1), fc.integer({ min: 1, max: 255 }), (at, mask) => {
       const forged = Buffer.from(bytes)
       forged[at] = (forged[at] ?? 0) ^ mask
-      expect(codeOf(() => createSeal(() => 0).open(forged.toString('base64url'), 'b'))).toBe('STATE_INVALID')
+      expect(codeOf(() => seal.open(forged.toString('base64url'), 'b'))).toBe('STATE_INVALID')
     })
     fc.assert(property)
+    expect(seal.open(text, 'b')).toEqual({ a: 1 })
   })
 
   it('is refused for another call, by another key, and when it is no seal at all', () => {
@@ -51,6 +54,18 @@ describe('sealed state', () => {
     for (const junk of ['', 'x', '%%%', 'A'.repeat(100)]) {
       expect(codeOf(() => seal.open(junk, 'b'))).toBe('STATE_INVALID')
     }
+  })
+
+  it('is sealed with the first of several keys, and opened by any', () => {
+    const [shared, own] = [randomBytes(32), randomBytes(32)]
+    const sealWith = (...keys: Buffer[]) =>
+      createSeal(
+        () => 0,
+        undefined,
+        () => keys,
+      )
+    expect(sealWith(shared).open(sealWith(shared, own).close({ a: 1 }, 'b'), 'b')).toEqual({ a: 1 })
+    expect(sealWith(shared, own).open(sealWith(own).close({ a: 1 }, 'b'), 'b')).toEqual({ a: 1 })
   })
 
   it('expires', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { choose } from '../../../src/cli/undo-choice.ts'
+import { choose, partsOf } from '../../../src/cli/undo-choice.ts'
 import { chosenText, chosenView, undoneText } from '../../../src/cli/undo-text.ts'
 import type { Deed, WayBack } from '../../../src/records/deeds.ts'
 import { begun, undoing } from '../../../src/records/transaction-moves.ts'
@@ -113,4 +113,18 @@ describe('what people read', () => {
       call: { tool: 'drop', arguments: { id: 1 } },
     })
   })
+})
+
+test('nothing a server said stands on a line of its own', () => {
+  const why = 'what was there before could not be read: x\n\u001b[2Kall is well'
+  const lines = chosenText({ deed: deed({ upstream: why }), how: 'not at all', why }).split('\n')
+  expect(lines).toHaveLength(2)
+  expect(undoneText({ chosen: { deed: deed(), how: 'exactly' }, error: why })).not.toMatch(/\p{C}/u)
+})
+
+test('what several callers did is undone in the order it was done, from the end', () => {
+  const by = (key: string, id: string): Deed => deed({ key, principal: { id } })
+  const parts = partsOf([by('5', 'me'), by('4', 'you'), by('3', 'you'), by('2', 'me'), by('1', 'me')])
+  expect(parts.map((part) => part.map(({ key }) => key))).toEqual([['5'], ['4', '3'], ['2', '1']])
+  expect(partsOf([])).toEqual([])
 })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
-import { canonical, editMembers, elements, members } from '../../../src/core/json.ts'
+import { describe, expect, test, vi } from 'vitest'
+import { canonical, editMembers, elements, members, readJson } from '../../../src/core/json.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
 const object = fc.dictionary(
@@ -61,6 +61,48 @@ describe('the text of JSON', () => {
     const deep = `{"a":${'['.repeat(50_000)}${']'.repeat(50_000)},"b":1}`
     expect(members(deep).map(({ key }) => key)).toEqual(['a', 'b'])
     expect(Payload.text(deep).with({ b: 2 }).text).toBe(`${deep.slice(0, -2)}2}`)
+  })
+})
+
+describe('a text that may be JSON', () => {
+  const strict = (text: string): unknown => {
+    try {
+      return JSON.parse(text)
+    } catch {
+      return undefined
+    }
+  }
+
+  test('says what a parser says, or nothing where it is none', () => {
+    const space = fc.constantFrom('', ' ', '\n', '\t\r\n ')
+    const value = fc.jsonValue().map((each) => JSON.stringify(each))
+    const part = fc.oneof(
+      value,
+      space,
+      fc.string(),
+      fc.constantFrom('{', '}', '[', ']', '"', '-', '1e5', ','),
+    )
+    const text = fc.oneof(
+      fc.tuple(space, value, space).map((parts) => parts.join('')),
+      fc.array(part, { maxLength: 4 }).map((parts) => parts.join('')),
+    )
+    fc.assert(
+      fc.property(text, (each) => {
+        expect(readJson(each)).toEqual(strict(each))
+      }),
+    )
+  })
+
+  test.each(['', ' ', 'done', '-', '{"a":1}\n{"a":2}\n', '{"a":', '[1', '"a', 'nul', 'truest', '\u00a01'])(
+    '%j is none',
+    (text) => expect(readJson(text)).toBeUndefined(),
+  )
+
+  test('is told apart without an exception where it is JSON in many lines', () => {
+    const parse = vi.spyOn(JSON, 'parse')
+    expect(readJson('{"path":"a"}\n{"path":"b"}\n')).toBeUndefined()
+    expect(parse).not.toHaveBeenCalled()
+    parse.mockRestore()
   })
 })
 

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
-import { schemaChanges, type Side } from '../../../src/core/schema-change.ts'
+import { schemaChanges } from '../../../src/core/schema-change.ts'
 import { validator } from '../../../src/core/schema.ts'
 import { canonical } from '../../../src/core/json.ts'
 
 const object = (more: object = {}) => ({ type: 'object', ...more })
 const text = { type: 'string' }
 
-function told(before: unknown, after: unknown, side: Side): string[] {
+function told(before: unknown, after: unknown, side: 'input' | 'output'): string[] {
   return schemaChanges(before, after, side).map(({ level, path, text: what }) => `${level} ${path} ${what}`)
 }
 

@@ -39,16 +39,7 @@ test('confirmation, undo, scopes, cost and latency stand beside the risk', () =>
     scopes: [['delete:files']],
     cost: { category: 'metered', units: 5, label: 'API credits' },
   }
-  const seen = {
-    calls: 9,
-    failures: 0,
-    p50: 20,
-    p95: 30,
-    types: [],
-    hasCursor: false,
-    hasProgress: false,
-    lastAt: 1,
-  }
+  const seen = { p50: 20, types: [], hasCursor: false }
   const { words, facts: told } = tool(facts, { seen, front: { auth: { methods: ['bearer_token'] } } })
   expect(words).toEqual([
     'Destructive',

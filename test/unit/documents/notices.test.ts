@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { agentBrief, agentPrompt } from '../../../src/documents/brief.ts'
+import { helpText } from '../../../src/documents/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../../../src/documents/notices.ts'
 import { fullFront, portrait } from '../../support/portraits.ts'
 
@@ -50,4 +51,16 @@ test('instructions say how to repeat safely, who is asked, how to undo, and go t
   expect(text).toContain('`delete_thing` can be undone.')
   expect(text).toContain('Undo: Restores it.')
   expect(text).toMatch(/## Answers[^]*never as instructions[^]*## Tools[^]*### get_thing[^]*### delete_thing/)
+})
+
+test('texts for agents keep within their bytes, in whatever script names are written', () => {
+  const many = Array.from({ length: 600 }, (_, at) => ({
+    name: `get_${'名'.repeat(60)}_${at}`,
+    description: `${'説明'.repeat(70)}。`,
+  }))
+  const about = { about: '道具'.repeat(300), useWhen: ['用'.repeat(300)], notFor: ['否'.repeat(300)] }
+  const large = portrait({ tools: many, record: { about }, front: fullFront })
+  expect(Buffer.byteLength(agentBrief(large))).toBeLessThanOrEqual(2048)
+  expect(Buffer.byteLength(agentPrompt(large))).toBeLessThanOrEqual(200 * 1024)
+  expect(Buffer.byteLength(helpText(large))).toBeLessThanOrEqual(200 * 1024)
 })

@@ -38,12 +38,12 @@ describe('a tool in a manifest', () => {
   })
 
   test.each([
-    [{ calls: 9, p50: 12 }, 'instant'],
-    [{ calls: 9, p50: 1000 }, 'seconds'],
-    [{ calls: 9, p50: 60_000 }, 'minutes'],
-    [{ calls: 2 }, undefined],
+    [{ p50: 12 }, 'instant'],
+    [{ p50: 1000 }, 'seconds'],
+    [{ p50: 60_000 }, 'minutes'],
+    [{}, undefined],
   ])('takes as long as was seen: %j is %s', (seen, latency) => {
-    const more = { failures: 0, types: ['image/png'], hasCursor: false, hasProgress: false, lastAt: 0 }
+    const more = { types: ['image/png'], hasCursor: false }
     const { tools } = manifest({ tools: [get], seen: { ...more, ...seen } })
     expect(tools?.[0]?.['latency']).toBe(latency)
     expect(tools?.[0]?.['output_types']).toEqual(['image/png'])
@@ -123,25 +123,23 @@ test('a manifest of all servers is of the gateway, with the names clients call t
   })
 })
 
-test('limits stand in a manifest where they are by the minute or the day, with what is left', () => {
-  const quotas = new Map([['get_thing', { remaining: 3 }]])
-  const { rate_limits: limits, tools } = manifest({
+test('limits stand in a manifest where they are by the minute or the day', () => {
+  const { rate_limits: limits } = manifest({
     tools: [get],
-    front: { ...fullFront, rates: ['60/minute', '10/s', '30/minute'], quotas },
+    front: { ...fullFront, rates: ['60/minute', '10/s', '30/minute', '1000/day'] },
   })
-  expect(limits).toEqual({ requests_per_minute: 30, remaining: 42, resets_at: '2027-01-15T08:00:00.000Z' })
-  expect(tools?.[0]?.['quota']).toEqual({ remaining: 3 })
+  expect(limits).toEqual({ requests_per_minute: 30, requests_per_day: 1000 })
   expect(manifest({ tools: [get] })).not.toHaveProperty('rate_limits')
 })
 
-test('recommendations and only known extensions stand in a manifest', () => {
+test('recommendations and extensions stand in a manifest', () => {
   const { recommendations, supported_extensions: extensions } = manifest({
     settings: {
       recommend: [
         { capability: 'wiki', server: 'confluence', registryUrl: 'https://r.example', confidence: 'high' },
       ],
     },
-    front: { extensions: ['idempotency', 'of-our-own'] },
+    front: { extensions: ['idempotency'] },
   })
   expect(recommendations).toEqual([
     {
@@ -227,10 +225,10 @@ test.each([
   [{ uriTemplate: 'file:///{path}' }, 'file'],
   [{}, 'resource'],
 ])('the kind of the resource %j is %s', (definition, kind) => {
-  expect(resourceObject(definition, { canSubscribe: false, cacheSeconds: 5 })).toMatchObject({
+  expect(resourceObject(definition, false)).toMatchObject({
     resourceType: kind,
     refreshable: false,
-    cacheDuration: 5,
+    cacheDuration: 0,
   })
 })
 

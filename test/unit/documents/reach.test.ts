@@ -22,6 +22,9 @@ describe('what a server is installed with is read from its command line', () => 
     ['uv tool run mcp-server-time', { pip: 'mcp-server-time' }],
     ['docker run -i --rm -e TOKEN=abc mcp/github:1.0', { docker: 'mcp/github:1.0' }],
     ['podman run ghcr.io/a/b', { docker: 'ghcr.io/a/b' }],
+    ['npx -y some-server -p 8080', { npm: 'some-server' }],
+    ['npx -y some-server --package other', { npm: 'some-server' }],
+    ['docker run -eTOKEN=abc --name=x mcp/github', { docker: 'mcp/github' }],
   ])('%s', (line, install) => {
     expect(installOf(command(line))).toEqual(install)
   })
@@ -36,6 +39,9 @@ describe('what a server is installed with is read from its command line', () => 
     'npx',
     '/opt/server --key abc',
     'npx -y https://example.com/a.tgz?token=abc',
+    'npx --auth geheim some-server',
+    'uvx --extra web some-server',
+    'docker run --security-opt no-new-privileges mcp/github',
   ])('%s says nothing', (line) => {
     expect(installOf(command(line))).toEqual({})
   })

@@ -15,7 +15,7 @@ import { manifestOf } from '../../../src/documents/manifest.ts'
 import { authNotice, headersNotice } from '../../../src/documents/notices.ts'
 import type { Portrait } from '../../../src/documents/portrait.ts'
 import { registryEntry, serverCard } from '../../../src/documents/registry.ts'
-import { skillOf, skillUri } from '../../../src/documents/skill.ts'
+import { skillOf, skillUri, stampOf } from '../../../src/documents/skill.ts'
 import { assertions } from '../../../src/lint/audit.ts'
 import { subjectOf } from '../../support/audited.ts'
 import { fullFront, type Given, portrait, portraits } from '../../support/portraits.ts'
@@ -125,7 +125,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
     check(manifest)
     expect(check.errors ?? []).toEqual([])
     expect(manifest).toMatchObject({
-      rate_limits: { requests_per_minute: 60, requests_per_day: 1000, remaining: 42 },
+      rate_limits: { requests_per_minute: 60, requests_per_day: 1000 },
     })
   })
 
@@ -235,7 +235,8 @@ describe.each(subjects)('the documents of %s', (name, make) => {
 
   test('have a skill by the rules of Agent Skills, with its digest and size', () => {
     const described = make()
-    const { text, digest, size, frontmatter } = skillOf(described)
+    const { text, frontmatter } = skillOf(described)
+    const { digest, size } = stampOf(text)
     expect(frontOf(text)).toEqual(frontmatter)
     expect(frontmatter['name']).toMatch(/^[a-z0-9]+(?:-[a-z0-9]+)*$/)
     expect(String(frontmatter['description']).length).toBeLessThanOrEqual(1024)
@@ -264,7 +265,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
 
 test('resources are told of', () => {
   const { resources, canSubscribe } = portrait(given('memory'))
-  expect(resources.map((each) => resourceObject(each, { canSubscribe }))).toEqual([
+  expect(resources.map((each) => resourceObject(each, canSubscribe))).toEqual([
     { resourceType: 'memory', refreshable: true, cacheDuration: 0 },
   ])
 })

@@ -3,7 +3,7 @@ import { toolNotes } from '../../../src/documents/tool-notes.ts'
 import { toolPortrait } from '../../support/portraits.ts'
 
 const definition = { name: 't', inputSchema: { type: 'object' } }
-const seen = { calls: 9, failures: 0, p50: 5, types: [], hasCursor: false, hasProgress: false, lastAt: 1 }
+const seen = { p50: 5, types: [], hasCursor: false }
 
 it('a listed tool says what it costs, how long it takes, and which media it is for', () => {
   const facts = {

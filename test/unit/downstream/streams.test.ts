@@ -2,6 +2,7 @@ import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createSeal } from '../../../src/bridge/seal.ts'
+import type { Handler } from '../../../src/core/call.ts'
 import { anonymous, type Principal } from '../../../src/core/principal.ts'
 import type { Refusal } from '../../../src/core/refusal.ts'
 import type { Access } from '../../../src/downstream/access.ts'
@@ -53,6 +54,12 @@ describe('the streams of those who listen without a session', () => {
     preflight: () => undefined,
   }
 
+  /** A call that lasts until its client gives it up. */
+  const untilAborted: Handler = ({ signal }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason))
+    })
+
   function listening(): { listen(principal: Principal): ServerResponse; readonly refused: Refusal[] } {
     const refused: Refusal[] = []
     let caller = anonymous
@@ -65,7 +72,7 @@ describe('the streams of those who listen without a session', () => {
       probes: {},
     }
     const front = new HttpFront({
-      handle,
+      handle: untilAborted,
       mirror: () => [],
       has: () => true,
       door: () => door,
@@ -103,5 +110,11 @@ describe('the streams of those who listen without a session', () => {
       message: 'Too many clients of one caller listen.',
     })
     first.emit('close')
+    await new Promise(setImmediate)
+    listen(greedy)
+    await new Promise(setImmediate)
+    expect(refused).toHaveLength(1)
+    listen(greedy)
+    await expect.poll(() => refused).toHaveLength(2)
   })
 })

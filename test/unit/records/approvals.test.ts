@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { mayDecide } from '../../../src/records/approval-decision.ts'
 import {
   type Approval,
   type Approvals,
   createApprovals,
   type Decision,
   type Draft,
-  mayDecide,
 } from '../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
@@ -45,11 +45,21 @@ async function decided(given: Draft, ...decisions: readonly Omit<Decision, 'at'>
   return approval
 }
 
+describe('what another program wrote', () => {
+  it.each(['no JSON', '[]', '{"id":"x","expiresAt":9e99}'])('is no approval: %s', async (text) => {
+    await store.put('approval/x', text, 1000)
+    await approvals.request(draft)
+    expect(await approvals.list()).toHaveLength(1)
+    expect(await approvals.find('x')).toBeUndefined()
+    expect(await approvals.isExpired('x')).toBe(false)
+  })
+})
+
 describe('asking for an approval', () => {
   it('finds the pending one of the same call again, with its token', async () => {
     const first = await approvals.request(draft)
     const second = await elsewhere.request(draft)
-    expect(second).toEqual(first)
+    expect({ ...second, isNew: true }).toEqual(first)
     expect(await approvals.list()).toHaveLength(1)
   })
 
@@ -135,6 +145,11 @@ describe('deciding', () => {
 
   it('is denied by one person', async () => {
     const { id } = await decided(others, ada, { ...bob, verdict: 'denied', reason: 'no' })
+    expect(await approvals.find(id)).toMatchObject({ status: 'denied' })
+  })
+
+  it('is denied by one who thinks better of it', async () => {
+    const { id } = await decided(others, ada, { ...ada, verdict: 'denied' })
     expect(await approvals.find(id)).toMatchObject({ status: 'denied' })
   })
 

@@ -47,6 +47,15 @@ describe('what a person is asked', () => {
     )
   })
 
+  it('ends with what the caller says it wants, as its word alone', async () => {
+    const asking = async (intent: string) =>
+      String(question(await bench({ tool: { confirm: 'Delete {repo}?' } }).call({ intent }))['message'])
+    expect(await asking('to tidy up\n\u202Ea lot')).toBe(
+      String.raw`Delete test-repo? Stated reason, not verified: “to tidy up\n\u202ea lot”`,
+    )
+    expect((await asking('x'.repeat(2000))).length).toBeLessThan(300)
+  })
+
   it('is one visible line whatever the arguments are', async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), async (args) => {

@@ -1,8 +1,22 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Note, Outcome } from '../../../../src/core/call.ts'
+import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { agent, asked, type Bench, bench, fieldsOf, host, modern, plain, question, says } from './bench.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+import {
+  agent,
+  asked,
+  type Bench,
+  bench,
+  fieldsOf,
+  host,
+  modern,
+  plain,
+  question,
+  says,
+  TOOL,
+} from './bench.ts'
 
 const operator = { by: 'root', via: 'command_line', verdict: 'approved' } as const
 const ada = { by: 'ada', via: 'password', verdict: 'approved' } as const
@@ -173,8 +187,17 @@ describe('a client that can not ask', () => {
       await expect(one.call({ client: plain })).rejects.toMatchObject({
         code: 'CONFIRMATION_REQUIRED',
         extra: { suggestion: 'Use a client that supports elicitation.' },
+        // Messages of errors are logged.
+        message: expect.not.stringContaining('test-repo'),
       })
     }
+  })
+
+  it('is told of in the log once, however often it comes', async () => {
+    const info = vi.fn<Log['info']>()
+    const { call } = bench({ deps: { log: { ...silentLog, info } } })
+    for (let times = 0; times < 3; times++) await call({ client: plain })
+    expect(info.mock.calls).toEqual([['confirm.requested', expect.objectContaining({ tool: TOOL })]])
   })
 
   it('is told of what there is: a page, or a command', async () => {

@@ -102,6 +102,7 @@ describe('an intent', () => {
       expect(resultOf(found).text).toContain('{"n":1.0}')
       expect(found.seen?.params.text).toBe('{"name":"read_text_file","arguments":{}}')
       expect(found.seen?.meta).toEqual({})
+      expect(found.seen?.intent).toBe(wish)
       expect([...found.call.facts]).toEqual([['suggested', 'list_directory']])
     },
   )

@@ -4,6 +4,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Records, ServerRecord, ToolRecord } from '../../../../src/core/record.ts'
 import { telling } from '../../../../src/features/manifest/changes.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 beforeEach(() => vi.useFakeTimers())
@@ -21,23 +22,12 @@ const tool = (name: string, given: Partial<ToolRecord> = {}): ToolRecord => ({
   facts: {},
   ...given,
 })
-const seen = { calls: 9, failures: 0, types: [], hasCursor: false, hasProgress: false, lastAt: 1 }
+const seen = { types: [], hasCursor: false }
 
 function bench(capabilities: ServerRecord['capabilities']) {
   let tools: readonly ToolRecord[] = [tool('a'), tool('b')]
   const heard: ((upstream: string) => void)[] = []
-  const record = (): ServerRecord => ({
-    name: 'one',
-    isUp: true,
-    info: {},
-    capabilities,
-    about: {},
-    tools,
-    prompts: [],
-    resources: [],
-    resourceTemplates: [],
-    contentVersion: '',
-  })
+  const record = (): ServerRecord => serverRecord({ capabilities, tools })
   const records: Records = {
     names: ['one'],
     of: record,
@@ -107,7 +97,7 @@ describe('whoever listens for changed tools', () => {
     const { set, told } = bench({ tools: { listChanged: true } })
     set([tool('a', { seen: { ...seen, p50: 5 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
-    set([tool('a', { seen: { ...seen, p50: 900, calls: 10 } }), tool('b')])
+    set([tool('a', { seen: { ...seen, p50: 900 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
     expect(told().slice(1)).toEqual([CHANGED])
     set([tool('a', { seen: { ...seen, p50: 2000 } }), tool('b')])

@@ -5,6 +5,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { ServerRecord } from '../../../../src/core/record.ts'
 import { createRelay } from '../../../../src/features/skills/relay.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const digest = `sha256:${'0'.repeat(64)}`
@@ -21,18 +22,10 @@ const moved = {
 
 function bench(server: Handler) {
   const asked: Call[] = []
-  const record = (name: string): ServerRecord => ({
-    name,
-    isUp: true,
-    info: {},
-    capabilities: name === 'hub' ? { extensions: { 'io.modelcontextprotocol/skills': {} } } : {},
-    about: {},
-    tools: [],
-    prompts: [],
-    resources: [],
-    resourceTemplates: [],
-    contentVersion: '',
-  })
+  const record = (name: string): ServerRecord => {
+    const extensions = { 'io.modelcontextprotocol/skills': {} }
+    return serverRecord({ name, capabilities: name === 'hub' ? { extensions } : {} })
+  }
   const deps = featureDeps({
     servers: () => ['files', 'hub'],
     records: () => ({
@@ -93,6 +86,16 @@ describe('skills a server publishes itself', () => {
       { uri: moved.uri, text: 'abc' },
     ])
     expect(asked[0]?.target).toEqual({ method: 'resources/read', upstream: 'hub', name: skill.uri })
+  })
+
+  test('are not there where their server says so, which is not said of one that fails', async () => {
+    const answering = (extra: object): Handler => {
+      return () => Promise.reject(new GatewayError('INVALID_INPUT', 'No.', extra))
+    }
+    const refusing = bench(answering({ relayed: Payload.of({ code: -32602, message: 'No.' }) })).relay
+    expect(await refusing.get(of('skills/get'), moved.uri)).toBeUndefined()
+    const failing = bench(answering({})).relay
+    await expect(failing.get(of('skills/get'), moved.uri)).rejects.toThrow('No.')
   })
 
   test('are left out where their server fails, or never ends its list', async () => {

@@ -1,7 +1,11 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import { loadSettings } from '../../../../src/config/load.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
+import { featureSettings } from '../../../../src/core/settings.ts'
 import { errandCall } from '../../../../src/errand.ts'
+import { transactions } from '../../../../src/features/transactions/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
@@ -19,6 +23,17 @@ describe('begin', () => {
       transaction_id: 't',
       expires_at: '1970-01-01T00:01:00.000Z',
       timeout_seconds: 60,
+    })
+  })
+
+  it('tells in its tool how long a transaction may be idle here', () => {
+    const text = 'upstreams: { one: { command: x } }\nfeatures: { transactions: { timeout: 90s } }'
+    const { settings } = loadSettings(text, { file: 'f.yaml', env: {} })
+    const own = featureSettings(settings, 'transactions')
+    const [tool] = transactions.create(() => own as never, featureDeps()).tools ?? []
+    expect(tool?.definition).toMatchObject({
+      name: 'begin_transaction',
+      inputSchema: { properties: { timeout_seconds: { default: 90 } } },
     })
   })
 

@@ -301,6 +301,18 @@ describe('what is read before a call', () => {
       'drop(path=$.args.path)',
       { kind: 'none', reason: /PERMISSION_DENIED: no/ },
     ],
+    [
+      'unknown for a reason nobody classified, so nothing is removed',
+      { ...missing, _meta: { 'dev.gatehouse/error': { code: 'UPSTREAM_ERROR', message: 'EIO' } } },
+      'drop(path=$.args.path)',
+      { kind: 'none', reason: /UPSTREAM_ERROR: EIO/ },
+    ],
+    [
+      'unknown where errors are told as they are',
+      { ...missing, content: [{ type: 'text', text: 'EIO: i/o error, read' }] },
+      'drop(path=$.args.path)',
+      { kind: 'none', reason: /EIO: i\/o error/ },
+    ],
   ])('may be %s', async (_what, fields, absent, way) => {
     const store = new MemoryStore()
     const all = written(store)

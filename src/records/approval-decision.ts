@@ -1,0 +1,36 @@
+import { conflict } from './approval-refusals.ts'
+import type { Approval, Decision } from './approvals.ts'
+
+/** Whether a person may decide. A token that calls never approves itself. */
+export function mayDecide(
+  { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
+  { by, via }: Pick<Decision, 'by' | 'via'>,
+): boolean {
+  const isOperator = via === 'code' || via === 'command_line'
+  if (kind === 'out_of_band') {
+    return by !== caller && (approvers.length === 0 || approvers.includes(by))
+  }
+  if (via === 'token') return false
+  return isOperator || isEverybody === true || by === caller || approvers.includes(by)
+}
+
+/** How long an approved call can be made after the last person approved, at least, in milliseconds. */
+const TIME_TO_REPEAT = 300_000
+
+/** What one decision more makes of an approval: one person who denies it is enough, though it approved before. */
+export function decided(approval: Approval, decision: Decision): Partial<Approval> {
+  const { status, decisions, needed } = approval
+  if (status !== 'pending') throw conflict(`It is ${status} already.`)
+  const all = [...decisions, decision]
+  if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
+  const people = new Set(decisions.map(personOf))
+  if (people.has(personOf(decision))) throw conflict('You have approved it already; it takes another person.')
+  if (all.length < needed) return { decisions: all }
+  const expiresAt = Math.max(approval.expiresAt, decision.at + TIME_TO_REPEAT)
+  return { decisions: all, status: 'approved', expiresAt }
+}
+
+/** Whoever is at the machine is one person, however that was shown. */
+function personOf({ by, via }: Decision): string {
+  return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
+}

@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest'
+import { mustRollBack, transactionsIn } from '../../../src/cli/rollbacks.ts'
+import { loadSettings } from '../../../src/config/load.ts'
+import type { Settings } from '../../../src/core/settings.ts'
+import { acknowledged, begun } from '../../../src/records/transaction-moves.ts'
+import { transactionKey } from '../../../src/records/transactions.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+function settingsWith(transactions: string): Settings {
+  const text = `upstreams: { it: { command: x } }\nfeatures: { transactions: ${transactions} }`
+  return loadSettings(text, { file: 'f.yaml', env: {} }).settings
+}
+
+it('what a command acknowledges is kept for as long as gateways keep it', async () => {
+  const kept: number[] = []
+  class Noting extends MemoryStore {
+    override swap(key: string, before: string, after: string, ttl: number): Promise<boolean> {
+      kept.push(ttl)
+      return super.swap(key, before, after, ttl)
+    }
+  }
+  const store = new Noting()
+  const start = begun({ id: 't', principal: { id: 'me' }, timeout: 1, lifetime: 1, now: 0 })
+  for (const written of ['{ retention: 2h }', 'off']) {
+    const book = transactionsIn(store, settingsWith(written))
+    await store.delete(transactionKey('me', 't'))
+    await book.open({ ...start, status: 'partially_rolled_back' })
+    await book.change(transactionKey('me', 't'), acknowledged('ann', 0))
+  }
+  expect(kept).toEqual([7_200_000, 86_400_000])
+})
+
+it('nothing is left to gateways that undo nothing', () => {
+  expect(() => mustRollBack(settingsWith('off'))).toThrow('switch it on')
+  expect(() => mustRollBack(settingsWith('{}'))).not.toThrow()
+})

@@ -1,0 +1,85 @@
+import { describe, expect, test } from 'vitest'
+import type { Handler, Note } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { contract } from '../../../../src/features/contract/contract.ts'
+import { createListeners } from '../../../../src/features/contract/listeners.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { serverRecord } from '../../../support/server-record.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+const record = serverRecord({ capabilities: { prompts: {} } })
+
+function deps() {
+  const renewed: string[] = []
+  const records = {
+    names: ['one'],
+    of: () => record,
+    last: () => record,
+    renew: (upstream: string) => void renewed.push(upstream),
+    onChange: () => undefined,
+  }
+  return { renewed, deps: featureDeps({ servers: () => ['one'], records: () => records }) }
+}
+
+describe('lists tell of changes by themselves', () => {
+  const tools = { nobody: ['a', 'b'], anna: ['a'] }
+
+  function bench() {
+    const { renewed, deps: given } = deps()
+    const listed: Record<string, readonly string[]> = { ...tools }
+    const server: Handler = async ({ principal }) => ({
+      kind: 'result',
+      result: Payload.of({ tools: (listed[principal.id] ?? []).map((name) => ({ name })) }),
+    })
+    const target = { method: 'tools/list', upstream: 'one' }
+    const lists = contract.create(() => ({}), given).policy?.(target)?.(server)
+    const list = async (id: string): Promise<void> => {
+      await lists?.(toolCall({ method: 'tools/list', target, principal: { id } }))
+    }
+    return { renewed, listed, list }
+  }
+
+  test('where a caller gets another list than before', async () => {
+    const { renewed, listed, list } = bench()
+    await list('anna')
+    await list('anna')
+    expect(renewed).toEqual([])
+    listed['anna'] = ['a', 'c']
+    await list('anna')
+    expect(renewed).toEqual(['one'])
+  })
+
+  test('but not where two callers are shown different lists', async () => {
+    const { renewed, list } = bench()
+    for (const id of ['nobody', 'anna', 'nobody', 'anna']) await list(id)
+    expect(renewed).toEqual([])
+  })
+})
+
+test('who listens hears of changed lists once that was acknowledged, and not before', async () => {
+  const { tell, listening } = createListeners(deps().deps)
+  const moved = { upstream: 'one', before: '1.0.0', after: '1.1.0', lists: new Set(['prompts'] as const) }
+  const told: Note[] = []
+  const server: Handler = async (call) => {
+    tell(moved)
+    call.emit({ method: 'notifications/subscriptions/acknowledged' })
+    tell(moved)
+    return { kind: 'result', result: Payload.of({}) }
+  }
+  await listening('one')(server)(
+    toolCall({
+      method: 'subscriptions/listen',
+      params: Payload.of({ notifications: { promptsListChanged: true } }),
+      target: { method: 'subscriptions/listen', upstream: 'one' },
+      emit: (note) => void told.push(note),
+    }),
+  )
+  tell(moved)
+  expect(told.map(({ method, params }) => [method, params?.fields])).toEqual([
+    ['notifications/subscriptions/acknowledged', { notifications: { promptsListChanged: true } }],
+    [
+      'notifications/prompts/list_changed',
+      { _meta: { 'dev.gatehouse/contract': { server: 'one', before: '1.0.0', version: '1.1.0' } } },
+    ],
+  ])
+})

@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { skills } from '../../../../src/features/skills/skills.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { portrait } from '../../../support/portraits.ts'
+import { serverRecord } from '../../../support/server-record.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+test('the skill the gateway makes of a server is there while the server is away, and no other is denied', async () => {
+  const hub = serverRecord({
+    name: 'hub',
+    capabilities: { extensions: { 'io.modelcontextprotocol/skills': {} } },
+  })
+  const deps = featureDeps({
+    servers: () => ['hub'],
+    portrait: () => portrait({ record: { name: 'hub' } }),
+    records: () => ({
+      names: ['hub'],
+      of: () => hub,
+      last: () => hub,
+      renew: () => undefined,
+      onChange: () => undefined,
+    }),
+    relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'It is away.')),
+  })
+  const get = skills.create(() => ({ listed: true }), deps).methods?.['skills/get']
+  const ask = async (uri: string) =>
+    get?.(
+      toolCall({
+        method: 'skills/get',
+        params: Payload.of({ uri }),
+        target: { method: 'skills/get', upstream: 'hub' },
+      }),
+    )
+  const own = await ask('skill://hub/SKILL.md')
+  expect(own?.kind === 'result' && own.result.fields.skill).toMatchObject({ uri: 'skill://hub/SKILL.md' })
+  await expect(ask('skill://acme/git/SKILL.md')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+})

@@ -1,0 +1,32 @@
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { Recent } from '../../../src/upstream/recent.ts'
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
+afterEach(() => void vi.useRealTimers())
+
+/** Tries what fails each time, and tells how often that was. */
+function failing() {
+  const recent = new Recent<string>()
+  const attempt = vi.fn<() => Promise<string>>(() => Promise.reject(new Error('away')))
+  const run = (key: string): Promise<string> => recent.try(key, attempt)
+  return { run, attempt }
+}
+
+it('what failed just before for a call is told again to its other parts', async () => {
+  const { run, attempt } = failing()
+  await expect(run('a')).rejects.toThrow('away')
+  await expect(run('a')).rejects.toThrow('away')
+  expect(attempt).toHaveBeenCalledTimes(1)
+})
+
+it('another call tries anew, and so does the same a moment later', async () => {
+  const { run, attempt } = failing()
+  await expect(run('a')).rejects.toThrow('away')
+  await expect(run('b')).rejects.toThrow('away')
+  expect(attempt).toHaveBeenCalledTimes(2)
+  vi.advanceTimersByTime(250)
+  attempt.mockResolvedValue('there')
+  expect(await run('b')).toBe('there')
+  expect(await run('b')).toBe('there')
+  expect(attempt).toHaveBeenCalledTimes(4)
+})
