@@ -1,9 +1,9 @@
-import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import { asksForTokens, checkAuth } from './auth-checks.ts'
 import { maskProblems } from './mask-checks.ts'
+import { placeAt } from './place.ts'
 import type { Checked, Finding } from './problem.ts'
 import { checkUpstream } from './upstream-checks.ts'
 import { sharedGrants } from './upstream-oauth-checks.ts'
@@ -49,9 +49,10 @@ function storeProblem(store: unknown, directory: string): string | undefined {
   if (/^rediss?:/.test(store)) {
     return URL.canParse(store) ? undefined : 'must be a URL such as redis://127.0.0.1:6379'
   }
-  const found = statSync(resolve(directory, store), { throwIfNoEntry: false })
-  if (!found || found.isDirectory()) return undefined
-  return 'this is a file: name a folder, which is made where it does not exist'
+  const place = placeAt(resolve(directory, store))
+  if (place === 'nothing' || place === 'directory') return undefined
+  if (place === 'other') return 'this is a file: name a folder, which is made where it does not exist'
+  return `this folder can not be looked at: ${place.hidden}`
 }
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {

@@ -9,6 +9,7 @@ import type { ConfigDocument } from './document.ts'
 import { expand } from './expand.ts'
 import { explain } from './explain.ts'
 import { literalSecrets } from './literals.ts'
+import { narrowed } from './narrow.ts'
 import { readNumbers } from './numbers.ts'
 import { ConfigError, pathText } from './problem.ts'
 import type { ConfigProblem, Finding } from './problem.ts'
@@ -45,7 +46,7 @@ export function loadSettings(text: string, { file, features = known, env, listen
   const schema = fileSchema(features)
   const expanded = expand(document.value ?? {}, { env, directory }, document.source)
   const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
-  const misfits = explain(validator(schema, { trusted: true })(value), schema, value)
+  const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
   const checked = checkTogether(value, directory)
 
   const unreadable = [...document.problems, ...expanded.problems]

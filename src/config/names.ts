@@ -1,10 +1,13 @@
-/** The pattern of an upstream's name. `server-card` is a path of the gateway itself. */
-export const namePattern = '^(?!server-card$)[a-z][a-z0-9-]{0,30}$'
+/** What the gateway itself is found at: beside the servers, or as one of them. */
+export const reservedNames: readonly string[] = ['gatehouse', 'server-card']
+
+/** The pattern of an upstream's name. */
+export const namePattern = `^(?!(?:${reservedNames.join('|')})$)[a-z][a-z0-9-]{0,30}$`
 
 /** A name like `text` that fits the pattern and is not among those taken. */
 export function upstreamName(text: string, taken: ReadonlySet<string> = new Set()): string {
   const base = fit(text)
-  if (!taken.has(base) && base !== 'server-card') return base
+  if (!taken.has(base) && !reservedNames.includes(base)) return base
   for (let number = 2; ; number += 1) {
     const name = `${base.slice(0, 30 - String(number).length)}-${number}`
     if (!taken.has(name)) return name

@@ -2,7 +2,7 @@ import { isObject } from '../core/json.ts'
 import type { JsonSchema } from '../core/schema.ts'
 import { authSchema } from './auth-schema.ts'
 import { bodySchema, listenSchema } from './listen-schema.ts'
-import { namePattern } from './names.ts'
+import { namePattern, reservedNames } from './names.ts'
 import { observeSchema } from './observe-schema.ts'
 import { storeSchema } from './store-schema.ts'
 import { withSwitches } from './switches.ts'
@@ -54,6 +54,13 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         description:
           'Whether the tools of the gateway itself stand in lists of tools, can only be called, or are not there.',
       },
+      methods: {
+        type: 'boolean',
+        default: true,
+        errorMessage: 'must be on or off',
+        description:
+          'Whether the gateway answers methods that MCP does not have, such as `ai_help`; what they do can be done with its tools too.',
+      },
       features: featuresSchema(features, ''),
       upstreams: {
         type: 'object',
@@ -61,8 +68,7 @@ export function fileSchema(features: readonly FeatureSchema[]): JsonSchema {
         errorMessage: 'must name at least one server, as in `files: npx -y some-server`',
         propertyNames: {
           pattern: namePattern,
-          errorMessage:
-            'must be lower-case letters, digits and dashes, start with a letter, and not be server-card',
+          errorMessage: `must be lower-case letters, digits and dashes, start with a letter, and not be ${reservedNames.join(' or ')}`,
         },
         additionalProperties: upstreamSchema(features),
         description: 'The servers behind the gateway, by name.',

@@ -1,10 +1,10 @@
-import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { compilePattern } from '../core/pattern.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import { expressionProblems } from './expression-checks.ts'
 import { maskProblems } from './mask-checks.ts'
+import { type Place, placeAt } from './place.ts'
 import type { Checked, Finding } from './problem.ts'
 import { holdsPassword, looksLikeToken, namesSecret } from './tokens.ts'
 import { oauthProblems } from './upstream-oauth-checks.ts'
@@ -90,10 +90,16 @@ function headerProblems({ headers, token }: Values, path: Path): Finding[] {
 
 function cwdProblem({ cwd }: Values, path: Path, directory: string): Finding | undefined {
   if (typeof cwd !== 'string' || cwd === '') return undefined
-  const status = statSync(resolve(directory, cwd), { throwIfNoEntry: false })
-  if (status?.isDirectory()) return undefined
-  const message = status ? 'this is not a directory' : 'this directory does not exist'
-  return { path: [...path, 'cwd'], message }
+  const place = placeAt(resolve(directory, cwd))
+  if (place === 'directory') return undefined
+  return { path: [...path, 'cwd'], message: unfit(place) }
+}
+
+function unfit(place: Exclude<Place, 'directory'>): string {
+  if (place === 'nothing') return 'this directory does not exist'
+  return place === 'other'
+    ? 'this is not a directory'
+    : `this directory can not be looked at: ${place.hidden}`
 }
 
 function urlProblem({ url }: Values, path: Path): Finding | undefined {

@@ -124,7 +124,6 @@ export async function listenHttp(options: Options): Promise<Listener> {
         : undefined)
     const id = requestId(incoming)
     try {
-      current().check(incoming)
       current().allow(incoming, outgoing)
       const visit = { incoming, outgoing, upstream, requestId: id }
       const principal = document?.isOpen
@@ -184,8 +183,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
     const metadata = metadataOf(env.incoming, req.path, { door: door(), prefix: prefix(), has: options.has })
     return metadata ? Promise.resolve(json(metadata, 200, metadataHeaders)) : next()
   })
-  const check = ({ env }: Context<Env>): void => current().check(env.incoming)
-  addSignInPages(app, { signIns: options.signIns, check, log })
+  addSignInPages(app, { signIns: options.signIns, log })
   const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
     door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) })
   options.addPages?.(app, enter)

@@ -26,16 +26,13 @@ type Env = { Bindings: HttpBindings }
 
 interface Options {
   readonly signIns: SignIns
-  /** Whether a request calls the gateway by a name it has. @throws FORBIDDEN */
-  check(context: Context<Env>): void
   readonly log: Log
 }
 
 /** Adds the pages of signing in to servers: no caller's token reaches them, what they are told is good once. */
-export function addSignInPages(app: Hono<Env>, { signIns, check, log }: Options): void {
+export function addSignInPages(app: Hono<Env>, { signIns, log }: Options): void {
   const guarded = async (context: Context<Env>, show: () => Promise<Response>): Promise<Response> => {
     try {
-      check(context)
       return await show()
     } catch (error) {
       const { code, message } = asGatewayError(error)

@@ -21,6 +21,9 @@ function upstream(text: string, env: Environment = {}) {
   return load(`upstreams:\n  it: ${text}`, env).settings.upstreams[0]
 }
 
+/** A path no system takes, and so nobody can look at. */
+const far = `/${'x'.repeat(5000)}`
+
 function problems(text: string, env: Environment = {}, listen?: ListenOverride): string[] {
   try {
     load(text, env, listen)
@@ -66,6 +69,7 @@ describe('the smallest file', () => {
       },
       store: { kind: 'folder', path: join(dirname(file), '.gatehouse') },
       metaTools: 'hidden',
+      hasMethods: true,
       upstreams: [
         {
           name: 'files',
@@ -353,6 +357,7 @@ describe('problems', () => {
     ['another auth', `${it}auth: { jwt: {} }`, 'f:2:9 auth.jwt: needs `issuer`'],
     ['a bad name', 'upstreams:\n  My_Files: x', 'f:2:3 upstreams.My_Files: the name must be lower-case'],
     ['a reserved name', 'upstreams:\n  server-card: x', '`server-card-2` would do'],
+    ['the name of the gateway', 'upstreams:\n  gatehouse: x', '`gatehouse-2` would do'],
     ['neither command nor url', one('idle: 1m'), 'f:2:3 upstreams.it: needs `command` or `url`'],
     ['command and url', one('url: https://h, command: x'), 'upstreams.it.command: there is a `url` too'],
     ['sse with a command', one('command: x, transport: sse'), 'goes with `url` only'],
@@ -379,6 +384,16 @@ describe('problems', () => {
     ['a url that is none', one('url: "http://"'), 'must be a whole URL'],
     ['a url with a password', one('url: https://u:p@h'), 'cannot hold a user and password'],
     ['a missing folder', one('command: x, cwd: nowhere'), 'upstreams.it.cwd: this directory does not exist'],
+    [
+      'a folder out of sight',
+      one(`command: x, cwd: ${far}`),
+      'this directory can not be looked at: ENAMETOOLONG',
+    ],
+    [
+      'a store out of sight',
+      `${it}store: ${far}`,
+      'f:2:8 store: this folder can not be looked at: ENAMETOOLONG',
+    ],
     ['a file as a folder', one('command: x, cwd: token.txt'), 'this is not a directory'],
     ['an empty command', one('command: []'), 'must be a command line such as'],
     ['roots that are no URIs', one('command: x, roots: [srv]'), 'roots[0]: must be a URI'],

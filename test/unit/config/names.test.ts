@@ -10,6 +10,7 @@ describe('upstreamName', () => {
     ['---', 'server'],
     ['ünïcode', 'n-code'],
     ['server-card', 'server-card-2'],
+    ['gatehouse', 'gatehouse-2'],
     ['a-name-that-is-longer-than-thirty-one', 'a-name-that-is-longer-than-thir'],
   ])('makes %j %s', (text, name) => {
     expect(upstreamName(text)).toBe(name)

@@ -1,0 +1,47 @@
+import { isObject } from '../core/json.ts'
+import type { JsonSchema } from '../core/schema.ts'
+
+/**
+ * The schema without the rules for members that a value does not have: it finds the same problems, and to compile
+ * the rules for everything a file could hold takes longer than all else that is done with one.
+ */
+export function narrowed(schema: JsonSchema, value: unknown): JsonSchema {
+  return narrow(schema, [value])
+}
+
+function narrow(schema: JsonSchema, values: readonly unknown[]): JsonSchema {
+  const { properties, additionalProperties: others, items } = schema
+  const objects = values.filter(isObject)
+  const valuesOf = (key: string): readonly unknown[] =>
+    objects.flatMap((each) => (Object.hasOwn(each, key) ? [each[key]] : []))
+  const named = isObject(properties) ? properties : {}
+  const unnamed = (): readonly unknown[] =>
+    objects.flatMap((each) =>
+      Object.keys(each).flatMap((key) => (Object.hasOwn(named, key) ? [] : [each[key]])),
+    )
+  return {
+    ...schema,
+    ...(isObject(properties) && {
+      properties: Object.fromEntries(
+        Object.entries(properties).map(([key, each]) => [key, inner(each, valuesOf(key))]),
+      ),
+    }),
+    ...(isObject(others) && { additionalProperties: inner(others, unnamed()) }),
+    ...(isObject(items) && { items: inner(items, values.filter(Array.isArray).flat()) }),
+    ...Object.fromEntries(branching.flatMap((key) => branches(key, schema[key], values))),
+  }
+}
+
+/** The keywords that hold several schemas for the same value. */
+const branching = ['allOf', 'anyOf', 'oneOf'] as const
+
+function branches(key: string, schemas: unknown, values: readonly unknown[]): [string, unknown][] {
+  if (!Array.isArray(schemas)) return []
+  return [[key, schemas.map((each: unknown) => (isObject(each) ? narrow(each, values) : each))]]
+}
+
+/** What nothing has to fit takes anything. */
+function inner(schema: unknown, values: readonly unknown[]): unknown {
+  if (values.length === 0) return true
+  return isObject(schema) ? narrow(schema, values) : schema
+}
