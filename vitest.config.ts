@@ -5,11 +5,7 @@ import { ciSummary } from './test/support/ci-summary.ts'
 
 const build = 'test/support/build.ts'
 // Gateways without a file keep what they have to in the folder of the user.
-const env = {
-  XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state'),
-  // Hundreds of processes are started from the same sources: each would strip their types and compile them again.
-  NODE_COMPILE_CACHE: join(tmpdir(), 'gatehouse-test-cache'),
-}
+const env = { XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state') }
 const summary = process.env['TEST_SUMMARY']
 
 export default defineConfig({

@@ -24,6 +24,7 @@ import { features } from './features/index.ts'
 import { limits, silenceOf } from './features/limits.ts'
 import { permissions } from './features/scopes/permissions.ts'
 import { transactions } from './features/transactions/transactions.ts'
+import { leftOf } from './left.ts'
 import { withFields } from './observe/log.ts'
 import { observe, observeServer, observeTarget } from './observe/observe.ts'
 import type { Observing } from './observe/observing.ts'
@@ -116,6 +117,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
     quota: (name) => upstreams.get(name)?.quota(),
+    left: (principal, upstream, name) => leftOf(active, { principal, upstream, name, quota: deps.quota }),
     largestRequest: settings.listen.body,
     patience: (name, tool) => {
       const own = featureSettings(settings, limits.name, name)
@@ -206,6 +208,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       isOn: (upstream?: string) => settingsOf(upstream) !== false,
     })),
     metaTools: settings.metaTools,
+    hasMethods: settings.hasMethods,
     tool,
   })
   const isPermitted: Deps['isPermitted'] = async (call) => {

@@ -83,6 +83,7 @@ export function timed(store: Store, { metrics }: Observing): Store {
       metrics.stored('take', (performance.now() - start) / 1000)
       return taken
     },
+    look: (buckets) => store.look(buckets),
     close: () => store.close(),
   }
 }

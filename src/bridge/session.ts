@@ -95,7 +95,7 @@ export class ClientSession {
         this.#put(questions, call, withdrawn),
       ),
       call: (params, controller, emit) => this.#listenCall(params, controller, emit),
-      onNote: (note) => this.#send(note),
+      onNote: (note) => told(note, this.#revision ?? latestLegacy, (message) => options.send(message)),
       log: options.log,
     })
   }
@@ -175,7 +175,7 @@ export class ClientSession {
   /** Hands the request on, and lowers what comes back. */
   #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
-    const pace = new Pace((note) => reply.emit(encode(lowerNote(note, revision))))
+    const pace = new Pace((note) => told(note, revision, (message) => reply.emit(message)))
     const { requestId, principal, trace, carried } = reply
     const around = { requestId, principal, trace, carried, envelope: reply, emit: pace.emit }
     const call = this.#lift(request, around, controller)
@@ -285,16 +285,14 @@ export class ClientSession {
     const message = { kind: 'notification', method: 'subscriptions/listen', params } as const
     return this.#lift(message, { ...this.#listener, requestId: newRequestId(), emit }, controller)
   }
-
-  #send(note: Note): void {
-    this.#options.send(encode(lowerNote(note, this.#revision ?? latestLegacy)))
-  }
 }
 
 function invalid(why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
 }
 
-function encode(note: Note): string {
-  return encodeNotification(note.method, note.params)
+/** Sends a notification in the words of a revision, if it has any for it. */
+function told(note: Note, revision: Revision, send: (message: string) => void): void {
+  const lowered = lowerNote(note, revision)
+  if (lowered) send(encodeNotification(lowered.method, lowered.params))
 }

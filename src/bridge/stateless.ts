@@ -7,6 +7,8 @@ import type { Headers } from '../wire/headers.ts'
 import { encodeErrorObject, encodeNotification, encodeResult, type Request } from '../wire/jsonrpc.ts'
 import { lift, readAnswers } from '../wire/lift.ts'
 import { modernError, modernResult, readClient } from '../wire/modern.ts'
+import { lowerNote } from '../wire/project.ts'
+import { latestModern } from '../wire/revisions.ts'
 import type { Seal } from './seal.ts'
 import { bindingOf } from './seal.ts'
 import { Pace } from './pace.ts'
@@ -32,7 +34,9 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
   const client = readClient(request, headers)
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
-  const pace = new Pace((note) => {
+  const pace = new Pace((each) => {
+    const note = lowerNote(each, latestModern)
+    if (!note) return
     const params = isListening
       ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id })
       : note.params

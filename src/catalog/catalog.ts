@@ -27,6 +27,8 @@ interface Options {
   readonly own: readonly Answering[]
   /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** Whether clients may ask by methods of the gateway's own, too. */
+  readonly hasMethods?: boolean
   /** What a server's list says of the tool a call names, where the call names its server. */
   tool(call: Call): Listed | undefined | Promise<Listed | undefined>
 }
@@ -99,6 +101,7 @@ export function createCatalog(options: Options): Catalog {
   const own = createOwn({
     parts: options.own,
     metaTools: options.metaTools,
+    hasMethods: options.hasMethods !== false,
     isTaken: (call) => {
       const found = resolve(call)
       if (found instanceof Promise) return found.then((each) => each && options.tool(each)).then(isThere, no)

@@ -33,7 +33,8 @@ export async function listenToAll(call: Call, { names, handle, naming, ended }: 
         honoured.push(withUris(readFilter(note.params), exposed))
         heard.resolve()
       }
-      const params = Payload.of({ notifications: part })
+      // The envelope stays: it is what a server of 2026-07-28 wants of every request.
+      const params = call.params.with({ notifications: part })
       const target = { method: call.method, upstream }
       // One answer could not be told from another's, so nothing is asked through this call.
       const client = { ...call.client, isMute: true } as const

@@ -3,7 +3,7 @@ import type { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
-import { pageMethod, unknownMethod } from '../wire/methods.ts'
+import { isExtensionMethod, pageMethod, unknownMethod } from '../wire/methods.ts'
 import {
   absentList,
   type OwnEntry,
@@ -49,6 +49,8 @@ interface Options {
   readonly parts: readonly Answering[]
   /** Whether the tools stand in lists, can only be called, or are not there. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** Whether clients may ask by methods that the protocol and its extensions do not have. */
+  readonly hasMethods: boolean
   /** Whether a server has the tool a call names. */
   isTaken(call: Call): boolean | Promise<boolean>
   /** Does what a call of the gateway's own asks, through the chain of its target. */
@@ -67,7 +69,7 @@ export interface Own {
 const PREFIX = 'gateway_'
 
 /** Answers the methods and tools of the gateway itself; tools of a server go before own ones of their name. */
-export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
+export function createOwn({ parts, metaTools, hasMethods, isTaken, run }: Options): Own {
   const methods = new Map(
     parts.flatMap((part) =>
       Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
@@ -133,8 +135,9 @@ export function createOwn({ parts, metaTools, isTaken, run }: Options): Own {
           if (!(found instanceof Promise)) return runOwn(call, found.handle)
           return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
         }
+        const isOpen = hasMethods || isOwn || isExtensionMethod(method)
         // Nobody but the gateway itself asks for a page.
-        const own = methods.get(method) ?? (isOwn ? pages.get(method) : undefined)
+        const own = (isOpen ? methods.get(method) : undefined) ?? (isOwn ? pages.get(method) : undefined)
         if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
         return isOwn ? Promise.reject(absent(method)) : withTools(call)
       }

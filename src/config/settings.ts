@@ -45,6 +45,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
     store: storeSettings(file, origin),
     observe: observeSettings(file.observe, { ...origin, profile: file.profile }),
     metaTools: file.meta_tools === false ? 'off' : file.meta_tools,
+    hasMethods: file.methods,
     upstreams: Object.entries(file.upstreams).map(([name, upstream]) =>
       upstreamSettings(name, upstream, origin),
     ),
@@ -78,6 +79,7 @@ interface FileValues {
   readonly observe: ObserveValues
   readonly limits: { readonly body: number }
   readonly meta_tools: Settings['metaTools'] | false
+  readonly methods: boolean
   readonly upstreams: Readonly<Record<string, UpstreamValues>>
 }
 

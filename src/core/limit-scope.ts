@@ -1,3 +1,5 @@
+import { canonical } from './json.ts'
+
 /** What limits the calls to a server: what holds for those to all servers together, and what for its own alone. */
 export interface LimitScope<Limit> {
   readonly together?: Limit
@@ -17,7 +19,8 @@ export function limitScope<Limit>(
   unsaid: Limit | undefined,
 ): LimitScope<Limit> {
   if (own === 'off') return {}
-  const isOwn = own !== undefined && own !== common
+  // What a server has from that for all is the same list in another copy.
+  const isOwn = own !== undefined && canonical(own) !== canonical(common)
   const together = common ?? (isOwn ? undefined : unsaid)
   return {
     ...(together !== undefined && together !== 'off' && { together }),

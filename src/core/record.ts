@@ -84,6 +84,11 @@ export interface Quota {
   readonly resetsAt?: number
 }
 
+/** What is left, and of what: the budget of a caller, a limit of the gateway, or the limit of the server itself. */
+export interface Left extends Quota {
+  readonly of: 'budget' | 'limit' | 'server'
+}
+
 /** What was seen of the calls of a tool by this process. */
 export interface Seen {
   /** Half of the last calls took no longer, in milliseconds; absent before the fifth. */

@@ -18,6 +18,8 @@ export interface Settings {
   readonly observe: ObserveSettings
   /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
   readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** Whether clients may ask the gateway by methods of its own, too. */
+  readonly hasMethods: boolean
   readonly upstreams: readonly UpstreamSettings[]
   /** The settings of each feature by its name; a feature that is off everywhere is absent. */
   readonly features: Readonly<Record<string, FeatureSettings>>

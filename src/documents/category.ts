@@ -8,7 +8,8 @@ export function categoriesOf<Tool extends Named>(
   tools: readonly Tool[],
   server: string,
 ): ReadonlyMap<Tool, string> {
-  const nouns = tools.map((tool) => nounsOf(tool.entry.name, server))
+  const words = withoutShared(tools.map((tool) => ownWords(tool.entry.name, server)))
+  const nouns = words.map(nounsOf)
   const count = new Map<string, number>()
   const forms = new Map<string, string>()
   const formOf = (word: string): string => {
@@ -22,7 +23,7 @@ export function categoriesOf<Tool extends Named>(
   }
   return new Map(
     tools.map((tool, at) => {
-      const own = leading(tool.entry.name, server, count, formOf).concat(nouns[at] ?? [])
+      const own = leading(words[at] ?? [], count, formOf).concat(nouns[at] ?? [])
       const best = own.toSorted((one, other) => countOf(other) - countOf(one))[0]
       return [tool, best === undefined ? server : plural(formOf(best))]
     }),
@@ -37,15 +38,14 @@ export function categoriesOf<Tool extends Named>(
 const MOST = 500
 
 const empty: ReadonlySet<string> = new Set(
-  'a an the of in on to for from with without by as at and or all any one single multiple many new my own allowed list info details detail status sizes tool tools'.split(
+  'a an the of in on to for from with without by as at and or all any one single multiple many new my own self me back forward unsafe allowed list info details detail status sizes tool tools'.split(
     ' ',
   ),
 )
 
 /** The nouns of a name, without the verb it begins with; the last one is what it is about. */
-function nounsOf(name: string, server: string): string[] {
-  const rest = ownWords(name, server).slice(1)
-  return objectOf(rest)
+function nounsOf(words: readonly string[]): string[] {
+  return objectOf(words.slice(1))
     .filter((word) => !empty.has(word) && !/^\d+$/.test(word))
     .toReversed()
 }
@@ -60,12 +60,10 @@ export function objectOf(words: readonly string[]): readonly string[] {
 
 /** A name may begin with its noun: `directory_tree`, where another tool is called `list_directory`. */
 function leading(
-  name: string,
-  server: string,
+  [first = '']: readonly string[],
   count: ReadonlyMap<string, number>,
   formOf: (word: string) => string,
 ): string[] {
-  const [first = ''] = ownWords(name, server)
   return count.has(formOf(first)) ? [first] : []
 }
 
@@ -75,6 +73,15 @@ function ownWords(name: string, server: string): string[] {
   const prefix = wordsOf(server)
   const isPrefixed = words.length > prefix.length && prefix.every((word, at) => words[at] === word)
   return isPrefixed ? words.slice(prefix.length) : words
+}
+
+/** From how many tools on what all names begin with says nothing of any of them: `browser_close`, `API-get-user`. */
+const FEW = 3
+
+function withoutShared(names: readonly (readonly string[])[]): readonly (readonly string[])[] {
+  const [[first] = []] = names
+  const isShared = names.length >= FEW && names.every((words) => words.length > 1 && words[0] === first)
+  return isShared ? names.map((words) => words.slice(1)) : names
 }
 
 const uncountable: ReadonlySet<string> = new Set(

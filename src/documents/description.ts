@@ -1,5 +1,5 @@
 import type { ServerRecord } from '../core/record.ts'
-import { wordsOf } from '../core/words.ts'
+import { isSameNoun, wordsOf } from '../core/words.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
 import { clipped, firstListed, firstSentence, listed, oneLine, sentence } from './text.ts'
 
@@ -22,7 +22,19 @@ export function purposeOf({ about, instructions, info, name }: ServerRecord, too
   if (said !== '') return sentence(clipped(said, PURPOSE))
   const topics = [...new Set(tools.map(({ category }) => category))].filter((each) => each !== name)
   const most = topics.toSorted((one, other) => countOf(tools, other) - countOf(tools, one)).slice(0, TOPICS)
-  return topics.length === 0 ? `Tools for ${name}.` : `Tools for ${name}: ${listed(most)}.`
+  if (topics.length === 0) return `Tools for ${name}.`
+  // What a server is named after may be one of the things it is about.
+  const isTopic = tools.some(
+    ({ category, definition }) => category === name && isAbout(definition.name, name),
+  )
+  return isTopic ? `Tools for ${listed([name, ...most])}.` : `Tools for ${name}: ${listed(most)}.`
+}
+
+/** Whether a tool has a noun in its name, behind the verb. */
+function isAbout(tool: unknown, noun: string): boolean {
+  return wordsOf(String(tool))
+    .slice(1)
+    .some((word) => isSameNoun(word, noun))
 }
 
 /** What all servers together are for. */

@@ -151,11 +151,15 @@ function factsOf(tool: ToolPortrait): (readonly [string, string])[] {
         : `${sentence(how)}${facts.undo?.isExact === true ? '' : ' Not everything is as before then.'}`,
     ],
     ['Limit', listed((facts.rates ?? []).map(oneLine))],
-    ['Deprecated', words.deprecated === undefined ? '' : `Use ${oneLine(words.deprecated)}`],
+    ['Deprecated', capital(oneLine(words.deprecated))],
     ['Command', oneLine(words.cli)],
     ['API', oneLine(words.api)],
   ]
   return rows.filter(([, text]) => text !== '')
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function unknownUndo({ nature, facts }: ToolPortrait): string {

@@ -34,12 +34,15 @@ export function clipped(text: string, most: number): string {
 
 /** The first sentence of prose in a text: headings, lists, tables and code are passed over. */
 export function firstSentence(text: unknown, most = 160): string {
-  const paragraphs = clean(text).split(/\n\s*\n|\n(?=\s*(?:[#|>*+-]|\d+[.)])\s)/)
+  const paragraphs = clean(text).split(boundary)
   const prose = paragraphs.find((each) => /^\s*[^\s#|>*+`~=_-]/.test(each) && !/^\s*\d+[.)]\s/.test(each))
   const line = oneLine(prose)
   const end = /[.!?](?=\s+(?!\p{Ll})|$)/u.exec(line.replaceAll(/\b(?:e\.g|i\.e|etc|vs)\./g, 'x x '))
   return clipped(end ? line.slice(0, end.index + 1) : line, most)
 }
+
+/** Where prose ends: at an empty line, and before a heading, a list, or a line such as `Args:`. */
+const boundary = /\n\s*\n|\n(?=\s*(?:[#|>*+-]|\d+[.)])\s)|\n(?=[ \t]*[A-Z][\w ]{0,30}:[ \t]*(?:\n|$))/
 
 /** A sentence with its full stop. */
 export function sentence(text: string): string {

@@ -17,6 +17,11 @@ export function toolNotes(tool: ToolPortrait): Json {
   }
 }
 
+/** Whether calls of a tool are counted for itself: it has a rate, or costs units of a budget. */
+export function isCounted({ facts: { rates, cost } }: Pick<ToolPortrait, 'facts'>): boolean {
+  return rates !== undefined || (cost?.units ?? 0) > 0
+}
+
 /** The media a tool takes and gives, where it is about more than texts and JSON. */
 function mediaOf(tool: ToolPortrait): Json | undefined {
   const { inputTypes, maxInput } = tool.facts

@@ -78,7 +78,7 @@ export function reader(auth: AuthSettings): Principal {
 
 function tell({ incoming, outgoing, principal, requestId }: Exchange, page: Payload['fields']): void {
   const text = String(page.text)
-  const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
+  const etag = etagOf(page, text)
   const scope = principal.isEverybody === true ? 'public' : 'private'
   const headers = {
     etag,
@@ -94,8 +94,18 @@ function tell({ incoming, outgoing, principal, requestId }: Exchange, page: Payl
   outgoing.writeHead(200, { ...headers, ...body }).end(text)
 }
 
+/** RFC 9110 §8.8.1: weak where texts that differ in what does not matter have the same. */
+function etagOf({ lasting }: Payload['fields'], text: string): string {
+  const isWeak = typeof lasting === 'string'
+  const mark = createHash('sha256')
+    .update(isWeak ? lasting : text)
+    .digest('base64url')
+    .slice(0, 22)
+  return isWeak ? `W/"${mark}"` : `"${mark}"`
+}
+
 /** RFC 9110 §13.1.2: compared without regard to whether they are weak. */
 function isKnown(header: string | undefined, etag: string): boolean {
   const known = (header ?? '').split(',').map((each) => each.trim().replace(/^W\//, ''))
-  return known.includes(etag) || known.includes('*')
+  return known.includes(etag.replace(/^W\//, '')) || known.includes('*')
 }

@@ -4,6 +4,7 @@ import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
 import type { Portrait } from '../documents/portrait.ts'
+import { amongCapabilities } from '../wire/extensions.ts'
 import type { Deps } from './feature.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -58,18 +59,20 @@ export async function toolsToCheck(
 export function introducing(say: (call: Call) => Promise<Said | undefined>): Policy {
   return (next) => (call) => {
     if (call.method !== 'server/discover') return next(call)
-    return next(call).then(async (outcome) => withSaid(outcome, await say(call)))
+    return next(call).then(async (outcome) => withSaid(outcome, await say(call), call.client))
   }
 }
 
 /** The same introduction, with what is said beside it. */
-function withSaid(outcome: Outcome, said: Said | undefined): Outcome {
+function withSaid(outcome: Outcome, said: Said | undefined, client: Call['client']): Outcome {
   if (outcome.kind === 'ask' || !said) return outcome
   const { result } = outcome
   const capabilities = result.at('capabilities') ?? Payload.of({})
   const kinds = Object.entries({ extensions: said.extensions, experimental: said.experimental })
   const added = kinds.flatMap(([kind, members]) =>
-    members ? [[kind, (capabilities.at(kind) ?? Payload.of({})).with(members)] as const] : [],
+    members
+      ? [[kind, (capabilities.at(kind) ?? Payload.of({})).with(amongCapabilities(members, client))] as const]
+      : [],
   )
   const { instructions } = result.fields
   const told = [instructions, said.instructions].filter((each) => typeof each === 'string' && each !== '')

@@ -4,7 +4,7 @@ import type { Entry } from '../core/entry.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
-import type { Quota, Records, ToolFacts } from '../core/record.ts'
+import type { Left, Quota, Records, ToolFacts } from '../core/record.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
 import type { UndoRule } from '../core/undo.ts'
@@ -42,6 +42,8 @@ export interface Contribution {
   readonly pages?: readonly OwnPage[]
   /** What it does about a tool of a server, for those who describe it. */
   facts?(entry: Entry): ToolFacts
+  /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
+  left?(target: Target, principal: Principal): Promise<Left | undefined>
   /** Wraps what clients see of one server or of all together: lists, and what servers say of themselves. */
   readonly shown?: Policy
   /** What is said of it among the capabilities of a server with tools, or of all servers, by the name of the extension. */
@@ -90,6 +92,8 @@ export interface Page {
   readonly type: string
   /** For how long it may be kept, in seconds. */
   readonly maxAge: number
+  /** The text without numbers that are others each time it is read: as long as it is the same, so is the page. */
+  readonly lasting?: string
 }
 
 /** What features may use. */
@@ -150,6 +154,8 @@ export interface Deps {
   document<Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made
   /** What a server says is left of its own limit. */
   quota(upstream: string): Quota | undefined
+  /** What is left to a caller to call: of a tool, else of a server, else of all; nothing where nobody limits it. */
+  left(principal: Principal, upstream?: string, tool?: string): Promise<Left | undefined>
   /** The largest request, in bytes. */
   readonly largestRequest: number
   /** What clients call a tool by, at the address of its server or where all servers are offered together. */

@@ -12,6 +12,7 @@ import { intent } from './intent/intent.ts'
 import { help } from './help/help.ts'
 import { idempotency } from './idempotency/idempotency.ts'
 import { cost } from './cost/cost.ts'
+import { quota } from './cost/quota.ts'
 import { usage } from './cost/usage.ts'
 import { multimodal } from './multimodal/multimodal.ts'
 import { provenance } from './provenance/provenance.ts'
@@ -31,6 +32,7 @@ import { validate } from './validate/validate.ts'
 
 /** Every feature; the first one is outermost. */
 export const features: readonly Feature<never>[] = [
+  quota, // what is left changes with each call: what those below say is encoded once
   manifest, // these only answer and describe: lists are shown with what everything below says of them
   dashdash,
   help,

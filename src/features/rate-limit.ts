@@ -42,6 +42,16 @@ export const rateLimit: Feature<Settings> = {
         const own = tools && settingOf(tools, name, 'rate')?.value
         return own === undefined ? {} : { rates: [own].flat() }
       },
+      left: async (target, { id }) => {
+        const limits = limitsOf(target, settings, deps)
+        if (limits.length === 0) return undefined
+        const taken = await deps.store.look(bucketsOf(limits, id))
+        const at = leastAt(limits, taken)
+        const [remaining = 0, reset = 0] = [taken.remaining[at], taken.reset[at]]
+        // The same time whenever it is asked for: no answer differs from the last by a few milliseconds.
+        const resetsAt = Math.ceil((Date.now() + reset) / 1000) * 1000
+        return { remaining, ...(reset > 0 && { resetsAt }), of: 'limit' }
+      },
       policy: (target) => {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined
@@ -158,12 +168,19 @@ function bucketFinder(): typeof bucketsOf {
 }
 
 /** The limit with the least left; of those with nothing left, that with the longest wait. */
-function standingOf(limits: readonly Limit[], { remaining, wait, reset }: Taken): Limited {
+function leastAt(limits: readonly Limit[], { remaining, wait }: Taken): number {
   let at = 0
   for (let index = 1; index < limits.length; index++) {
     const [left = 0, least = 0] = [remaining[index], remaining[at]]
     if (left < least || (left === least && (wait[index] ?? 0) > (wait[at] ?? 0))) at = index
   }
+  return at
+}
+
+/** Where a caller stands with that limit. */
+function standingOf(limits: readonly Limit[], taken: Taken): Limited {
+  const { remaining, reset } = taken
+  const at = leastAt(limits, taken)
   const limit = limits[at]
   if (!limit) throw new TypeError('there is no limit')
   return {

@@ -3,6 +3,7 @@ import { agent } from './agent.ts'
 import { contract } from './contract.ts'
 import { described } from './described.ts'
 import { duties, guarded } from './duties.ts'
+import { type OwnersWord, ownersWords } from './owner.ts'
 import { prompts } from './prompts.ts'
 import { resources } from './resources.ts'
 import { schemas } from './schemas.ts'
@@ -26,6 +27,8 @@ export interface AuditReport {
   readonly upstream: string
   readonly revision: string
   readonly assertions: readonly Audited[]
+  /** What documents can not say unless its owner does. */
+  readonly owner: readonly OwnersWord[]
   readonly summary: {
     readonly pass: number
     readonly repaired: number
@@ -63,6 +66,7 @@ export function audit(subject: Subject, shown: Subject): AuditReport {
     assertions: checked.map(({ id, level, status, text, evidence, fix }) => {
       return { id, level, status, text, evidence, ...(status === 'fail' && fix !== undefined && { fix }) }
     }),
+    owner: ownersWords(subject),
     summary: {
       pass: count('pass'),
       repaired: count('repaired'),

@@ -4,13 +4,17 @@ import type { AuditReport, Audited } from './audit.ts'
 const SHOWN = 5
 
 /** A report as text for people. */
-export function printed({ upstream, revision, assertions, summary }: AuditReport): string {
+export function printed({ upstream, revision, assertions, summary, owner: words }: AuditReport): string {
   const { pass, repaired, fail, notApplicable, serious, owner } = summary
+  const unsaid = words.filter(({ said, of }) => said < of)
   return [
     `${upstream}: speaks ${revision}, held against ${assertions.length} rules`,
     '',
     ...assertions.flatMap(linesOf),
     '',
+    ...(unsaid.length > 0 ? [`only its owner knows, to be said under upstreams.${upstream}:`] : []),
+    ...unsaid.map(unsaidLine),
+    ...(unsaid.length > 0 ? [''] : []),
     `${pass} pass, ${repaired} repaired by the gateway, ${fail} fail, ${notApplicable} not applicable`,
     ...(serious.length > 0 ? [`broken, of what must or must not be: ${serious.join(' ')}`] : []),
     ...(owner.length > 0 ? [`only the owner of the server can say: ${owner.join(' ')}`] : []),
@@ -26,6 +30,11 @@ function linesOf({ id, level, status, text, evidence, fix }: Audited): string[] 
     ...(more > 0 ? [`${INDENT}and ${more} more`] : []),
     ...(fix === undefined ? [] : [`${INDENT}fix: ${fix}`]),
   ]
+}
+
+function unsaidLine({ key, text, said, of }: AuditReport['owner'][number]): string {
+  const many = key.startsWith('tools.') ? ` (said of ${said} of ${of})` : ''
+  return `  ${key.padEnd(17)} ${text}${many}`
 }
 
 const INDENT = ' '.repeat(15)

@@ -114,6 +114,10 @@ export class LmdbStore implements Portable {
     return this.#local.take(buckets)
   }
 
+  look(buckets: readonly Bucket[]): Taken {
+    return this.#local.look(buckets)
+  }
+
   async *entries(): AsyncIterable<Entry> {
     yield* this.#walk(undefined, undefined)
   }

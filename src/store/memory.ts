@@ -64,23 +64,15 @@ export class MemoryStore implements Store {
 
   take(buckets: readonly Bucket[]): Taken {
     const now = this.#clock()
-    let isGranted = true
-    for (const { key, limit } of buckets) {
-      const found = this.#windows.get(key)
-      if (found && found.taken(now) >= limit) isGranted = false
-    }
-    const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
-    for (const { key, window, limit } of buckets) {
-      // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
-      const found = isGranted ? this.#window(key, window, now) : this.#windows.get(key)
-      if (isGranted) found?.add()
-      const left = Math.max(0, limit - (found?.taken(now) ?? 0))
-      const reset = found?.reset(now) ?? 0
-      taken.remaining.push(left)
-      taken.reset.push(reset)
-      taken.wait.push(left === 0 ? reset : 0)
-    }
-    return taken
+    const isGranted = this.#isLeft(buckets, now)
+    // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
+    if (isGranted) for (const { key, window } of buckets) this.#window(key, window, now).add()
+    return this.#standing(buckets, now, isGranted)
+  }
+
+  look(buckets: readonly Bucket[]): Taken {
+    const now = this.#clock()
+    return this.#standing(buckets, now, this.#isLeft(buckets, now))
   }
 
   async close(): Promise<void> {
@@ -93,6 +85,23 @@ export class MemoryStore implements Store {
     if (!found || found.until > this.#clock()) return found
     this.#values.delete(key)
     return undefined
+  }
+
+  #isLeft(buckets: readonly Bucket[], now: number): boolean {
+    return buckets.every(({ key, limit }) => (this.#windows.get(key)?.taken(now) ?? 0) < limit)
+  }
+
+  #standing(buckets: readonly Bucket[], now: number, isGranted: boolean): Taken {
+    const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
+    for (const { key, limit } of buckets) {
+      const found = this.#windows.get(key)
+      const left = Math.max(0, limit - (found?.taken(now) ?? 0))
+      const reset = found?.reset(now) ?? 0
+      taken.remaining.push(left)
+      taken.reset.push(reset)
+      taken.wait.push(left === 0 ? reset : 0)
+    }
+    return taken
   }
 
   #window(key: string, window: number, now: number): Window {

@@ -29,7 +29,7 @@ export function openPortable(settings: LastingSettings, log: Log): Portable {
 /** How long calls under way keep a store that is not the configured one any more, in milliseconds. */
 const RETIREMENT = 600_000
 
-/** Closes a store that another one replaces, once the calls that began with it are over, or the gateway closes. */
+/** Closes a store that another one replaced, with the gateway at the latest: calls that began with it end there. */
 export async function retireStore(store: Store, closing: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => closing.addEventListener('abort', () => resolve()))
   await within(closed, RETIREMENT, undefined)

@@ -2,7 +2,7 @@ import { script } from './redis-scripts.ts'
 import { type Bucket, SLICES, type Taken } from './store.ts'
 
 /**
- * Takes one from every bucket, or from none. A bucket is a hash from slices to counts. The time is that of Redis,
+ * Takes one from every bucket, or from none; or only looks at them. A bucket is a hash from slices to counts. The time is that of Redis,
  * so that gateways whose clocks differ agree. Replies whether it was granted, then for each bucket what is left
  * and how long until something comes back, in milliseconds.
  */
@@ -11,6 +11,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local slices = ${SLICES}
 local granted = 1
+local taking = ARGV[2 * #KEYS + 1] == 'take'
 local found = {}
 for i, key in ipairs(KEYS) do
   local limit, window = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
@@ -34,7 +35,7 @@ end
 local reply = { granted }
 for i, key in ipairs(KEYS) do
   local limit, window, length, current, total, oldest = unpack(found[i])
-  if granted == 1 then
+  if taking and granted == 1 then
     redis.call('HINCRBY', key, string.format('%.0f', current), 1)
     redis.call('PEXPIRE', key, math.ceil(window + 2 * length))
     total = total + 1
@@ -45,9 +46,9 @@ end
 return reply
 `)
 
-/** The script's arguments: limit and window of each bucket. */
-export function takeArguments(buckets: readonly Bucket[]): string[] {
-  return buckets.flatMap(({ limit, window }) => [String(limit), String(window)])
+/** The script's arguments: limit and window of each bucket, and whether something is taken. */
+export function takeArguments(buckets: readonly Bucket[], what: 'take' | 'look'): string[] {
+  return [...buckets.flatMap(({ limit, window }) => [String(limit), String(window)]), what]
 }
 
 /** Reads the script's reply. @throws TypeError where it is something else */

@@ -114,12 +114,11 @@ export class RedisStore implements Portable {
   }
 
   take(buckets: readonly Bucket[]): Taken | Promise<Taken> {
-    const client = this.#usable()
-    if (!client) return this.#local.take(buckets)
-    return this.#bounded(takeFrom(client, buckets)).catch((error: unknown) => {
-      this.#fail(error)
-      return this.#local.take(buckets)
-    })
+    return this.#counted(buckets, 'take')
+  }
+
+  look(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+    return this.#counted(buckets, 'look')
   }
 
   async close(): Promise<void> {
@@ -129,6 +128,15 @@ export class RedisStore implements Portable {
     // A client that never connected has nothing to end.
     if (client?.isReady) await this.#bounded(client.close()).catch(() => client.destroy())
     else if (client?.isOpen) client.destroy()
+  }
+
+  #counted(buckets: readonly Bucket[], what: 'take' | 'look'): Taken | Promise<Taken> {
+    const client = this.#usable()
+    if (!client) return this.#local[what](buckets)
+    return this.#bounded(takeFrom(client, buckets, what)).catch((error: unknown) => {
+      this.#fail(error)
+      return this.#local[what](buckets)
+    })
   }
 
   async #connect(url: Secret): Promise<RedisClientType> {
@@ -208,8 +216,12 @@ export class RedisStore implements Portable {
   }
 }
 
-async function takeFrom(client: RedisClientType, buckets: readonly Bucket[]): Promise<Taken> {
-  const options = { keys: buckets.map(({ key }) => PREFIX + key), arguments: takeArguments(buckets) }
+async function takeFrom(
+  client: RedisClientType,
+  buckets: readonly Bucket[],
+  what: 'take' | 'look',
+): Promise<Taken> {
+  const options = { keys: buckets.map(({ key }) => PREFIX + key), arguments: takeArguments(buckets, what) }
   const reply = await run(client, takeScript, options)
   return readTaken(reply, buckets.length)
 }

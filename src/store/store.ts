@@ -24,6 +24,8 @@ export interface Store {
   scan(collection: string): Promise<ReadonlyMap<string, string>>
   /** Takes one from every bucket, or from none where one of them is empty. At once where the store is in memory. */
   take(buckets: readonly Bucket[]): Taken | Promise<Taken>
+  /** The same without taking anything: what is left of every bucket, and whether one could be taken from each. */
+  look(buckets: readonly Bucket[]): Taken | Promise<Taken>
   /** Why it can not be used just then; absent while it can. */
   readonly problem?: string | undefined
   /** Resolves once it was first tried to reach it; absent where there is nothing to reach. */

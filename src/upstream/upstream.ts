@@ -227,14 +227,19 @@ async function listenOn(
     progress: working.progress,
     ask: (question, options) => working.ask(question, options),
     note: (note) => {
-      if (note.method === ACKNOWLEDGED && isAcknowledged) tellChanges(working)
-      else working.note(note)
+      if (note.method !== ACKNOWLEDGED) return working.note(note)
+      if (isAcknowledged) return tellChanges(working)
+      isAcknowledged = true
+      working.note(note)
     },
   }
+  // Who listens to several servers is not kept waiting for one that is away.
+  const later = (): void => {
+    const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
+    if (!isAcknowledged) quiet.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
+  }
   try {
-    return await keepListening(quiet, connect, { gone: working.signal, retired, log }, () => {
-      isAcknowledged = true
-    })
+    return await keepListening(quiet, connect, { gone: working.signal, retired, log }, later)
   } finally {
     for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
   }

@@ -31,6 +31,16 @@ export const ERROR_KEY = `${NS}/error`
 /** Where in the `_meta` of a result the receipt stands. */
 export const RECEIPT_KEY = `${NS}/receipt`
 
+/** What is said among capabilities: the schema of 2026-07-28 (JSONValue) has no null there, so it is left out. */
+export function amongCapabilities(members: Fields, { era }: Call['client']): Fields {
+  return era === 'modern' ? withoutNulls(members) : members
+}
+
+function withoutNulls(members: Fields): Fields {
+  const told = Object.entries(members).filter(([, value]) => value !== null)
+  return Object.fromEntries(told.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]))
+}
+
 /** What the session token and the idempotency key are called among the values for features. */
 export const SESSION_TOKEN = 'session_token'
 export const IDEMPOTENCY_KEY = 'idempotency_key'

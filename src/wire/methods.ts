@@ -55,6 +55,11 @@ export function isVendorRequest(name: string): boolean {
   return !name.startsWith('notifications/') && !Object.hasOwn(methods, name)
 }
 
+/** Whether it is a method of an official extension of the protocol that the gateway may answer itself (SEP-2640). */
+export function isExtensionMethod(name: string): boolean {
+  return name === 'skills/list' || name === 'skills/get'
+}
+
 /** Messages that never leave the connection they arrived on. */
 const local: ReadonlySet<string> = new Set([
   'notifications/initialized',

@@ -102,10 +102,17 @@ function linkAsText(block: Record<string, unknown>): Record<string, unknown> {
   return { type: 'text', text: `${label}${String(block.uri)}${description}` }
 }
 
-/** A notification in the words of an older revision. */
-export function lowerNote(note: Note, revision: Revision): Note {
+/** A notification in the words of a revision; nothing where it has none for it. */
+export function lowerNote(note: Note, revision: Revision): Note | undefined {
+  if (followUps.has(note.method) && !revision.followUps) return undefined
   const fields = note.params?.fields
   if (note.method !== 'notifications/progress' || revision.progressMessage || fields?.message === undefined)
     return note
   return { ...note, ...(note.params && { params: note.params.with({ message: undefined }) }) }
 }
+
+/** What servers of 2025-11-25 tell by themselves; clients of other revisions learn it by asking again. */
+const followUps: ReadonlySet<string> = new Set([
+  'notifications/elicitation/complete',
+  'notifications/tasks/status',
+])

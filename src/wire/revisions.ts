@@ -21,6 +21,8 @@ export interface Revision {
   readonly completionContext: boolean
   /** `notifications/progress` has a `message`. */
   readonly progressMessage: boolean
+  /** Notifications say that a URL was visited, and how a task fares. */
+  readonly followUps: boolean
 }
 
 const text = ['text', 'image', 'resource']
@@ -40,6 +42,7 @@ const v2024_11_05: Revision = {
   samplingTools: false,
   completionContext: false,
   progressMessage: false,
+  followUps: false,
 }
 const v2025_03_26: Revision = {
   ...v2024_11_05,
@@ -65,8 +68,15 @@ const v2025_11_25: Revision = {
   elicitation: 'url',
   titledEnums: true,
   samplingTools: true,
+  followUps: true,
 }
-const v2026_07_28: Revision = { ...v2025_11_25, name: '2026-07-28', era: 'modern', structured: 'any' }
+const v2026_07_28: Revision = {
+  ...v2025_11_25,
+  name: '2026-07-28',
+  era: 'modern',
+  structured: 'any',
+  followUps: false,
+}
 
 const rows = [v2024_11_05, v2025_03_26, v2025_06_18, v2025_11_25, v2026_07_28]
 const byName = new Map(rows.map((row) => [row.name, row]))

@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto'
+import { features } from '../../src/features/index.ts'
 
 /** What stands behind a gateway under test: the address of an HTTP server, or the words of a command. */
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
@@ -29,16 +30,9 @@ function settingsOf(guard: Guard, folder: string): object {
 }
 
 const safeOff = { idempotency: 'off', transactions: 'off', confirm: 'off', undo: 'off' }
-const allOff = {
-  ...safeOff,
-  permissions: 'off',
-  validate: 'off',
-  errors: 'off',
-  structured_text: 'off',
-  mask: 'off',
-  retry: 'off',
-  breaker: 'off',
-}
+const allOff = Object.fromEntries(
+  features.flatMap(({ name, place }) => (place === 'features' ? [[name, 'off']] : [])),
+)
 /** For more keys than one caller ever has. */
 const room = { max_keys: 1_000_000, max_bytes: '10GB', ttl: '60s' }
 

@@ -13,7 +13,7 @@ export interface Options {
 
 /** What `--help` prints. */
 export const usage = `node test/bench/run.ts [options]
-  --quick        concurrency 16 and 1 KB replies only, about half a minute
+  --quick        concurrency 16 and 1 KB replies only, about two minutes
   --rounds N     how often every target gets its turn (default 11, quick 7)
   --seconds S    length of one turn (default 0.5, quick 0.25)
   --only A,B     only these targets, for example pass-through,gateway-legacy

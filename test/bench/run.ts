@@ -10,6 +10,9 @@ import { footprintLines, machine, table, verdictLines } from './report.ts'
 import { spread, summarize } from './summary.ts'
 import { startField, type Field } from './targets.ts'
 
+/** How many calls, and at most how many seconds, until the compilers of all processes are done with the hot code. */
+const warm = { calls: 20_000, seconds: 20 }
+
 const options = readOptions(process.argv.slice(2))
 if (options) process.exitCode = await bench(options)
 else process.stdout.write(usage)
@@ -66,7 +69,6 @@ async function idleMemory(loader: Loader, { targets }: Field) {
   return measured.map(({ name, pids }) => ({ target: name, pids, idle: megabytes(pids) }))
 }
 
-// Long enough for the compilers of all processes to be done with the hot code.
 async function warmUp(
   loader: Loader,
   field: Field,
@@ -74,7 +76,9 @@ async function warmUp(
   { quick }: Options,
 ): Promise<void> {
   for (const target of field.targets) {
-    await loader.turn(target, { concurrency: 16, bytes: 1024 }, quick ? 3 : 4)
+    const until = performance.now() + warm.seconds * 1000
+    for (let calls = 0; calls < warm.calls && performance.now() < until;)
+      calls += (await loader.turn(target, { concurrency: 16, bytes: 1024 }, 1)).calls
     for (const shape of shapes.slice(quick ? 1 : 0)) {
       if (meets(target, shape, shapes)) await loader.turn(target, shape, 0.3)
     }

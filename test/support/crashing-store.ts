@@ -48,6 +48,10 @@ export class CrashingStore implements Store {
     return this.#inner.take(buckets)
   }
 
+  look(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+    return this.#inner.look(buckets)
+  }
+
   async close(): Promise<void> {
     this.isDown = true
   }

@@ -4,7 +4,7 @@ import type { Json } from './server/json.ts'
 export const everythingOn: Json = {
   meta_tools: 'listed',
   listen: { legacy_sse: 'on' },
-  limits: { rate: '100000/minute', concurrency: 64, result: '20KB' },
+  limits: { rate: '100000/minute', concurrency: 64, result: '200KB' },
   features: {
     agent_profile: 'on',
     structured_text: 'on',
@@ -15,6 +15,7 @@ export const everythingOn: Json = {
     intent: { mode: 'advise', across: 'on' },
     mask: { rules: [{ pattern: 'xyzzy', replace: '***' }] },
     validate: { output: 'warn' },
+    transactions: { uncompensable: 'allow' },
   },
 }
 
@@ -38,4 +39,10 @@ export const filesOfTheirOwner: Json = {
     move_file: { confirm: true },
     directory_tree: { rate: '1/hour' },
   },
+}
+
+/** What the owner of server-memory says: a call that fits another tool better is not made. */
+export const memoryOfItsOwner: Json = {
+  features: { intent: { mode: 'redirect' } },
+  intent: [{ when: 'somebody', on: 'read_graph', suggest: 'search_nodes', reason: 'the graph is large' }],
 }

@@ -47,7 +47,7 @@ export async function startFakeServer(options: ServerOptions): Promise<FakeServe
     }
     if (!refusedAtTheDoor(refuseStatus, request, response)) web.handle(request, response).catch(failed)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>((resolve) => server.listen(options.port ?? 0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
   const { journal } = world
   return {

@@ -28,6 +28,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     servers: () => [],
     server: () => undefined,
     quota: () => undefined,
+    left: async () => undefined,
     largestRequest: 1_048_576,
     patience: () => 30_000,
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },

@@ -190,6 +190,20 @@ export function storeContract(open: () => StoreUnderTest): void {
       expect(await store.take([large])).toMatchObject({ isGranted: true, remaining: [8] })
     })
 
+    it('say what is left to those who only look, who take nothing', async () => {
+      const { store } = open()
+      const [used, unused] = [bucket(2), bucket(1)]
+      await store.take([used])
+      for (let look = 0; look < 3; look++) {
+        expect(await store.look([used, unused])).toMatchObject({ isGranted: true, remaining: [1, 1] })
+      }
+      await store.take([used])
+      const empty = await store.look([used, unused])
+      expect(empty).toMatchObject({ isGranted: false, remaining: [0, 1], wait: [expect.any(Number), 0] })
+      expect(empty.reset[0]).toBeGreaterThan(0)
+      expect(empty.reset[1]).toBe(0)
+    })
+
     it('never give more than their limits, whatever is taken together', async () => {
       const { store } = open()
       const property = fc.asyncProperty(

@@ -96,8 +96,10 @@ function piecesOf(panel: ServerPanel, prefix: string | undefined): readonly Piec
 }
 
 function purposeOf({ panel, problem }: ServerRow): string {
-  const told = problem === undefined ? [panel?.title, panel?.purpose] : [problem]
-  const text = told.filter((each) => each !== undefined && each !== '').join(': ')
+  const { title = '', purpose = '' } = panel ?? {}
+  // What a server is for may be all its title says.
+  const told = problem === undefined ? [purpose.startsWith(title) ? '' : title, purpose] : [problem]
+  const text = told.filter((each) => each !== '').join(': ')
   return text === '' ? '' : `<span class="purpose">${escape(text)}</span>`
 }
 

@@ -40,7 +40,7 @@ export class Account {
   async spend(principal: string, units: number, now: number): Promise<Quota> {
     const { units: limit } = this.#budget
     const resetsAt = this.#end(now)
-    const key = `budget:${callerHash(principal)}:${this.#scope}:${resetsAt}`
+    const key = this.#key(principal, resetsAt)
     for (let attempt = 0; attempt < TRIES; attempt++) {
       const found = await this.#store.get(key)
       const before = Number(found ?? 0)
@@ -54,6 +54,17 @@ export class Account {
       if (isDone) return { remaining: rounded(limit - after), resetsAt }
     }
     throw new GatewayError('SERVER_UNAVAILABLE', 'Too many calls of one caller spend at the same time.')
+  }
+
+  /** What is left to a caller. @throws what the store throws */
+  async left(principal: string, now: number): Promise<Quota> {
+    const resetsAt = this.#end(now)
+    const used = Number((await this.#store.get(this.#key(principal, resetsAt))) ?? 0)
+    return { remaining: rounded(Math.max(0, this.#budget.units - used)), resetsAt }
+  }
+
+  #key(principal: string, resetsAt: number): string {
+    return `budget:${callerHash(principal)}:${this.#scope}:${resetsAt}`
   }
 
   #end(now: number): number {

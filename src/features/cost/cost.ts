@@ -53,6 +53,13 @@ export const cost: Feature<Settings> = {
       if (!account || units === 0) return undefined
       return (next) => (call) => (call.errand ? next(call) : charged(call, { next, account, units, deps }))
     },
+    left: async ({ upstream, name }, { id }) => {
+      if (upstream === undefined || name === undefined) return undefined
+      const price = costOf(upstream, name, deps)
+      const account = accountOf(upstream, price, settings, deps)
+      if (!account || (price?.units ?? 0) === 0) return undefined
+      return { ...(await account.left(id, Date.now())), of: 'budget' }
+    },
     facts: ({ upstream, name }) => {
       const price = costOf(upstream, name, deps)
       return price ? { cost: price } : {}

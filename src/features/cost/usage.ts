@@ -1,6 +1,7 @@
 import type { Call, Handler, Outcome, Standing } from '../../core/call.ts'
-import type { Cost, Quota } from '../../core/record.ts'
+import type { Cost, Left, Quota } from '../../core/record.ts'
 import { settingOf } from '../../core/tool-settings.ts'
+import { quotaData } from '../../documents/quota.ts'
 import { NS } from '../../wire/extensions.ts'
 import type { Feature } from '../feature.ts'
 import { LEFT } from './budget.ts'
@@ -43,9 +44,6 @@ interface Known {
   serverQuota(): Quota | undefined
 }
 
-/** What is left, and of what: the budget of the caller, the limit of the gateway, or that of the server. */
-type Left = Quota & { readonly of: 'budget' | 'limit' | 'server' }
-
 interface Usage {
   readonly took: number
   readonly units?: number | undefined
@@ -78,13 +76,9 @@ function withUsage(outcome: Outcome, { took, units, label, left }: Usage): Outco
     ...(units !== undefined && { units }),
     ...(label !== undefined && { unit_label: label }),
     duration_ms: Math.round(took),
-    ...(left && { quota: quotaOf(left) }),
+    ...(left && { quota: quotaData(left) }),
   }
   return { kind: 'result', result: outcome.result.withMeta({ [KEY]: said }) }
-}
-
-function quotaOf({ remaining, resetsAt, of }: Left): Readonly<Record<string, unknown>> {
-  return { remaining, ...(resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() }), of }
 }
 
 function ofBudget({ facts }: Call): Left | undefined {

@@ -8,6 +8,7 @@ import { introducing, soonPortrait } from '../discovered.ts'
 import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
 import { telling } from './changes.ts'
+import { withLeft } from './left.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 /** Tells programs what a server does, costs and needs, before they call it. */
@@ -22,7 +23,9 @@ export const manifest: Feature<Settings | false> = {
       const portrait = await soonPortrait(deps, call)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
       const url = deps.page(`/capabilities${path}`)
-      const made = portrait && deps.document(portrait, 'manifest', manifestOf)
+      const made =
+        portrait &&
+        (await withLeft(deps.document(portrait, 'manifest', manifestOf), portrait, { call, deps }))
       const isSmall = made !== undefined && Buffer.byteLength(JSON.stringify(made)) <= bytes(own.inline)
       return {
         extensions: {
@@ -46,6 +49,8 @@ export const manifest: Feature<Settings | false> = {
   },
 }
 
+type Json = Readonly<Record<string, unknown>>
+
 const KEY = `${NS}/manifest`
 
 const definition = {
@@ -65,7 +70,7 @@ function toolOf(settings: SettingsFor, deps: Deps): OwnTool {
     isListed: (upstream) => listedBy(settings(upstream)),
     handle: async (call) => {
       const own = settings(call.target.upstream)
-      const made = await manifestFor(call, deps)
+      const { whole: made } = await manifestFor(call, deps)
       const { _meta: meta, ...members } = made
       const ttl = own === false ? 0 : milliseconds(own.ttl)
       return answered({
@@ -82,8 +87,13 @@ function listedBy(settings: Settings | false): boolean | undefined {
   return settings === false ? undefined : settings.listed
 }
 
-async function manifestFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
-  return deps.document(await deps.portrait(call.target.upstream, call), 'manifest', manifestOf)
+async function manifestFor(
+  call: Call,
+  deps: Deps,
+): Promise<{ readonly lasting: Json; readonly whole: Json }> {
+  const portrait = await deps.portrait(call.target.upstream, call)
+  const lasting = deps.document(portrait, 'manifest', manifestOf)
+  return { lasting, whole: await withLeft(lasting, portrait, { call, deps }) }
 }
 
 function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
@@ -91,12 +101,15 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
     const own = settings(call.target.upstream)
     return own === false ? 0 : Math.round(milliseconds(own.ttl) / 1000)
   }
-  const capabilities: Handler = async (call) =>
-    pageOf({
-      text: JSON.stringify(await manifestFor(call, deps)),
+  const capabilities: Handler = async (call) => {
+    const { lasting, whole } = await manifestFor(call, deps)
+    return pageOf({
+      text: JSON.stringify(whole),
       type: 'application/json',
       maxAge: maxAge(call),
+      ...(whole !== lasting && { lasting: JSON.stringify(lasting) }),
     })
+  }
   const card: Handler = async (call) => {
     const found = deps.document(await deps.portrait(call.target.upstream, call), 'card', serverCard)
     return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })

@@ -11,6 +11,7 @@ interface Report {
   readonly upstream: string
   readonly revision: string
   readonly assertions: readonly Json[]
+  readonly owner: readonly Json[]
   readonly summary: Json
 }
 
@@ -117,7 +118,7 @@ describe('gatehouse lint', () => {
 
   test('prints a report for programs in which each rule has its number, level, status and evidence', async () => {
     const { report } = await lint({ command: badServer })
-    expect(Object.keys(report)).toEqual(['upstream', 'revision', 'assertions', 'summary'])
+    expect(Object.keys(report)).toEqual(['upstream', 'revision', 'assertions', 'owner', 'summary'])
     const statuses = new Map<unknown, number>()
     for (const each of report.assertions) {
       expect(each).toEqual({
@@ -159,6 +160,32 @@ describe('gatehouse lint', () => {
     expect(stdout).toMatch(/^fail +C119 must +Tools are named .*\n +DeleteAll\n +send-mail\n +fix: Rename/m)
     expect(stdout).toMatch(/^\d+ pass, \d+ repaired by the gateway, \d+ fail, \d+ not applicable$/m)
     expect(stdout).toMatch(/^only the owner of the server can say: C/m)
+  })
+
+  test('lists what only the owner knows, with the key to say it under and how much of it is said', async () => {
+    const server = {
+      command: publishedServer('@modelcontextprotocol/server-memory'),
+      env: { MEMORY_FILE_PATH: join(folder(), 'memory.jsonl') },
+      not_for: ['files'],
+      tools: { 'delete_*': { cost: 'free' }, read_graph: { cli: 'memory graph' } },
+    }
+    const { report } = await lint(server)
+    const said = Object.fromEntries(report.owner.map((each) => [each['key'], [each['said'], each['of']]]))
+    expect(said).toMatchObject({
+      about: [0, 1],
+      not_for: [1, 1],
+      'tools.*.cost': [3, 9],
+      'tools.*.cli': [1, 9],
+      'tools.*.api': [0, 9],
+      'tools.*.examples': [0, 9],
+    })
+    const path = file({ upstreams: { one: server } })
+    const { stdout } = await runCommand(['lint', 'one', '--config', path])
+    expect(stdout).toMatch(
+      /^only its owner knows, to be said under upstreams.one:\n {2}about .*\n {2}use_when /m,
+    )
+    expect(stdout).toMatch(/^ {2}tools\.\*\.cost +what a call costs \(said of 3 of 9\)$/m)
+    expect(stdout).not.toMatch(/^ {2}not_for/m)
   })
 
   test('tells why a server can not be audited, and ends with 1', async () => {

@@ -133,4 +133,9 @@ it('what a server says is left of its own limit stands with each result', async 
       quota: { remaining, resets_at: expect.stringMatching(/Z$/), of: 'server' },
     })
   }
+  const { result: listed } = await client.request('tools/list', {})
+  const quota = { remaining: 1, resets_at: expect.stringMatching(/Z$/), of: 'server' }
+  expect(listed?.['tools']).toMatchObject([{ _meta: { 'dev.gatehouse/quota': quota } }])
+  const manifest: Json = JSON.parse(await (await fetch(`${gateway.origin}/capabilities`)).text())
+  expect(manifest['rate_limits']).toEqual({ remaining: 1, resets_at: expect.stringMatching(/Z$/) })
 })

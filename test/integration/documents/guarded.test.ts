@@ -87,6 +87,20 @@ describe('where callers are told apart', () => {
   })
 })
 
+test('the access level is a word for readers: it opens nothing, and closes nothing', async () => {
+  const [command = '', ...args] = publishedServer('@modelcontextprotocol/server-filesystem', folder)
+  const params = { name: 'create_directory', arguments: { path: join(folder, 'made') } }
+  const made = async (access: string, config: Json = {}, headers: Record<string, string> = {}) => {
+    const origin = await start({ upstreams: { files: { command, args, access } }, ...config })
+    const text = await ask(origin, 'tools/call', params, headers)
+    await gateway?.close()
+    return text
+  }
+  expect(await made('read')).toContain('Successfully created')
+  // The token has the scope `read:files` alone.
+  expect(await made('full', { auth: { opaque: { tokens } } }, bearer)).toContain('SCOPE_INSUFFICIENT')
+})
+
 describe('what is switched off', () => {
   test('is nowhere: no document, no word, no list differs from that of the server', async () => {
     const origin = await start({ features: 'none' })
@@ -142,12 +156,15 @@ test('a small manifest is sent along', async () => {
   const { result } = JSON.parse(await ask(origin, 'server/discover'))
   expect(result._meta['dev.gatehouse/manifest']).toMatchObject({ manifest_version: '0.1.0' })
   expect(result.dashdash).toEqual(result._meta['dev.gatehouse/dashdash'])
-  expect(result.dashdash).toEqual(result.capabilities.experimental.dashdash)
+  // The schema of 2026-07-28 has no null among capabilities, where clients of the SDK keep it.
+  const { alternativeAccess, ...rest } = result.dashdash
+  expect(alternativeAccess).toEqual({ cliUrl: null, apiUrl: null, webUrl: null })
+  expect(result.capabilities.experimental.dashdash).toEqual({ ...rest, alternativeAccess: {} })
 })
 
 /** The text of the answer to a request of 2026-07-28. */
-async function ask(origin: string, method: string): Promise<string> {
-  const { message, headers } = modern(method)
-  const { text } = await post(`${origin}/mcp`, JSON.stringify(message), headers)
+async function ask(origin: string, method: string, params: Json = {}, credentials = {}): Promise<string> {
+  const { message, headers } = modern(method, params)
+  const { text } = await post(`${origin}/mcp`, JSON.stringify(message), { ...headers, ...credentials })
   return text
 }

@@ -2,38 +2,47 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { connect, type FakeClient } from '../../support/fake-client.ts'
+import { everythingOn, filesOfTheirOwner, memoryOfItsOwner } from '../../support/everything-on.ts'
+import { connect } from '../../support/fake-client.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
-import { everythingOn, filesOfTheirOwner } from '../../support/everything-on.ts'
 import { fiveServers, names } from '../../support/five-servers.ts'
 import { hasMessageSchemas, MessageSchemas } from '../../support/message-schemas.ts'
 import type { RunningGateway } from '../../support/run-gateway.ts'
 import { isObject, type Json, objectAt } from '../../support/server/json.ts'
 import { type Revision, revisions, traitsOf } from '../../support/server/revisions.ts'
+import { tour } from '../../support/tour.ts'
 
-const fakes = { fresh: '2026-07-28', middle: '2025-11-25', old: '2024-11-05' } as const
+const fakes = { 'fake-new': '2026-07-28', 'fake-recent': '2025-11-25', 'fake-old': '2024-11-05' } as const
+const endpoints = [undefined, ...names, ...Object.keys(fakes)]
 
 let folder = ''
-let gateway: RunningGateway
+let gateway: RunningGateway | undefined
 let origin = ''
 
 beforeAll(async () => {
+  if (!hasMessageSchemas) return
   folder = await mkdtemp(join(tmpdir(), 'gatehouse-messages-'))
-  await writeFile(join(folder, 'a.txt'), 'xyzzy and more\n'.repeat(10))
-  await writeFile(join(folder, 'big.txt'), 'a line of text\n'.repeat(5000))
-  const upstreams = Object.entries(fakes).map(([name, revision]) => {
+  await writeFile(join(folder, 'masked.txt'), 'xyzzy and more\n')
+  await writeFile(join(folder, 'large.txt'), 'a line of text\n'.repeat(20_000))
+  const theirs = Object.entries(fakes).map(([name, revision]) => {
     const { command, args } = fakeServerCommand({ revision, pageSize: 7 })
-    return [name, { command: [command, ...args], roots: 'client' }]
+    return [name, { command: [command, ...args], roots: 'client' }] as const
   })
   gateway = await fiveServers(folder, {
     ...everythingOn,
-    upstreams: { files: filesOfTheirOwner, everything: { roots: 'client' }, ...Object.fromEntries(upstreams) },
+    upstreams: {
+      files: filesOfTheirOwner,
+      memory: memoryOfItsOwner,
+      everything: { roots: 'client' },
+      ...Object.fromEntries(theirs),
+      away: { url: 'http://127.0.0.1:9/mcp' },
+    },
   })
   origin = new URL(gateway.url).origin
 }, 60_000)
 afterAll(async () => {
-  await gateway.close()
-  await rm(folder, { recursive: true, force: true })
+  await gateway?.close()
+  if (folder !== '') await rm(folder, { recursive: true, force: true })
 })
 
 /** A message a client got, and the method it answers. */
@@ -42,135 +51,112 @@ interface Recorded {
   readonly asked: string | undefined
 }
 
-describe.skipIf(!hasMessageSchemas).each(revisions)('a client of %s', (revision) => {
-  const recorded: Recorded[] = []
-  let schemas: MessageSchemas
+describe.skipIf(!hasMessageSchemas).concurrent.each(revisions)(
+  'with everything on, a client of %s',
+  (revision) => {
+    test('gets no message that does not fit the schema of its revision', { timeout: 120_000 }, async () => {
+      const recorded: Recorded[] = []
+      const violations: unknown[] = []
+      for (const server of endpoints) {
+        const client = await connected(
+          revision,
+          server,
+          (message, asked) => void recorded.push({ message, asked }),
+        )
+        await tour({ client, server, folder })
+        if (server === 'fake-new' || server === 'files') await unable(revision, server, recorded)
+        violations.push(...client.violations)
+        await client.close()
+      }
+      const schemas = new MessageSchemas(revision)
+      const faults = recorded.flatMap(({ message, asked }) =>
+        schemas.faults(message, asked).map((fault) => `${asked ?? String(message['method'])}: ${fault}`),
+      )
+      expect([...new Set(faults)]).toEqual([])
+      expect(violations).toEqual([])
+      expect(kindsOf(recorded)).toEqual(expect.arrayContaining(kindsFor(revision)))
+      expect(extensionsOf(recorded)).toEqual(expect.arrayContaining(extensions))
+    })
+  },
+)
 
-  beforeAll(() => {
-    schemas = new MessageSchemas(revision)
-  })
+const answers = {
+  'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada', confirm: true } }),
+  'sampling/createMessage': () => ({
+    role: 'assistant',
+    model: 'a model',
+    content: { type: 'text', text: 'Paris' },
+  }),
+  'roots/list': () => ({ roots: [{ uri: 'file:///srv' }] }),
+}
 
-  test.each(['', ...names.map((name) => `/${name}`), ...Object.keys(fakes).map((name) => `/${name}`)])(
-    'gets only messages of its revision at /mcp%s',
-    async (path) => {
-      const start = recorded.length
-      const client = await connected(revision, path, (message, asked) => void recorded.push({ message, asked }))
-      await browse(client)
-      if (path === '') await useOwn(client)
-      if (path === '/files') await useFiles(client)
-      if (path === '/everything') await useEverything(client)
-      if (path.slice(1) in fakes) await useFake(client)
-      await client.close()
-      const found = recorded.slice(start).flatMap(({ message, asked }) =>
-        schemas.faults(message, asked).map((fault) => `${asked ?? message['method']}: ${fault}`))
-      expect(summary(found)).toEqual([])
-      expect(client.violations).toEqual([])
-    },
+function connected(
+  revision: Revision,
+  server: string | undefined,
+  records: (message: Json, asked: string | undefined) => void,
+  able: Json = { answers },
+) {
+  const { streamable, modern } = traitsOf(revision)
+  const transport = streamable ? 'http' : 'sse'
+  const url = `${origin}/${streamable ? 'mcp' : 'sse'}${server === undefined ? '' : `/${server}`}`
+  const headers = modern ? { 'mcp-protocol-version': revision } : {}
+  return connect({ revision, transport, url, headers, records, logLevel: 'debug', ...able })
+}
+
+/** Asks as a client that can not be asked, and in a version nobody has. */
+async function unable(revision: Revision, server: string, recorded: Recorded[]): Promise<void> {
+  const client = await connected(
+    revision,
+    server,
+    (message, asked) => void recorded.push({ message, asked }),
+    {},
   )
-})
-
-function summary(found: string[]): string[] { return [...new Set(found)].slice(0, 60) }
-
-function connected(revision: Revision, path: string, records: (message: Json, asked: string | undefined) => void) {
-  const transport = traitsOf(revision).streamable ? 'http' : 'sse'
-  const url = `${origin}/${transport === 'sse' ? 'sse' : 'mcp'}${path}`
-  const headers = traitsOf(revision).modern ? { 'mcp-protocol-version': revision } : {}
-  return connect({
-    revision, transport, url, headers, records, logLevel: 'debug',
-    answers: {
-      'elicitation/create': () => ({ action: 'accept', content: { name: 'Ada', confirm: true } }),
-      'sampling/createMessage': () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: 'Paris' } }),
-      'roots/list': () => ({ roots: [{ uri: 'file:///srv' }] }),
-    },
-  })
-}
-
-async function all(client: FakeClient, method: string, member: string): Promise<Json[]> {
-  const found: Json[] = []
-  let cursor: unknown
-  do {
-    const { result } = await client.request(method, cursor === undefined ? {} : { cursor })
-    const items = result?.[member]
-    if (Array.isArray(items)) found.push(...items.filter(isObject))
-    cursor = result?.['nextCursor']
-  } while (cursor !== undefined)
-  return found
-}
-
-async function browse(client: FakeClient): Promise<void> {
-  await all(client, 'tools/list', 'tools')
-  const prompts = await all(client, 'prompts/list', 'prompts')
-  const resources = await all(client, 'resources/list', 'resources')
-  const templates = await all(client, 'resources/templates/list', 'resourceTemplates')
-  for (const { name, arguments: args } of prompts) {
-    const given = Array.isArray(args) ? args.map((each) => [String(each.name), 'Paris']) : []
-    await client.request('prompts/get', { name, arguments: Object.fromEntries(given) })
-    await client.request('completion/complete', { ref: { type: 'ref/prompt', name }, argument: { name: given[0]?.[0] ?? 'x', value: '' } })
+  const path = join(folder, 'masked.txt')
+  const moving = { name: 'move_file', arguments: { source: path, destination: `${path}.moved` } }
+  await client.request('tools/call', server === 'files' ? moving : { name: 'ask_form', arguments: {} })
+  if (client.traits.modern) {
+    const _meta = { 'io.modelcontextprotocol/protocolVersion': '2027-01-01' }
+    await client.request('tools/list', { _meta })
+    await client.request('tools/list', {}, { headers: { 'mcp-method': 'tools/call' } })
   }
-  for (const { uri } of resources) await client.request('resources/read', { uri })
-  for (const { uriTemplate: uri } of templates) await client.request('completion/complete', { ref: { type: 'ref/resource', uri }, argument: { name: 'id', value: '1' } })
-  await client.request('tools/call', { name: 'nothing_like_it', arguments: {} })
-  await client.request('prompts/get', { name: 'nothing_like_it' })
-  await client.request('resources/read', { uri: 'nothing://like/it' })
-  await client.request('tools/list', { cursor: 'made up' })
-  await client.request('vendor/unknown', {})
-  await client.request('skills/list', {})
-  await client.request('ai_help', {})
-  if (!client.traits.modern) { await client.request('ping'); await client.request('logging/setLevel', { level: 'debug' }) }
+  await client.close()
 }
 
-async function useOwn(client: FakeClient): Promise<void> {
-  const call = (name: string, args: Json = {}, meta?: Json) => client.request('tools/call', { name, arguments: args, ...(meta && { _meta: meta }) })
-  await call('get_manifest'); await call('ai_help'); await call('ai_help', { section: 'nonsense' })
-  await call('recommend_servers', { capability: 'wiki' })
-  await call('check_permissions', { tool: 'files_read_text_file' })
-  await call('negotiate_scopes', { requested_scopes: ['read:files'] })
-  const begun = await call('begin_transaction', {})
-  const id = objectAt(begun.result, 'structuredContent')['transaction_id']
-  await call('files_write_file', { path: join(folder, `tx-${client.traits.revision}.txt`), content: 'x' }, { 'dev.gatehouse/transaction_id': id })
-  await call('get_transaction', { transaction_id: id })
-  await call('rollback_transaction', { transaction_id: id })
-  await call('commit_transaction', { transaction_id: 'nothing' })
-  for (const method of ['servers/recommend', 'permissions/check', 'permissions/negotiate', 'transactions/begin', 'get_manifest', 'manifest/get'])
-    await client.request(method, { capability: 'wiki', tool: 'files_read_text_file' })
+/** What kinds of messages there were: replies by what was asked, errors by their code. */
+function kindsOf(recorded: readonly Recorded[]): string[] {
+  const kinds = recorded.map(({ message: { method, error, result }, asked }) => {
+    if (method !== undefined) return String(method)
+    if (isObject(error)) return `error ${String(error['code'])}`
+    return objectAt({ result }, 'result')['resultType'] === 'input_required'
+      ? 'input_required'
+      : String(asked)
+  })
+  return [...new Set(kinds)].toSorted()
 }
 
-async function useFiles(client: FakeClient): Promise<void> {
-  const call = (name: string, args: Json = {}, meta?: Json) => client.request('tools/call', { name, arguments: args, ...(meta && { _meta: meta }) })
-  const a = join(folder, 'a.txt')
-  await call('read_text_file', { path: a }, { 'dev.gatehouse/receipt': true, 'dev.gatehouse/intent': 'look into a folder' })
-  await call('read_text_file', { path: join(folder, 'big.txt') })
-  await call('read_text_file', { path: join(folder, 'none.txt') })
-  await call('read_text_file', { path: 5 })
-  await call('read_media_file', { path: a })
-  await call('directory_tree', { path: folder }); await call('directory_tree', { path: folder })
-  const key = { 'dev.gatehouse/idempotency_key': `key-${client.traits.revision}-0123456789` }
-  const b = join(folder, `${client.traits.revision}.txt`)
-  await call('write_file', { path: b, content: 'x' }, key); await call('write_file', { path: b, content: 'x' }, key)
-  await call('write_file', { path: b, content: 'y' }, key)
-  await call('move_file', { source: b, destination: `${b}.moved` })
+function kindsFor(revision: Revision): string[] {
+  const { modern, elicitation } = traitsOf(revision)
+  const lists = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']
+  const others = ['tools/call', 'prompts/get', 'resources/read', 'completion/complete', 'skills/list']
+  const told = ['progress', 'message', 'tools/list_changed', 'resources/updated']
+  const questions = ['sampling/createMessage', 'roots/list', ...(elicitation ? ['elicitation/create'] : [])]
+  const own = modern
+    ? ['server/discover', 'input_required', 'error -32020', 'error -32021', 'error -32022']
+    : ['initialize', 'ping', 'logging/setLevel', 'error -32002', ...questions]
+  return [
+    ...[...lists, ...others, ...own],
+    ...told.map((name) => `notifications/${name}`),
+    ...['error -32601', 'error -32602', 'error -32603', 'error -32003'],
+  ]
 }
 
-async function useEverything(client: FakeClient): Promise<void> {
-  const call = (name: string, args: Json = {}) => client.request('tools/call', { name, arguments: args }, { onProgress: () => undefined, timeoutMs: 30_000 })
-  for (const type of ['text', 'text', 'blob']) void type
-  await call('echo', { message: 'hi' }); await call('get-annotated-message', { messageType: 'error', includeImage: true })
-  await call('get-resource-links', { count: 2 }); await call('get-resource-reference', {}); await call('get-structured-content', { location: 'New York' })
-  await call('get-tiny-image'); await call('get-sum', { a: 1, b: 2 })
-  await call('trigger-long-running-operation', { duration: 0.2, steps: 2 })
-  await call('trigger-elicitation-request'); await call('trigger-sampling-request', { prompt: 'x', maxTokens: 5 })
-  await call('get-roots-list')
-  await call('simulate-research-query', { topic: 'gates' })
-}
+/** What features add to results, by its name in `_meta`. */
+const extensions = [
+  ...['contract', 'dashdash', 'manifest', 'error', 'usage', 'provenance', 'receipt', 'suggestion'],
+  ...['idempotency', 'transaction', 'truncated', 'masked', 'rate_limit', 'confirmation'],
+]
 
-async function useFake(client: FakeClient): Promise<void> {
-  const call = (name: string, args: Json = {}) => client.request('tools/call', { name, arguments: args }, { onProgress: () => undefined, logLevel: 'debug' })
-  for (const name of ['echo', 'all_content', 'vendor', 'structured', 'structured_list', 'headers', 'slow', 'fail', 'error',
-    'ask_form', 'ask_url', 'ask_sampling', 'ask_roots', 'ask_two', 'ask_parallel', 'ask_rounds', 'ask_later'])
-    await call(name)
-  await call('all_content', { unknown: true })
-  await call('log', { levels: ['debug', 'emergency'] }); await call('big', { bytes: 50_000 })
-  await client.subscribe('fake://watched').catch(() => undefined)
-  await call('change', { what: ['tools', 'prompts', 'resources', 'watched', 'vendor'] })
-  await call('crash')
+function extensionsOf(recorded: readonly Recorded[]): string[] {
+  const keys = recorded.flatMap(({ message }) => Object.keys(objectAt(objectAt(message, 'result'), '_meta')))
+  return [...new Set(keys.map((key) => key.replace('dev.gatehouse/', '')))].toSorted()
 }

@@ -11,6 +11,7 @@ import {
   serverJournal,
   stdioServer,
 } from '../../support/journey.ts'
+import { steadyPort } from '../../support/steady-port.ts'
 
 const pinned = (server: FakeServer) => ({ url: server.url, revision: '2025-11-25', transport: 'streamable' })
 const watched = { uri: 'fake://watched' }
@@ -145,4 +146,40 @@ describe('a server that can not be reached', () => {
       data: { category: 'transient', retry_after_seconds: expect.any(Number) },
     })
   })
+
+  test.each([
+    ['2025-11-25', '2025-11-25'],
+    ['2025-11-25', '2026-07-28'],
+    ['2026-07-28', '2025-11-25'],
+    ['2026-07-28', '2026-07-28'],
+  ] as const)('keeps nobody of %s from hearing another of %s', async (revision, theirs) => {
+    const server = await httpServer({ revision: theirs })
+    const away = { url: 'http://127.0.0.1:9/mcp' }
+    const client = await clientOf(await gatewayTo({ one: { url: server.url }, away }), { revision })
+    if (!client.traits.modern)
+      expect((await client.request('logging/setLevel', { level: 'debug' })).result).toEqual({})
+    const listening = await client.subscribe(`one+${watched.uri}`)
+    server.change('watched')
+    const note = await (listening ?? client).until(
+      ({ method }) => method === 'notifications/resources/updated',
+    )
+    expect(note.params['uri']).toBe(`one+${watched.uri}`)
+    expect([...client.violations, ...server.violations]).toEqual([])
+  })
+
+  test.each(['2025-11-25', '2026-07-28'] as const)(
+    'is heard at %s from when it is there',
+    async (revision) => {
+      const port = await steadyPort()
+      const late = { url: `http://127.0.0.1:${port}/mcp` }
+      const gateway = await gatewayTo({ one: pinned(await httpServer()), late })
+      const client = await clientOf(gateway, { revision: '2026-07-28' })
+      const listening = client.listen({ toolsListChanged: true })
+      expect(await listening.acknowledged).toEqual({ toolsListChanged: true })
+      await httpServer({ revision, port })
+      // Whatever it lists is new to those who listened before.
+      await listening.until(({ method }) => method === 'notifications/tools/list_changed', 15_000)
+      expect(client.violations).toEqual([])
+    },
+  )
 })

@@ -7,7 +7,7 @@ const cacheable = /^(server\/discover|(tools|prompts|resources|resources\/templa
 /** What a result says that its revision does not know, or fails to say. */
 export function resultFaults(traits: Traits, method: string, result: Json): string[] {
   return [
-    ...(traits.modern ? modernFaults(method, result) : legacyFaults(traits, result)),
+    ...(traits.modern ? modernFaults(method, result) : legacyFaults(traits, method, result)),
     ...contentFaults(traits, result),
     ...toolFaults(traits, result),
   ].map((fault) => `${fault} (${method})`)
@@ -38,12 +38,12 @@ function inputFaults(result: Json): string[] {
   })
 }
 
-function legacyFaults(traits: Traits, result: Json): string[] {
+function legacyFaults(traits: Traits, method: string, result: Json): string[] {
   const { structuredContent } = result
+  // What an extension answers is the same in every revision.
+  const caching = method.startsWith('skills/') ? [] : ['ttlMs', 'cacheScope']
   return [
-    ...['resultType', 'ttlMs', 'cacheScope', 'inputRequests', 'requestState'].filter(
-      (name) => name in result,
-    ),
+    ...['resultType', ...caching, 'inputRequests', 'requestState'].filter((name) => name in result),
     ...foreignKeys(traits, objectAt(result, '_meta')),
     ...(structuredContent === undefined || isObject(structuredContent)
       ? []

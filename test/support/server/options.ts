@@ -7,6 +7,8 @@ export type Transport = 'stdio' | 'http' | 'sse'
 export interface ServerOptions {
   readonly revision: Revision
   readonly transport: Transport
+  /** Where it listens; by default on any free port. */
+  readonly port?: number
   /** Entries per page of a list; all on one page by default. */
   readonly pageSize?: number
   /** Capabilities it lacks, such as `logging`, `prompts` or `resources.subscribe`. */

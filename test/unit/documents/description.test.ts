@@ -129,6 +129,25 @@ test('tools belong to the noun that most of them share', () => {
   })
 })
 
+test('what all names begin with is no noun of theirs', () => {
+  const { tools: own } = portrait({
+    tools: tools('browser_navigate', 'browser_navigate_back', 'browser_network_requests', 'browser_close'),
+  })
+  expect(own.map(({ category }) => category)).toEqual(['files', 'files', 'requests', 'files'])
+})
+
+test('a server that is named after what it is about says so', () => {
+  const read = tools('read_file', 'write_file', 'list_directory')
+  expect(portrait({ tools: read }).purpose).toBe('Tools for files and directories.')
+})
+
+test.each([
+  ['Retrieve a user\nError Responses:\n400: Bad request', 'Retrieve a user'],
+  ['Adds two\nnumbers.\n\nArgs:\n  a: One', 'Adds two numbers.'],
+])('the summary of %j ends where its prose does', (description, summary) => {
+  expect(toolPortrait({ name: 'add', description }).summary).toBe(summary)
+})
+
 test.each([
   ['create_issue', ['creates an issue in files']],
   ['delete_entities', ['deletes entities in files']],

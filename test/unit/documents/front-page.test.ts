@@ -69,6 +69,14 @@ test('others who approve, and undo that is exact, are told as such', () => {
   expect(words).toEqual(['Destructive', 'Needs approval', 'Can be undone'])
 })
 
+test('what to use in place of an old tool stands there as its owner wrote it', () => {
+  const { facts } = tool(
+    {},
+    { settings: { tools: { drop_table: { deprecated: 'use hide_table, support ends 2099-03-31' } } } },
+  )
+  expect(facts).toContainEqual(['Deprecated', 'Use hide_table, support ends 2099-03-31'])
+})
+
 test('a title that only spells out the name is left out', () => {
   const titleOf = (title: string) =>
     serverPanel(portrait({ tools: [{ ...definition, title }] })).tools[0]?.title

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
 import { lowerNote, lowerResult } from '../../../src/wire/project.ts'
-import { findRevision, latestLegacy, type Revision } from '../../../src/wire/revisions.ts'
+import { findRevision, latestLegacy, type Revision, revisionNames } from '../../../src/wire/revisions.ts'
 import { wrapSchema } from '../../../src/wire/wrap.ts'
 
 function revision(name: string): Revision {
@@ -97,6 +97,14 @@ describe('a result for an older client', () => {
 
 it('progress for 2024-11-05 has no message', () => {
   const note = { method: 'notifications/progress', params: Payload.of({ progress: 1, message: 'm' }) }
-  expect(lowerNote(note, revision('2024-11-05')).params?.value).toEqual({ progress: 1 })
+  expect(lowerNote(note, revision('2024-11-05'))?.params?.value).toEqual({ progress: 1 })
   expect(lowerNote(note, latestLegacy)).toBe(note)
 })
+
+it.each(['notifications/elicitation/complete', 'notifications/tasks/status'])(
+  '%s is for clients of the one revision that has it',
+  (method) => {
+    const heard = revisionNames.filter((name) => lowerNote({ method }, revision(name)))
+    expect(heard).toEqual(['2025-11-25'])
+  },
+)

@@ -1,0 +1,88 @@
+import type { Call, Outcome } from '../../core/call.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Left } from '../../core/record.ts'
+import type { Portrait } from '../../documents/portrait.ts'
+import { quotaData } from '../../documents/quota.ts'
+import { isCounted } from '../../documents/tool-notes.ts'
+import { NS } from '../../wire/extensions.ts'
+import { soonPortrait } from '../discovered.ts'
+import type { Deps, Feature } from '../feature.ts'
+
+/** Where in `_meta` of a listed tool it stands what is left. */
+const KEY = `${NS}/quota`
+
+/** Tells those who list tools what is left to them of what is counted for a tool, or by its server. */
+export const quota: Feature<Record<never, never> | false> = {
+  name: 'quota',
+  place: 'features',
+  schema: {
+    type: 'object',
+    description:
+      'Whether lists of tools and the manifest say what is left to the caller, of tools with a rate or a budget of their own and of servers that tell of their limit.',
+    properties: {},
+  },
+  create: (settings, deps) => ({
+    shown: (next) => (call) => {
+      const { method, upstream } = call.target
+      if (method !== 'tools/list' || call.errand || settings(upstream) === false) return next(call)
+      return next(call).then((outcome) => withQuotas(outcome, call, deps))
+    },
+  }),
+}
+
+async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
+  if (outcome.kind === 'ask') return outcome
+  const telling = new Set(deps.servers().filter((name) => deps.quota(name)))
+  const portrait = await soonPortrait(deps, call)
+  // Most servers have neither: their lists are passed on as they were encoded.
+  const counted = portrait ? countedIn(portrait, telling, deps) : []
+  const tools = counted.length > 0 ? outcome.result.at('tools') : undefined
+  if (!tools || !Array.isArray(tools.value)) return outcome
+  const left = await leftOf(counted, call, deps)
+  const shown = tools.items.map((tool) => {
+    const found = left.get(tool.fields.name)
+    return found ? tool.withMeta({ [KEY]: quotaData(found) }).text : tool.text
+  })
+  const isPublic = outcome.result.fields.cacheScope === 'public'
+  const list = Payload.text(`[${shown.join(',')}]`)
+  // What is left to one caller is nothing to keep for others.
+  return {
+    kind: 'result',
+    result: outcome.result.with({ tools: list, ...(isPublic && { cacheScope: 'private' }) }),
+  }
+}
+
+/** A tool by the name it is listed by, with its server and the name it has there. */
+interface Counted {
+  readonly name: string
+  readonly upstream: string
+  /** Absent where only what its server tells of its own limit is known. */
+  readonly own?: string
+}
+
+/** The tools of which something can be said: those that are counted for themselves, and those of servers that tell. */
+function countedIn(portrait: Portrait, telling: ReadonlySet<string>, deps: Deps): readonly Counted[] {
+  const own = deps.document(portrait, 'counted', ({ tools }) =>
+    tools
+      .filter(isCounted)
+      .map(({ name, upstream, definition }) => ({ name, upstream, own: String(definition.name) })),
+  )
+  if (telling.size === 0) return own
+  const known = new Set(own.map(({ name }) => name))
+  const others = portrait.tools.filter(({ name, upstream }) => telling.has(upstream) && !known.has(name))
+  return [...own, ...others.map(({ name, upstream }) => ({ name, upstream }))]
+}
+
+async function leftOf(
+  counted: readonly Counted[],
+  { principal }: Call,
+  deps: Deps,
+): Promise<ReadonlyMap<unknown, Left>> {
+  const found = counted.map(async ({ name, upstream, own }): Promise<readonly [string, Left | undefined]> => {
+    if (!deps.isOn(quota.name, upstream)) return [name, undefined]
+    if (own !== undefined) return [name, await deps.left(principal, upstream, own)]
+    const server = deps.quota(upstream)
+    return [name, server && { ...server, of: 'server' }]
+  })
+  return new Map((await Promise.all(found)).flatMap(([name, left]) => (left ? [[name, left] as const] : [])))
+}

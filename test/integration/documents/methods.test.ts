@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { clientOf } from '../../support/journey.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+import { objectAt } from '../../support/server/json.ts'
+
+const own = [
+  'ai_help',
+  'permissions/check',
+  'permissions/negotiate',
+  'servers/recommend',
+  'transaction/begin',
+  'transaction/status',
+] as const
+
+let open: LocalGateway
+let closed: LocalGateway
+beforeAll(async () => {
+  const memory = { command: publishedServer('@modelcontextprotocol/server-memory') }
+  open = await localGateway({ upstreams: { memory } })
+  closed = await localGateway({ methods: 'off', upstreams: { memory, other: memory } })
+})
+afterAll(() => Promise.all([open?.close(), closed?.close()]))
+
+it.each(own)('the method %s is there, and with `methods: off` it is not', async (method) => {
+  const there = await (await clientOf(open)).request(method, {})
+  expect(there.error).not.toMatchObject({ code: -32601 })
+  for (const url of [closed.url, `${closed.url}/memory`]) {
+    const { error } = await (await clientOf({ url })).request(method, {})
+    expect(error).toMatchObject({ code: -32601 })
+  }
+})
+
+it('what they do can be done with tools and over HTTP then, and methods of extensions stay', async () => {
+  const client = await clientOf({ url: `${closed.url}/memory` })
+  const { result } = await client.request('tools/call', { name: 'ai_help', arguments: {} })
+  expect(String(objectAt({ ...result }, 'structuredContent')['content'])).toContain('## When to Use')
+  const asked = { name: 'check_permissions', arguments: { tool: 'read_graph' } }
+  const checked = await client.request('tools/call', asked)
+  expect(checked.result).toMatchObject({ structuredContent: { allowed: true } })
+  const page = await fetch(`${closed.origin}/permissions?tool=read_graph&upstream=memory`)
+  expect(await page.json()).toMatchObject({ allowed: true })
+  const { result: skills } = await client.request('skills/list', {})
+  expect(skills?.['skills']).toHaveLength(1)
+})
