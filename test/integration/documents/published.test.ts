@@ -33,6 +33,11 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
+const sections = [
+  ...['When to Use', 'Quick Reference', 'Installation', 'Authentication', 'Rate Limits', 'Error Handling'],
+  ...['Tool Reference', 'Best Practices'],
+]
+
 const at = (name: string | undefined): string => (name === undefined ? '' : `/${name}`)
 
 async function read(path: string, headers: Readonly<Record<string, string>> = {}) {
@@ -60,9 +65,11 @@ describe.each(everywhere)('the documents of %s', (name) => {
     const { text, response } = await read(`/ai-help${at(name)}`)
     expect(response.headers.get('content-type')).toBe('text/markdown; charset=utf-8')
     const [, matter = ''] = /^---\n([\s\S]*?)\n---\n/.exec(text) ?? []
-    expect(parse(matter)).toMatchObject({ name: name ?? 'gatehouse', 'spec-version': '0.2.0' })
-    expect(text).toContain('\n## When to Use\n')
-    expect(text).toContain('\n## Quick Reference\n')
+    const front = parse(matter)
+    expect(front).toMatchObject({ name: name ?? 'gatehouse', 'spec-version': '0.2.0' })
+    for (const key of ['description', 'spec-url', 'access-level', 'cli-url', 'api-url', 'web-url'])
+      expect([key, front[key]]).toEqual([key, expect.stringMatching(/\S/)])
+    for (const heading of sections) expect(text).toContain(`\n## ${heading}\n`)
   })
 
   test('the guide is data too, whole and in sections', async () => {
@@ -111,6 +118,12 @@ test('llms.txt and its twin are the same bytes, which the front page names', asy
     ['/llms.txt', '/.well-known/llms.txt', '/llms-full.txt'].map((path) => read(path)),
   )
   expect(short?.text).toBe(twin?.text)
+  expect(short?.response.headers.get('content-type')).toBe('text/markdown; charset=utf-8')
+  // By llmstxt.org: a title, what it is in a quote, and sections.
+  expect(short?.text).toMatch(
+    /^---\n[^]*?\n---\n\n# \S.*\n\n> \S[^]*\n## When to Use\n[^]*\n## Quick Reference\n/,
+  )
+  for (const name of names) expect(short?.text).toContain(`**${name}**`)
   expect(full?.text.length).toBeGreaterThan(short?.text.length ?? 0)
   const { response } = await read('/')
   expect(response.headers.get('link')).toBe('</llms.txt>; rel="llms-help"')
