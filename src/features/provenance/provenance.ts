@@ -44,7 +44,7 @@ export const provenance: Feature<Settings> = {
       return stamping((result, call) => {
         // A failure comes from nowhere; what its server claims is still not said in our name.
         if (!isAnswer(result)) return stamped(result, [], how)
-        const seen = sourcesOf(result.fields, here, upstream)
+        const seen = sourcesOf(result, here, upstream)
         const sources = told ? withWords(seen, told, { result, call }) : seen
         const hash = how.hash ? contentHash(result) : undefined
         return stamped(result, stampsOf(sources, call, hash), how)
@@ -90,14 +90,15 @@ const changes = [
 function stampsOf(sources: readonly Source[], { facts }: Call, hash: string | undefined): Stamp[] {
   const done = facts.size === 0 ? [] : changes.flatMap(([fact, words]) => (facts.has(fact) ? [words] : []))
   const at = new Date().toISOString()
+  // Members that are undefined are not told; to leave them out one by one would cost every call more.
   return sources.map(({ source, location, version }) => ({
     source,
-    ...(location && { location }),
+    location,
     retrieved_at: at,
-    ...(version !== undefined && { version }),
+    version,
     confidence: done.length === 0 ? 'exact' : 'derived',
-    ...(done.length > 0 && { transformation: done.join('; ') }),
-    ...(hash !== undefined && { content_hash: `sha256:${hash}` }),
+    transformation: done.length === 0 ? undefined : done.join('; '),
+    content_hash: hash === undefined ? undefined : `sha256:${hash}`,
     attested_by: US,
   }))
 }

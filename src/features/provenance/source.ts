@@ -1,6 +1,7 @@
 import { parsePath } from '../../core/expression.ts'
 import { isObject, readJson } from '../../core/json.ts'
 import { find, type Scope } from '../../core/path.ts'
+import type { Payload } from '../../core/payload.ts'
 import { isTelling } from '../../core/redact.ts'
 
 /** Where something came from. */
@@ -32,10 +33,11 @@ const READ = 2000
 const MOST = 10
 
 /** Where the result of a tool comes from, as far as it can be seen; `name` is the tool with its server. */
-export function sourcesOf(content: Fields, name: string, upstream: string): readonly Source[] {
-  const uris = urisOf(content.content)
+export function sourcesOf(result: Payload, name: string, upstream: string): readonly Source[] {
+  const content = result.member('content')
+  const uris = urisOf(content)
   const [only, ...others] = uris
-  const fields = fieldsOf(content)
+  const fields = fieldsOf(result.member('structuredContent'), content)
   const version = first(fields, versions, LONGEST_VERSION)
   const also = version === undefined ? {} : { version }
   if (only && others.length === 0) return [{ source: `${upstream}:${only.uri}`, ...also }]
@@ -92,7 +94,7 @@ function urisOf(content: unknown): { readonly uri: string; readonly index: numbe
 }
 
 /** The members a result has, in its structured content or in the only text, where that is a short JSON object. */
-function fieldsOf({ structuredContent, content }: Fields): Fields {
+function fieldsOf(structuredContent: unknown, content: unknown): Fields {
   if (isObject(structuredContent)) return structuredContent
   if (!Array.isArray(content) || content.length !== 1) return {}
   const [block]: readonly unknown[] = content

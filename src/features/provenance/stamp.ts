@@ -8,12 +8,12 @@ const PROVENANCE_KEY = `${NS}/provenance`
 /** What the gateway says of where a result comes from: that it was retrieved there, and whether it is as it was. */
 export interface Stamp {
   readonly source: string
-  readonly location?: { readonly json_path: string }
+  readonly location: { readonly json_path: string } | undefined
   readonly retrieved_at: string
-  readonly version?: string
+  readonly version: string | undefined
   readonly confidence: 'exact' | 'derived'
-  readonly transformation?: string
-  readonly content_hash?: string
+  readonly transformation: string | undefined
+  readonly content_hash: string | undefined
   readonly attested_by: typeof US
 }
 
