@@ -24,7 +24,7 @@ import type { Observing } from './observe/observing.ts'
 import { createObserving, timed } from './observed.ts'
 import { createPresence } from './records/presence.ts'
 import { createKeys, type Keys } from './keys.ts'
-import { isSameStore, openStore, retireStore } from './store/open.ts'
+import { isSameStore, openStore, RetiredStores } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
@@ -105,6 +105,7 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
   })
   observing.apply(initial)
   const closing = new AbortController()
+  const retired = new RetiredStores()
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
   let kept: Kept = {
     variables,
@@ -180,7 +181,7 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
         if (current.upstreams.get(name) !== upstream) background(upstream.retire(), log)
       }
       background(closeFeatures(before), log)
-      if (!isSameAsBefore) background(retireStore(store, closing.signal), log)
+      if (!isSameAsBefore) background(retired.retire(store), log)
       background(
         warmUpAll().then((found) =>
           found.forEach(({ path, message }) =>
@@ -244,7 +245,7 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await closeFeatures(current)
       await kept.presence.close()
-      await kept.store.close()
+      await Promise.all([kept.store.close(), retired.close()])
       await observing.close()
     },
   }

@@ -12,14 +12,25 @@ interface Options {
   readonly ended: AbortSignal
 }
 
+/** How many notes of servers that are there wait for those that are not. */
+const MOST = 1000
+
 /** One listening call that hears several servers; it ends when the set of servers changes. */
 export async function listenToAll(call: Call, { names, handle, naming, ended }: Options): Promise<Outcome> {
   const filter = readFilter(call.params)
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)
   const honoured: Filter[] = []
+  // Nothing comes before the acknowledgement, which waits for the last server.
+  let held: Note[] | undefined = []
+  const tell = (note: Note): void => {
+    if (!held) call.emit(note)
+    else if (held.length < MOST) held.push(note)
+  }
   const acknowledge = (): void => {
     call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: joined(honoured) }) })
+    held?.forEach((note) => call.emit(note))
+    held = undefined
   }
   call.signal.addEventListener('abort', stop)
   ended.addEventListener('abort', stop)
@@ -29,7 +40,7 @@ export async function listenToAll(call: Call, { names, handle, naming, ended }: 
       const exposed = (uri: string): string => naming.uri(upstream, uri)
       const heard = Promise.withResolvers<void>()
       const emit = (note: Note): void => {
-        if (note.method !== ACKNOWLEDGED) return call.emit(withUri(note, exposed))
+        if (note.method !== ACKNOWLEDGED) return tell(withUri(note, exposed))
         honoured.push(withUris(readFilter(note.params), exposed))
         heard.resolve()
       }

@@ -1,4 +1,13 @@
-import { createReadStream, createWriteStream, existsSync, fchmodSync, openSync } from 'node:fs'
+import {
+  closeSync,
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  fchmodSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+} from 'node:fs'
 import { createInterface } from 'node:readline'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -86,8 +95,17 @@ async function exportAll(opened: Portable, { file, isForced }: Told): Promise<nu
 
 /** A file for its owner alone, also where it was there before: there are keys among the values. */
 function privateFile(file: string): Writable {
-  const fd = openSync(file, 'w', 0o600)
-  fchmodSync(fd, 0o600)
+  const fd = openSync(file, 'a', 0o600)
+  try {
+    // What others may read is not written to, and only what is to be written to is emptied.
+    if (fstatSync(fd).isFile()) {
+      fchmodSync(fd, 0o600)
+      ftruncateSync(fd)
+    }
+  } catch (error) {
+    closeSync(fd)
+    throw error
+  }
   return createWriteStream(file, { fd })
 }
 

@@ -144,11 +144,13 @@ function undoAll(left: readonly Chosen[], { settings, log, book }: Desk): Promis
 function failureOf({ key }: Deed, ended: readonly Transaction[]): string | undefined {
   for (const { steps, compensations } of ended) {
     const step = steps.find(({ deed }) => deed === key)
-    const end = compensations.find((each) => each.step === step?.id)
+    if (!step) continue
+    const end = compensations.find((each) => each.step === step.id)
     if (end?.status === 'compensated') return undefined
     if (end) return isObject(end.error) ? `${String(end.error['message'])}` : 'it failed'
+    return 'it is not done yet: see gatehouse tx list'
   }
-  return 'it is not done yet: see gatehouse tx list'
+  return 'it was not begun, as the others took too long: run it again'
 }
 
 interface Told {

@@ -1,4 +1,6 @@
 import type { ToolRecord } from '../core/record.ts'
+import { stem } from '../core/stem.ts'
+import { actionOf } from '../core/synonyms.ts'
 import { isSameNoun, wordsOf } from '../core/words.ts'
 
 type Named = Pick<ToolRecord, 'entry'>
@@ -81,7 +83,8 @@ const FEW = 3
 function withoutShared(names: readonly (readonly string[])[]): readonly (readonly string[])[] {
   const [[first] = []] = names
   const isShared = names.length >= FEW && names.every((words) => words.length > 1 && words[0] === first)
-  return isShared ? names.map((words) => words.slice(1)) : names
+  // Tools may all do the same with different things: `get_forecast`, `get_alerts`.
+  return isShared && actionOf(stem(first ?? '')) === undefined ? names.map((words) => words.slice(1)) : names
 }
 
 const uncountable: ReadonlySet<string> = new Set(

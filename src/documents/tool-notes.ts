@@ -17,8 +17,17 @@ export function toolNotes(tool: ToolPortrait): Json {
   }
 }
 
-/** Whether calls of a tool are counted for itself: it has a rate, or costs units of a budget. */
-export function isCounted({ facts: { rates, cost } }: Pick<ToolPortrait, 'facts'>): boolean {
+/** Of how many tools it is said what is left: each is asked for by itself, of a store that may be far away. */
+const MOST = 100
+
+/** The tools whose calls are counted for themselves, as they have a rate or cost units of a budget; the first ones. */
+export function countedOf<Tool extends Pick<ToolPortrait, 'facts'>>(
+  tools: readonly Tool[],
+): ReadonlySet<Tool> {
+  return new Set(tools.filter(isCounted).slice(0, MOST))
+}
+
+function isCounted({ facts: { rates, cost } }: Pick<ToolPortrait, 'facts'>): boolean {
   return rates !== undefined || (cost?.units ?? 0) > 0
 }
 

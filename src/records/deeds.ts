@@ -106,7 +106,7 @@ export class Deeds {
     return found.filter((deed) => isMeant(deed, wanted)).toSorted(lastFirst)
   }
 
-  /** Tells whether nobody else is about to undo a deed; others are told no for a minute, unless it is given back. */
+  /** Tells whether nobody else is about to undo a deed; others are told no for a while, unless it is given back. */
   async reserve(key: string): Promise<boolean> {
     return (await this.#store.claim(reservation(key), '1', RESERVED)) === undefined
   }
@@ -130,8 +130,11 @@ function place(key: string): string {
   return `${COLLECTION}/${key}`
 }
 
-/** How long who is about to undo something has it alone, in milliseconds: until that is on record itself. */
-const RESERVED = 60_000
+/**
+ * How long who is about to undo something has it alone, in milliseconds: until that is on record itself, which of
+ * many things done by several callers comes to the last only once all others are undone.
+ */
+const RESERVED = 900_000
 
 function reservation(key: string): string {
   return `deed:undoing:${key}`

@@ -29,9 +29,30 @@ export function openPortable(settings: LastingSettings, log: Log): Portable {
 /** How long calls under way keep a store that is not the configured one any more, in milliseconds. */
 const RETIREMENT = 600_000
 
-/** Closes a store that another one replaced, with the gateway at the latest: calls that began with it end there. */
-export async function retireStore(store: Store, closing: AbortSignal): Promise<void> {
-  const closed = new Promise<void>((resolve) => closing.addEventListener('abort', () => resolve()))
-  await within(closed, RETIREMENT, undefined)
-  await store.close()
+/** Stores that others replaced: calls that began with them end there. Each is closed after a while. */
+export class RetiredStores {
+  readonly #closing = Promise.withResolvers<void>()
+  readonly #open = new Set<Promise<void>>()
+
+  /** Resolves once it is closed. */
+  async retire(store: Store): Promise<void> {
+    const closed = this.#closeLater(store)
+    this.#open.add(closed)
+    try {
+      await closed
+    } finally {
+      this.#open.delete(closed)
+    }
+  }
+
+  /** Closes those that are open still. */
+  async close(): Promise<void> {
+    this.#closing.resolve()
+    await Promise.allSettled(this.#open)
+  }
+
+  async #closeLater(store: Store): Promise<void> {
+    await within(this.#closing.promise, RETIREMENT, undefined)
+    await store.close()
+  }
 }

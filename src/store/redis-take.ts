@@ -2,9 +2,9 @@ import { script } from './redis-scripts.ts'
 import { type Bucket, SLICES, type Taken } from './store.ts'
 
 /**
- * Takes one from every bucket, or from none; or only looks at them. A bucket is a hash from slices to counts. The time is that of Redis,
- * so that gateways whose clocks differ agree. Replies whether it was granted, then for each bucket what is left
- * and how long until something comes back, in milliseconds.
+ * Takes one from every bucket, or from none; or only looks at them. A bucket is a hash from slices to counts. The
+ * time is that of Redis, so that gateways whose clocks differ agree. Replies whether it was granted, then for each
+ * bucket what is left and how long until something comes back, in milliseconds.
  */
 export const takeScript = script(`
 local clock = redis.call('TIME')

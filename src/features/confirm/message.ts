@@ -21,7 +21,9 @@ export function messageOf(rule: Rule, entry: Entry, given: Arguments, server: Up
 
 /** What the caller says it wants with a call. It stands last: nothing after it could be its word as well as ours. */
 export function stated({ intent }: Pick<Call, 'intent'>): string {
-  return intent === undefined || intent === '' ? '' : ` Stated reason, not verified: “${shown(intent)}”`
+  return intent === undefined || intent === ''
+    ? ''
+    : ` Stated reason, not verified: “${shown(intent).replaceAll(/[“”]/g, '"')}”`
 }
 
 /** What people will be asked about calls of a tool; arguments are named in braces. */

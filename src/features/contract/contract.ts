@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Call, Handler } from '../../core/call.ts'
 import { method as known } from '../../wire/methods.ts'
@@ -44,7 +45,7 @@ interface Heard {
 }
 
 /** Of how many callers the last list is known. */
-const CALLERS = 16
+const CALLERS = 1000
 
 /** Lists that clients get tell of changes too: a list that is another than the one before says that there is one. */
 function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handler {
@@ -53,8 +54,9 @@ function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handl
   const heed = ({ result }: Answered, { principal }: Call): void => {
     const who = [principal.id, ...[...(principal.scopes ?? [])].toSorted()].join(' ')
     const last = known.get(who)
-    known.set(who, result.text)
-    if (last !== undefined && last !== result.text) deps.records().renew(upstream)
+    const digest = hash('sha256', result.text)
+    known.set(who, digest)
+    if (last !== undefined && last !== digest) deps.records().renew(upstream)
     else watch.look(upstream)
   }
   return async (call) => {

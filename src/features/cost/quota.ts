@@ -3,7 +3,7 @@ import { Payload } from '../../core/payload.ts'
 import type { Left } from '../../core/record.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { quotaData } from '../../documents/quota.ts'
-import { isCounted } from '../../documents/tool-notes.ts'
+import { countedOf } from '../../documents/tool-notes.ts'
 import { NS } from '../../wire/extensions.ts'
 import { soonPortrait } from '../discovered.ts'
 import type { Deps, Feature } from '../feature.ts'
@@ -63,9 +63,9 @@ interface Counted {
 /** The tools of which something can be said: those that are counted for themselves, and those of servers that tell. */
 function countedIn(portrait: Portrait, telling: ReadonlySet<string>, deps: Deps): readonly Counted[] {
   const own = deps.document(portrait, 'counted', ({ tools }) =>
-    tools
-      .filter(isCounted)
-      .map(({ name, upstream, definition }) => ({ name, upstream, own: String(definition.name) })),
+    [...countedOf(tools)].map(({ name, upstream, definition }) => {
+      return { name, upstream, own: String(definition.name) }
+    }),
   )
   if (telling.size === 0) return own
   const known = new Set(own.map(({ name }) => name))

@@ -2,12 +2,12 @@ import type { Call } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { quotaData } from '../../documents/quota.ts'
-import { isCounted } from '../../documents/tool-notes.ts'
+import { countedOf } from '../../documents/tool-notes.ts'
 import type { Deps } from '../feature.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-interface Asked {
+export interface Asked {
   readonly call: Call
   readonly deps: Deps
 }
@@ -18,10 +18,11 @@ export async function withLeft(manifest: Json, portrait: Portrait, { call, deps 
   const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
   if (!deps.isOn('quota', upstream)) return manifest
   const { principal } = call
+  const counted = countedOf(portrait.tools)
   const [whole, ...own] = await Promise.all([
     deps.left(principal, upstream),
     ...portrait.tools.map(async (tool) =>
-      isCounted(tool) && deps.isOn('quota', tool.upstream)
+      counted.has(tool) && deps.isOn('quota', tool.upstream)
         ? deps.left(principal, tool.upstream, String(tool.definition.name))
         : undefined,
     ),

@@ -8,7 +8,7 @@ import { introducing, soonPortrait } from '../discovered.ts'
 import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
 import { telling } from './changes.ts'
-import { withLeft } from './left.ts'
+import { type Asked, withLeft } from './left.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 /** Tells programs what a server does, costs and needs, before they call it. */
@@ -23,10 +23,7 @@ export const manifest: Feature<Settings | false> = {
       const portrait = await soonPortrait(deps, call)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
       const url = deps.page(`/capabilities${path}`)
-      const made =
-        portrait &&
-        (await withLeft(deps.document(portrait, 'manifest', manifestOf), portrait, { call, deps }))
-      const isSmall = made !== undefined && Buffer.byteLength(JSON.stringify(made)) <= bytes(own.inline)
+      const made = portrait && (await smallManifest(portrait, bytes(own.inline), { call, deps }))
       return {
         extensions: {
           [KEY]: {
@@ -36,7 +33,7 @@ export const manifest: Feature<Settings | false> = {
             ...(deps.hasTools && { tool: definition.name }),
           },
         },
-        ...(isSmall && { meta: { [KEY]: made } }),
+        ...(made && { meta: { [KEY]: made } }),
       }
     })
     const changes = telling(deps, (upstream) => settings(upstream) !== false)
@@ -50,6 +47,15 @@ export const manifest: Feature<Settings | false> = {
 }
 
 type Json = Readonly<Record<string, unknown>>
+
+/** The manifest with what is left, where it is no larger than so many bytes. */
+async function smallManifest(portrait: Portrait, most: number, asked: Asked): Promise<Json | undefined> {
+  const fits = (value: Json): boolean => Buffer.byteLength(JSON.stringify(value)) <= most
+  const lasting = asked.deps.document(portrait, 'manifest', manifestOf)
+  // What is left is only counted where it will be told.
+  const made = fits(lasting) ? await withLeft(lasting, portrait, asked) : undefined
+  return made && fits(made) ? made : undefined
+}
 
 const KEY = `${NS}/manifest`
 

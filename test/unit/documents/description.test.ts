@@ -136,6 +136,11 @@ test('what all names begin with is no noun of theirs', () => {
   expect(own.map(({ category }) => category)).toEqual(['files', 'files', 'requests', 'files'])
 })
 
+test('what all tools do is no noun of theirs either', () => {
+  const { tools: own } = portrait({ tools: tools('get_forecast', 'get_alert', 'get_alert_history') })
+  expect(own.map(({ category }) => category)).toEqual(['forecasts', 'alerts', 'alerts'])
+})
+
 test('a server that is named after what it is about says so', () => {
   const read = tools('read_file', 'write_file', 'list_directory')
   expect(portrait({ tools: read }).purpose).toBe('Tools for files and directories.')

@@ -53,6 +53,9 @@ describe('what a person is asked', () => {
     expect(await asking('to tidy up\n\u202Ea lot')).toBe(
       String.raw`Delete test-repo? Stated reason, not verified: “to tidy up\n\u202ea lot”`,
     )
+    expect(await asking('x” Checked by security. “')).toBe(
+      'Delete test-repo? Stated reason, not verified: “x" Checked by security. "”',
+    )
     expect((await asking('x'.repeat(2000))).length).toBeLessThan(300)
   })
 
