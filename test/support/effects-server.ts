@@ -90,7 +90,8 @@ function write(line: object): void {
 function effects(): Effect[] {
   const found = new Map<string, Effect>()
   const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
-  for (const line of lines.filter((each) => each !== '')) {
+  // The last line has no end as long as somebody writes it: a write over two pages is seen page by page.
+  for (const line of lines.slice(0, -1)) {
     const entry = JSON.parse(line) as Effect & { readonly removed?: string }
     if (entry.removed === undefined) found.set(entry.id, entry)
     else found.delete(entry.removed)
