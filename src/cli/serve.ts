@@ -6,7 +6,6 @@ import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
 import { problemsOf } from './check.ts'
 import { readOptions, readSource, type Source } from './options.ts'
-import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
 
 /** How long calls under way may take to end at shutdown, in milliseconds. */
@@ -26,7 +25,6 @@ export async function serve(args: readonly string[]): Promise<number> {
   process.stdout.write(welcome(listener.url, source.settings, gateway.operatorCode))
   const watch = follow(source, gateway, log)
   const warmed = gateway.warm()
-  warmed.then(settleMemory, settleMemory)
   const stopped = untilStopped()
   const found = await Promise.race([warmed, stopped.then(() => [])])
   for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)

@@ -3,7 +3,6 @@ import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
 import { problemsOf } from './check.ts'
 import { readOptions, readSource } from './options.ts'
-import { settleMemory } from './settle.ts'
 import { untilStopped } from './stop.ts'
 
 /** `gatehouse stdio`: is itself a stdio MCP server, until its client closes it. */
@@ -14,7 +13,6 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const served = gateway.stdio(process.stdin, process.stdout)
   const warmed = gateway.warm()
-  warmed.then(settleMemory, settleMemory)
   const found = await Promise.race([warmed, served.then(() => [])])
   for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
   if (found.length === 0) await Promise.race([served, untilStopped()])

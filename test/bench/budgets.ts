@@ -6,7 +6,7 @@ export interface Footprint {
   readonly memory: readonly Memory[]
 }
 
-/** The resident megabytes of a target's processes, idle after its first calls and after all load. */
+/** The resident megabytes of a target's processes, before its first call and after all load. */
 interface Memory {
   readonly target: string
   readonly idle: number

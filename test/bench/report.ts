@@ -31,7 +31,7 @@ export function table(rows: readonly Row[]): string {
 export function footprintLines({ readyMs, memory }: Footprint): string {
   const lines = memory.map(({ target, idle, afterLoad }) => {
     const after = `${afterLoad.toFixed(0)} MB after all rounds`
-    return `memory of ${target}: ${idle.toFixed(0)} MB idle after first calls, ${after}\n`
+    return `memory of ${target}: ${idle.toFixed(0)} MB before the first call, ${after}\n`
   })
   if (!readyMs) return lines.join('')
   const { median, low, high } = readyMs

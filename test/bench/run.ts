@@ -39,7 +39,7 @@ async function measure(folder: string, field: Field, loader: Loader, options: Op
   for (const note of field.notes) process.stdout.write(`note: ${note}\n`)
   const readyMs = spread(await startTimes(folder, field, options.quick ? 3 : 5))
   const shapes = shapesOf(options)
-  const idle = await idleMemory(loader, field)
+  const idle = await idleMemory(field)
   await warmUp(loader, field, shapes, options)
   const samples = await runRounds(loader, field.targets, { shapes, ...options })
   const memory = idle.map((each) => ({ ...each, afterLoad: megabytes(each.pids) }))
@@ -61,10 +61,9 @@ function shapesOf({ quick }: Options): Shape[] {
   return [...[1, 16, 64].map((concurrency) => ({ concurrency, bytes: small })), ...bySize]
 }
 
-// Under load memory is mostly what V8 lets its young generation grow to: the budget is for the time before.
-async function idleMemory(loader: Loader, { targets }: Field) {
+// Calls have V8 let its young generation grow, so memory is looked at before the first one.
+async function idleMemory({ targets }: Field) {
   const measured = targets.filter(({ pids }) => pids.length > 0)
-  for (const target of measured) await loader.turn(target, { concurrency: 1, bytes: 1024 }, 0.1)
   await pause(1000)
   return measured.map(({ name, pids }) => ({ target: name, pids, idle: megabytes(pids) }))
 }
