@@ -25,7 +25,7 @@ export const filesOfTheirOwner: Json = {
   use_when: ['read or write a file'],
   not_for: ['web pages'],
   intent: [{ when: 'folder', on: 'read_text_file', suggest: 'list_directory', reason: 'it is a folder' }],
-  recommend: [{ capability: 'wiki', server: 'confluence', registry_url: 'https://registry.example.com/c' }],
+  recommend: [{ capability: 'wiki', server: 'confluence', registry_url: 'https://catalog.example.com/c' }],
   tools: {
     read_text_file: {
       cost: '1 read credit',

@@ -18,7 +18,7 @@ export const settingsSchema = {
       errorMessage: 'must be off, or the URL of an MCP registry with https://',
       description:
         'The MCP registry that is asked for servers this gateway does not have. It learns what callers look for.',
-      examples: ['https://registry.example.com'],
+      examples: ['https://catalog.example.com'],
     },
     publishers: {
       type: ['array', 'string'],
