@@ -113,7 +113,7 @@ export function addConfirmPages(
     else log.warn('confirm.refused', { code, reason: message })
     const { retry_after_seconds: retry } = error.data
     if (typeof retry === 'number') context.header('retry-after', String(retry))
-    const status = error.extra.status ?? error.httpStatus
+    const status = error.httpStatus
     if (isProgram(context)) return answerJson(context, { error: error.data }, status)
     const { title, lines } = explain(status, message, auth())
     return answerPage(context, refusalPage(title, lines), status)

@@ -139,7 +139,7 @@ export class GatewayError extends Error {
   }
 
   get httpStatus(): number {
-    return table[this.code].http
+    return this.extra.status ?? table[this.code].http
   }
 
   /** The same error with more said of it. */

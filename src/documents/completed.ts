@@ -1,6 +1,7 @@
 import type { Nature } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { Definition, ToolFacts } from '../core/record.ts'
+import { spaced } from '../core/words.ts'
 import { clean, inline, oneLine, sentence, upper } from './text.ts'
 
 /** A tool whose entry is to be completed. */
@@ -25,10 +26,7 @@ export function completedDescription(tool: Incomplete): string {
 export function titleOf(definition: Definition): string {
   const told = ownTitle(definition)
   if (told !== '') return told
-  const words = oneLine(definition.name)
-    .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
-    .replaceAll(/[\s_./:-]+/g, ' ')
-  return upper(words)
+  return upper(spaced(oneLine(definition.name)).replaceAll(/[\s_./:-]+/g, ' '))
 }
 
 /** The title a tool has itself; empty where it has none. */

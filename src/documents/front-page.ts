@@ -5,7 +5,7 @@ import { latencyOf } from './observed.ts'
 import { parametersOf } from './parameters.ts'
 import { type Link, linksIn } from './links.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
-import { clean, clipped, listed, oneLine, sentence } from './text.ts'
+import { clean, clipped, listed, oneLine, sentence, upper } from './text.ts'
 
 /** One server as people read about it: texts that are clean, but not yet HTML. */
 export interface ServerPanel {
@@ -151,15 +151,11 @@ function factsOf(tool: ToolPortrait): (readonly [string, string])[] {
         : `${sentence(how)}${facts.undo?.isExact === true ? '' : ' Not everything is as before then.'}`,
     ],
     ['Limit', listed((facts.rates ?? []).map(oneLine))],
-    ['Deprecated', capital(oneLine(words.deprecated))],
+    ['Deprecated', upper(oneLine(words.deprecated))],
     ['Command', oneLine(words.cli)],
     ['API', oneLine(words.api)],
   ]
   return rows.filter(([, text]) => text !== '')
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function unknownUndo({ nature, facts }: ToolPortrait): string {

@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/limit-scope.ts'
 import { Registry } from '../core/registry.ts'
-import { isVendorRequest } from '../wire/methods.ts'
+import { isPage, isVendorRequest } from '../wire/methods.ts'
 import type { Feature } from './feature.ts'
 
 interface Settings {
@@ -39,7 +39,8 @@ export const concurrency: Feature<Settings> = {
     const running = new Registry<string, { count: number }>()
     return {
       policy: ({ upstream, method }) => {
-        if (!counted.has(method) && !isVendorRequest(method)) return undefined
+        // Programs read many pages of the gateway at once, and no server works on them.
+        if (isPage(method) || (!counted.has(method) && !isVendorRequest(method))) return undefined
         const own = upstream === undefined ? undefined : settings(upstream).concurrency
         const { together, alone } = limitScope(settings().concurrency, own, isGuarded ? UNSAID : undefined)
         const limits = [

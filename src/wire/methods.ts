@@ -103,5 +103,12 @@ export function unknownMethod(name: string): GatewayError {
 
 /** What a page of the gateway itself is called among methods. */
 export function pageMethod(path: string): string {
-  return `GET ${path}`
+  return `${PAGE}${path}`
 }
+
+/** Whether it is one of those. */
+export function isPage(method: string): boolean {
+  return method.startsWith(PAGE)
+}
+
+const PAGE = 'GET '

@@ -21,7 +21,7 @@ function call(id = 'a', upstream = 'one'): Call {
   return { ...toolCall(), principal: { id }, target: { method: 'tools/call', upstream, name: 't' } }
 }
 
-const refused = { code: 'OVERLOADED', extra: { status: 429, retryAfterSeconds: 1 } }
+const refused = { code: 'OVERLOADED', httpStatus: 429, extra: { status: 429, retryAfterSeconds: 1 } }
 
 describe('calls under way', () => {
   it('C192 are bounded for each caller, and refused beyond that', async () => {
