@@ -65,11 +65,6 @@ describe('where callers are told apart', () => {
     expect(kept.headers.get('cache-control')).toBe('private, max-age=60')
   })
 
-  test('documents are read side by side, however many calls a caller may have under way', async () => {
-    const origin = await start({ auth, limits: { concurrency: 1 } })
-    expect(await statuses(origin, guarded, bearer)).toEqual(guarded.map(() => 200))
-  })
-
   test('the short and the full guide can be opened to all', async () => {
     const origin = await start({ auth, features: { help: { public: 'on' } } })
     expect(await statuses(origin, guarded)).toEqual(

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { concurrency } from '../../../src/features/concurrency.ts'
+import { pageMethod } from '../../../src/wire/methods.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -52,6 +53,15 @@ describe('calls under way', () => {
     await expect(handle({ ...call(), target })).rejects.toMatchObject(refused)
     ends[0]?.({ kind: 'result', result: Payload.of({}) })
     await first
+  })
+
+  it('are none where a page of the gateway is read', async () => {
+    const { handle, ends } = gate(() => ({ concurrency: 1 }))
+    const target = { method: pageMethod('/capabilities/*'), upstream: 'one' }
+    const reading = [handle({ ...call(), target }), handle({ ...call(), target }), handle(call())]
+    for (const end of ends) end({ kind: 'result', result: Payload.of({}) })
+    await Promise.all(reading)
+    expect(ends).toHaveLength(3)
   })
 
   it('make room again when they fail, and while they wait for a person', async () => {
