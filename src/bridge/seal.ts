@@ -11,6 +11,8 @@ export interface Seal {
   open(text: string, binding: string): State
 }
 
+/** How many used states are remembered. */
+const MOST_USED = 100_000
 const IV = 12
 const TAG = 16
 
@@ -19,7 +21,8 @@ const TAG = 16
  * clock, in milliseconds. The first of the keys seals, any of them opens.
  */
 export function createSeal(now: () => number, ttl = 600_000, keys = ownKeys()): Seal {
-  const used = new LRUCache<string, true>({ max: 100_000, ttl })
+  // A number of entries given as `max` would take memory for all of them at once.
+  const used = new LRUCache<string, true>({ maxSize: MOST_USED, sizeCalculation: () => 1, ttl })
 
   return {
     close(state, binding) {

@@ -1,42 +1,28 @@
 import { ConfigError } from '../config/problem.ts'
-import { approvals } from './approvals.ts'
-import { audit } from './audit.ts'
-import { changelog } from './changelog.ts'
-import { check } from './check.ts'
-import { explain } from './explain.ts'
-import { exportEntry } from './export.ts'
 import { helpOf, overview, version } from './help-text.ts'
-import { init } from './init.ts'
-import { lint } from './lint.ts'
 import { UsageError } from './options.ts'
-import { plan } from './plan.ts'
-import { serve } from './serve.ts'
-import { skill } from './skill.ts'
-import { stdio } from './stdio.ts'
-import { store } from './store.ts'
-import { tx } from './tx.ts'
-import { undo } from './undo.ts'
-import { verify } from './verify.ts'
 
 type Command = (words: readonly string[]) => Promise<number>
+type Load = () => Promise<Command>
 
-const commands: Readonly<Record<string, Command>> = {
-  serve,
-  stdio,
-  check,
-  explain,
-  plan,
-  init,
-  lint,
-  audit,
-  changelog,
-  store,
-  approvals,
-  tx,
-  undo,
-  verify,
-  skill,
-  export: exportEntry,
+// Each is loaded when it is run: a gateway that serves holds nothing of the others.
+const commands: { readonly [name: string]: Load; readonly serve: Load } = {
+  serve: async () => (await import('./serve.ts')).serve,
+  stdio: async () => (await import('./stdio.ts')).stdio,
+  check: async () => (await import('./check.ts')).check,
+  explain: async () => (await import('./explain.ts')).explain,
+  plan: async () => (await import('./plan.ts')).plan,
+  init: async () => (await import('./init.ts')).init,
+  lint: async () => (await import('./lint.ts')).lint,
+  audit: async () => (await import('./audit.ts')).audit,
+  changelog: async () => (await import('./changelog.ts')).changelog,
+  store: async () => (await import('./store.ts')).store,
+  approvals: async () => (await import('./approvals.ts')).approvals,
+  tx: async () => (await import('./tx.ts')).tx,
+  undo: async () => (await import('./undo.ts')).undo,
+  verify: async () => (await import('./verify.ts')).verify,
+  skill: async () => (await import('./skill.ts')).skill,
+  export: async () => (await import('./export.ts')).exportEntry,
 }
 
 /** Runs a command line; the exit code: 0 good, 1 found a problem, 2 wrong usage. */
@@ -56,7 +42,8 @@ export async function run(words: readonly string[]): Promise<number> {
     )
   }
   try {
-    return await (commands[name] ?? serve)(others)
+    const command = await (commands[name] ?? commands.serve)()
+    return await command(others)
   } catch (error) {
     if (error instanceof UsageError) return complain(`${error.message}. Run gatehouse ${name} --help`, 2)
     if (error instanceof ConfigError) return complain(error.message, 1)

@@ -23,8 +23,8 @@ interface Growing {
 /** There is no room for more, because of the disk or the store's own limit. */
 export class NoRoom extends Error {}
 
-/** By how much the file grows at once, in bytes, and at least where the disk has no more. */
-const STEP = 4 * 1024 * 1024
+/** By how much the file grows at once, in bytes, for which calls wait, and at least where the disk has no more. */
+const STEP = 256 * 1024
 const SMALLEST = 64 * 1024
 /** For how long what is known of the file is believed, in milliseconds, since other processes may write to it. */
 const TRUST = 100

@@ -3,6 +3,7 @@ import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
 import { background } from '../../core/log.ts'
+import { Registry } from '../../core/registry.ts'
 import { attempt, untilAborted, within } from '../../core/waiting.ts'
 import type { CallRecord, Kept } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
@@ -46,7 +47,7 @@ type Begin = (shared: Shared) => Promise<Begun>
 export class Runs {
   readonly #deps: Deps
   readonly #ledger: Ledger
-  readonly #shared = new Map<string, Shared>()
+  readonly #shared = new Registry<string, Shared>()
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -83,7 +84,7 @@ export class Runs {
 
   /** Waits until no call is under way any more that has to be written down. */
   async close(): Promise<void> {
-    const all = Promise.all([...this.#shared.values()].map(({ gone }) => gone))
+    const all = Promise.all(this.#shared.values().map(({ gone }) => gone))
     await within(all, CLOSING, undefined)
   }
 
