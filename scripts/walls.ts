@@ -111,7 +111,7 @@ const walls: readonly Wall[] = [
     ],
   },
   { part: 'inspect.ts', may: ['core', 'features', 'build.ts'] },
-  { part: 'offline.ts', may: ['core', 'store'] },
+  { part: 'offline.ts', may: ['core', 'observe', 'store'] },
   { part: 'keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
   { part: 'warm.ts', may: ['core', 'store/store.ts', 'build.ts'] },
   {

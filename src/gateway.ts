@@ -19,6 +19,7 @@ import { serveStdio } from './downstream/stdio.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
 import { readiness } from './observe/health.ts'
+import type { Audit } from './observe/audit.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
 import { createObserving, timed } from './observed.ts'
@@ -34,7 +35,6 @@ import { warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
 
 // For commands, which reach the parts of a gateway through this file alone.
-export { verifyAudit } from './observe/audit-verify.ts'
 export { fetchJson } from './downstream/fetch-json.ts'
 export { signingKeyIn } from './keys.ts'
 
@@ -42,6 +42,8 @@ interface Options {
   /** The environment variables every child process gets. */
   readonly variables: Variables
   readonly log: Log
+  /** Where calls are recorded that are made without clients: it is opened for those who are served. */
+  readonly audit?: Audit
   /** Where a gateway with these settings is reached, for those who only describe it. */
   readonly origin?: string
 }
@@ -86,7 +88,7 @@ export interface Gateway {
 }
 
 /** Puts all parts together. */
-export function createGateway(initial: Settings, { variables, log, origin }: Options): Gateway {
+export function createGateway(initial: Settings, { variables, log, audit, origin }: Options): Gateway {
   const keys = createKeys(() => kept.store, {
     issuer: () => current.settings.listen.publicUrl ?? 'gatehouse',
     log,
@@ -103,6 +105,7 @@ export function createGateway(initial: Settings, { variables, log, origin }: Opt
     features: () => current.active,
     sessions: () => listener?.sessions ?? 0,
   })
+  observing.audit = audit
   observing.apply(initial)
   const closing = new AbortController()
   const retired = new RetiredStores()

@@ -1,7 +1,12 @@
 import type { Log } from './core/log.ts'
+import type { AuditSettings } from './core/observe-settings.ts'
 import type { Settings } from './core/settings.ts'
+import { Audit } from './observe/audit.ts'
 import { openPortable } from './store/open.ts'
 import type { Portable } from './store/store.ts'
+
+export type { Audit }
+export { verifyAudit } from './observe/audit-verify.ts'
 
 /** The store of gateways that may be running, for a command. @throws Error where it is forgotten with its process */
 export async function openSharedStore({ store: settings }: Settings, log: Log): Promise<Portable> {
@@ -15,4 +20,32 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
   if (problem === undefined) return store
   await store.close()
   throw new Error(settings.kind === 'folder' ? problem : `the store can not be used: ${problem}`)
+}
+
+/**
+ * Does what stands in the audit log of the gateways, where they keep one: it is open before anything is done. While a
+ * gateway writes to its file, this one has a file of its own beside it. @throws Error where it can not be opened
+ */
+export async function audited<Result>(
+  { observe: { audit: settings } }: Settings,
+  log: Log,
+  act: (audit: Audit | undefined) => Promise<Result>,
+): Promise<Result> {
+  const audit = settings && openAudit(settings, log)
+  try {
+    return await act(audit)
+  } finally {
+    await audit?.close()
+  }
+}
+
+function openAudit(settings: AuditSettings, log: Log): Audit {
+  try {
+    return new Audit(settings, log)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(`the audit log ${settings.file} can not be written to, so nothing is done: ${reason}`, {
+      cause,
+    })
+  }
 }

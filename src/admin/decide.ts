@@ -1,5 +1,6 @@
 import type { ApprovalStep } from '../core/approval-step.ts'
 import { GatewayError } from '../core/error.ts'
+import { stepOf } from '../records/approval-decision.ts'
 import type { Approval, Approvals } from '../records/approvals.ts'
 import type { Form } from './form.ts'
 import type { Visitor } from './visitors.ts'
@@ -30,7 +31,6 @@ export async function decide(
     return { approval, problem: 'What was typed is not what had to be typed. Nothing was decided.' }
   const decision = { ...visitor, verdict, ...(reason !== undefined && { reason }) }
   const after = await approvals().decide(approval.id, decision)
-  const { id, caller, upstream, tool, arguments: given } = after
-  onDecided({ ...visitor, verdict, approval: id, caller, upstream, tool, given })
+  onDecided(stepOf(after, decision))
   return { approval: after }
 }

@@ -1,6 +1,7 @@
 import { escapeHidden } from '../core/hidden.ts'
 import { openLog } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { type Audit, audited, openSharedStore } from '../offline.ts'
+import { stepOf } from '../records/approval-decision.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
@@ -24,9 +25,14 @@ const verdicts = { approve: 'approved', deny: 'denied' } as const
 export async function approvals(args: readonly string[]): Promise<number> {
   const told = read(args)
   const { settings } = readSource({ config: told.config })
-  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  const log = openLog('warn', process.stderr.isTTY)
+  const store = await openSharedStore(settings, log)
   try {
-    const text = await act(createApprovals(store, Date.now), told)
+    const kept = createApprovals(store, Date.now)
+    const isDecision = told.action === 'approve' || told.action === 'deny'
+    const text = isDecision
+      ? await audited(settings, log, (audit) => act(kept, told, audit))
+      : await act(kept, told)
     process.stdout.write(`${text}\n`)
   } finally {
     await store.close()
@@ -34,7 +40,11 @@ export async function approvals(args: readonly string[]): Promise<number> {
   return 0
 }
 
-async function act(kept: Approvals, { action, id, isJson, reason, typed }: Told): Promise<string> {
+async function act(
+  kept: Approvals,
+  { action, id, isJson, reason, typed }: Told,
+  audit?: Audit,
+): Promise<string> {
   if (action === 'list') {
     const all = await kept.list()
     if (isJson) return JSON.stringify({ approvals: all.map(approvalView) }, null, 2)
@@ -52,6 +62,7 @@ async function act(kept: Approvals, { action, id, isJson, reason, typed }: Told)
     ...(reason !== undefined && { reason }),
   } as const
   const after = await kept.decide(approval.id, decision)
+  audit?.decided(stepOf(after, decision))
   return isJson ? asJson(after) : decidedLine(after, verdict)
 }
 

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { verifyAudit } from '../gateway.ts'
+import { verifyAudit } from '../offline.ts'
 import { parseWords, UsageError } from './options.ts'
 
 /** `gatehouse audit verify FILE…`: finds the first line of an audit log that was removed, altered or moved. */

@@ -4,6 +4,7 @@ import type { Log } from '../core/log.ts'
 import { isObject } from '../core/json.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import { createGateway, type Gateway } from '../gateway.ts'
+import type { Audit } from '../offline.ts'
 import { isOver, type Transaction, Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
 
@@ -11,6 +12,8 @@ interface Options {
   readonly settings: Settings
   readonly book: Transactions
   readonly log: Log
+  /** Where the calls are recorded that this process makes itself. */
+  readonly audit?: Audit | undefined
 }
 
 /** How long what is over can be asked about where no gateway has transactions, in milliseconds. */
@@ -46,13 +49,13 @@ export async function finishRollbacks(
   begins: readonly (() => Promise<string>)[],
   options: Options,
 ): Promise<readonly Transaction[]> {
-  const { settings, log } = options
+  const { settings, log, audit } = options
   const until = performance.now() + LONGEST
   const found: Transaction[] = []
   let own: Gateway | undefined
   const help = async (): Promise<void> => {
     if (own) return
-    own = createGateway(settings, { variables: environment(), log })
+    own = createGateway(settings, { variables: environment(), log, ...(audit && { audit }) })
     await own.warm()
   }
   try {

@@ -2,7 +2,7 @@ import { escapeHidden } from '../core/hidden.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { type Audit, audited, openSharedStore } from '../offline.ts'
 import { type Deed, Deeds } from '../records/deeds.ts'
 import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
 import {
@@ -33,7 +33,10 @@ export async function tx(args: readonly string[]): Promise<number> {
   const store = await openSharedStore(settings, log)
   try {
     const book = transactionsIn(store, settings)
-    return await act(told, { book, deeds: new Deeds(store), settings, log })
+    const around = { book, deeds: new Deeds(store), settings, log }
+    const isOrder = told.action === 'rollback' || told.action === 'ack'
+    if (!isOrder) return await act(told, around)
+    return await audited(settings, log, (audit) => act(told, { ...around, audit }))
   } finally {
     await store.close()
   }
@@ -44,6 +47,8 @@ interface Around {
   readonly deeds: Deeds
   readonly settings: Settings
   readonly log: Log
+  /** Where one is kept, and something is ordered. */
+  readonly audit?: Audit | undefined
 }
 
 async function act(told: Told, around: Around): Promise<number> {
@@ -62,12 +67,16 @@ async function act(told: Told, around: Around): Promise<number> {
   }
   const found = named(all, told.id)
   if (told.action === 'rollback') return rollBack(found, told, around)
-  const transaction =
-    told.action === 'ack'
-      ? await book.change(found.key, acknowledged(userName(), Date.now()))
-      : found.transaction
+  const transaction = told.action === 'ack' ? await acknowledge(found, around) : found.transaction
   const whole = { transaction, deeds: await deedsOf(transaction, deeds) }
   return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
+}
+
+async function acknowledge({ key }: Found, { book, audit }: Around): Promise<Transaction> {
+  const by = userName()
+  const after = await book.change(key, acknowledged(by, Date.now()))
+  audit?.ordered({ order: 'ack', by, transaction: after.id, caller: after.principal.id })
+  return after
 }
 
 async function rollBack({ key, transaction }: Found, told: Told, around: Around): Promise<number> {
@@ -76,9 +85,16 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
     throw new Error(
       `${escapeHidden(transaction.id)} is over: it is ${transaction.status.replaceAll('_', ' ')}`,
     )
-  const reason = ['operator', userName()].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
+  const by = userName()
+  const reason = ['operator', by].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
   const begin = rollingBack(reason)
   await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
+  around.audit?.ordered({
+    order: 'rollback',
+    by,
+    transaction: transaction.id,
+    caller: transaction.principal.id,
+  })
   const [ended] = await finishRollbacks([async () => key], around)
   if (!ended || !isOver(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
   const deeds = await deedsOf(ended, around.deeds)

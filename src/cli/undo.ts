@@ -5,7 +5,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { milliseconds } from '../core/units.ts'
 import { openLog } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { type Audit, audited, openSharedStore } from '../offline.ts'
 import { type Deed, Deeds, type Wanted } from '../records/deeds.ts'
 import { undoing } from '../records/transaction-moves.ts'
 import { type Transaction, transactionKey, type Transactions } from '../records/transactions.ts'
@@ -65,7 +65,9 @@ async function act(told: Told, around: Around): Promise<number> {
   if (open.length === 0 || told.isDry) return told.isJson ? print(json(chosen)) : 0
   mustRollBack(around.settings)
   if (!told.isSure && !(await isAgreed(open.length))) return 1
-  const undone = await undoReserved(open, { ...around, book, deeds, look })
+  const undone = await audited(around.settings, around.log, (audit) =>
+    undoReserved(open, { ...around, book, deeds, look, audit }),
+  )
   print(told.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
   return undone.some(({ error }) => error !== undefined) ? 1 : 0
 }
@@ -106,6 +108,8 @@ interface Desk extends Around {
   readonly deeds: Deeds
   /** What there is to undo just then. */
   look(): Promise<readonly Chosen[]>
+  /** Where one is kept. */
+  readonly audit: Audit | undefined
 }
 
 /** Undoes what nobody else has begun to undo since it was shown. */
@@ -129,15 +133,21 @@ async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone
 }
 
 /** Undoes things, the last one first. */
-function undoAll(left: readonly Chosen[], { settings, log, book }: Desk): Promise<readonly Transaction[]> {
+function undoAll(
+  left: readonly Chosen[],
+  { settings, log, book, audit }: Desk,
+): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ deed }) => deed))
   const begins = parts.map((deeds) => async (): Promise<string> => {
     const id = `undo-${randomBytes(8).toString('hex')}`
-    const transaction = undoing(deeds, { id, by: `gatehouse undo by ${userName()}`, now: Date.now() })
+    const by = userName()
+    const transaction = undoing(deeds, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
     await book.open(transaction)
-    return transactionKey(transaction.principal.id, id)
+    const { id: caller } = transaction.principal
+    audit?.ordered({ order: 'undo', by, transaction: id, caller })
+    return transactionKey(caller, id)
   })
-  return finishRollbacks(begins, { settings, book, log })
+  return finishRollbacks(begins, { settings, book, log, audit })
 }
 
 /** Why something was not undone. */

@@ -4,6 +4,7 @@ import type { ApprovalStep } from '../core/approval-step.ts'
 import { canonical } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import type { AuditSettings } from '../core/observe-settings.ts'
+import type { OrderStep } from '../core/order-step.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { self } from '../core/self.ts'
 import type { SignInStep } from '../core/sign-in.ts'
@@ -151,6 +152,20 @@ export class Audit {
       upstream,
       tool,
       arguments_digest: this.#digest(given),
+    }))
+  }
+
+  /** Records what an operator ordered at the command line. */
+  ordered({ order, by, transaction, caller }: OrderStep): void {
+    const at = now()
+    this.#add(() => ({
+      ...at,
+      event: 'order',
+      order,
+      principal: by,
+      via: 'command_line',
+      transaction,
+      caller,
     }))
   }
 

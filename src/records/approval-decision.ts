@@ -1,3 +1,4 @@
+import type { ApprovalStep } from '../core/approval-step.ts'
 import { conflict } from './approval-refusals.ts'
 import type { Approval, Decision } from './approvals.ts'
 
@@ -12,6 +13,14 @@ export function mayDecide(
   }
   if (via === 'token') return false
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
+}
+
+/** What is recorded of a decision. */
+export function stepOf(
+  { id, caller, upstream, tool, arguments: given }: Approval,
+  { by, via, verdict }: Pick<Decision, 'by' | 'via' | 'verdict'>,
+): ApprovalStep {
+  return { approval: id, by, via, verdict, caller, upstream, tool, given }
 }
 
 /** How long an approved call can be made after the last person approved, at least, in milliseconds. */

@@ -1,8 +1,9 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { type Approving, approvingGateway, bearer, pageOf, peopleNamed } from '../../support/approving.ts'
+import { auditLines } from '../../support/audit-lines.ts'
 import { post } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
 import {
@@ -12,7 +13,6 @@ import {
   eras,
   type Person,
 } from '../../support/peers/confirming.ts'
-import { type Json, parse } from '../../support/server/json.ts'
 
 const agent = { authorization: `Bearer ${bearer.agent}` }
 const other = {
@@ -109,11 +109,7 @@ test('the audit log says who confirmed a call, and who declined one', async () =
   await client.call('wipe', { disk: 'a' })
   isAgreed = true
   await client.call('wipe', { disk: 'a' })
-  const lines = (): Json[] =>
-    readFileSync(file, 'utf8')
-      .split('\n')
-      .map((line) => Object(line === '' ? {} : parse(line)))
-      .filter(({ event }) => event === 'call')
+  const lines = () => auditLines(file).filter(({ event }) => event === 'call')
   const declined = await until(
     () => lines().find(({ declined_by: by }) => by !== undefined),
     'the declined call',

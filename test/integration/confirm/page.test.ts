@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { approvingGateway, bearer, pageOf, password, peopleNamed, textIn } from '../../support/approving.ts'
+import { auditLines } from '../../support/audit-lines.ts'
 import { open } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
-import { isObject, type Json, parse } from '../../support/server/json.ts'
+import { parse } from '../../support/server/json.ts'
 
 const form = 'application/x-www-form-urlencoded'
 const basic = (name: string, secret = password): string =>
@@ -72,7 +72,10 @@ describe('the page of an approval', () => {
       tool: 'wipe',
     })
     const file = join(dirname(gateway.configFile), 'audit.jsonl')
-    const found = await until(() => audited(file).find(({ event }) => event === 'approval'), 'the audit line')
+    const found = await until(
+      () => auditLines(file).find(({ event }) => event === 'approval'),
+      'the audit line',
+    )
     expect(found).toMatchObject({
       approval: id,
       principal: 'anna',
@@ -83,7 +86,7 @@ describe('the page of an approval', () => {
       tool: 'wipe',
     })
     const made = await until(
-      () => audited(file).find(({ event, outcome }) => event === 'call' && outcome === 'ok'),
+      () => auditLines(file).find(({ event, outcome }) => event === 'call' && outcome === 'ok'),
       'the line of the call',
     )
     expect(found['arguments_digest']).toBe(made['arguments_digest'])
@@ -151,8 +154,3 @@ describe('the page of an approval', () => {
     expect(gateway.stdout()).not.toContain('use the code')
   })
 })
-
-function audited(file: string): Json[] {
-  const lines = readFileSync(file, 'utf8').split('\n')
-  return lines.map(parse).filter(isObject)
-}

@@ -150,6 +150,20 @@ describe('the audit log', () => {
     ])
   })
 
+  it('tells who ordered what at the command line', async () => {
+    const audit = open()
+    audit.ordered({ order: 'rollback', by: 'root', transaction: 't', caller: 'token:agent' })
+    await audit.close()
+    expect(JSON.parse(lines()[1] ?? '')).toMatchObject({
+      event: 'order',
+      order: 'rollback',
+      principal: 'root',
+      via: 'command_line',
+      transaction: 't',
+      caller: 'token:agent',
+    })
+  })
+
   it('tells what a person decided on a call, whose arguments have the digest they have in the call', async () => {
     const audit = open()
     const given = { path: '/srv/a' }

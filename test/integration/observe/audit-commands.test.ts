@@ -1,0 +1,137 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { userInfo } from 'node:os'
+import { dirname, join } from 'node:path'
+import { expect, test } from 'vitest'
+import { approvingGateway, pageOf, textIn } from '../../support/approving.ts'
+import { auditLines } from '../../support/audit-lines.ts'
+import { until } from '../../support/condition.ts'
+import { runCommand } from '../../support/gateway-process.ts'
+import { clientOf, gatewayTo } from '../../support/journey.ts'
+import { openRoom } from '../../support/room.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const { username } = userInfo()
+const send = (text: string): Json => ({ name: 'send', arguments: { text } })
+
+function placesOf({ configFile }: { readonly configFile: string }): readonly [own: string, beside: string] {
+  const folder = dirname(configFile)
+  return [join(folder, 'audit.jsonl'), join(folder, 'audit.2.jsonl')]
+}
+
+/** A gateway in front of a room, whose calls can be undone, with an audit log. */
+async function roomGateway() {
+  const room = await openRoom()
+  const tools = { send: { undo: 'unsend(text=$.args.text)' } }
+  const gateway = await gatewayTo(
+    { room: { url: room.url, revision: '2025-11-25', tools } },
+    {
+      config: {
+        store: './store',
+        observe: { audit: './audit.jsonl' },
+        features: { confirm: 'off', transactions: { uncompensable: 'allow' }, undo: {} },
+      },
+    },
+  )
+  const run = (...words: string[]) => runCommand([...words, '--config', gateway.configFile])
+  return { room, gateway, client: await clientOf(gateway), run }
+}
+
+test('a decision at the command line has a line of its own, beside the log of a gateway that runs', async () => {
+  const { gateway, call } = await approvingGateway({
+    config: { observe: { audit: './audit.jsonl' }, store: './store' },
+  })
+  const run = (...words: string[]) => runCommand([...words, '--config', gateway.configFile])
+  const [own, beside] = placesOf(gateway)
+  const id =
+    pageOf(await call({ disk: 'a' }))
+      .split('/')
+      .at(-1) ?? ''
+  expect((await run('approvals', 'list')).code).toBe(0)
+  expect((await run('approvals', 'show', id)).code).toBe(0)
+  expect(existsSync(beside)).toBe(false)
+  expect((await run('approvals', 'approve', id)).code).toBe(0)
+  expect((await run('approvals', 'deny', id, '--reason', 'no')).code).toBe(1)
+  expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
+  const [started, decided, ...later] = auditLines(beside)
+  expect(started).toMatchObject({ event: 'started' })
+  expect(decided).toMatchObject({
+    event: 'approval',
+    approval: id,
+    principal: username,
+    via: 'command_line',
+    verdict: 'approved',
+    caller: 'anonymous',
+    upstream: 'disks',
+    tool: 'wipe',
+  })
+  // The second decision came too late.
+  expect(later).toMatchObject([{ event: 'started' }])
+  const made = await until(() => auditLines(own).find(({ outcome }) => outcome === 'ok'), 'the call')
+  expect(made).toMatchObject({ approval: id, arguments_digest: decided?.['arguments_digest'] })
+  expect((await runCommand(['audit', 'verify', own, beside])).code).toBe(0)
+})
+
+test('nothing is decided that can not be recorded', async () => {
+  const { gateway, call } = await approvingGateway({ config: { store: './store' } })
+  const id =
+    pageOf(await call({ disk: 'a' }))
+      .split('/')
+      .at(-1) ?? ''
+  const folder = dirname(gateway.configFile)
+  mkdirSync(join(folder, 'audit.jsonl'))
+  const other = join(folder, 'other.config.yaml')
+  const settings = JSON.parse(readFileSync(gateway.configFile, 'utf8'))
+  writeFileSync(other, JSON.stringify({ ...settings, observe: { audit: './audit.jsonl' } }))
+  const { code, stdout, stderr } = await runCommand(['approvals', 'approve', id, '--config', other])
+  expect([code, stdout]).toEqual([1, ''])
+  expect(stderr).toMatch(
+    /^gatehouse: the audit log \S+audit\.jsonl can not be written to, so nothing is done: /,
+  )
+  expect((await call({ disk: 'a' }))['isError']).toBe(true)
+  expect(readdirSync(join(folder, 'audit.jsonl'))).toEqual([])
+})
+
+test('who undid what stands in the log, and so do the calls a command makes where no gateway runs', async () => {
+  const { room, gateway, client, run } = await roomGateway()
+  const [own, beside] = placesOf(gateway)
+  await client.request('tools/call', send('a'))
+  expect((await run('undo', '--since', '5m', '--dry-run')).code).toBe(0)
+  expect(existsSync(beside)).toBe(false)
+  expect((await run('undo', '--since', '5m', '--yes')).code).toBe(0)
+  expect(room.calls).toEqual(['send a', 'unsend a'])
+  const order = { event: 'order', principal: username, via: 'command_line', caller: 'anonymous' }
+  expect(auditLines(beside)).toMatchObject([
+    { event: 'started' },
+    { ...order, order: 'undo', transaction: expect.stringMatching(/^undo-/) },
+  ])
+
+  await client.request('tools/call', send('b'))
+  gateway.signal('SIGTERM')
+  await gateway.ended
+  const before = auditLines(own).length
+  expect((await run('undo', '--since', '5m', '--yes')).code).toBe(0)
+  expect(room.calls.slice(2)).toEqual(['send b', 'unsend b'])
+  expect(auditLines(own).slice(before)).toMatchObject([
+    { event: 'started' },
+    { ...order, order: 'undo' },
+    { event: 'call', tool: 'unsend', principal: 'anonymous', upstream: 'room', outcome: 'ok' },
+  ])
+  expect(auditLines(beside)).toHaveLength(2)
+  expect((await runCommand(['audit', 'verify', own, beside])).code).toBe(0)
+})
+
+test('who ordered a rollback, or looked at one that failed, stands in the log', async () => {
+  const { room, gateway, client, run } = await roomGateway()
+  const [, beside] = placesOf(gateway)
+  const t = { transaction_id: 't' }
+  await client.request('transaction/begin', t)
+  await client.request('tools/call', { ...send('a'), ...t })
+  room.isClosed = true
+  expect((await run('tx', 'rollback', 't', '--reason', 'a mistake')).code).toBe(1)
+  expect((await run('tx', 'show', 't')).code).toBe(0)
+  expect((await run('tx', 'ack', 't')).code).toBe(0)
+  expect(auditLines(beside).filter(({ event }) => event !== 'started')).toMatchObject([
+    { event: 'order', order: 'rollback', principal: username, transaction: 't', caller: 'anonymous' },
+    { event: 'order', order: 'ack', principal: username, transaction: 't', caller: 'anonymous' },
+  ])
+})
