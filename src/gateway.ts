@@ -108,7 +108,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
   observing.audit = audit
   observing.apply(initial)
   const closing = new AbortController()
-  const retired = new RetiredStores()
+  const retired = new RetiredStores((store) => kept.presence.leave(store))
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
   let kept: Kept = {
     variables,

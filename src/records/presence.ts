@@ -7,8 +7,13 @@ import type { Store } from '../store/store.ts'
 export interface Presence {
   /** Names this one, for as long as its process lives. */
   readonly id: string
-  /** Makes others see that this one lives, from now on. Has to be awaited before anything is left to be finished. */
+  /**
+   * Makes others who use the store of the moment see that this one lives, from now on. Has to be awaited before
+   * anything is left to be finished.
+   */
   announce(): Promise<void>
+  /** Is seen no more in a store that was replaced, once nothing goes on there. */
+  leave(store: Store): void
   /** Whether the gateway of a name lives; one that is not sure is taken for alive. */
   isAlive(id: string): Promise<boolean>
   close(): Promise<void>
@@ -26,25 +31,28 @@ export function createPresence(store: () => Store): Presence {
   const own = { token: randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
   living.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
-  let announced: Promise<void> | undefined
-  let announcedIn: Store | undefined
+  /** The stores it is seen in, until each is left, and its first sign there. */
+  const announced = new Map<Store, Promise<void>>()
   let timer: NodeJS.Timeout | undefined
 
-  const beat = (): Promise<void> => store().put(keyOf(id), '1', LIFE)
+  const beat = (seenIn: Store): Promise<void> => seenIn.put(keyOf(id), '1', LIFE)
+  const beatAll = (): void => {
+    for (const each of announced.keys()) void beat(each).catch(() => undefined)
+  }
   return {
     id,
     announce: () => {
       const current = store()
-      if (announced && announcedIn === current) return announced
-      announcedIn = current
+      const done = announced.get(current)
+      if (done) return done
+      const first = beat(current)
+      announced.set(current, first)
       // A sign of life that could not be given is tried again by the next one who needs it.
-      announced = beat().catch((error: unknown) => {
-        announced = undefined
-        throw error
-      })
-      timer ??= setInterval(() => void beat().catch(() => undefined), BEAT).unref()
-      return announced
+      first.catch(() => announced.delete(current))
+      timer ??= setInterval(beatAll, BEAT).unref()
+      return first
     },
+    leave: (left) => void announced.delete(left),
     isAlive: async (other) => {
       if (other === id) return true
       if (isGone(other, own)) return false
@@ -57,11 +65,9 @@ export function createPresence(store: () => Store): Presence {
     close: async () => {
       clearInterval(timer)
       living.delete(own.token)
-      if (!announced) return
-      announced = undefined
-      await store()
-        .delete(keyOf(id))
-        .catch(() => undefined)
+      const stores = [...announced.keys()]
+      announced.clear()
+      await Promise.allSettled(stores.map((each) => each.delete(keyOf(id))))
     },
   }
 }

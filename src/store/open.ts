@@ -33,6 +33,11 @@ const RETIREMENT = 600_000
 export class RetiredStores {
   readonly #closing = Promise.withResolvers<void>()
   readonly #open = new Set<Promise<void>>()
+  readonly #onClosed: (store: Store) => void
+
+  constructor(onClosed: (store: Store) => void) {
+    this.#onClosed = onClosed
+  }
 
   /** Resolves once it is closed. */
   async retire(store: Store): Promise<void> {
@@ -54,5 +59,6 @@ export class RetiredStores {
   async #closeLater(store: Store): Promise<void> {
     await within(this.#closing.promise, RETIREMENT, undefined)
     await store.close()
+    this.#onClosed(store)
   }
 }

@@ -45,6 +45,7 @@ export function bench(setup: Setup = {}): Bench {
   const presence: Presence = {
     id: setup.me ?? 'a',
     announce: async () => undefined,
+    leave: () => undefined,
     isAlive: async (id) => alive.has(id),
     close: async () => undefined,
   }

@@ -29,6 +29,25 @@ describe('a gateway', () => {
     expect((await store.get(`alive:${two.id}`)) === undefined).toBe(true)
   })
 
+  it('goes on to be seen in a store that was replaced, until it leaves it', async () => {
+    vi.useFakeTimers()
+    const [first, second] = [new MemoryStore(), new MemoryStore()]
+    let current = first
+    const moving = createPresence(() => current)
+    const [before, after] = [createPresence(() => first), createPresence(() => second)]
+    await moving.announce()
+    current = second
+    await moving.announce()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect([await before.isAlive(moving.id), await after.isAlive(moving.id)]).toEqual([true, true])
+    moving.leave(first)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(await first.get(`alive:${moving.id}`)).toBeUndefined()
+    expect(await second.get(`alive:${moving.id}`)).toBe('1')
+    await moving.close()
+    expect(await second.get(`alive:${moving.id}`)).toBeUndefined()
+  })
+
   it('knows at once of a process of its machine that ended', async () => {
     const store = new MemoryStore()
     const own = createPresence(() => store)

@@ -9,14 +9,17 @@ function closing(closed: string[], name: string): MemoryStore {
   return store
 }
 
-it('stores that were replaced are closed with the gateway, whenever that is', async () => {
+it('stores that were replaced are closed with the gateway, whenever that is, and each is told of', async () => {
   const closed: string[] = []
-  const retired = new RetiredStores()
-  const first = retired.retire(closing(closed, 'first'))
-  expect(closed).toEqual([])
+  const told: unknown[] = []
+  const retired = new RetiredStores((store) => told.push(store))
+  const store = closing(closed, 'first')
+  const first = retired.retire(store)
+  expect([closed, told]).toEqual([[], []])
   await retired.close()
   expect(closed).toEqual(['first'])
   await first
+  expect(told).toEqual([store])
   await retired.retire(closing(closed, 'second'))
   expect(closed).toEqual(['first', 'second'])
 })
