@@ -16,7 +16,7 @@ export function connectionNames(settings: UpstreamSettings): (call: Call, route:
     const isOwn =
       isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
     const client = isOwn ? (call.client.session ?? '') : ''
-    return canonical([call.principal.id, client, declared(call, settings)])
+    return `${canonical(declared(call, settings))} ${client} ${call.principal.id}`
   }
   const named = (call: Call, { era }: Route): string => {
     if (isolation === 'shared') return ''
