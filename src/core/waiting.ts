@@ -5,7 +5,7 @@ export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
     // Listened to in any case: a rejection nobody hears of ends the process.
-    promise.finally(() => signal.removeEventListener('abort', stop)).then(resolve, reject)
+    passOn(promise, () => signal.removeEventListener('abort', stop), resolve, reject)
   })
 }
 
@@ -13,8 +13,26 @@ export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal
 export function within<Value>(promise: Promise<Value>, patience: number, other: Value): Promise<Value> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, patience, other).unref()
-    promise.finally(() => clearTimeout(timer)).then(resolve, reject)
+    passOn(promise, () => clearTimeout(timer), resolve, reject)
   })
+}
+
+/** Has a promise settle another one. `finally` makes three more of them to do the same. */
+function passOn<Value>(
+  promise: Promise<Value>,
+  free: () => void,
+  resolve: (value: Value) => void,
+  reject: (reason: unknown) => void,
+): void {
+  const kept = (value: Value): void => {
+    free()
+    resolve(value)
+  }
+  const failed = (reason: unknown): void => {
+    free()
+    reject(reason)
+  }
+  promise.then(kept, failed)
 }
 
 /** What reading gives, as a rejection too where it throws. */
