@@ -67,12 +67,10 @@ export function editMembers(text: string, edits: ReadonlyMap<string, string | un
   return `{${parts.join(',')}}`
 }
 
-/** Adds members to a JSON object that has none of their keys. */
-export function addMembers(text: string, additions: ReadonlyMap<string, string>): string {
+/** Adds the text of members to a JSON object that has none of their keys. */
+export function addMembers(text: string, added: string): string {
   const end = text.lastIndexOf('}')
   const isEmpty = skipSpace(text, text.indexOf('{') + 1) === end
-  let added = ''
-  for (const [key, value] of additions) added += `${added === '' ? '' : ','}${JSON.stringify(key)}:${value}`
   return `${text.slice(0, end)}${isEmpty ? '' : ','}${added}}`
 }
 

@@ -104,16 +104,19 @@ export class Payload {
   #encode(): string {
     const base = this.#base
     if (!base || !this.#edits) return JSON.stringify(this.#value) ?? 'null'
-    const additions = new Map<string, string>()
-    const changes = new Map<string, string | undefined>()
-    for (const [key, edit] of Object.entries(this.#edits)) {
+    const { fields } = base
+    let added = ''
+    // Most results only get something more.
+    let changes: Map<string, string | undefined> | undefined
+    for (const key of Object.keys(this.#edits)) {
+      const edit = this.#edits[key]
       const text = edit instanceof Payload ? edit.text : JSON.stringify(edit)
-      if (Object.hasOwn(base.fields, key)) changes.set(key, text)
-      else if (text !== undefined) additions.set(key, text)
+      if (Object.hasOwn(fields, key)) (changes ??= new Map()).set(key, text)
+      else if (text !== undefined) added += `${added === '' ? '' : ','}${JSON.stringify(key)}:${text}`
     }
     const text = isObject(base.value) ? base.text : '{}'
-    const changed = changes.size === 0 ? text : editMembers(text, changes)
-    return additions.size === 0 ? changed : addMembers(changed, additions)
+    const changed = changes ? editMembers(text, changes) : text
+    return added === '' ? changed : addMembers(changed, added)
   }
 }
 
