@@ -73,7 +73,7 @@ export class Ledger {
   /** Removes a record whose time is over. */
   async forget({ id, call }: Keyed, { text }: Kept): Promise<void> {
     const isDropped = await orAway(this.#deps.store.drop(id, text))
-    if (isDropped) await this.#quota.add(call.principal.id, -1, -text.length)
+    if (isDropped) this.#quota.add(call.principal.id, -1, -text.length)
   }
 
   /**
@@ -117,7 +117,7 @@ export class Ledger {
     const expiresAt = startedAt + ttl
     const record: CallRecord = { expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt }
     const text = encodeCall(record)
-    await this.#quota.add(principal, 1, text.length)
+    this.#quota.add(principal, 1, text.length)
     const made: Kept = { record, text }
     const there = await store.claim(id, text, Math.max(ttl, LONGEST)).catch((error: unknown) => {
       // It may have come to the store all the same, where nobody would work on it.
@@ -125,7 +125,7 @@ export class Ledger {
       throw error
     })
     if (there === undefined) return { kind: 'own', kept: made }
-    await this.#quota.add(principal, -1, -text.length)
+    this.#quota.add(principal, -1, -text.length)
     const kept = keptCall(there)
     if (!kept) throw lost({ ...keyed, call, id, ttl }, undefined)
     return { kind: 'found', kept }
@@ -156,10 +156,8 @@ export class Ledger {
     const whole = { ...record, ...change }
     const long = encodeCall(whole)
     const { id } = keyed.call.principal
-    if (await this.#quota.mayGrow(id, long.length - text.length, most).catch(() => true)) {
-      return { record: whole, text: long }
-    }
-    return shortened(whole)
+    const isFit = await this.#quota.mayGrow(id, long.length - text.length, most)
+    return isFit ? { record: whole, text: long } : shortened(whole)
   }
 
   #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<'whole' | 'short' | undefined> {
@@ -196,7 +194,7 @@ export class Ledger {
     const { store, log } = this.#deps
     const { length } = before.text
     if (!after) {
-      if (await store.drop(id, before.text)) await this.#quota.add(call.principal.id, -1, -length)
+      if (await store.drop(id, before.text)) this.#quota.add(call.principal.id, -1, -length)
       return
     }
     const isSwapped = await store.swap(id, before.text, after.text, remaining(after.record))

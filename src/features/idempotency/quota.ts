@@ -22,35 +22,39 @@ interface Tally {
 const CALLERS = 10_000
 const RECOUNT = 10_000
 
-/** Keeps count of what is remembered for each caller. */
+/** Keeps count of what is remembered for each caller. Nearly every question is answered at once. */
 export class Quota {
   readonly #store: Store
-  readonly #tallies = new LRUCache<string, Promise<Tally>>({ max: CALLERS })
+  readonly #tallies = new LRUCache<string, Tally | Promise<Tally>>({ max: CALLERS })
 
   constructor(store: Store) {
     this.#store = store
   }
 
   /** Whether there is room for one more key of a caller. @throws what the store throws */
-  async hasRoom(principal: string, most: Most): Promise<boolean> {
-    const tally = await this.#tally(principal)
-    if (isBelow(tally, most)) return true
-    if (Date.now() - tally.countedAt < RECOUNT) return false
-    this.#tallies.delete(principal)
-    return isBelow(await this.#tally(principal), most)
+  hasRoom(principal: string, most: Most): boolean | Promise<boolean> {
+    const tally = this.#tally(principal)
+    return isTally(tally) && isBelow(tally, most) ? true : this.#makeSure(principal, most)
   }
 
-  /** Whether a record may become so much longer. */
-  async mayGrow(principal: string, by: number, most: Most): Promise<boolean> {
-    const { bytes } = await this.#tally(principal)
-    return bytes + by <= most.bytes
+  /** Whether a record may become so much longer; it may where that can not be known. */
+  mayGrow(principal: string, by: number, most: Most): boolean | Promise<boolean> {
+    const tally = this.#tally(principal)
+    const fits = ({ bytes }: Tally): boolean => bytes + by <= most.bytes
+    return isTally(tally) ? fits(tally) : tally.then(fits, () => true)
   }
 
   /** Takes note of records that came or went, and of how much longer they are. */
-  async add(principal: string, keys: number, bytes: number): Promise<void> {
-    const tally = await this.#tally(principal)
-    tally.keys += keys
-    tally.bytes += bytes
+  add(principal: string, keys: number, bytes: number): void {
+    const grow = (tally: Tally): void => {
+      tally.keys += keys
+      tally.bytes += bytes
+    }
+    const tally = this.#tallies.get(principal)
+    // Who is not counted will be, with these.
+    if (tally === undefined) return
+    if (isTally(tally)) grow(tally)
+    else tally.then(grow, () => undefined)
   }
 
   /** Why a key is refused. */
@@ -60,13 +64,26 @@ export class Quota {
     return exhausted(keys >= most.keys ? `${most.keys} calls` : `${most.bytes} bytes`, wait)
   }
 
-  #tally(principal: string): Promise<Tally> {
+  async #makeSure(principal: string, most: Most): Promise<boolean> {
+    const tally = await this.#tally(principal)
+    if (isBelow(tally, most)) return true
+    if (Date.now() - tally.countedAt < RECOUNT) return false
+    this.#tallies.delete(principal)
+    return isBelow(await this.#tally(principal), most)
+  }
+
+  #tally(principal: string): Tally | Promise<Tally> {
     const known = this.#tallies.get(principal)
     if (known) return known
-    const counted = this.#count(principal)
-    this.#tallies.set(principal, counted)
-    counted.catch(() => this.#tallies.delete(principal))
-    return counted
+    const counting = this.#count(principal)
+    this.#tallies.set(principal, counting)
+    counting.then(
+      (tally) => {
+        if (this.#tallies.get(principal) === counting) this.#tallies.set(principal, tally)
+      },
+      () => this.#tallies.delete(principal),
+    )
+    return counting
   }
 
   async #count(principal: string): Promise<Tally> {
@@ -79,6 +96,10 @@ export class Quota {
       firstOver: ends.reduce<number | undefined>((least, end) => Math.min(least ?? end, end), undefined),
     }
   }
+}
+
+function isTally(tally: Tally | Promise<Tally>): tally is Tally {
+  return !(tally instanceof Promise)
 }
 
 function isBelow({ keys, bytes }: Tally, most: Most): boolean {

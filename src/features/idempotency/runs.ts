@@ -57,7 +57,8 @@ export class Runs {
   /** Makes a call, or tells what came of it when it was made before. */
   async run(keyed: Keyed, plan: Plan): Promise<Outcome> {
     const claim: Begin = () => this.#ledger.claim(keyed, plan.most)
-    const reopened = await this.#reopened(keyed)
+    const reopening = this.#reopened(keyed)
+    const reopened = reopening && (await reopening)
     // Whoever holds the open call says what became of it.
     if (reopened?.kind === 'over') return plan.next(keyed.call)
     let begin = reopened ? async () => reopened : claim
@@ -89,7 +90,7 @@ export class Runs {
   }
 
   /** The open call of the server that a retry brings answers for; nothing where it is none, or goes on already. */
-  async #reopened(keyed: Keyed): Promise<Begun | undefined> {
+  #reopened(keyed: Keyed): Promise<Begun | undefined> | undefined {
     const asked = keyed.call.state[SLOT]
     if (typeof asked !== 'string' || this.#shared.has(keyed.id)) return undefined
     return this.#ledger.reopen(keyed, asked)
