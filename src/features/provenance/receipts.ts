@@ -9,6 +9,8 @@ import { isAnswer, ownStamp } from './stamp.ts'
 
 /** What asks for a receipt. */
 const FLAG = 'receipt'
+/** Where the keys are that sign receipts. */
+const KEYS = '/.well-known/jwks.json'
 
 /** Signs what a caller got, on request, so that anybody can verify later that this is what the server said. */
 export const receipts: Feature<Record<never, never>> = {
@@ -29,7 +31,10 @@ export const receipts: Feature<Record<never, never>> = {
         return answered(call, next, upstream, deps)
       }
     },
-    extensions: () => ({ [RECEIPT_KEY]: { alg: 'ES256', jwks: '/.well-known/jwks.json' } }),
+    // Whoever is served over stdio finds the keys in the store.
+    extensions: () => ({
+      [RECEIPT_KEY]: { alg: 'ES256', ...(deps.page(KEYS) !== undefined && { jwks: KEYS }) },
+    }),
   }),
 }
 

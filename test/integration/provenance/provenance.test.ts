@@ -3,7 +3,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { connect } from '../../support/fake-client.ts'
-import { runCommand, type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
+import {
+  type GatewayProcess,
+  gatewayProgram,
+  runCommand,
+  startGatewayProcess,
+} from '../../support/gateway-process.ts'
 import { clientOf } from '../../support/journey.ts'
 import { localGateway } from '../../support/local-gateway.ts'
 import { type ConfirmingClient, connectFallenBack, eras } from '../../support/peers/confirming.ts'
@@ -96,6 +101,21 @@ describe.each(callers)('a client of the official $title', ({ connect: dial }) =>
     expect([verdict.code, verdict.stderr]).toEqual([0, ''])
     expect(verdict.stdout).toContain('read_text_file of the server files')
   })
+})
+
+it('names where its keys are to whoever can get them there', async () => {
+  const revision = '2026-07-28'
+  const [command, ...args] = [...gatewayProgram(), 'stdio', '--config', gateway.configFile]
+  const overHttp = await connect({ transport: 'http', url: gateway.url, revision })
+  const overStdio = await connect({ transport: 'stdio', command, args, revision })
+  const told: unknown[] = []
+  for (const client of [overHttp, overStdio]) {
+    onTestFinished(() => client.close())
+    const { result } = await client.request('server/discover')
+    const { extensions } = objectAt(result, 'capabilities')
+    told.push(objectAt(extensions, RECEIPT))
+  }
+  expect(told).toEqual([{ alg: 'ES256', jwks: '/.well-known/jwks.json' }, { alg: 'ES256' }])
 })
 
 async function verified(text: string, ...args: string[]) {
