@@ -91,7 +91,7 @@ const walls: readonly Wall[] = [
       'store/store.ts',
       'wire/extensions.ts',
     ],
-    uses: ['node:readline', 'node:stream', 'node:v8', 'node:vm', ...timers, ...files],
+    uses: ['node:readline', 'node:stream', ...timers, ...files],
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
   { part: 'portraits.ts', may: ['core', 'catalog', 'documents'] },

@@ -34,7 +34,7 @@ import type { Mirror } from './wire/headers.ts'
 import { warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
 
-// For commands, which reach the parts of a gateway through this file alone.
+// For commands, which reach the parts of a gateway through this file and offline.ts alone.
 export { fetchJson } from './downstream/fetch-json.ts'
 export { signingKeyIn } from './keys.ts'
 
@@ -42,7 +42,7 @@ interface Options {
   /** The environment variables every child process gets. */
   readonly variables: Variables
   readonly log: Log
-  /** Where calls are recorded that are made without clients: it is opened for those who are served. */
+  /** Where calls are recorded that are made without clients; it is closed with the gateway. */
   readonly audit?: Audit
   /** Where a gateway with these settings is reached, for those who only describe it. */
   readonly origin?: string

@@ -28,11 +28,8 @@ export async function approvals(args: readonly string[]): Promise<number> {
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
-    const kept = createApprovals(store, Date.now)
-    const isDecision = told.action === 'approve' || told.action === 'deny'
-    const text = isDecision
-      ? await audited(settings, log, (audit) => act(kept, told, audit))
-      : await act(kept, told)
+    const recorded: Recorded = (decide) => audited(settings, log, decide)
+    const text = await act(createApprovals(store, Date.now), told, recorded)
     process.stdout.write(`${text}\n`)
   } finally {
     await store.close()
@@ -40,10 +37,13 @@ export async function approvals(args: readonly string[]): Promise<number> {
   return 0
 }
 
+/** Makes a decision that is recorded. */
+type Recorded = (decide: (audit: Audit | undefined) => Promise<Approval>) => Promise<Approval>
+
 async function act(
   kept: Approvals,
   { action, id, isJson, reason, typed }: Told,
-  audit?: Audit,
+  recorded: Recorded,
 ): Promise<string> {
   if (action === 'list') {
     const all = await kept.list()
@@ -61,8 +61,11 @@ async function act(
     verdict,
     ...(reason !== undefined && { reason }),
   } as const
-  const after = await kept.decide(approval.id, decision)
-  audit?.decided(stepOf(after, decision))
+  const after = await recorded(async (audit) => {
+    const decided = await kept.decide(approval.id, decision)
+    audit?.decided(stepOf(decided, decision))
+    return decided
+  })
   return isJson ? asJson(after) : decidedLine(after, verdict)
 }
 

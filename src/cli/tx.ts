@@ -2,7 +2,7 @@ import { escapeHidden } from '../core/hidden.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
-import { type Audit, audited, openSharedStore } from '../offline.ts'
+import { audited, openSharedStore } from '../offline.ts'
 import { type Deed, Deeds } from '../records/deeds.ts'
 import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
 import {
@@ -33,10 +33,7 @@ export async function tx(args: readonly string[]): Promise<number> {
   const store = await openSharedStore(settings, log)
   try {
     const book = transactionsIn(store, settings)
-    const around = { book, deeds: new Deeds(store), settings, log }
-    const isOrder = told.action === 'rollback' || told.action === 'ack'
-    if (!isOrder) return await act(told, around)
-    return await audited(settings, log, (audit) => act(told, { ...around, audit }))
+    return await act(told, { book, deeds: new Deeds(store), settings, log })
   } finally {
     await store.close()
   }
@@ -47,8 +44,6 @@ interface Around {
   readonly deeds: Deeds
   readonly settings: Settings
   readonly log: Log
-  /** Where one is kept, and something is ordered. */
-  readonly audit?: Audit | undefined
 }
 
 async function act(told: Told, around: Around): Promise<number> {
@@ -72,11 +67,13 @@ async function act(told: Told, around: Around): Promise<number> {
   return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
 }
 
-async function acknowledge({ key }: Found, { book, audit }: Around): Promise<Transaction> {
-  const by = userName()
-  const after = await book.change(key, acknowledged(by, Date.now()))
-  audit?.ordered({ order: 'ack', by, transaction: after.id, caller: after.principal.id })
-  return after
+function acknowledge({ key }: Found, { book, settings, log }: Around): Promise<Transaction> {
+  return audited(settings, log, async (audit) => {
+    const by = userName()
+    const after = await book.change(key, acknowledged(by, Date.now()))
+    audit?.ordered({ order: 'ack', by, transaction: after.id, caller: after.principal.id })
+    return after
+  })
 }
 
 async function rollBack({ key, transaction }: Found, told: Told, around: Around): Promise<number> {
@@ -88,14 +85,12 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
   const by = userName()
   const reason = ['operator', by].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
   const begin = rollingBack(reason)
-  await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
-  around.audit?.ordered({
-    order: 'rollback',
-    by,
-    transaction: transaction.id,
-    caller: transaction.principal.id,
+  const { id, principal } = transaction
+  const [ended] = await audited(around.settings, around.log, async (audit) => {
+    await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
+    audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
+    return finishRollbacks([async () => key], { ...around, audit })
   })
-  const [ended] = await finishRollbacks([async () => key], around)
   if (!ended || !isOver(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
   const deeds = await deedsOf(ended, around.deeds)
   print(

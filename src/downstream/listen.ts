@@ -14,6 +14,7 @@ import { self } from '../core/self.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
 import type { Seal } from '../bridge/seal.ts'
+import { KEYS_PATH } from '../wire/extensions.ts'
 import type { Mirror } from '../wire/headers.ts'
 import { createAccess } from './access.ts'
 import { type Door, followDoor } from './auth/door.ts'
@@ -171,7 +172,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
       isReady && !isClosing ? 200 : 503,
     )
   })
-  app.get('/.well-known/jwks.json', async (context) => {
+  app.get(KEYS_PATH, async (context) => {
     try {
       const keys = await options.jwks?.()
       return keys ? context.json(keys, 200, metadataHeaders) : context.notFound()

@@ -58,7 +58,10 @@ export class RetiredStores {
 
   async #closeLater(store: Store): Promise<void> {
     await within(this.#closing.promise, RETIREMENT, undefined)
-    await store.close()
-    this.#onClosed(store)
+    try {
+      await store.close()
+    } finally {
+      this.#onClosed(store)
+    }
   }
 }

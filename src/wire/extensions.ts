@@ -22,6 +22,9 @@ export const tasksExtension = 'io.modelcontextprotocol/tasks'
 /** The prefix of every key, method and extension the gateway invents. */
 export const NS = 'dev.gatehouse'
 
+/** Where the public keys are read of what the gateway signs. */
+export const KEYS_PATH = '/.well-known/jwks.json'
+
 /** Where in `_meta` stands which version there is of what servers offer. */
 export const CONTRACT_KEY = `${NS}/contract`
 

@@ -3,14 +3,12 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
-import { extensionOf, hasExtension, RECEIPT_KEY, withoutExtension } from '../../wire/extensions.ts'
+import { extensionOf, hasExtension, KEYS_PATH, RECEIPT_KEY, withoutExtension } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { isAnswer, ownStamp } from './stamp.ts'
 
 /** What asks for a receipt. */
 const FLAG = 'receipt'
-/** Where the keys are that sign receipts. */
-const KEYS = '/.well-known/jwks.json'
 
 /** Signs what a caller got, on request, so that anybody can verify later that this is what the server said. */
 export const receipts: Feature<Record<never, never>> = {
@@ -31,9 +29,9 @@ export const receipts: Feature<Record<never, never>> = {
         return answered(call, next, upstream, deps)
       }
     },
-    // Whoever is served over stdio finds the keys in the store.
+    // Where no pages are served the keys are in the store alone.
     extensions: () => ({
-      [RECEIPT_KEY]: { alg: 'ES256', ...(deps.page(KEYS) !== undefined && { jwks: KEYS }) },
+      [RECEIPT_KEY]: { alg: 'ES256', ...(deps.page(KEYS_PATH) !== undefined && { jwks: KEYS_PATH }) },
     }),
   }),
 }
