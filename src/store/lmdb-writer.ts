@@ -22,6 +22,12 @@ interface Waiting extends Write {
 const PATIENCE = 10_000
 /** How much is written together at most. */
 const BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
+/**
+ * How many turns of the event loop without another write say that none is on its way, and how long that is waited
+ * for at most, in milliseconds. A commit costs as much as twenty of its writes: calls that are being read may as well
+ * go along.
+ */
+const GATHER = { quiet: 5, most: 2 }
 /** What a write may take besides its value: the pages on the way to it, which are written anew. */
 const PAGE = 4096
 const WRITE = 3 * PAGE
@@ -79,13 +85,23 @@ export class Writer {
   }
 
   async #run(): Promise<void> {
-    // What is asked for in the same turn of the event loop goes along.
-    await new Promise(setImmediate)
     while (this.#waiting.length > 0) {
+      await this.#gather()
       const batch = this.#admit(this.#take())
       if (batch.length > 0) await this.#commit(batch)
     }
     this.#running = undefined
+  }
+
+  /** Lets those come along who are about to write as well. */
+  async #gather(): Promise<void> {
+    const end = performance.now() + GATHER.most
+    let quiet = 0
+    while (quiet < GATHER.quiet && performance.now() < end) {
+      const before = this.#waiting.length
+      await new Promise(setImmediate)
+      quiet = this.#waiting.length > before ? 0 : quiet + 1
+    }
   }
 
   #take(): Waiting[] {

@@ -7,9 +7,13 @@ import { unavailable, Writer } from './lmdb-writer.ts'
 import { MemoryStore } from './memory.ts'
 import type { Bucket, Entry, Portable, Taken } from './store.ts'
 
-/** How many values are looked at in one go, how often, and how long to rest after all were, in milliseconds. */
+/**
+ * How many values are looked at in one go; how long after that the next ones are, and where many of them were over;
+ * and how long to rest after all were, in milliseconds.
+ */
 const LOOK = 256
 const OFTEN = 500
+const SOON = 20
 const REST = 30_000
 
 /** What is left to other settings, and to tests. */
@@ -227,7 +231,8 @@ export class LmdbStore implements Portable {
     const isWhole = part.length < LOOK
     this.#sweptTo = isWhole ? undefined : part.at(-1)?.key
     if (isWhole && this.#reason !== undefined && this.#parts) writer.look()
-    this.#sweepIn(this.#reason === undefined && isWhole ? this.#rest : OFTEN)
+    const pause = removals.length > LOOK / 8 ? SOON : OFTEN
+    this.#sweepIn(this.#reason === undefined && isWhole ? this.#rest : pause)
   }
 }
 
