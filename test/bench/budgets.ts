@@ -39,16 +39,27 @@ export function judge(rows: readonly Row[], footprint: Footprint): Verdict[] {
   })
   const cpu = (name: string): number | undefined =>
     rows.find((each) => each.target === name && each.concurrency === 16 && each.bytes === 1024)?.cpu?.median
-  const [guarded, bare] = [cpu('gateway-guarded'), cpu('gateway-legacy')]
-  const added = guarded !== undefined && bare !== undefined ? guarded / bare : undefined
-  const [safe, plain] = [cpu('gateway-safe'), cpu('gateway-plain')]
-  const safety = safe !== undefined && plain !== undefined ? safe / plain : undefined
+  const compared = (name: string, other: string): number | undefined => {
+    const [one, two] = [cpu(name), cpu(other)]
+    return one !== undefined && two !== undefined ? one / two : undefined
+  }
   const keyed = rows.find((each) => each.target === 'gateway-keyed' && each.concurrency === 8)
   const memory = footprint.memory.find(({ target }) => target === 'gateway-legacy')
   return [
     ...ratios,
-    verdict('CPU per call, guarded', 1.2, '× unguarded', added),
-    verdict('CPU per call that reads, with safe actions', 1.03, '× without', safety),
+    verdict('CPU per call, guarded', 1.2, '× unguarded', compared('gateway-guarded', 'gateway-legacy')),
+    verdict(
+      'CPU per call, guarded and all else',
+      1.05,
+      '× guarded',
+      compared('gateway-full', 'gateway-guarded'),
+    ),
+    verdict(
+      'CPU per call that reads, with safe actions',
+      1.03,
+      '× without',
+      compared('gateway-safe', 'gateway-plain'),
+    ),
     verdict('p99 of keyed calls at half load', 3, '× p50', keyed && keyed.p99 / keyed.p50),
     verdict('idle memory', 120, 'MB', memory?.idle),
     verdict('start until /health answers', 600, 'ms', footprint.readyMs?.median),

@@ -5,10 +5,16 @@ import { features } from '../../src/features/index.ts'
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
 
 /**
- * What a gateway does to what it passes on: everything it can do to each call, nothing, calls with keys made once
- * and nothing else, or what it does by default, with or without what makes actions safe.
+ * What a gateway does to what it passes on: it guards each call and nothing else, or with all it does by default;
+ * nothing; calls with keys are made once and nothing else; or what it does by default, with or without what makes
+ * actions safe.
  */
-export type Guard = 'on' | 'off' | 'keyed' | 'safe' | 'plain'
+export type Guard = 'guarded' | 'full' | 'off' | 'keyed' | 'safe' | 'plain'
+
+/** Whether callers have to say who they are, and each call is logged. */
+export function isGuarded(guard: Guard): boolean {
+  return guard === 'guarded' || guard === 'full'
+}
 
 const issuer = 'https://issuer.example.com'
 const secret = 'the key of the benchmark, at least 32 characters'
@@ -21,7 +27,8 @@ export function gatewayConfig(upstream: Upstream, guard: Guard, folder: string):
 }
 
 function settingsOf(guard: Guard, folder: string): object {
-  if (guard === 'on') return guarded(folder)
+  if (guard === 'full') return guarded(folder)
+  if (guard === 'guarded') return { ...guarded(folder), features: { ...allOff, ...guards } }
   if (guard === 'off') return bare
   // A store on the disk that temporary files are on, as any other.
   const common = { store: `${folder}/store`, observe: { metrics: 'off' } }
@@ -36,13 +43,15 @@ const allOff = Object.fromEntries(
 /** For more keys than one caller ever has. */
 const room = { max_keys: 1_000_000, max_bytes: '10GB', ttl: '60s' }
 
+const guards = { permissions: 'on', validate: 'on', errors: 'on' }
+
 const bare = { features: 'none', observe: { metrics: 'off' } }
 
 function guarded(folder: string) {
   return {
     auth: { development: true, jwt: { issuer, audience: 'bench', secret, algorithms: ['HS256'] } },
     limits: { rate: ['1000000/second', '100000000/day'], concurrency: 1000 },
-    features: { permissions: 'on', validate: 'on', errors: 'on' },
+    features: guards,
     observe: { metrics: 'on', audit: { file: `${folder}/audit.jsonl` } },
   }
 }

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { gatewayConfig, type Guard, type Upstream } from './gateway-config.ts'
+import { gatewayConfig, type Guard, isGuarded, type Upstream } from './gateway-config.ts'
 import { freePort, launchCommand, launchScript, type Serving } from './launch.ts'
 
 /** Starts what is measured as the gateway, in front of one upstream; resolves when the path answers 200. */
@@ -25,7 +25,7 @@ export const launchBuilt: LaunchGateway = async (folder, upstream, path, guard =
   const config = `${folder}/gateway.config.yaml`
   writeFileSync(config, gatewayConfig(upstream, guard, folder))
   const command = [process.execPath, main, 'serve', '--config', config, '--port', String(port)]
-  if (guard !== 'on') command.push('--log-level', 'warn')
+  if (!isGuarded(guard)) command.push('--log-level', 'warn')
   const running = await launchCommand(command, `http://127.0.0.1:${port}${path}`)
   return { ...running, url: `http://127.0.0.1:${port}/mcp` }
 }

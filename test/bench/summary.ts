@@ -22,6 +22,7 @@ const baselines: Readonly<Record<string, string>> = {
   nginx: 'pass-through',
   'gateway-legacy': 'pass-through',
   'gateway-guarded': 'pass-through',
+  'gateway-full': 'pass-through',
   'gateway-keyed': 'pass-through',
   'gateway-plain': 'pass-through',
   'gateway-safe': 'pass-through',

@@ -64,9 +64,9 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
       url: serving.url,
       era,
       pids,
-      ...(name === 'gateway-guarded' && { token: bearer() }),
+      ...(['gateway-guarded', 'gateway-full'].includes(name) && { token: bearer() }),
       ...(name === 'gateway-keyed' && { isKeyed: true as const, shapes: [half, full] }),
-      ...(['gateway-plain', 'gateway-safe'].includes(name) && { shapes: [full] }),
+      ...(['gateway-full', 'gateway-plain', 'gateway-safe'].includes(name) && { shapes: [full] }),
     })
 
   const stdioCommand = [process.execPath, fileURLToPath(new URL('upstream.ts', import.meta.url)), '--stdio']
@@ -86,11 +86,7 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
     add('gateway-legacy', http, 'legacy')
     if (options.standIn) notes.push('stand-in: no gateway-modern, a pass-through translates nothing')
     else add('gateway-modern', http, 'modern')
-    if (!options.standIn) {
-      const guarded = await keep(launch(`${folder}/guarded`, { url: legacy.url }, '/ready', 'on'))
-      add('gateway-guarded', guarded, 'legacy')
-    }
-    const wanted = options.standIn ? [] : (['keyed', 'plain', 'safe'] as const)
+    const wanted = options.standIn ? [] : (['guarded', 'full', 'keyed', 'plain', 'safe'] as const)
     for (const guard of wanted.filter((each) => isWanted(`gateway-${each}`))) {
       const own = await keep(launch(`${folder}/${guard}`, { url: legacy.url }, '/ready', guard))
       add(`gateway-${guard}`, own, 'legacy')
