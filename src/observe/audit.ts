@@ -1,6 +1,8 @@
 import { createHmac, hash } from 'node:crypto'
+import { bareArguments } from '../core/bare-arguments.ts'
 import type { Call } from '../core/call.ts'
 import type { ApprovalStep } from '../core/approval-step.ts'
+import { isoTime } from '../core/iso-time.ts'
 import { canonical } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import type { AuditSettings } from '../core/observe-settings.ts'
@@ -92,12 +94,12 @@ export class Audit {
 
   /** Records how a call ended. */
   called(call: Call, target: Target, ending: Ending): void {
-    const { requestId, principal, client, method, params, facts } = call
+    const { requestId, principal, client, method, facts } = call
     const time = Date.now()
     const subject = subjects[method]
-    const given = params.fields.arguments
+    const given = bareArguments(call)
     this.#add(() => ({
-      time: new Date(time).toISOString(),
+      time: isoTime(time),
       event: 'call',
       request_id: requestId,
       principal: principal.id,
@@ -121,7 +123,7 @@ export class Audit {
   refused({ requestId, error, request, address, principal }: Refusal): void {
     const time = Date.now()
     this.#add(() => ({
-      time: new Date(time).toISOString(),
+      time: isoTime(time),
       event: 'refused',
       request_id: requestId,
       principal,
@@ -260,7 +262,7 @@ function made(entry: Entry): Entry {
 }
 
 function now(): { readonly time: string } {
-  return { time: new Date().toISOString() }
+  return { time: isoTime(Date.now()) }
 }
 
 function canonicalText(value: unknown): string {

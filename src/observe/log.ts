@@ -1,5 +1,6 @@
 import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
+import { isoTime } from '../core/iso-time.ts'
 import type { Log } from '../core/log.ts'
 import { isTelling, Redactor } from '../core/redact.ts'
 
@@ -54,7 +55,7 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
 
   const write = (at: Level, event: string, fields: Fields | undefined): void => {
     if (levels.indexOf(at) < least) return
-    const time = clock()
+    const time = isoTime(Date.now())
     const encode = isPretty ? pretty : json
     let line = encode(time, at, event, fields)
     if (redactor.finds(line)) line = encode(time, at, event, fields && redactor.fields(fields))
@@ -91,20 +92,6 @@ export function withFields(log: Log, more: Fields): Log {
     error: (event, fields) => log.error(event, { ...more, ...fields }),
   }
 }
-
-/** The time as ISO 8601. Many lines share a second, and its text. */
-function clock(): string {
-  const now = Date.now()
-  const second = Math.floor(now / 1000)
-  if (second !== lastSecond) {
-    lastSecond = second
-    lastText = new Date(second * 1000).toISOString().slice(0, 20)
-  }
-  return `${lastText}${String(now % 1000).padStart(3, '0')}Z`
-}
-
-let lastSecond = -1
-let lastText = ''
 
 /** One JSON object, field by field: cheaper than making the object first. */
 function json(time: string, level: Level, event: string, fields: Fields = {}): string {

@@ -1,4 +1,5 @@
 import { GatewayError } from '../../core/error.ts'
+import { isoTime } from '../../core/iso-time.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { IDEMPOTENCY_KEY, NS } from '../../wire/extensions.ts'
@@ -42,6 +43,6 @@ function fieldsOf({ key, wasReplay, startedAt }: About): Readonly<Record<string,
   return {
     ...(key !== undefined && { [IDEMPOTENCY_KEY]: key }),
     was_replay: wasReplay,
-    original_timestamp: new Date(startedAt).toISOString(),
+    original_timestamp: isoTime(startedAt),
   }
 }

@@ -1,5 +1,6 @@
 import type { Call, Outcome, Policy } from '../../core/call.ts'
 import { resultValue } from '../../core/expression.ts'
+import { isoTime } from '../../core/iso-time.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { settingOf } from '../../core/tool-settings.ts'
@@ -89,7 +90,7 @@ const changes = [
 
 function stampsOf(sources: readonly Source[], { facts }: Call, hash: string | undefined): Stamp[] {
   const done = facts.size === 0 ? [] : changes.flatMap(([fact, words]) => (facts.has(fact) ? [words] : []))
-  const at = new Date().toISOString()
+  const at = isoTime(Date.now())
   // Members that are undefined are not told; to leave them out one by one would cost every call more.
   return sources.map(({ source, location, version }) => ({
     source,

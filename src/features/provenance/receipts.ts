@@ -1,5 +1,6 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { isoTime } from '../../core/iso-time.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
@@ -73,7 +74,7 @@ interface Known {
 function claimsOf(result: Payload, call: Call, { server, stamp }: Known): Receipt {
   const { name, uri, arguments: given } = call.params.fields
   const wasReplay = call.facts.get('replayed') === true
-  const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : new Date().toISOString())
+  const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(Date.now()))
   const approval = call.facts.get('approval')
   return {
     receipt: 1,
