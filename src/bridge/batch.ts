@@ -1,6 +1,5 @@
 import { GatewayError } from '../core/error.ts'
-import { elements } from '../core/json.ts'
-import { parseMessage, type Request } from '../wire/jsonrpc.ts'
+import { type Batch, parseMessage, type Request } from '../wire/jsonrpc.ts'
 import type { Reply } from './reply.ts'
 import type { ClientSession } from './session.ts'
 
@@ -8,20 +7,19 @@ import type { ClientSession } from './session.ts'
 const MAX_BATCH = 100
 
 /**
- * Takes an array of messages for a session whose revision has batches; gives back the requests, which are to be
+ * Takes several messages for a session whose revision has batches; gives back the requests, which are to be
  * served with `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then nothing of it was taken
  */
-export function takeBatch(session: ClientSession, text: string): Request[] {
+export function takeBatch(session: ClientSession, { texts }: Batch): Request[] {
   if (!session.takesBatches) throw invalid('batches are not part of this protocol version')
-  const parts = elements(text)
-  if (parts.length === 0 || parts.length > MAX_BATCH)
+  if (texts.length === 0 || texts.length > MAX_BATCH)
     throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
-  const messages = parts.map((part) => [parseMessage(part), part] as const)
+  const messages = texts.map((text) => [parseMessage(text), text] as const)
   const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
   if (requests.some((each) => each.method === 'initialize')) throw invalid('initialize stands alone')
-  for (const [message, part] of messages) {
+  for (const [message, text] of messages) {
     if (message.kind === 'notification') session.notification(message)
-    else if (message.kind === 'response') session.response(message, part)
+    else if (message.kind === 'response') session.response(message, text)
   }
   return requests
 }

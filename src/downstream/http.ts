@@ -9,15 +9,7 @@ import type { Seal } from '../bridge/seal.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
 import { checkMirror, type Mirror } from '../wire/headers.ts'
-import {
-  encodeError,
-  type Id,
-  idOf,
-  type Message,
-  parseJson,
-  type Request,
-  readMessage,
-} from '../wire/jsonrpc.ts'
+import { encodeError, type Id, idOf, type Message, parseMessages, type Request } from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers } from '../wire/methods.ts'
 import { modernStatus } from '../wire/modern.ts'
@@ -149,13 +141,12 @@ export class HttpFront {
     if (this.#options.isStrict()) checkNames(exchange.incoming, POSTED)
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
-    const value = parseJson(text)
+    const message = parseMessages(text)
     const door = this.#options.door()
-    if (Array.isArray(value)) {
+    if (message.kind === 'batch') {
       door.permit(exchange, undefined)
-      return this.#legacy.postBatch(exchange, text)
+      return this.#legacy.postBatch(exchange, message)
     }
-    const message = readMessage(text, value)
     door.permit(exchange, message.kind === 'response' ? undefined : message.method)
     if (classify(message, header) === 'legacy') return this.#legacy.post(exchange, message, text)
     if (message.kind === 'request') return this.#stateless(exchange, message)

@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import type { Reply } from '../bridge/reply.ts'
 import { isUnknownVersion } from '../wire/codec.ts'
-import type { Message } from '../wire/jsonrpc.ts'
+import type { Batch, Message } from '../wire/jsonrpc.ts'
 import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Exchange } from './exchange.ts'
@@ -39,9 +39,9 @@ export class LegacyHttp {
   }
 
   /** Takes a posted array of messages, where the session's revision has batches. */
-  async postBatch(exchange: Exchange, text: string): Promise<void> {
+  async postBatch(exchange: Exchange, batch: Batch): Promise<void> {
     const found = this.#session(exchange)
-    const requests = takeBatch(found.session, text)
+    const requests = takeBatch(found.session, batch)
     if (requests.length === 0) return accept(exchange)
     await serveBatch(found.session, requests, this.#reply(exchange, found))
   }

@@ -7,7 +7,7 @@ import { hasItsShare } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
-import { idOf, parseJson, readMessage } from '../wire/jsonrpc.ts'
+import { idOf, parseMessages } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
 import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
@@ -103,19 +103,17 @@ export class LegacySse {
     }
     const { session } = found
     found.lease.extend(principal)
-    const value = parseJson(text)
-    const batch = Array.isArray(value) ? takeBatch(session, text) : undefined
-    const message = batch ? undefined : readMessage(text, value)
+    const message = parseMessages(text)
+    const requests = message.kind === 'batch' ? takeBatch(session, message) : []
     outgoing.writeHead(202, { 'content-type': 'text/plain', 'x-request-id': requestId }).end('Accepted')
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
     const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
     const trace = headerTrace(incoming.headers)
     const carried = carriedBy(incoming.headers)
     const reply = { requestId, principal, trace, carried, emit: send, end, isStream: false }
-    if (batch) {
-      if (batch.length > 0) background(serveBatch(session, batch, reply), this.#options.log)
-    } else if (!message) return
-    else if (message.kind === 'notification') session.notification(message)
+    if (message.kind === 'batch') {
+      if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
+    } else if (message.kind === 'notification') session.notification(message)
     else if (message.kind === 'response') session.response(message, text)
     else background(session.request(message, reply), this.#options.log)
   }

@@ -12,13 +12,14 @@ import { ClientSession } from '../bridge/session.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
 import {
+  type Batch,
   encodeError,
   encodeErrorObject,
   idOf,
   type Id,
   type Message,
-  parseJson,
   parseMessage,
+  parseMessages,
 } from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { encodeLine, lines } from '../wire/lines.ts'
@@ -79,8 +80,8 @@ class StdioFront {
 
   receive(line: string): void {
     try {
-      if (this.#era === 'legacy' && line.trimStart().startsWith('[')) return this.#batch(line)
-      const message = parseMessage(line)
+      const message = this.#era === 'legacy' ? parseMessages(line) : parseMessage(line)
+      if (message.kind === 'batch') return this.#batch(message)
       this.#era ??= message.kind === 'response' ? undefined : classify(message, undefined)
       if (this.#era === 'modern') this.#stateless(message)
       else this.#sessionful(message, line)
@@ -106,9 +107,8 @@ class StdioFront {
     else background(this.#session.request(message, this.#reply()), this.#options.log)
   }
 
-  #batch(line: string): void {
-    parseJson(line)
-    const requests = takeBatch(this.#session, line)
+  #batch(batch: Batch): void {
+    const requests = takeBatch(this.#session, batch)
     if (requests.length === 0) return
     const reply = { ...this.#reply(), isStream: false }
     background(serveBatch(this.#session, requests, reply), this.#options.log)

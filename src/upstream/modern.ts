@@ -129,7 +129,8 @@ export class ModernConnection implements Connection {
 
   async #request(working: Working): Promise<Payload> {
     const { call, signal } = working
-    const headers = this.#options.mirrors ? await this.#headers(working) : {}
+    const made = this.#options.mirrors ? this.#headers(working) : {}
+    const headers = made instanceof Promise ? await made : made
     let id = 0
     const params = (given: number): Payload => {
       id = given
@@ -161,15 +162,14 @@ export class ModernConnection implements Connection {
     return offered.length === tools.length ? result : result.with({ tools: offered })
   }
 
-  async #headers({ call }: Working): Promise<Record<string, string>> {
+  #headers({ call }: Working): Record<string, string> | Promise<Record<string, string>> {
     const headers = { ...standardHeaders(call.method, call.params), ...callHeaders(call) }
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
     const found = this.#tools.of(name)
-    const tool = found instanceof Promise ? await found.catch(() => undefined) : found
-    return tool && tool.mirror.length > 0
-      ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) }
-      : headers
+    const mirrored = (tool: Tool | undefined): Record<string, string> =>
+      tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
+    return found instanceof Promise ? found.then(mirrored, () => headers) : mirrored(found)
   }
 
   async #listen(working: Working): Promise<Outcome> {

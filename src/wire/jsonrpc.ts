@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/error.ts'
-import { isObject, members } from '../core/json.ts'
+import { elements, isObject, members } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 
 /** A request id as the JSON text it came in, so that it goes back as it was: `7`, `"7"`, `9007199254740993`. */
@@ -28,6 +28,12 @@ export interface Response {
 
 export type Message = Request | Notification | Response
 
+/** Messages joined in an array, each as its text (2025-03-26). */
+export interface Batch {
+  readonly kind: 'batch'
+  readonly texts: readonly string[]
+}
+
 /** Parses JSON text from a peer. @throws PARSE_ERROR */
 export function parseJson(text: string): unknown {
   try {
@@ -39,15 +45,20 @@ export function parseJson(text: string): unknown {
 
 /** Reads one JSON-RPC message. @throws PARSE_ERROR, INVALID_REQUEST */
 export function parseMessage(text: string): Message {
-  return readMessage(text, parseJson(text))
+  return readUsual(text) ?? readMessage(text, parseJson(text))
 }
 
-/** Reads one JSON-RPC message whose text was parsed before. @throws INVALID_REQUEST */
-export function readMessage(text: string, value: unknown): Message {
+/** Reads a JSON-RPC message, or what is an array of them. @throws PARSE_ERROR, INVALID_REQUEST */
+export function parseMessages(text: string): Message | Batch {
+  const usual = readUsual(text)
+  if (usual) return usual
+  const value = parseJson(text)
+  return Array.isArray(value) ? { kind: 'batch', texts: elements(text) } : readMessage(text, value)
+}
+
+function readMessage(text: string, value: unknown): Message {
   if (!isObject(value)) throw invalid('a message is a JSON object')
   if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
-  const usual = readUsual(text, value)
-  if (usual) return usual
   const part = slicer(text, value)
   if (typeof value.method !== 'string') return readResponse(value, part)
   if (value.method === '') throw invalid('"method" must not be empty')
@@ -104,39 +115,38 @@ export function encodeError(id: Id, error: GatewayError, requestId?: string): st
 /** The empty params object. */
 const noParams = Payload.text('{}')
 
+/** What stands around the params or the result of a message, as nearly all write it: the rest first or last. */
+const FIRST = /^\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14}),(?:"method":"([\w/.-]{1,100})","params"|"result"):/
+const LEAD = /^\{(?:"method":"([\w/.-]{1,100})","params"|"result"):/
+const LAST = /^,"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14})\}$/
+
 /**
- * Reads a message that says what nearly all say, in the order nearly all say it, without looking for its members:
- * they stand where they must once the rest is what it should be, unless a key stands twice.
+ * Reads a message written as nearly all are, of which only the params or the result are parsed: where that is one
+ * JSON value, the message has no other members than those that were seen.
  */
-function readUsual(text: string, value: Record<string, unknown>): Message | undefined {
-  const { id, method, params, result } = value
-  if (!Number.isSafeInteger(id)) return undefined
-  const envelope = `"jsonrpc":"2.0","id":${String(id)}`
-  if (typeof method === 'string' && method !== '' && isObject(params) && Object.keys(value).length === 4) {
-    const body = between(text, envelope, `"method":"${method}","params":`)
-    return body === undefined
-      ? undefined
-      : { kind: 'request', id: String(id), method, params: Payload.text(body, params) }
+function readUsual(text: string): Message | undefined {
+  const first = FIRST.exec(text)
+  if (first)
+    return text.endsWith('}') ? usual(first[1], first[2], text.slice(first[0].length, -1)) : undefined
+  const lead = LEAD.exec(text)
+  const end = lead ? text.lastIndexOf(',"jsonrpc"') : -1
+  const last = end === -1 ? null : LAST.exec(text.slice(end))
+  return lead && last ? usual(last[1], lead[1], text.slice(lead[0].length, end)) : undefined
+}
+
+function usual(id = '', method: string | undefined, body: string): Message | undefined {
+  if (!body.startsWith('{') || !body.endsWith('}')) return undefined
+  let value: unknown
+  try {
+    value = JSON.parse(body)
+  } catch {
+    return undefined
   }
-  if (!isObject(result) || Object.keys(value).length !== 3) return undefined
-  const body = between(text, envelope, '"result":')
-  return body === undefined
-    ? undefined
-    : { kind: 'response', id: String(id), result: Payload.text(body, result) }
+  const payload = Payload.text(body, value)
+  return method === undefined
+    ? { kind: 'response', id, result: payload }
+    : { kind: 'request', id, method, params: payload }
 }
-
-/** The text after `lead`, where the envelope stands first or last. */
-function between(text: string, envelope: string, lead: string): string | undefined {
-  const isFirst = text.startsWith('{"jsonrpc"')
-  const head = isFirst ? `{${envelope},${lead}` : `{${lead}`
-  const tail = isFirst ? '}' : `,${envelope}}`
-  if (!text.startsWith(head) || !text.endsWith(tail)) return undefined
-  const body = text.slice(head.length, text.length - tail.length)
-  return anotherKey.test(body) ? undefined : body
-}
-
-/** A key of a message, or an escape that could spell one. */
-const anotherKey = /"(?:jsonrpc|id|method|params|result)"|\\u/
 
 function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): Response {
   if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')

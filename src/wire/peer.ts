@@ -1,6 +1,6 @@
 import { type Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { elements, isObject } from '../core/json.ts'
+import { isObject, readJson } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { Registry } from '../core/registry.ts'
 import {
@@ -10,9 +10,9 @@ import {
   encodeResult,
   idOf,
   type Id,
+  type Message,
   type Notification,
-  parseJson,
-  readMessage,
+  parseMessages,
   type Request,
   type Response,
 } from './jsonrpc.ts'
@@ -144,14 +144,14 @@ export class Peer {
 
   /** Takes in text that arrived; `about` is the request of ours whose stream carried it. Never throws. */
   receive(text: string, about?: number): void {
-    let value: unknown
     try {
-      value = parseJson(text)
+      const message = parseMessages(text)
       // 2025-03-26 servers may join their answers in an array.
-      if (Array.isArray(value)) for (const each of elements(text)) this.receive(each, about)
-      else this.#take(text, value, about)
+      if (message.kind === 'batch') for (const each of message.texts) this.receive(each, about)
+      else this.#take(message, about)
     } catch (error) {
       this.#incoming.noise(text, error)
+      const value = readJson(text)
       // A malformed answer is one nevertheless: nothing better will come.
       const isAnswer = isObject(value) && !Object.hasOwn(value, 'method')
       if (isAnswer) this.#find(idOf(text), about)?.reject(malformed(error))
@@ -172,8 +172,7 @@ export class Peer {
     for (const pending of this.#pending.values()) pending.reject(error)
   }
 
-  #take(text: string, value: unknown, about: number | undefined): void {
-    const message = readMessage(text, value)
+  #take(message: Message, about: number | undefined): void {
     switch (message.kind) {
       case 'response':
         return this.#settle(message, about)

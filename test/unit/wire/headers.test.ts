@@ -75,6 +75,14 @@ describe('the headers of a request', () => {
     expect(refusal(() => checkStandardHeaders(headers, 'tools/call', params))).toBe('HEADER_MISMATCH')
   })
 
+  test('stand for what they encode, be it their own text that the body names', () => {
+    const literal = Payload.of({ name: '=?base64?YQ==?=' })
+    const sent = { ...sound, 'mcp-name': '=?base64?YQ==?=' }
+    expect(refusal(() => checkStandardHeaders(sent, 'tools/call', literal))).toBe('HEADER_MISMATCH')
+    const encoded = standardHeaders('tools/call', literal)
+    expect(refusal(() => checkStandardHeaders(encoded, 'tools/call', literal))).toBe('accepted')
+  })
+
   test('are made from the name as it is after any renaming', () => {
     expect(standardHeaders('tools/call', params.with({ name: 'other' }))['mcp-name']).toBe('other')
   })

@@ -159,6 +159,16 @@ describe('a message whose members stand in any order', () => {
     expect(verdict(text)).toBe('INVALID_REQUEST')
   })
 
+  test.each([
+    '{"jsonrpc":"2.0","id":7,"result":{"a":1.0},"more":{"b":2}}',
+    '{"result":{"a":1.0},"more":{"b":2},"jsonrpc":"2.0","id":7}',
+    '{"result":{"a":1.0},"jsonrpc":"2.0","id":7,"more":{"b":2}}',
+  ])('is read without what it has besides: %s', (text) => {
+    const read = parseMessage(text)
+    expect(read).toMatchObject({ kind: 'response', id: '7' })
+    expect(read.kind === 'response' && read.result?.text).toBe('{"a":1.0}')
+  })
+
   test('keeps an id that is no plain integer as it was written', () => {
     for (const written of ['7.0', '7e0', '-0', '9007199254740993', '"7"']) {
       expect(parseMessage(`{"jsonrpc":"2.0","id":${written},"result":{}}`)).toMatchObject({ id: written })
