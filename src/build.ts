@@ -113,6 +113,10 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     relay: (call) => catalog.servers(call),
     isOn: (name, upstream) =>
       active.some((each) => each.name === name && each.settingsOf(upstream) !== false),
+    reserved: (name) =>
+      active.flatMap(({ contribution, settingsOf }) =>
+        settingsOf(name) === false ? [] : (contribution.reserved?.(name) ?? []),
+      ),
     closing,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,

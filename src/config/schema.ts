@@ -146,10 +146,7 @@ function isNamed({ place }: FeatureSchema): boolean {
   return place !== 'limits'
 }
 
-function definition({ place, schema }: FeatureSchema): JsonSchema {
-  if (place === 'top') {
-    return { errorMessage: 'must be a mapping of settings', additionalProperties: false, ...schema }
-  }
+function definition({ schema }: FeatureSchema): JsonSchema {
   return {
     additionalProperties: false,
     ...schema,

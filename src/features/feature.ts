@@ -46,6 +46,8 @@ export interface Contribution {
   left?(target: Target, principal: Principal): Promise<Left | undefined>
   /** Wraps what clients see of one server or of all together: lists, and what servers say of themselves. */
   readonly shown?: Policy
+  /** Values for it that models may write among the arguments of a server's tools, where that is switched on. */
+  reserved?(upstream: string): readonly Reserved[]
   /** What is said of it among the capabilities of a server with tools, or of all servers, by the name of the extension. */
   extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
   /** Takes up what an earlier process left behind; called once servers were tried. */
@@ -62,6 +64,17 @@ export interface OwnTool {
   /** Whether it stands in lists; as `meta_tools` says unless given. */
   isListed?(upstream?: string): boolean | undefined
   readonly handle: Handler
+}
+
+/** An argument of tools that holds a value for a feature; a tool's own argument of that name stays its own. */
+export interface Reserved {
+  readonly argument: string
+  /** What it is called among the values for features. */
+  readonly value: string
+  /** What models are told of it; where it is absent they are told nothing. */
+  readonly schema?: JsonSchema
+  /** The tools where they are told; all of them unless given. */
+  isFor?(entry: Entry): boolean
 }
 
 /** A prompt or a resource of the gateway's own, which answers `prompts/get` or `resources/read`. */
@@ -124,6 +137,8 @@ export interface Deps {
   relay: Handler
   /** Whether a feature is on, for one server or at all. */
   isOn(feature: string, upstream?: string): boolean
+  /** The values for features that models may write among the arguments of a server's tools. */
+  reserved(upstream: string): readonly Reserved[]
   /** Aborted when the gateway closes: what fails from then on may not have failed otherwise. */
   readonly closing: AbortSignal
   /** The names of all servers. */

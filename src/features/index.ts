@@ -8,6 +8,7 @@ import { dashdash } from './dashdash/dashdash.ts'
 import { contract } from './contract/contract.ts'
 import { errors } from './errors/errors.ts'
 import { discovery } from './recommend/recommend.ts'
+import { inject } from './inject.ts'
 import { intent } from './intent/intent.ts'
 import { help } from './help/help.ts'
 import { idempotency } from './idempotency/idempotency.ts'
@@ -40,6 +41,7 @@ export const features: readonly Feature<never>[] = [
   agentProfile,
   limits, // a deadline covers everything below
   errors, // every failure below is told in one form, refusals too
+  inject, // from here on what models write for the gateway is no argument any more
   contract, // a name that is gone is answered for before anything counts; what lists say of the end of a tool comes first
   concurrency, // and so does a place among the calls under way
   receipts, // what the caller gets is signed, whatever those below added to it

@@ -44,9 +44,10 @@ function withoutNulls(members: Fields): Fields {
   return Object.fromEntries(told.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]))
 }
 
-/** What the session token and the idempotency key are called among the values for features. */
+/** What values for several features are called. */
 export const SESSION_TOKEN = 'session_token'
 export const IDEMPOTENCY_KEY = 'idempotency_key'
+export const TRANSACTION_ID = 'transaction_id'
 
 /** Whether a call carries a value for a feature, wherever `extensionOf` would find it. */
 export function hasExtension({ meta, params }: Call, name: string): boolean {
@@ -70,11 +71,27 @@ function mismatch(name: string): GatewayError {
   })
 }
 
+/** The same call with a value for a feature; where it has another one already, it has both. */
+export function withExtension(call: Call, name: string, value: unknown): Call {
+  return { ...call, meta: withCarried(call.meta, [[name, value]]) }
+}
+
+/** The same call with a value it carries in its params, for a server that is to know it too. */
+export function withWritten(call: Call, name: string): Call {
+  const { [name]: beside, _meta: meta } = call.params.fields
+  const isWritten = beside !== undefined || (isObject(meta) && isAmong(meta, name))
+  return isWritten ? call : { ...call, params: call.params.withMeta({ [name]: extensionOf(call, name) }) }
+}
+
+function isAmong(meta: Fields, name: string): boolean {
+  return Object.hasOwn(meta, keyOf(name)) || Object.hasOwn(meta, name)
+}
+
 /** The same call without a value that is for a feature alone. */
 export function withoutExtension(call: Call, name: string): Call {
   const { [keyOf(name)]: _own, [name]: _bare, ...meta } = call.meta
   const written = call.params.fields._meta
-  const isWritten = isObject(written) && (Object.hasOwn(written, keyOf(name)) || Object.hasOwn(written, name))
+  const isWritten = isObject(written) && isAmong(written, name)
   const params = isWritten
     ? call.params.withMeta({ [keyOf(name)]: undefined, [name]: undefined })
     : call.params
@@ -85,8 +102,8 @@ export function withoutExtension(call: Call, name: string): Call {
   }
 }
 
-/** Values for features that a transport carried beside the message, each with its name. */
-export type Carried = readonly (readonly [name: string, value: string])[]
+/** Values for features that were carried beside the message, each with its name. */
+export type Carried = readonly (readonly [name: string, value: unknown])[]
 
 /** The headers that carry a value for a feature. */
 const carriers = [

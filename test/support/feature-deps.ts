@@ -24,6 +24,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     hasTools: true,
     relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
     isOn: () => true,
+    reserved: () => [],
     closing: new AbortController().signal,
     servers: () => [],
     server: () => undefined,

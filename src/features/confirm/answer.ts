@@ -4,6 +4,7 @@ import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Approval, Requested } from '../../records/approvals.ts'
 import { ERROR_KEY, NS } from '../../wire/extensions.ts'
+import { TOKEN_ARGUMENT } from './reserved.ts'
 import type { Subject } from './subject.ts'
 
 /** Where in `_meta` it stands what is said of confirmation. */
@@ -15,6 +16,8 @@ interface Told {
   readonly url?: string | undefined
   /** Whether a token is told, with which the client's host confirms. */
   readonly isTokenGood: boolean
+  /** Whether models are told it too. */
+  readonly isTokenRead: boolean
   /** Whether a token was sent that is not good. */
   readonly isTokenBad: boolean
   /** Whether the members also stand at the top of the result. */
@@ -27,7 +30,10 @@ export function confirmationRequired(subject: Subject, requested: Requested, tol
   const error = errorOf(approval, told)
   const { suggestion = '' } = error.extra
   const object = { ...error.data, requestId: subject.call.requestId }
-  // The token is for the host alone: what a model reads does not hold it.
+  // The token is for the host alone, unless models are trusted: what they read does not hold it.
+  const byModel = told.isTokenRead
+    ? ` If the user agrees, make it with \`${TOKEN_ARGUMENT}\`: "${token}" among its arguments.`
+    : ''
   const members = {
     status: 'confirmation_required',
     requires_confirmation: true,
@@ -38,7 +44,7 @@ export function confirmationRequired(subject: Subject, requested: Requested, tol
     parameters: subject.arguments,
   }
   const result = {
-    content: [{ type: 'text', text: `${error.message} ${suggestion}` }],
+    content: [{ type: 'text', text: `${error.message} ${suggestion}${byModel}` }],
     isError: true,
     ...(told.compat && { ...members, error: object }),
     _meta: {

@@ -19,6 +19,10 @@ export interface Around {
   readonly waiting: Waiting
 }
 
+/** What its two members are called among the values for features. */
+export const FLAG = 'user_confirmed'
+export const TOKEN = 'confirmation_token'
+
 /** What the client's host says of confirmation. */
 export interface HostWord {
   readonly isConfirmed: boolean | undefined

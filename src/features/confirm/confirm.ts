@@ -4,6 +4,7 @@ import { gate } from './gate.ts'
 import { describing } from './lists.ts'
 import { createMemory } from './memory.ts'
 import { templateOf } from './message.ts'
+import { reservedOf } from './reserved.ts'
 import { isAsked, ruleOf } from './rules.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 import { Waiting } from './waiting.ts'
@@ -35,6 +36,7 @@ export const confirm: Feature<Settings> = {
         const message = templateOf(rule, entry, server)
         return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
       },
+      reserved: (upstream) => reservedOf(settings(upstream), upstream, deps),
       close: async () => waiting.close(),
     }
   },

@@ -4,7 +4,7 @@ import { GatewayError } from '../../core/error.ts'
 import { attempt, untilAborted } from '../../core/waiting.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import type { Around, Confirmed, HostWord } from './around.ts'
+import { type Around, type Confirmed, FLAG, type HostWord, TOKEN } from './around.ts'
 import { declined, run } from './grant.ts'
 import { askForm, canAsk, readForm, useOnce } from './inline.ts'
 import { approvedByOthers, approvedOnPage } from './people.ts'
@@ -94,8 +94,6 @@ function heard(call: Call): { readonly call: Call; readonly word: HostWord } {
   }
 }
 
-const FLAG = 'user_confirmed'
-const TOKEN = 'confirmation_token'
 const silence: HostWord = { isConfirmed: undefined, token: undefined }
 
 /** What a tool is by its name alone, where no list has it. */

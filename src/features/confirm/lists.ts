@@ -3,6 +3,7 @@ import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Deps } from '../feature.ts'
+import { describingTools } from '../tool-lists.ts'
 import { CONFIRMATION } from './answer.ts'
 import { templateOf } from './message.ts'
 import { isAsked, riskOf, ruleOf } from './rules.ts'
@@ -16,30 +17,7 @@ export function describing(server: UpstreamSettings, settings: Settings, deps: D
       cost?.category === 'requires_approval',
   )
   if (settings.level === 'none' && !isAnyNamed) return undefined
-  const describe = (tool: Payload): Payload => described(tool, { server, settings, deps })
-  let last: { readonly text: string; readonly shown: Payload } | undefined
-  return (next) => async (call) => {
-    const outcome = await next(call)
-    if (outcome.kind !== 'result') return outcome
-    // The same text is the same list: what was made of it is passed on as it was, and is encoded once.
-    const { text } = outcome.result
-    if (last?.text !== text) last = { text, shown: shown(outcome.result, describe) }
-    return last.shown.text === text ? outcome : { kind: 'result', result: last.shown }
-  }
-}
-
-function shown(result: Payload, describe: (tool: Payload) => Payload): Payload {
-  const tools = result.at('tools')
-  const after = tools && Array.isArray(tools.value) ? changed(tools, describe) : undefined
-  return after ? result.with({ tools: after }) : result
-}
-
-/** The same list with its entries changed; nothing where none is. */
-function changed(tools: Payload, describe: (tool: Payload) => Payload): Payload | undefined {
-  const before = tools.items
-  const after = before.map(describe)
-  if (after.every((tool, index) => tool === before[index])) return undefined
-  return Payload.text(`[${after.map(({ text }) => text).join(',')}]`)
+  return describingTools((tool) => described(tool, { server, settings, deps }))
 }
 
 interface With {

@@ -1,9 +1,11 @@
 import type { Call, Outcome } from '../../core/call.ts'
+import { namesArgument } from '../../core/tool-arguments.ts'
 import type { Approval, Draft, Requested } from '../../records/approvals.ts'
 import { confirmationRequired, nobodyToAsk } from './answer.ts'
 import type { Around, Confirmed, HostWord } from './around.ts'
 import { declined, grantOf } from './grant.ts'
 import { askUrl, canAsk, readUrl } from './inline.ts'
+import { TOKEN_ARGUMENT } from './reserved.ts'
 import { slotOf } from './slot.ts'
 import { draftOf, type Subject } from './subject.ts'
 
@@ -100,13 +102,19 @@ async function answer(
   told: { readonly subject: Subject; readonly around: Around; readonly isTokenBad: boolean },
 ): Promise<Outcome> {
   const { subject, around, isTokenBad } = told
-  const { fallback, compat } = around.settings
+  const { fallback, compat, model_may_confirm: isModelTrusted } = around.settings
   const found = await requested(draft, subject, around)
   const isTokenGood = draft.kind === 'page'
   const isHostAlone = isTokenGood && fallback === 'two_step'
   const place = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)
   subject.call.facts.set('approval', found.approval.id)
-  return confirmationRequired(subject, found, { ...place, isTokenGood, isTokenBad, compat })
+  const { upstream, definition } = subject.entry
+  const isTokenRead =
+    isTokenGood &&
+    isModelTrusted &&
+    around.deps.isOn('inject_arguments', upstream) &&
+    !namesArgument(definition, TOKEN_ARGUMENT)
+  return confirmationRequired(subject, found, { ...place, isTokenGood, isTokenBad, isTokenRead, compat })
 }
 
 function placeOf({ id }: Approval, { deps }: Around): Place {

@@ -12,6 +12,7 @@ export interface Settings {
   readonly remember: false | { readonly for: number; readonly max: number }
   readonly rollbacks: boolean
   readonly accept_bare_flag: boolean
+  readonly model_may_confirm: boolean
   readonly compat: boolean
 }
 
@@ -70,7 +71,13 @@ export const settingsSchema = {
       type: 'boolean',
       default: false,
       description:
-        'Take `user_confirmed: true` without a token for an answer. Only for development: any program can write it.',
+        'Take `user_confirmed: true` without a token for an answer, with `inject_arguments` also among the arguments. Only for development: any program can write it.',
+    },
+    model_may_confirm: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Whether models are told the token of a call, and may confirm it by `_confirmation_token` among the arguments, with `inject_arguments`: then nothing makes them ask the user first.',
     },
     compat: {
       type: 'boolean',

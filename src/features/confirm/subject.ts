@@ -33,8 +33,8 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
   const { arguments: written } = call.params.fields
   const values = isObject(written) ? written : {}
   const sent = writtenText(call, values)
-  // Equal values in another order are the same call.
-  const told = sent === undefined ? values : [canonical(values), sent]
+  // Equal values in another order are the same call, and so are equal digits in other spaces.
+  const told = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
   const typed = typedText(rule, entry, values)
   return {
     call,

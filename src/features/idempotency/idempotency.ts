@@ -4,7 +4,7 @@ import type { ToolSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { bytes, milliseconds } from '../../core/units.ts'
-import { NS } from '../../wire/extensions.ts'
+import { IDEMPOTENCY_KEY, NS } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
 import { type Plan, Runs } from './runs.ts'
@@ -31,6 +31,18 @@ export const idempotency: Feature<Settings | false> = {
       },
       facts: ({ upstream, nature }) =>
         settings(upstream) !== false && nature.op !== 'read' ? { isIdempotentWithKey: true } : {},
+      reserved: () => [
+        {
+          argument: `_${IDEMPOTENCY_KEY}`,
+          value: IDEMPOTENCY_KEY,
+          schema: {
+            type: 'string',
+            description:
+              'Optional. A name you choose for this action, of letters, digits and "_-:.", at most 128. A call with the same name and arguments is not run again: it gets the first answer.',
+          },
+          isFor: ({ nature }) => nature.op !== 'read',
+        },
+      ],
       extensions: (upstream) => {
         const own = settings(upstream)
         if (own === false) return {}

@@ -6,6 +6,7 @@ import {
   hasExtension,
   hasIdempotencyKey,
   idempotencyKeyOf,
+  TRANSACTION_ID,
   withoutExtension,
   withoutIdempotencyKey,
 } from '../../wire/extensions.ts'
@@ -61,7 +62,7 @@ function identity(call: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
   const { params } = call
   const { name, arguments: given } = params.fields
   const fingerprint = fingerprintOf(String(name), given, {
-    ...told(call, 'transaction_id'),
+    ...told(call, TRANSACTION_ID),
     ...told(call, 'step_id'),
     ...lost(params.at('arguments')?.text),
   })

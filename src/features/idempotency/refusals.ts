@@ -1,4 +1,5 @@
 import { GatewayError } from '../../core/error.ts'
+import { isoTime } from '../../core/iso-time.ts'
 import { IDEMPOTENCY_KEY } from '../../wire/extensions.ts'
 import type { Keyed } from './keyed.ts'
 
@@ -82,6 +83,6 @@ export function notKept(): GatewayError {
 function detailsOf(key: string | undefined, startedAt: number | undefined): Record<string, unknown> {
   return {
     ...(key !== undefined && { [IDEMPOTENCY_KEY]: key }),
-    ...(startedAt !== undefined && { original_timestamp: new Date(startedAt).toISOString() }),
+    ...(startedAt !== undefined && { original_timestamp: isoTime(startedAt) }),
   }
 }

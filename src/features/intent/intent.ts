@@ -1,9 +1,16 @@
 import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
 import type { Target } from '../../core/target.ts'
 import { within } from '../../core/waiting.ts'
 import { callKey, findCall } from '../../records/calls.ts'
-import { hasExtension, hasIdempotencyKey, idempotencyKeyOf, withoutExtension } from '../../wire/extensions.ts'
+import {
+  hasExtension,
+  hasIdempotencyKey,
+  idempotencyKeyOf,
+  withoutExtension,
+  withWritten,
+} from '../../wire/extensions.ts'
 import { method as known } from '../../wire/methods.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { advised, redirected } from './answer.ts'
@@ -24,9 +31,8 @@ export const intent: Feature<Settings | false> = {
     const together = new WeakSet<Call['facts']>()
     return {
       shown: (next) => (call) => {
-        if (isCall(call.target) && call.target.upstream === undefined && hasExtension(call, INTENT)) {
+        if (isCall(call.target) && call.target.upstream === undefined && isStated(call))
           together.add(call.facts)
-        }
         return next(call)
       },
       policy: (target) => {
@@ -37,9 +43,24 @@ export const intent: Feature<Settings | false> = {
         const rules = readRules(deps.server(upstream)?.intent ?? [], upstream, deps.log)
         return hinting({ suggest, rules, own, deps, isTogether: ({ facts }) => together.has(facts) })
       },
+      reserved: () => [
+        {
+          argument: RESERVED,
+          value: INTENT,
+          schema: { type: 'string', description: 'Optional. What the user wants, in a sentence.' },
+        },
+      ],
       problems: () => ruleProblems(deps),
     }
   },
+}
+
+/** The argument a model may say it in. */
+const RESERVED = `_${INTENT}`
+
+function isStated(call: Call): boolean {
+  const { arguments: given } = call.params.fields
+  return hasExtension(call, INTENT) || (isObject(given) && Object.hasOwn(given, RESERVED))
 }
 
 interface Around {
@@ -58,7 +79,10 @@ function hinting(around: Around): Policy {
   return (next) => {
     const hinted = async (call: Call): Promise<Outcome> => {
       const text = statedIntent(call)
-      const bare = { ...(own.forward ? call : withoutExtension(call, INTENT)), intent: text }
+      const bare = {
+        ...(own.forward ? withWritten(call, INTENT) : withoutExtension(call, INTENT)),
+        intent: text,
+      }
       if (own.log_intent) call.facts.set('intent', text)
       const found = find(bare, text, around)
       if (own.mode === 'redirect' && (await mayRedirect(call, deps))) {

@@ -4,7 +4,7 @@ import { newDeedKey } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { pendingOf, stepAsked, stepBegun, stepEnded } from '../../records/transaction-moves.ts'
 import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
-import { extensionOf, withoutExtension } from '../../wire/extensions.ts'
+import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
 import { type Desk, keyFor } from './desk.ts'
 import { readId } from './ids.ts'
 import { pause } from './pause.ts'
@@ -14,10 +14,10 @@ import { kindOf, mustBeUndoable } from './undoable.ts'
 
 /** Makes a call as a step of the transaction it names. */
 export async function makeStep(call: Call, next: Handler, desk: Desk): Promise<Outcome> {
-  const id = readId(extensionOf(call, 'transaction_id'), 'transaction_id')
+  const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
   const stepId = extensionOf(call, 'step_id')
   const wanted = stepId === undefined ? undefined : readId(stepId, 'step_id')
-  const bare = withoutExtension(withoutExtension(call, 'transaction_id'), 'step_id')
+  const bare = withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id')
   const key = keyFor(call, id)
   call.facts.set('transaction', id)
   return desk.queue(key, call.signal, async () => {

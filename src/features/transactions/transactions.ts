@@ -1,11 +1,21 @@
-import { hasExtension, NS } from '../../wire/extensions.ts'
-import type { Feature } from '../feature.ts'
+import { hasExtension, NS, TRANSACTION_ID } from '../../wire/extensions.ts'
+import type { Feature, Reserved } from '../feature.ts'
 import { asTool } from '../own-tool.ts'
 import { answerBegin, answerCommit, answerRollback, answerStatus } from './answers.ts'
 import { createDesk } from './desk.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 import { makeStep } from './steps.ts'
 import { beginTool, commitTool, rollbackTool, statusTool } from './tools.ts'
+
+const reserved: Reserved = {
+  argument: `_${TRANSACTION_ID}`,
+  value: TRANSACTION_ID,
+  schema: {
+    type: 'string',
+    description: 'Optional. The transaction this call is a step of, as begin_transaction named it.',
+  },
+  isFor: ({ nature }) => nature.op !== 'read',
+}
 
 /** Groups calls so that all of them can be undone. */
 export const transactions: Feature<Settings | false> = {
@@ -23,7 +33,7 @@ export const transactions: Feature<Settings | false> = {
       policy: ({ method, isOwn }) => {
         if (method !== 'tools/call' || isOwn) return undefined
         return (next) => (call) => {
-          if (call.errand || !hasExtension(call, 'transaction_id')) return next(call)
+          if (call.errand || !hasExtension(call, TRANSACTION_ID)) return next(call)
           return makeStep(call, next, desk)
         }
       },
@@ -39,6 +49,7 @@ export const transactions: Feature<Settings | false> = {
         asTool(rollbackTool, rollback),
         asTool(statusTool, status),
       ],
+      reserved: (upstream) => (deps.hasTools && deps.isOn('idempotency', upstream) ? [reserved] : []),
       extensions: (upstream) => {
         if (settings(upstream) === false || !deps.isOn('idempotency')) return {}
         const maxLifetimeSeconds = Math.floor(desk.limits.lifetime / 1000)

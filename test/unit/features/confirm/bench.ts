@@ -23,6 +23,7 @@ const defaults: Settings = {
   remember: false,
   rollbacks: false,
   accept_bare_flag: false,
+  model_may_confirm: false,
   compat: true,
 }
 
@@ -60,6 +61,8 @@ export interface Bench {
   /** Makes a call of `delete_repo`; nothing is between it and the server where the tool has no policy. */
   call(given?: Partial<Call>, args?: Record<string, unknown>): Promise<Outcome>
   readonly isWrapped: boolean
+  /** The arguments models are told of. */
+  readonly told: readonly string[]
   list(tools: readonly Record<string, unknown>[]): Promise<readonly Record<string, unknown>[]>
 }
 
@@ -100,6 +103,9 @@ export function bench(given: Given = {}): Bench {
     served,
     signed,
     isWrapped: policy !== undefined,
+    told: (contribution.reserved?.('hub') ?? []).flatMap(({ argument, schema, isFor }) =>
+      schema && (isFor?.(entry) ?? true) ? [argument] : [],
+    ),
     call: async (more = {}, args = { owner: 'octo', repo: 'test-repo' }) =>
       handle(
         toolCall({

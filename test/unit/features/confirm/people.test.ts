@@ -174,6 +174,27 @@ describe('a client that can not ask', () => {
     expect(one.served).toHaveLength(1)
   })
 
+  it('is told to models only where they are trusted, and where it is good for something', async () => {
+    const trusted = { model_may_confirm: true }
+    const own = { name: TOOL, inputSchema: { properties: { _confirmation_token: {} } } }
+    const text = async (one: Bench): Promise<string> => {
+      const { content } = fieldsOf(await one.call({ client: plain }))
+      return JSON.stringify(content)
+    }
+    expect(bench({ settings: trusted }).told).toEqual(['_confirmation_token'])
+    expect(await text(bench({ settings: trusted }))).toContain('`_confirmation_token`')
+    expect(bench().told).toEqual([])
+    expect(await text(bench())).not.toContain('_confirmation_token')
+    expect(bench({ settings: { ...trusted, fallback: 'deny' } }).told).toEqual([])
+    expect(bench({ settings: trusted, tool: { approval: 'out_of_band' } }).told).toEqual([])
+    expect(bench({ settings: trusted, risk: 'safe' }).told).toEqual([])
+    expect(await text(bench({ settings: trusted, definition: own }))).not.toContain('_confirmation_token')
+    const off = { isOn: (name: string) => name !== 'inject_arguments' }
+    expect(await text(bench({ settings: trusted, deps: off }))).not.toContain('_confirmation_token')
+    // A flag is nothing any model is told of.
+    expect(bench({ settings: { accept_bare_flag: true } }).told).toEqual([])
+  })
+
   it.each([{ user_confirmed: 'yes' }, { confirmation_token: 1 }])(
     'hears that %j is no answer',
     async (meta) => {

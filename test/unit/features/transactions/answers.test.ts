@@ -37,6 +37,16 @@ describe('begin', () => {
     })
   })
 
+  it('is nothing models are told of where none can begin', () => {
+    const { settings } = loadSettings('upstreams: { one: { command: x } }', { file: 'f.yaml', env: {} })
+    const own = featureSettings(settings, 'transactions')
+    const told = (deps: Parameters<typeof featureDeps>[0]) =>
+      transactions.create(() => own as never, featureDeps(deps)).reserved?.('one') ?? []
+    expect(told({}).map(({ argument }) => argument)).toEqual(['_transaction_id'])
+    expect(told({ hasTools: false })).toEqual([])
+    expect(told({ isOn: (name) => name !== 'idempotency' })).toEqual([])
+  })
+
   it('takes no longer time than a transaction may live', async () => {
     const gateway = new SagaGateway({ settings: { max_lifetime: '10m' } })
     expect(await gateway.begin('t', { timeout_seconds: 86_400 })).toMatchObject({ timeout_seconds: 600 })
