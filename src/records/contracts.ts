@@ -9,6 +9,7 @@ import {
 } from '../core/contract.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
+import { revise, type Revised } from './revise.ts'
 
 /** What became of a contract. */
 export interface Noted {
@@ -20,8 +21,6 @@ export interface Noted {
 /** How many versions are kept, and how many changes of each. */
 const VERSIONS = 100
 const CHANGES = 200
-/** How often a contract is written anew because another gateway was faster. */
-const ATTEMPTS = 10
 /** For how long what is dropped has to be announced before, and for how many additions: three months, two. */
 const NOTICE = 90 * 86_400_000
 const NOTICE_VERSIONS = 2
@@ -46,20 +45,14 @@ export class Contracts {
   }
 
   /** Writes down the contract of a server as it is now; its version is raised by what changed. */
-  async note(upstream: string, contract: Contract, now: number): Promise<Noted> {
-    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const text = await this.#store.get(place(upstream))
-      const before = parsed(text)
-      const { history, noted } = next({ upstream, contract, now }, before)
-      if (!history) return noted
-      const written = JSON.stringify(history)
-      const isDone =
-        text === undefined
-          ? (await this.#store.claim(place(upstream), written, FOREVER)) === undefined
-          : await this.#store.swap(place(upstream), text, written, FOREVER)
-      if (isDone) return noted
+  note(upstream: string, contract: Contract, now: number): Promise<Noted> {
+    const look = (text: string | undefined): Revised<Noted> => {
+      const { history, noted } = next({ upstream, contract, now }, parsed(text))
+      return { told: noted, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
     }
-    throw new Error(`the contract of ${upstream} is written by others again and again`)
+    return revise(this.#store, place(upstream), look, () => {
+      throw new Error(`the contract of ${upstream} is written by others again and again`)
+    })
   }
 }
 

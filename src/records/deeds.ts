@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { isObject, readJson } from '../core/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
+import { revise, type Revised } from './revise.ts'
 
 /** What a tool did for a caller, and how it is undone. Kept under `deed/…` as JSON; times are milliseconds since 1970. */
 export interface Deed {
@@ -116,11 +117,13 @@ export class Deeds {
   }
 
   /** Writes down that a deed was undone. Tells whether it is kept still. `ttl` is in milliseconds. */
-  async undone(key: string, at: number, ttl: number): Promise<boolean> {
-    const text = await this.#store.get(place(key))
-    const deed = readDeed(text)
-    if (!deed || text === undefined) return false
-    return this.#store.swap(place(key), text, JSON.stringify({ ...deed, undoneAt: at }), ttl)
+  undone(key: string, at: number, ttl: number): Promise<boolean> {
+    const look = (text: string | undefined): Revised<boolean> => {
+      const deed = readDeed(text)
+      if (!deed) return { told: false }
+      return { told: true, write: { text: JSON.stringify({ ...deed, undoneAt: at }), ttl } }
+    }
+    return revise(this.#store, place(key), look, () => false)
   }
 }
 

@@ -2,6 +2,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { callerHash, type KeptPrincipal } from './principal.ts'
+import { revise, type Revised } from './revise.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {
@@ -112,16 +113,16 @@ export class Transactions {
    * Makes a move; it is durable once this resolves. Resolves with what the transaction is then.
    * @throws RESOURCE_NOT_FOUND, what the move throws
    */
-  async change(key: string, move: Move): Promise<Transaction> {
-    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const text = await this.#store.get(key)
+  change(key: string, move: Move): Promise<Transaction> {
+    const look = (text: string | undefined): Revised<Transaction> => {
       const before = readTransaction(text)
-      if (!before || text === undefined) throw unknownTransaction()
-      const after = move(before)
-      if (after === before) return before
-      if (await this.#store.swap(key, text, written(after), this.#ttl(after))) return after
+      if (!before) throw unknownTransaction()
+      const told = move(before)
+      return told === before ? { told } : { told, write: { text: written(told), ttl: this.#ttl(told) } }
     }
-    throw new GatewayError('TRANSACTION_CONFLICT', 'The transaction is changed by too many at once.')
+    return revise(this.#store, key, look, () => {
+      throw new GatewayError('TRANSACTION_CONFLICT', 'The transaction is changed by too many at once.')
+    })
   }
 
   /** Those of one caller, or all. */
@@ -156,8 +157,6 @@ export function unknownTransaction(): GatewayError {
 }
 
 const COLLECTION = 'transaction'
-/** How often a change is tried that others come before. */
-const ATTEMPTS = 100
 
 /** How texts begin of what is not over: they need not be read to tell them from the many that are. */
 const OPEN = ['active', 'rolling_back'].map((status) => `{"status":"${status}"`)

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { canonical, isObject } from '../../core/json.ts'
+import { revise, type Revised } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 import type { Grant } from './slot.ts'
 import type { Rule } from './rules.ts'
@@ -21,22 +22,17 @@ interface Kept {
   readonly until: number
 }
 
-/** How often a change is tried that others are quicker with. */
-const TRIES = 20
-
 /** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
 export function createMemory(store: Store, now: () => number): Memory {
   return {
-    recall: async (call, entry) => {
-      const key = keyOf(call, entry)
-      for (let tries = 0; tries < TRIES; tries++) {
-        const text = await store.get(key)
+    recall: (call, entry) => {
+      const look = (text: string | undefined): Revised<Grant | undefined> => {
         const kept = text === undefined ? undefined : parse(text)
-        if (text === undefined || !kept || kept.left < 1 || kept.until <= now()) return undefined
-        const less = JSON.stringify({ ...kept, left: kept.left - 1 })
-        if (await store.swap(key, text, less, kept.until - now())) return kept.grant
+        const ttl = kept ? kept.until - now() : 0
+        if (!kept || kept.left < 1 || ttl <= 0) return { told: undefined }
+        return { told: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
       }
-      return undefined
+      return revise(store, keyOf(call, entry), look, () => undefined)
     },
     keep: async (call, entry, grant, { for: ttl, max }) => {
       if (max < 2) return

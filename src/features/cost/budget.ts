@@ -1,6 +1,7 @@
 import { GatewayError } from '../../core/error.ts'
 import type { Quota } from '../../core/record.ts'
 import { callerHash } from '../../records/principal.ts'
+import { revise, type Revised } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 
 /** How many units each caller may spend in a time. */
@@ -20,9 +21,6 @@ export const stretches = Object.keys(lengths)
 /** The fact of a call that says what is left of the budget of its caller: a `Quota`. */
 export const LEFT = 'budget'
 
-/** How often something is tried again that another call came between. */
-const TRIES = 100
-
 /** What callers have spent of one budget. */
 export class Account {
   readonly #store: Store
@@ -37,23 +35,19 @@ export class Account {
   }
 
   /** Spends units of a caller; negative ones are given back. @throws QUOTA_EXHAUSTED, and what the store throws */
-  async spend(principal: string, units: number, now: number): Promise<Quota> {
+  spend(principal: string, units: number, now: number): Promise<Quota> {
     const { units: limit } = this.#budget
     const resetsAt = this.#end(now)
-    const key = this.#key(principal, resetsAt)
-    for (let attempt = 0; attempt < TRIES; attempt++) {
-      const found = await this.#store.get(key)
-      const before = Number(found ?? 0)
-      const after = rounded(Math.max(0, before + units))
-      if (units > 0 && after > limit) throw this.#exhausted({ used: before, units, resetsAt, now })
-      const ttl = resetsAt - now + MINUTE
-      const isDone =
-        found === undefined
-          ? (await this.#store.claim(key, String(after), ttl)) === undefined
-          : await this.#store.swap(key, found, String(after), ttl)
-      if (isDone) return { remaining: rounded(limit - after), resetsAt }
+    const look = (text: string | undefined): Revised<Quota> => {
+      const used = Number(text ?? 0)
+      const after = rounded(Math.max(0, used + units))
+      if (units > 0 && after > limit) throw this.#exhausted({ used, units, resetsAt, now })
+      const write = { text: String(after), ttl: resetsAt - now + MINUTE }
+      return { told: { remaining: rounded(limit - after), resetsAt }, write }
     }
-    throw new GatewayError('SERVER_UNAVAILABLE', 'Too many calls of one caller spend at the same time.')
+    return revise(this.#store, this.#key(principal, resetsAt), look, () => {
+      throw new GatewayError('SERVER_UNAVAILABLE', 'Too many calls of one caller spend at the same time.')
+    })
   }
 
   /** What is left to a caller. @throws what the store throws */
