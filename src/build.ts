@@ -126,7 +126,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     patience: (name, tool) => {
       const own = featureSettings(settings, limits.name, name)
       // Checked against the feature's own schema when the configuration was read.
-      const { timeout } = own as { readonly timeout?: string | number }
+      const { timeout } = own as { readonly timeout?: number }
       return silenceOf(timeout ?? SILENCE, upstreams.get(name)?.settings.tools, tool)
     },
     auth: settings.auth,

@@ -30,6 +30,8 @@ function completeObject(value: Readonly<Record<string, unknown>>, schema: JsonSc
 
 function converted(value: unknown, schema: JsonSchema): unknown {
   if (schema['x-secret'] === true) return new Secret(String(value))
+  // Where a schema takes this word in place of a quantity, there is nothing to convert.
+  if (schema['x-unit'] !== undefined && value === 'off') return value
   if (schema['x-unit'] === 'milliseconds' && typeof value === 'string') return milliseconds(value)
   if (schema['x-unit'] === 'bytes' && (typeof value === 'string' || typeof value === 'number'))
     return bytes(value)

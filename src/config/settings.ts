@@ -136,6 +136,9 @@ function storeSettings({ store, upstreams }: FileValues, { env, ...origin }: Ori
   return { kind: 'folder', path: resolve(origin.directory, text) }
 }
 
+/** What a timer can hold, in milliseconds: it would end at once where it is to last longer. */
+const LONGEST = 2 ** 31 - 1
+
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {
   const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
   return {
@@ -146,7 +149,7 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     isolation,
     trust: upstream.trust ?? url === undefined,
     roots,
-    startTimeout,
+    startTimeout: Math.min(startTimeout, LONGEST),
     idle,
     tools: mapped(upstream.tools, toolSettings),
     scopes: mapped(upstream.scopes, (names) => [names].flat()),

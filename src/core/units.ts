@@ -11,6 +11,7 @@ export const sizeSchema = {
   type: ['string', 'integer'],
   pattern: '^\\d+(\\.\\d+)?(B|KB|MB|GB)$',
   minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
   errorMessage: 'must be a size such as 64KB or 1MB (1 KB is 1024 bytes)',
   'x-unit': 'bytes',
 } as const

@@ -1,13 +1,14 @@
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import { durationSchema, milliseconds } from '../core/units.ts'
+import { durationSchema } from '../core/units.ts'
 import type { Feature } from './feature.ts'
 
+/** Times are milliseconds. */
 interface Settings {
   readonly failures: number
-  readonly window: string | number
-  readonly pause: string | number
+  readonly window: number
+  readonly pause: number
 }
 
 /**
@@ -78,8 +79,8 @@ class Circuit {
   constructor(upstream: string, { failures, window, pause }: Settings, log: Log) {
     this.#upstream = upstream
     this.#most = failures
-    this.#window = milliseconds(window)
-    this.#pause = milliseconds(pause)
+    this.#window = window
+    this.#pause = pause
     this.#log = log
   }
 

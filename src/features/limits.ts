@@ -3,12 +3,13 @@ import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
-import { durationSchema, milliseconds } from '../core/units.ts'
+import { durationSchema } from '../core/units.ts'
 import type { Feature } from './feature.ts'
 
+/** In milliseconds. */
 interface Settings {
-  readonly timeout: string | number
-  readonly max_timeout: string | number
+  readonly timeout: number
+  readonly max_timeout: number
 }
 
 /** Bounds how long a call may take. Progress starts the time anew, up to the longest a call may ever take. */
@@ -50,7 +51,7 @@ export const limits: Feature<Settings> = {
         const { timeout, max_timeout: longest } = settings(upstream)
         const tools = method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
         const silence = silenceOf(timeout, tools, name)
-        const total = Math.max(milliseconds(longest), silenceOf(0, tools, name))
+        const total = Math.max(longest, silenceOf(0, tools, name))
         return (next) => async (call) => {
           const key = ++last
           const deadline = new Deadline(call, silence, total)
@@ -72,12 +73,12 @@ export const limits: Feature<Settings> = {
 
 /** How long a call may be silent, in milliseconds: what the settings say of its tool, else `timeout`. */
 export function silenceOf(
-  timeout: string | number,
+  timeout: number,
   tools: UpstreamSettings['tools'] | undefined,
   tool: string | undefined,
 ): number {
   const own = tools && tool !== undefined ? settingOf(tools, tool, 'timeout')?.value : undefined
-  return own ?? milliseconds(timeout)
+  return own ?? timeout
 }
 
 /** How exact deadlines are, in milliseconds. */

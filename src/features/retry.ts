@@ -1,6 +1,7 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { settingOf } from '../core/tool-settings.ts'
+import { pause } from '../core/waiting.ts'
 import { method as known } from '../wire/methods.ts'
 import type { Deps, Feature } from './feature.ts'
 
@@ -57,7 +58,7 @@ interface Attempt {
 async function tryAgain(first: unknown, { call, next, deps, attempts }: Attempt): Promise<Outcome> {
   let failure = first
   for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.answers; attempt++) {
-    await pause(DELAY * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal)
+    await pause(DELAY * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal).catch(() => undefined)
     if (call.signal.aborted) break
     const may = await mayRepeat(call, deps)
     if (may === false) break
@@ -87,17 +88,4 @@ async function mayRepeat(call: Call, deps: Deps): Promise<boolean | undefined> {
   } catch {
     return undefined
   }
-}
-
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, milliseconds).unref()
-    signal.addEventListener('abort', done)
-    if (signal.aborted) done()
-  })
 }

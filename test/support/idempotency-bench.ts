@@ -14,7 +14,14 @@ import { serverSettings } from './server-settings.ts'
 import { toolCall } from './tool-call.ts'
 
 /** What the feature is given where a test says nothing else. */
-const defaults: Settings = { ttl: '24h', max_ttl: '7d', max_keys: 1000, max_bytes: '64MB', compat: true }
+const DAY = 86_400_000
+const defaults: Settings = {
+  ttl: DAY,
+  max_ttl: 7 * DAY,
+  max_keys: 1000,
+  max_bytes: 64 * 1024 ** 2,
+  compat: true,
+}
 
 interface Setup {
   readonly store?: Store

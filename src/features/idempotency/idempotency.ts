@@ -3,7 +3,6 @@ import { compileRules, type Rule } from '../../core/failure.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import { bytes, milliseconds } from '../../core/units.ts'
 import { IDEMPOTENCY_KEY, NS } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
@@ -22,7 +21,7 @@ export const idempotency: Feature<Settings | false> = {
         const { method, upstream, isOwn } = target
         const own = settings(upstream)
         if (method !== 'tools/call' || upstream === undefined || isOwn || own === false) return undefined
-        const ttl = { ttl: milliseconds(own.ttl), longest: milliseconds(own.max_ttl) }
+        const ttl = { ttl: own.ttl, longest: own.max_ttl }
         const auto = toolSetting(target, 'autoKey', deps)
         return (next) => {
           const plan = planOf(target, own, next, deps)
@@ -46,7 +45,7 @@ export const idempotency: Feature<Settings | false> = {
       extensions: (upstream) => {
         const own = settings(upstream)
         if (own === false) return {}
-        return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(milliseconds(own.max_ttl) / 1000) } }
+        return { [`${NS}/idempotency`]: { maxTtlSeconds: Math.floor(own.max_ttl / 1000) } }
       },
       close: () => runs.close(),
     }
@@ -84,7 +83,7 @@ function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): 
     next,
     // Those that can not be used are told of by who tells errors.
     rules: rulesOf(upstream, deps),
-    most: { keys: settings.max_keys, bytes: bytes(settings.max_bytes) },
+    most: { keys: settings.max_keys, bytes: settings.max_bytes },
     compat: settings.compat,
     verify: toolSetting(target, 'verify', deps),
     keyArgument: toolSetting(target, 'keyArgument', deps),

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
-import { within } from '../../core/waiting.ts'
+import { pause, within } from '../../core/waiting.ts'
 import { type CallRecord, encodeCall, findCall, type Kept, keptCall } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
 import type { Keyed } from './keyed.ts'
@@ -177,7 +177,7 @@ export class Ledger {
   /** Writes until the store takes it; nothing once that took too long. */
   async #insist<Value>(write: () => Promise<Value>): Promise<Value | undefined> {
     const until = Date.now() + TRIES
-    for (let pause = 50; ; pause = Math.min(pause * 2, 5000)) {
+    for (let delay = 50; ; delay = Math.min(delay * 2, 5000)) {
       try {
         return await write()
       } catch (error) {
@@ -185,7 +185,7 @@ export class Ledger {
           this.#deps.log.error('idempotency.given_up', { error: asGatewayError(error).message })
           return undefined
         }
-        await new Promise((resolve) => setTimeout(resolve, pause).unref())
+        await pause(delay)
       }
     }
   }

@@ -4,7 +4,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
 import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
-import { attempt, untilAborted, within } from '../../core/waiting.ts'
+import { attempt, pause, untilAborted, within } from '../../core/waiting.ts'
 import type { CallRecord, Kept } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
 import { told, toldFailure, UNRECORDED } from './answer.ts'
@@ -180,7 +180,7 @@ export class Runs {
   /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
   async #look(first: Kept, keyed: Keyed): Promise<Kept | undefined> {
     let kept = first
-    for (let pause = PAUSE.first; ; pause = Math.min(pause * 1.5, PAUSE.last)) {
+    for (let delay = PAUSE.first; ; delay = Math.min(delay * 1.5, PAUSE.last)) {
       const { record } = kept
       if (record.state !== 'executing' && record.expiresAt <= Date.now()) {
         await this.#ledger.forget(keyed, kept)
@@ -188,7 +188,7 @@ export class Runs {
       }
       if (record.fingerprint !== keyed.fingerprint) throw conflict(keyed, record.tool, record.startedAt)
       if (record.state === 'done' || (await this.#isLost(record))) return kept
-      await heeding(after(pause), keyed, record.startedAt)
+      await heeding(pause(delay), keyed, record.startedAt)
       if (this.#shared.has(keyed.id)) return undefined
       const found = await this.#ledger.find(keyed)
       if (!found) return undefined
@@ -274,8 +274,4 @@ async function heeding(promise: Promise<void>, keyed: Keyed, startedAt: number):
 
 function isTimeout(error: unknown): boolean {
   return error instanceof GatewayError && error.code === 'OPERATION_TIMEOUT'
-}
-
-function after(pause: number): Promise<void> {
-  return new Promise((resolve) => void setTimeout(resolve, pause).unref())
 }

@@ -1,11 +1,11 @@
 import { durationSchema, sizeSchema } from '../../core/units.ts'
 
-/** The settings of idempotency keys. */
+/** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
 export interface Settings {
-  readonly ttl: string | number
-  readonly max_ttl: string | number
+  readonly ttl: number
+  readonly max_ttl: number
   readonly max_keys: number
-  readonly max_bytes: string | number
+  readonly max_bytes: number
   readonly compat: boolean
 }
 

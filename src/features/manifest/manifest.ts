@@ -1,5 +1,4 @@
 import type { Call, Handler } from '../../core/call.ts'
-import { bytes, milliseconds } from '../../core/units.ts'
 import { manifestOf, manifestVersion } from '../../documents/manifest.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
@@ -23,12 +22,12 @@ export const manifest: Feature<Settings | false> = {
       const portrait = await soonPortrait(deps, call)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
       const url = deps.page(`/capabilities${path}`)
-      const made = portrait && (await smallManifest(portrait, bytes(own.inline), { call, deps }))
+      const made = portrait && (await smallManifest(portrait, own.inline, { call, deps }))
       return {
         extensions: {
           [KEY]: {
             manifestVersion,
-            ttlSeconds: Math.round(milliseconds(own.ttl) / 1000),
+            ttlSeconds: Math.round(own.ttl / 1000),
             ...(url !== undefined && { url }),
             ...(deps.hasTools && { tool: definition.name }),
           },
@@ -78,7 +77,7 @@ function toolOf(settings: SettingsFor, deps: Deps): OwnTool {
       const own = settings(call.target.upstream)
       const { whole: made } = await manifestFor(call, deps)
       const { _meta: meta, ...members } = made
-      const ttl = own === false ? 0 : milliseconds(own.ttl)
+      const ttl = own === false ? 0 : own.ttl
       return answered({
         ...(own !== false && own.compat && members),
         content: [{ type: 'text', text: JSON.stringify(made) }],
@@ -105,7 +104,7 @@ async function manifestFor(
 function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
   const maxAge = (call: Call): number => {
     const own = settings(call.target.upstream)
-    return own === false ? 0 : Math.round(milliseconds(own.ttl) / 1000)
+    return own === false ? 0 : Math.round(own.ttl / 1000)
   }
   const capabilities: Handler = async (call) => {
     const { lasting, whole } = await manifestFor(call, deps)

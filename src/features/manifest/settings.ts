@@ -1,9 +1,9 @@
 import { durationSchema, sizeSchema } from '../../core/units.ts'
 
-/** The settings of the manifest. */
+/** The settings of the manifest: times in milliseconds, sizes in bytes. */
 export interface Settings {
-  readonly ttl: string | number
-  readonly inline: string | number
+  readonly ttl: number
+  readonly inline: number
   readonly listed?: boolean
   readonly compat: boolean
 }

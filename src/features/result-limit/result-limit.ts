@@ -4,14 +4,15 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { type JsonSchema, validator } from '../../core/schema.ts'
-import { bytes, sizeSchema } from '../../core/units.ts'
+import { sizeSchema } from '../../core/units.ts'
 import { NS } from '../../wire/extensions.ts'
 import type { Feature } from '../feature.ts'
 import { fitBlocks } from './blocks.ts'
 import { shorten, sizeOf } from './shorten.ts'
 
 interface Settings {
-  readonly result: string | number
+  /** In bytes. */
+  readonly result: number
 }
 
 /** Bounds how large a result may be. One that is larger is shortened, visibly, and still fits its schema. */
@@ -32,7 +33,7 @@ export const resultLimit: Feature<Settings> = {
   create: (settings, { entry }) => ({
     policy: ({ upstream, method }) => {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
-      const limit = bytes(settings(upstream).result)
+      const limit = settings(upstream).result
       const fit = async (call: Call, result: Payload): Promise<Outcome> => {
         call.facts.set('truncated', true)
         if (method === 'resources/read') return { kind: 'result', result: fitContents(result, limit) }

@@ -18,8 +18,8 @@ export function answerBegin(desk: Desk): Handler {
     }
     const id = idOf(call)
     const description = textOf(call, 'description')
-    const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.lifetime)
-    if (watch.count(keyFor(call, '')) >= limits.active) throw tooMany(limits.active)
+    const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.max_lifetime)
+    if (watch.count(keyFor(call, '')) >= limits.max_active) throw tooMany(limits.max_active)
     const key = keyFor(call, id)
     const forget = watch.expect(key)
     const transaction = begun({
@@ -27,7 +27,7 @@ export function answerBegin(desk: Desk): Handler {
       principal: keepPrincipal(call.principal),
       ...(description !== undefined && { description }),
       timeout,
-      lifetime: limits.lifetime,
+      lifetime: limits.max_lifetime,
       now: Date.now(),
     })
     const isOpened = await worker

@@ -1,6 +1,6 @@
 import type { Call } from '../../core/call.ts'
 import type { Principal } from '../../core/principal.ts'
-import { untilAborted } from '../../core/waiting.ts'
+import { pause, untilAborted } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
 import { rollingBack } from '../../records/transaction-moves.ts'
 import {
@@ -11,10 +11,9 @@ import {
   unknownTransaction,
 } from '../../records/transactions.ts'
 import type { Deps, SettingsOf } from '../feature.ts'
-import { pause } from './pause.ts'
 import { createQueue, type Queue } from './queue.ts'
 import { createRollback, type Rollback } from './rollback.ts'
-import { type Limits, limitsOf, type Settings } from './settings.ts'
+import type { Settings } from './settings.ts'
 import { Watch } from './watch.ts'
 import { Worker } from './worker.ts'
 
@@ -22,7 +21,8 @@ import { Worker } from './worker.ts'
 export interface Desk {
   readonly deps: Deps
   readonly settings: SettingsOf<Settings>
-  readonly limits: Limits
+  /** What holds for all transactions, whichever servers they touch. */
+  readonly limits: Settings
   readonly book: Transactions
   readonly deeds: Deeds
   readonly worker: Worker
@@ -34,10 +34,9 @@ export interface Desk {
 
 /** Puts it together. */
 export function createDesk(given: SettingsOf<Settings | false>, deps: Deps): Desk {
-  const common = [undefined, ...deps.servers()].map((name) => given(name)).find((each) => each !== false)
-  if (!common) throw new TypeError('transactions are off everywhere')
-  const settings = (upstream?: string): Settings => given(upstream) || common
-  const limits = limitsOf(common)
+  const limits = [undefined, ...deps.servers()].map((name) => given(name)).find((each) => each !== false)
+  if (!limits) throw new TypeError('transactions are off everywhere')
+  const settings = (upstream?: string): Settings => given(upstream) || limits
   const { retention } = limits
   const book = new Transactions(deps.store, retention)
   const deeds = new Deeds(deps.store)

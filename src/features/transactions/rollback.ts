@@ -4,6 +4,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
+import { pause } from '../../core/waiting.ts'
 import type { Deed, Deeds, WayBack } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { compensated, pendingOf, rolledBack, stepEnded, takenUp } from '../../records/transaction-moves.ts'
@@ -17,7 +18,6 @@ import {
 } from '../../records/transactions.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import { pause } from './pause.ts'
 import type { Worker } from './worker.ts'
 
 interface Parts {

@@ -1,25 +1,15 @@
-import { durationSchema, milliseconds } from '../../core/units.ts'
+import { durationSchema } from '../../core/units.ts'
 
-/** As they stand in the configuration. */
+/** The settings of transactions. Times are milliseconds. */
 export interface Settings {
-  readonly timeout: string | number
-  readonly max_lifetime: string | number
+  readonly timeout: number
+  readonly max_lifetime: number
   readonly uncompensable: 'reject' | 'allow'
   readonly on_step_failure: 'keep' | 'rollback'
-  readonly retention: string | number
+  readonly retention: number
   readonly max_active: number
   readonly max_steps: number
   readonly compat: boolean
-}
-
-/** What holds for all transactions. Times are milliseconds. */
-export interface Limits {
-  readonly timeout: number
-  readonly lifetime: number
-  readonly retention: number
-  /** How many a caller may have at a time, and how many steps each may have. */
-  readonly active: number
-  readonly steps: number
 }
 
 /** The JSON Schema of the settings. */
@@ -68,17 +58,6 @@ export const settingsSchema = {
     },
   },
 } as const
-
-/** What the settings say of all transactions. */
-export function limitsOf(settings: Settings): Limits {
-  return {
-    timeout: milliseconds(settings.timeout),
-    lifetime: milliseconds(settings.max_lifetime),
-    retention: milliseconds(settings.retention),
-    active: settings.max_active,
-    steps: settings.max_steps,
-  }
-}
 
 function count(most: number, usual: number, description: string) {
   const errorMessage = `must be a number from 1 to ${most}`

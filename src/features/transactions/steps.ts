@@ -1,5 +1,6 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { pause } from '../../core/waiting.ts'
 import { newDeedKey } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { pendingOf, stepAsked, stepBegun, stepEnded } from '../../records/transaction-moves.ts'
@@ -7,7 +8,6 @@ import { type Step, type Transaction, unknownTransaction } from '../../records/t
 import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
 import { type Desk, keyFor } from './desk.ts'
 import { readId } from './ids.ts'
-import { pause } from './pause.ts'
 import { lost, stepWork } from './rollback.ts'
 import { runStep, SLOT } from './step-end.ts'
 import { kindOf, mustBeUndoable } from './undoable.ts'
@@ -61,7 +61,7 @@ async function begin(call: Call, { key, wanted }: Beginning, desk: Desk): Promis
   const id = wanted ?? freeId(transaction)
   const about = { upstream, tool, kind, runner: worker.id }
   const step: Step = { id, deed: newDeedKey(now), ...about, status: 'pending' }
-  const move = stepBegun(step, { most: limits.steps, now })
+  const move = stepBegun(step, { most: limits.max_steps, now })
   // A refusal for what the transaction is comes before one for what the tool is.
   move(transaction)
   if (isToBeUndoable) await mustBeUndoable(call, keptPrincipal(transaction.principal), deps)

@@ -52,7 +52,7 @@ export const transactions: Feature<Settings | false> = {
       reserved: (upstream) => (deps.hasTools && deps.isOn('idempotency', upstream) ? [reserved] : []),
       extensions: (upstream) => {
         if (settings(upstream) === false || !deps.isOn('idempotency')) return {}
-        const maxLifetimeSeconds = Math.floor(desk.limits.lifetime / 1000)
+        const maxLifetimeSeconds = Math.floor(desk.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },
       start: () => desk.watch.start(),

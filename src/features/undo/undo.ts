@@ -3,7 +3,7 @@ import type { Entry } from '../../core/entry.ts'
 import { printExpression } from '../../core/print-expression.ts'
 import type { ToolFacts } from '../../core/record.ts'
 import { type UndoRule, undoRuleOf } from '../../core/undo.ts'
-import { durationSchema, milliseconds } from '../../core/units.ts'
+import { durationSchema } from '../../core/units.ts'
 import { attempt } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
 import type { Deps, Feature } from '../feature.ts'
@@ -13,7 +13,8 @@ import { Looks } from './look.ts'
 import { liveProblems } from './problems.ts'
 
 interface Settings {
-  readonly history: string | number
+  /** In milliseconds. */
+  readonly history: number | 'off'
 }
 
 /** Writes down what tools did for whom, and how it is undone. */
@@ -39,7 +40,7 @@ export const undo: Feature<Settings> = {
     const allowance = new Allowance(MOST)
     const historyOf = (upstream: string): number => {
       const { history } = settings(upstream)
-      return history === 'off' ? 0 : milliseconds(history)
+      return history === 'off' ? 0 : history
     }
     return {
       policy: ({ upstream, method, isOwn }) => {

@@ -49,8 +49,8 @@ describe('what features say of a tool', () => {
   })
 
   it('is how long it may be silent', () => {
-    expect(factsOf(limits, { timeout: '30s', max_timeout: '10m' })).toEqual({ timeout: 30_000 })
-    expect(factsOf(limits, { timeout: '30s', max_timeout: '10m' }, { timeout: 5 })).toEqual({ timeout: 5 })
+    expect(factsOf(limits, { timeout: 30_000, max_timeout: 600_000 })).toEqual({ timeout: 30_000 })
+    expect(factsOf(limits, { timeout: 30_000, max_timeout: 600_000 }, { timeout: 5 })).toEqual({ timeout: 5 })
   })
 
   it('is what people are asked, if they are', () => {

@@ -21,7 +21,7 @@ const hanging: Handler = ({ signal }) =>
   new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 
 function limited(next: Handler): Handler {
-  const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), featureDeps())
+  const { policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
   return policy?.(target)?.(next) ?? next
 }
 
@@ -62,7 +62,7 @@ describe('the deadline of a call', () => {
   it('C190 is that of the tool where it has one of its own', async () => {
     const controller = new AbortController()
     const server = () => ({ tools: { 't*': { timeout: 5000 } } }) as unknown as UpstreamSettings
-    const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), featureDeps({ server }))
+    const { policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps({ server }))
     const handle = policy?.(target)?.(hanging) ?? hanging
     const ended = handle(callWith(controller)).catch((error: unknown) => error)
     await vi.advanceTimersByTimeAsync(4800)
@@ -72,7 +72,7 @@ describe('the deadline of a call', () => {
   })
 
   it('is not set for what lasts by nature', () => {
-    const { policy } = limits.create(() => ({ timeout: '1s', max_timeout: '3s' }), featureDeps())
+    const { policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })
 })

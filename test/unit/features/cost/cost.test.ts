@@ -18,7 +18,13 @@ import { type Json, objectAt } from '../../../support/server/json.ts'
 const hello = { content: [{ type: 'text', text: 'hello' }] }
 const credits: Cost = { category: 'metered', units: 5, label: 'API credits' }
 const day: Budget = { units: 12, per: 'day' }
-const keyed = on(idempotency, { ttl: '24h', max_ttl: '7d', max_keys: 10, max_bytes: '1MB', compat: true })
+const keyed = on(idempotency, {
+  ttl: 60_000,
+  max_ttl: 60_000,
+  max_keys: 10,
+  max_bytes: 1_000_000,
+  compat: true,
+})
 
 interface Setup {
   readonly tool?: ToolSettings

@@ -60,7 +60,7 @@ describe('the key of a call', () => {
   it('is remembered no longer than is allowed', async () => {
     vi.useFakeTimers()
     try {
-      const { make, seen } = bench({ settings: { max_ttl: '2m' } })
+      const { make, seen } = bench({ settings: { max_ttl: 120_000 } })
       const params = keyed('k', { idempotency_ttl_seconds: 86_400 })
       await make({}, params)
       vi.advanceTimersByTime(121_000)
@@ -146,7 +146,7 @@ describe('what is remembered for one caller', () => {
   it('is bounded in number: keys it has go on, others are refused until some are over', async () => {
     vi.useFakeTimers()
     try {
-      const { make, seen } = bench({ settings: { max_keys: 2, ttl: '60s' } })
+      const { make, seen } = bench({ settings: { max_keys: 2, ttl: 60_000 } })
       await make({}, keyed('one'))
       await make({}, keyed('two'))
       const error = await failureOf(make({}, keyed('three')))

@@ -12,7 +12,13 @@ import { type Json, objectAt } from '../../../support/server/json.ts'
 
 const KEY = 'dev.gatehouse/receipt'
 const hello = { content: [{ type: 'text', text: 'hello' }] }
-const keyed = on(idempotency, { ttl: '24h', max_ttl: '7d', max_keys: 10, max_bytes: '1MB', compat: true })
+const keyed = on(idempotency, {
+  ttl: 60_000,
+  max_ttl: 60_000,
+  max_keys: 10,
+  max_bytes: 1_000_000,
+  compat: true,
+})
 const all = [on(receipts, {}), keyed, on(provenance, { hash: false, compat: true })]
 const asking = { meta: { [KEY]: true } }
 

@@ -15,7 +15,7 @@ import { toolCall } from '../../../support/tool-call.ts'
 
 interface Given {
   readonly rule?: string | UndoSettings
-  readonly history?: string
+  readonly history?: number | 'off'
   readonly op?: 'read' | 'write'
   readonly deps?: Partial<Deps>
   /** What the server does; errands come here too. */
@@ -34,7 +34,7 @@ function to(given: Record<string, unknown>, more: Partial<Call> = {}): Call {
   return toolCall({ params: Payload.of({ name: 't', arguments: given }), ...more })
 }
 
-function around({ rule, history = '24h', op = 'write', deps, end = done }: Given) {
+function around({ rule, history = 86_400_000, op = 'write', deps, end = done }: Given) {
   const store = deps?.store ?? new MemoryStore()
   const entry: Entry = {
     upstream: 'one',
