@@ -1,6 +1,6 @@
 import type { ApprovalStep } from '../core/approval-step.ts'
 import { GatewayError } from '../core/error.ts'
-import { stepOf } from '../records/approval-decision.ts'
+import { isMistyped, stepOf } from '../records/approval-decision.ts'
 import type { Approval, Approvals } from '../records/approvals.ts'
 import type { Form } from './form.ts'
 import type { Visitor } from './visitors.ts'
@@ -27,7 +27,7 @@ export async function decide(
   const { verdict, reason, typed } = form
   if (!verdict)
     throw new GatewayError('INVALID_INPUT', 'The verdict is approved or denied.', { field: 'verdict' })
-  if (verdict === 'approved' && approval.typed !== undefined && approval.typed !== typed)
+  if (isMistyped(approval, { verdict, said: typed }))
     return { approval, problem: 'What was typed is not what had to be typed. Nothing was decided.' }
   const decision = { ...visitor, verdict, ...(reason !== undefined && { reason }) }
   const after = await approvals().decide(approval.id, decision)

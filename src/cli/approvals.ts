@@ -1,7 +1,7 @@
 import { escapeHidden } from '../core/hidden.ts'
 import { openLog } from '../gateway.ts'
 import { type Audit, audited, openSharedStore } from '../offline.ts'
-import { stepOf } from '../records/approval-decision.ts'
+import { isMistyped, stepOf } from '../records/approval-decision.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
@@ -53,7 +53,7 @@ async function act(
   const approval = await named(kept, id)
   if (action === 'show') return isJson ? asJson(approval) : approvalText(approval)
   const verdict = verdicts[action]
-  if (verdict === 'approved' && approval.typed !== undefined && typed !== approval.typed)
+  if (isMistyped(approval, { verdict, said: typed }))
     throw new Error(`to approve ${approval.id} give --typed ${escapeHidden(JSON.stringify(approval.typed))}`)
   const decision = {
     by: userName(),

@@ -15,6 +15,14 @@ export function mayDecide(
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
 }
 
+/** Whether a person would approve without having typed what has to be typed for it. */
+export function isMistyped(
+  { typed }: Pick<Approval, 'typed'>,
+  { verdict, said }: { readonly verdict: Decision['verdict']; readonly said: string | undefined },
+): boolean {
+  return verdict === 'approved' && typed !== undefined && said !== typed
+}
+
 /** What is recorded of a decision. */
 export function stepOf(
   { id, caller, upstream, tool, arguments: given }: Approval,
