@@ -13,9 +13,10 @@ import { featureDeps } from './feature-deps.ts'
 import { serverSettings } from './server-settings.ts'
 import { toolCall } from './tool-call.ts'
 
-/** What the feature is given where a test says nothing else. */
 const DAY = 86_400_000
-const defaults: Settings = {
+
+/** What the feature is given where a test says nothing else. */
+export const idempotencyDefaults: Settings = {
   ttl: DAY,
   max_ttl: 7 * DAY,
   max_keys: 1000,
@@ -72,7 +73,7 @@ export function bench(setup: Setup = {}): Bench {
     servers: () => ['one'],
     ...setup.deps,
   })
-  const feature = idempotency.create(() => ({ ...defaults, ...setup.settings }), deps)
+  const feature = idempotency.create(() => ({ ...idempotencyDefaults, ...setup.settings }), deps)
   const policy = feature.policy?.({ method: 'tools/call', upstream: 'one', name: 't' })
   if (!policy) throw new TypeError('there is no policy')
   const server = setup.server ?? (async () => done(seen.length))

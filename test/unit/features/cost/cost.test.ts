@@ -12,19 +12,14 @@ import { rateLimit } from '../../../../src/features/rate-limit.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, chain, fieldsOf, on } from '../../../support/chain.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
+import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 
 const hello = { content: [{ type: 'text', text: 'hello' }] }
 const credits: Cost = { category: 'metered', units: 5, label: 'API credits' }
 const day: Budget = { units: 12, per: 'day' }
-const keyed = on(idempotency, {
-  ttl: 60_000,
-  max_ttl: 60_000,
-  max_keys: 10,
-  max_bytes: 1_000_000,
-  compat: true,
-})
+const keyed = on(idempotency, idempotencyDefaults)
 
 interface Setup {
   readonly tool?: ToolSettings

@@ -8,17 +8,12 @@ import { receipts } from '../../../../src/features/provenance/receipts.ts'
 import { argumentsHash, contentHash } from '../../../../src/records/receipts.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { answering, chain, fieldsOf, on } from '../../../support/chain.ts'
+import { idempotencyDefaults } from '../../../support/idempotency-bench.ts'
 import { type Json, objectAt } from '../../../support/server/json.ts'
 
 const KEY = 'dev.gatehouse/receipt'
 const hello = { content: [{ type: 'text', text: 'hello' }] }
-const keyed = on(idempotency, {
-  ttl: 60_000,
-  max_ttl: 60_000,
-  max_keys: 10,
-  max_bytes: 1_000_000,
-  compat: true,
-})
+const keyed = on(idempotency, idempotencyDefaults)
 const all = [on(receipts, {}), keyed, on(provenance, { hash: false, compat: true })]
 const asking = { meta: { [KEY]: true } }
 
