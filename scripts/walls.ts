@@ -95,8 +95,12 @@ const walls: readonly Wall[] = [
   },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
   { part: 'portraits.ts', may: ['core', 'catalog', 'documents'] },
-  { part: 'left.ts', may: ['core', 'features/feature.ts'] },
-  { part: 'build.ts', may: [...folders, 'errand.ts', 'left.ts', 'observed.ts', 'portraits.ts'] },
+  { part: 'active.ts', may: ['core', 'features/feature.ts', 'features/index.ts'] },
+  { part: 'left.ts', may: ['core', 'active.ts'] },
+  {
+    part: 'build.ts',
+    may: [...folders, 'active.ts', 'errand.ts', 'left.ts', 'observed.ts', 'portraits.ts'],
+  },
   { part: 'errand.ts', may: ['core', 'features/feature.ts', 'wire/extensions.ts', 'wire/own-call.ts'] },
   {
     part: 'front-page.ts',

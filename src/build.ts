@@ -1,3 +1,4 @@
+import { type Active, activeFeatures, factsOf, policiesOf, reservedOf } from './active.ts'
 import type { Portrait } from './documents/portrait.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
@@ -9,19 +10,17 @@ import { walk } from './catalog/walk.ts'
 import { aliasOf } from './core/alias.ts'
 import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Outcome } from './core/call.ts'
-import type { Entry } from './core/entry.ts'
 import { GatewayError } from './core/error.ts'
 import type { Finding } from './core/finding.ts'
 import { errandCall } from './errand.ts'
 import { isObject } from './core/json.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
-import type { Records, ToolFacts } from './core/record.ts'
+import type { Records } from './core/record.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
 import { fetchJson } from './downstream/fetch-json.ts'
-import type { Contribution, Deps, SettingsOf } from './features/feature.ts'
-import { features } from './features/index.ts'
-import { limits, silenceOf } from './features/limits.ts'
+import type { Deps } from './features/feature.ts'
+import { patienceOf } from './features/limits.ts'
 import { permissions } from './features/scopes/permissions.ts'
 import { transactions } from './features/transactions/transactions.ts'
 import { leftOf } from './left.ts'
@@ -39,13 +38,6 @@ import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Upstream } from './upstream/upstream.ts'
 import { warmServers } from './upstream/warm.ts'
 import { ownCall } from './wire/own-call.ts'
-
-/** A feature that is on. */
-interface Active {
-  readonly name: string
-  readonly contribution: Contribution
-  settingsOf(upstream?: string): unknown
-}
 
 /** What was put together from one version of the settings. */
 export interface Built {
@@ -111,39 +103,28 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     page,
     hasTools: settings.metaTools !== 'off',
     relay: (call) => catalog.servers(call),
-    isOn: (name, upstream) =>
-      active.some((each) => each.name === name && each.settingsOf(upstream) !== false),
-    reserved: (name) =>
-      active.flatMap(({ contribution, settingsOf }) =>
-        settingsOf(name) === false ? [] : (contribution.reserved?.(name) ?? []),
-      ),
+    isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
+    reserved: (name) => reservedOf(active, name),
     closing,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
     quota: (name) => upstreams.get(name)?.quota(),
     left: (principal, upstream, name) => leftOf(active, { principal, upstream, name, quota: deps.quota }),
     largestRequest: settings.listen.body,
-    patience: (name, tool) => {
-      const own = featureSettings(settings, limits.name, name)
-      // Checked against the feature's own schema when the configuration was read.
-      const { timeout } = own as { readonly timeout?: number }
-      return silenceOf(timeout ?? SILENCE, upstreams.get(name)?.settings.tools, tool)
-    },
+    patience: (name, tool) => patienceOf(settings, name, tool),
     auth: settings.auth,
     entry,
     undoRule: (name, tool) => undoRules(name, tool),
-    tools: async (name) => {
-      const upstream = upstreams.get(name)
-      if (!upstream) return []
-      const { problem } = upstream.status
-      // Trying again and again would only make it longer until it is tried for somebody.
-      if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
-      const call = ownCall({ target: { upstream: name, method: 'tools/list' } })
-      const found = await walk(upstream.handle, call, 'tools/list')
-      return found.flatMap(({ fields }) => listed(name, fields) ?? [])
-    },
+    tools: async (name) =>
+      (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
     records: () =>
-      (records ??= createRecords({ servers: upstreams, listed, facts, seen: sightings.of, log })),
+      (records ??= createRecords({
+        servers: upstreams,
+        listed,
+        facts: (described) => factsOf(active, described),
+        seen: sightings.of,
+        log,
+      })),
     portrait: (upstream, call) => portraits.of(upstream, call),
     document: (portrait, key, make) => portraits.document(portrait, key, make),
     exposed: (name, tool, isTogether) => {
@@ -168,13 +149,6 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     },
     handle: deps.call,
   })
-  const facts = (described: Entry): ToolFacts =>
-    Object.assign(
-      {},
-      ...active.map(({ contribution, settingsOf }) => {
-        return settingsOf(described.upstream) === false ? undefined : contribution.facts?.(described)
-      }),
-    )
   const sightings = createSightings()
   let records: Records | undefined
   const undoRules = createUndoRules({
@@ -182,22 +156,14 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     tools: (name) => deps.tools(name),
     isDerived: (name) => isUndoDerived(settings, name),
   })
-  const active = features.flatMap((feature) => {
-    if (!settings.features[feature.name]) return []
-    const settingsOf = (upstream?: string): unknown => featureSettings(settings, feature.name, upstream)
-    // Checked against the feature's own schema when the configuration was read.
-    const contribution = feature.create(settingsOf as SettingsOf<never>, deps)
-    return [{ name: feature.name, contribution, settingsOf }]
-  })
+  const active = activeFeatures(settings, deps)
   const catalog = createCatalog({
     upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
     policies: (target) => [
       observeTarget(observing, target),
       // Features look at the lists of a server, which may be for users who signed in alone.
       target.isOwn ? undefined : upstreams.get(target.upstream ?? '')?.guard,
-      ...active.map(({ contribution, settingsOf }) =>
-        settingsOf(target.upstream) === false ? undefined : contribution.policy?.(target),
-      ),
+      ...policiesOf(active, target),
       records && sightings.policy(target),
       target.isOwn
         ? undefined
@@ -207,10 +173,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     shown: active.map(({ contribution }) => contribution.shown),
     isAggregate: settings.listen.aggregate,
     isStrict: settings.listen.isStrict,
-    own: active.map(({ contribution, settingsOf }) => ({
-      ...contribution,
-      isOn: (upstream?: string) => settingsOf(upstream) !== false,
-    })),
+    own: active.map(({ contribution, isOn }) => ({ ...contribution, isOn })),
     metaTools: settings.metaTools,
     hasMethods: settings.hasMethods,
     tool,
@@ -218,7 +181,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const isPermitted: Deps['isPermitted'] = async (call) => {
     const found = await catalog.resolve(call)
     const guard = active.find(({ name }) => name === permissions.name)
-    if (!found || !guard || guard.settingsOf(found.target.upstream) === false) return true
+    if (!found || !guard?.isOn(found.target.upstream)) return true
     const policy = guard.contribution.policy?.(found.target)
     return compose(
       [policy],
@@ -253,14 +216,21 @@ function entrancesOf(name: string, { upstreams, listen }: Settings): readonly st
   return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
 }
 
+/** The tools a server lists by itself. @throws SERVER_UNAVAILABLE, and what it answers */
+async function listedBy(upstream: Upstream | undefined): Promise<readonly Payload[]> {
+  if (!upstream) return []
+  const { problem } = upstream.status
+  // Trying again and again would only make it longer until it is tried for somebody.
+  if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
+  const call = ownCall({ target: { upstream: upstream.name, method: 'tools/list' } })
+  return walk(upstream.handle, call, 'tools/list')
+}
+
 /** Whether it may be found out from a server's own tools how one of them is undone. */
 export function isUndoDerived(settings: Settings, upstream: string): boolean {
   const own = featureSettings(settings, transactions.name, upstream)
   return isObject(own) && own.auto_undo === true
 }
-
-/** How long a call is taken to be silent at most where nothing ends it, in milliseconds. */
-const SILENCE = 600_000
 
 const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 

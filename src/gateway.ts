@@ -9,7 +9,7 @@ import type { Entry } from './core/entry.ts'
 import type { Finding } from './core/finding.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
-import type { Settings } from './core/settings.ts'
+import { featureSettings, type Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
 import type { Portrait } from './documents/portrait.ts'
 import type { DocumentPath } from './downstream/documents.ts'
@@ -229,9 +229,9 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       })
     },
     chain: (target) =>
-      current.active.flatMap(({ name, contribution, settingsOf }) => {
-        const settings = settingsOf(target.upstream)
-        return settings !== false && contribution.policy?.(target) ? [{ feature: name, settings }] : []
+      current.active.flatMap(({ name, contribution, isOn }) => {
+        if (!isOn(target.upstream) || !contribution.policy?.(target)) return []
+        return [{ feature: name, settings: featureSettings(current.settings, name, target.upstream) }]
       }),
     inspect: async (upstream, tool) => {
       const target = { upstream, method: 'tools/call', name: tool }

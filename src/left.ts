@@ -1,12 +1,7 @@
+import type { Active } from './active.ts'
 import type { Left, Quota } from './core/record.ts'
 import type { Principal } from './core/principal.ts'
 import type { Target } from './core/target.ts'
-import type { Contribution } from './features/feature.ts'
-
-interface Active {
-  readonly contribution: Contribution
-  settingsOf(upstream?: string): unknown
-}
 
 interface Asked {
   readonly principal: Principal
@@ -31,11 +26,9 @@ export async function leftOf(
     ...(name !== undefined && { name }),
   }
   const own = await Promise.all(
-    active.map(async ({ contribution, settingsOf }) =>
-      settingsOf(upstream) === false
-        ? undefined
-        : // Numbers are left out where the store that counts is away.
-          contribution.left?.(target, principal).catch(() => undefined),
+    active.map(async ({ contribution, isOn }) =>
+      // Numbers are left out where the store that counts is away.
+      isOn(upstream) ? contribution.left?.(target, principal).catch(() => undefined) : undefined,
     ),
   )
   const server = upstream === undefined ? undefined : quota(upstream)

@@ -1,7 +1,7 @@
 import type { Call, Note } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
-import type { UpstreamSettings } from '../core/settings.ts'
+import { featureSettings, type Settings as GatewaySettings, type UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { durationSchema } from '../core/units.ts'
 import type { Feature } from './feature.ts'
@@ -71,8 +71,19 @@ export const limits: Feature<Settings> = {
   },
 }
 
+/** How long a call is taken to be silent at most where nothing ends it, in milliseconds. */
+const UNLIMITED = 600_000
+
+/** After how long without a sign of a call it is sure that its server does not work on it any more, in milliseconds. */
+export function patienceOf(settings: GatewaySettings, upstream: string, tool: string): number {
+  const tools = settings.upstreams.find(({ name }) => name === upstream)?.tools
+  // Checked against the schema above when the configuration was read.
+  const own = featureSettings(settings, limits.name, upstream) as Settings | false
+  return silenceOf(own === false ? UNLIMITED : own.timeout, tools, tool)
+}
+
 /** How long a call may be silent, in milliseconds: what the settings say of its tool, else `timeout`. */
-export function silenceOf(
+function silenceOf(
   timeout: number,
   tools: UpstreamSettings['tools'] | undefined,
   tool: string | undefined,
