@@ -61,20 +61,24 @@ export function proposeUndo(definition: Definition, all: readonly Definition[]):
 function byCounterpart(tool: ToolShape, counterpart: Counterpart): Inverse | string {
   const { tool: other, verb, opposite, kind } = counterpart
   const isAll = kind === 'unmakes'
-  const filling = fillCall(other, sourcesOf(tool, counterpart), (field) => isAll || isShared(field, tool))
+  const isUseful = (field: Field): boolean =>
+    isAll || sharedWith(tool, field)?.isRequired === true || isOwnIdentity(field, counterpart)
+  const filling = fillCall(other, sourcesOf(tool, counterpart), isUseful)
   const missing = missingOf(filling, isAll ? other.inputs : [])
   if (!filling || missing) return missing ? missed(missing, tool, other) : unreadable(other)
   if (!('call' in filling)) return unreadable(other)
   const { call, isSure, why } = filling
   const text = printExpression(call)
+  const left = isAll ? [] : leftOut(tool, counterpart, call)
   return {
     undo: isAll ? { call: text, exact: false } : text,
     why: [
       `${other.name} has its name with "${opposite}" for "${verb}"`,
       ...why,
       ...(isAll ? ['what was taken away may have held more than its arguments say'] : []),
+      ...left,
     ],
-    confidence: isSure && !isAll ? 'sure' : 'check',
+    confidence: isSure && !isAll && left.length === 0 ? 'sure' : 'check',
   }
 }
 
@@ -85,8 +89,31 @@ function missingOf(filling: Filling | undefined, all: readonly Field[] | undefin
   return all?.find(({ name }) => !filling.call.arguments.has(name))
 }
 
-function isShared({ name }: Field, { inputs }: ToolShape): boolean {
-  return inputs?.some((each) => each.name === name && each.isRequired) === true
+/** What a call does not say that may tell which thing is meant, for people: without it other things may be hit. */
+function leftOut(
+  tool: ToolShape,
+  counterpart: Counterpart,
+  { arguments: given }: Expression,
+): readonly string[] {
+  const { inputs = [], name } = counterpart.tool
+  const isDoubtful = (field: Field): boolean =>
+    !given.has(field.name) && (sharedWith(tool, field) !== undefined || isOwnIdentity(field, counterpart))
+  const left = inputs.filter(isDoubtful).map((field) => `${name} is called without ${field.name}`)
+  const isNameless = given.size === 0 && (tool.inputs?.length ?? 0) > 0
+  return isNameless && left.length === 0 ? [`nothing tells ${name} which one is meant`] : left
+}
+
+function sharedWith({ inputs }: ToolShape, { name }: Field): Field | undefined {
+  return inputs?.find((each) => each.name === name)
+}
+
+/** Whether an argument says which of the things is meant that both tools are about. */
+function isOwnIdentity(field: Field, { nouns, verb }: Counterpart): boolean {
+  return isIdentity(field) && isAbout(field.words.slice(0, -1), nouns.at(-1), verb)
+}
+
+function isAbout(words: readonly string[], noun: string | undefined, verb: string): boolean {
+  return words.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb))
 }
 
 function sourcesOf(tool: ToolShape, { kind, nouns, verb }: Counterpart): readonly Source[] {
@@ -131,8 +158,7 @@ function guess({ outputs }: ToolShape, noun: string | undefined, verb: string): 
   return (wanted): Filled | undefined => {
     if (outputs || !isIdentity(wanted)) return undefined
     const about = wanted.words.slice(0, -1)
-    const isOwn = about.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb))
-    if (!isOwn) return undefined
+    if (!isAbout(about, noun, verb)) return undefined
     const name = about.length === 0 ? wanted.name : (without(wanted.words, about[0]).at(-1) ?? wanted.name)
     return {
       value: placed('result', [name]),

@@ -89,6 +89,48 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
   })
 })
 
+describe('what tells which thing is meant is said, though it need not be', () => {
+  test('an id the result is known to have', () => {
+    const inverse = inverseOf(tool('create_issue', { title: text }, { id: text }), [
+      tool('delete_issue', { 'id?': text }),
+    ])
+    expect(inverse).toMatchObject({ undo: 'delete_issue(id=$.result.id)', confidence: 'sure' })
+  })
+
+  test('an id the result may have, to be checked', () => {
+    const inverse = inverseOf(tool('create_issue', { title: text }), [
+      tool('delete_issue', { 'issue_id?': text }),
+    ])
+    expect(inverse).toMatchObject({ undo: 'delete_issue(issue_id=$.result.id)', confidence: 'check' })
+  })
+
+  test('an argument of both', () => {
+    const inverse = inverseOf(tool('lock_account', { user: text }), [
+      tool('unlock_account', { 'user?': text }),
+    ])
+    expect(inverse).toMatchObject({ undo: 'unlock_account(user=$.args.user)', confidence: 'sure' })
+  })
+
+  test.each([
+    ['an argument that may be absent', { item: text, 'tag?': text }, { item: text, 'tag?': text }, 'tag'],
+    ['an id nobody knows', { title: text, 'id?': number }, { 'id?': text }, 'id'],
+  ])('%s is left out, to be checked', (_why, inputs, others, left) => {
+    const inverse = inverseOf(tool('add_tag', inputs, {}), [tool('remove_tag', others)])
+    expect(inverse?.confidence).toBe('check')
+    expect(inverse?.why).toContain(`remove_tag is called without ${left}`)
+  })
+
+  test('a call that says nothing is to be checked, unless there is nothing to say', () => {
+    const inverse = inverseOf(tool('create_issue', { title: text }), [tool('delete_issue', {})])
+    expect(inverse).toMatchObject({ undo: 'delete_issue()', confidence: 'check' })
+    expect(inverse?.why).toContain('nothing tells delete_issue which one is meant')
+    expect(inverseOf(tool('open_door', {}), [tool('close_door', {})])).toMatchObject({
+      undo: 'close_door()',
+      confidence: 'sure',
+    })
+  })
+})
+
 describe('every argument the counterpart needs is filled by name', () => {
   test('from the arguments, in whatever style they are written', () => {
     const undo = undoOf(
