@@ -2,7 +2,7 @@ import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import { asksForTokens, checkAuth } from './auth-checks.ts'
-import { maskProblems } from './mask-checks.ts'
+import { idleMasks, maskProblems } from './mask-checks.ts'
 import { placeAt } from './place.ts'
 import type { Checked, Finding } from './problem.ts'
 import { checkUpstream } from './upstream-checks.ts'
@@ -16,9 +16,10 @@ export function checkTogether(value: unknown, directory: string): Checked {
   if (!isObject(value)) return { problems: [], warnings: [] }
   const upstreams = isObject(value.upstreams) ? Object.entries(value.upstreams) : []
   const isStrict = value.profile === 'corporate'
+  const hasAuth = isObject(value.auth)
   const checked = upstreams.map(([name, upstream]) => {
     return isObject(upstream)
-      ? checkUpstream(upstream, ['upstreams', name], { directory, isStrict })
+      ? checkUpstream(upstream, ['upstreams', name], { directory, isStrict, hasAuth })
       : nothing
   })
   const listen = isObject(value.listen) ? value.listen : {}
@@ -29,6 +30,7 @@ export function checkTogether(value: unknown, directory: string): Checked {
     problems: [
       ...checkListen(listen, value),
       ...maskProblems(value.features, ['features']),
+      ...idleMasks(value.features, upstreams),
       ...all.flatMap(({ problems }) => problems),
     ],
     warnings: [...all.flatMap(({ warnings }) => warnings), ...shared],

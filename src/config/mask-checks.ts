@@ -7,7 +7,7 @@ type Path = readonly string[]
 
 /** Checks the rules of `features.mask`: each says one thing, and can be kept to whatever servers answer. */
 export function maskProblems(features: unknown, path: Path): Finding[] {
-  const mask = isObject(features) ? features.mask : undefined
+  const mask = maskIn(features)
   const rules: readonly unknown[] = isObject(mask) && Array.isArray(mask.rules) ? mask.rules : []
   const replacements = rules.flatMap((rule) => {
     if (!isObject(rule)) return []
@@ -17,6 +17,25 @@ export function maskProblems(features: unknown, path: Path): Finding[] {
     const at = [...path, 'mask', 'rules', String(index)]
     return isObject(rule) ? ruleProblems(rule, at, replacements) : []
   })
+}
+
+/** Masking that is on where there is nothing it would mask: whoever switches it on takes it to do something. */
+export function idleMasks(features: unknown, upstreams: readonly (readonly [string, unknown])[]): Finding[] {
+  const all = [
+    { path: ['features'], mask: maskIn(features) },
+    ...upstreams.map(([name, upstream]) => {
+      return { path: ['upstreams', name, 'features'], mask: maskIn(isObject(upstream) && upstream.features) }
+    }),
+  ]
+  if (all.some(({ mask }) => isObject(mask) && Array.isArray(mask.rules) && mask.rules.length > 0)) return []
+  const isOn = (mask: unknown): boolean => isObject(mask) || mask === true || mask === 'on'
+  return all
+    .filter(({ mask }) => isOn(mask))
+    .map(({ path }) => ({ path: [...path, 'mask'], at: 'key', message: 'masks nothing: it needs `rules`' }))
+}
+
+function maskIn(features: unknown): unknown {
+  return isObject(features) ? features.mask : undefined
 }
 
 function ruleProblems(

@@ -14,8 +14,12 @@ export function readNumbers(value: unknown, schema: JsonSchema, interpolated: Re
       )
     }
     if (typeof item !== 'string' || !interpolated.has(path.join('\n'))) return item
-    const isNumber = own.type === 'integer' || own.type === 'number'
-    return isNumber && /^-?\d+(\.\d+)?$/.test(item) ? Number(item) : item
+    const types = [own.type].flat()
+    const isNumber = types.includes('integer') || types.includes('number')
+    // Where text is taken too, its form tells: a size without a unit is a number.
+    const isText =
+      types.includes('string') && new RegExp(typeof own.pattern === 'string' ? own.pattern : '').test(item)
+    return isNumber && !isText && /^-?\d+(\.\d+)?$/.test(item) ? Number(item) : item
   }
   return visit(value, schema, [])
 }

@@ -11,6 +11,7 @@ import type {
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
+import { LONGEST_TIMER } from '../core/waiting.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './about-settings.ts'
 import { authSettings } from './auth-settings.ts'
 import { complete } from './complete.ts'
@@ -136,9 +137,6 @@ function storeSettings({ store, upstreams }: FileValues, { env, ...origin }: Ori
   return { kind: 'folder', path: resolve(origin.directory, text) }
 }
 
-/** What a timer can hold, in milliseconds: it would end at once where it is to last longer. */
-const LONGEST = 2 ** 31 - 1
-
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {
   const { url, transport, revision, isolation, roots, start_timeout: startTimeout, idle } = upstream
   return {
@@ -149,7 +147,7 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     isolation,
     trust: upstream.trust ?? url === undefined,
     roots,
-    startTimeout: Math.min(startTimeout, LONGEST),
+    startTimeout: Math.min(startTimeout, LONGEST_TIMER),
     idle,
     tools: mapped(upstream.tools, toolSettings),
     scopes: mapped(upstream.scopes, (names) => [names].flat()),

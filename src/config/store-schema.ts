@@ -3,7 +3,7 @@ import type { JsonSchema } from '../core/schema.ts'
 /** The JSON Schema of `store`. */
 export const storeSchema: JsonSchema = {
   type: 'string',
-  pattern: '^(memory|rediss?://\\S+|\\.{0,2}/.*|\\.{1,2}|[A-Za-z]:[\\\\/].*)$',
+  pattern: '^(memory|rediss?://\\S+|\\..*|/.*|[A-Za-z]:[\\\\/].*)$',
   'x-secret': true,
   errorMessage:
     'must be memory, the path of a folder such as ./state, or the URL of a Redis or Valkey server such as redis://127.0.0.1:6379',

@@ -73,7 +73,8 @@ export const toolSchema = {
     },
     key_argument: {
       type: ['string', 'boolean'],
-      not: { const: true },
+      minLength: 1,
+      not: { enum: [true, 'on', 'true'] },
       errorMessage: 'must be the name of an argument, or off',
       description:
         'The argument that takes the idempotency key; by default one named idempotency_key, idempotencyKey, client_token or request_id.',
@@ -89,6 +90,7 @@ export const toolSchema = {
     },
     confirm: {
       type: ['string', 'boolean'],
+      minLength: 1,
       errorMessage: 'must be on, never, or a question such as "Delete {owner}/{repo}?"',
       description: 'Whether a person is asked first, or what the person is asked.',
       examples: ['Permanently delete {owner}/{repo}?'],

@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { compilePattern } from '../core/pattern.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
+import { approvalProblems } from './approval-checks.ts'
 import { expressionProblems } from './expression-checks.ts'
 import { maskProblems } from './mask-checks.ts'
 import { type Place, placeAt } from './place.ts'
@@ -12,14 +13,19 @@ import { oauthProblems } from './upstream-oauth-checks.ts'
 type Values = Readonly<Record<string, unknown>>
 type Path = readonly string[]
 
-/** Where the files an upstream names are, and how strict to be. */
+/** Where the files an upstream names are, how strict to be, and whether people can be told apart. */
 interface Surroundings {
   readonly directory: string
   readonly isStrict: boolean
+  readonly hasAuth: boolean
 }
 
 /** Checks how the keys of one upstream go together. */
-export function checkUpstream(upstream: Values, path: Path, { directory, isStrict }: Surroundings): Checked {
+export function checkUpstream(
+  upstream: Values,
+  path: Path,
+  { directory, isStrict, hasAuth }: Surroundings,
+): Checked {
   const query = querySecrets(upstream, path)
   const found = [reachProblem(upstream, path), ...misplaced(upstream, path), transportProblem(upstream, path)]
   const rest = [
@@ -30,6 +36,7 @@ export function checkUpstream(upstream: Values, path: Path, { directory, isStric
     ...maskProblems(upstream.features, [...path, 'features']),
     ...patternProblems(upstream, path),
     ...expressionProblems(upstream.tools, [...path, 'tools']),
+    ...approvalProblems(upstream.tools, [...path, 'tools'], hasAuth),
     ...(isStrict ? query : []),
   ]
   return {

@@ -22,6 +22,7 @@ const ratePattern = '^[1-9]\\d{0,8}/([1-9]\\d{0,3})?(s|second|m|minute|h|hour|d|
 export const rateSchema = {
   type: ['string', 'array'],
   pattern: ratePattern,
+  minItems: 1,
   items: {
     type: 'string',
     pattern: ratePattern,

@@ -1,6 +1,9 @@
 import { GatewayError } from '../core/error.ts'
 import type { Approval, Decision } from './approvals.ts'
 
+/** The reason of a refusal that no waiting changes: there is nobody who could be asked. */
+export const NOBODY_TO_ASK = 'nobody_to_ask'
+
 /** There is none to decide on. */
 export function unknownApproval(): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or its time is over.', {

@@ -2,6 +2,7 @@ import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
+import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
 import type { Approval, Requested } from '../../records/approvals.ts'
 import { ERROR_KEY, NS } from '../../wire/extensions.ts'
 import { TOKEN_ARGUMENT } from './reserved.ts'
@@ -86,6 +87,6 @@ export function nobodyToAsk({ entry }: Pick<Subject, 'entry'>): GatewayError {
   return new GatewayError(
     'CONFIRMATION_REQUIRED',
     `A person has to confirm this call of ${oneLine(name)} on ${upstream} first, and nobody can be asked.`,
-    { suggestion: 'Use a client that supports elicitation.' },
+    { reason: NOBODY_TO_ASK, suggestion: 'Use a client that supports elicitation.' },
   )
 }

@@ -75,7 +75,7 @@ async function confirmed(
   const grant = rule.remember && !call.step ? await memory.recall(call, entry) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(given, subject, around)
-  if (canAsk(call, 'form')) return askForm(subject, now + settings.ttl)
+  if (canAsk(call, 'form')) return askForm(subject, settings.ttl)
   return approvedOnPage(subject, word, around)
 }
 

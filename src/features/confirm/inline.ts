@@ -3,6 +3,7 @@ import type { Answer, Call, Client, Outcome, Question } from '../../core/call.ts
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
+import { LONGEST_TIMER } from '../../core/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../wire/questions.ts'
 import type { Refusal } from './grant.ts'
@@ -23,16 +24,18 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
   return canAnswer(client, { method: 'elicitation/create', params: Payload.of({ mode }) })
 }
 
-/** The question whether a call may run, good once and until then (milliseconds since 1970). */
-export function askForm({ digest, message, typed }: Subject, until: number): Outcome {
+/** The question whether a call may run, good once and for so many milliseconds from now on. */
+export function askForm({ digest, message, typed }: Subject, ttl: number): Outcome {
   const nonce = randomBytes(16).toString('base64url')
-  const slot: Slot = { kind: 'asked', nonce, digest, until }
+  const slot: Slot = { kind: 'asked', nonce, digest, until: Date.now() + ttl }
+  // Who holds a stream open for the answer need not do so for longer.
+  const withdrawn = AbortSignal.timeout(Math.min(ttl, LONGEST_TIMER))
   const confirm =
     typed === undefined
       ? { type: 'boolean', title: 'Run it', description: message, default: false }
       : { type: 'string', title: `Type “${typed}” to confirm`, description: message }
   const requestedSchema = { type: 'object', properties: { confirm }, required: ['confirm'] }
-  return asking({ mode: 'form', message, requestedSchema }, slot)
+  return { ...asking({ mode: 'form', message, requestedSchema }, slot), withdrawn }
 }
 
 /** The question whether the person opens the page on which others approve. */
@@ -40,7 +43,7 @@ export function askUrl({ digest, message }: Subject, approval: string, url: stri
   return asking({ mode: 'url', message, url }, { kind: 'opened', approval, digest })
 }
 
-function asking(params: Readonly<Record<string, unknown>>, slot: Slot): Outcome {
+function asking(params: Readonly<Record<string, unknown>>, slot: Slot): Outcome & { readonly kind: 'ask' } {
   const question: Question = { method: 'elicitation/create', params: Payload.of(params) }
   return { kind: 'ask', questions: { [QUESTION]: question }, state: { [SLOT]: slot } }
 }

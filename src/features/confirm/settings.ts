@@ -55,7 +55,8 @@ export const settingsSchema = {
         'How long a call waits for others to approve it before it has to be made again; most clients give up after a minute.',
     },
     remember: {
-      type: ['object', 'boolean'],
+      type: ['object', 'boolean', 'string'],
+      pattern: '^(off|false)$',
       not: { const: true },
       default: false,
       ...rememberSchema,

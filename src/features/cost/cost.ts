@@ -49,7 +49,7 @@ export const cost: Feature<Settings> = {
       if (method !== 'tools/call' || isOwn || upstream === undefined || name === undefined) return undefined
       const price = costOf(upstream, name, deps)
       const account = accountOf(upstream, price, settings, deps)
-      const units = price?.units ?? 0
+      const units = unitsOf(price)
       if (!account || units === 0) return undefined
       return (next) => (call) => (call.errand ? next(call) : charged(call, { next, account, units, deps }))
     },
@@ -57,7 +57,7 @@ export const cost: Feature<Settings> = {
       if (upstream === undefined || name === undefined) return undefined
       const price = costOf(upstream, name, deps)
       const account = accountOf(upstream, price, settings, deps)
-      if (!account || (price?.units ?? 0) === 0) return undefined
+      if (!account || unitsOf(price) === 0) return undefined
       return { ...(await account.left(id, Date.now())), of: 'budget' }
     },
     facts: ({ upstream, name }) => {
@@ -66,6 +66,11 @@ export const cost: Feature<Settings> = {
     },
     problems: async () => deps.servers().flatMap((upstream) => unapproved(upstream, deps)),
   }),
+}
+
+/** How many units a call takes of a budget: what is free takes none, whatever it would be in units. */
+function unitsOf(price: Cost | undefined): number {
+  return price === undefined || price.category === 'free' ? 0 : (price.units ?? 0)
 }
 
 /** What a call of a tool costs, as its owner says. */

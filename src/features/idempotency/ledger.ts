@@ -117,7 +117,7 @@ export class Ledger {
     const expiresAt = startedAt + ttl
     const record: CallRecord = { expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt }
     const text = encodeCall(record)
-    this.#quota.add(principal, 1, text.length)
+    this.#quota.add(principal, 1, text.length, expiresAt)
     const made: Kept = { record, text }
     const there = await store.claim(id, text, Math.max(ttl, LONGEST)).catch((error: unknown) => {
       // It may have come to the store all the same, where nobody would work on it.

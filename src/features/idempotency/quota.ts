@@ -44,11 +44,15 @@ export class Quota {
     return isTally(tally) ? fits(tally) : tally.then(fits, () => true)
   }
 
-  /** Takes note of records that came or went, and of how much longer they are. */
-  add(principal: string, keys: number, bytes: number): void {
+  /**
+   * Takes note of records that came or went, of how much longer they are, and of when one that came is over, in
+   * milliseconds since 1970.
+   */
+  add(principal: string, keys: number, bytes: number, endsAt?: number): void {
     const grow = (tally: Tally): void => {
       tally.keys += keys
       tally.bytes += bytes
+      if (endsAt !== undefined) tally.firstOver = Math.min(tally.firstOver ?? endsAt, endsAt)
     }
     const tally = this.#tallies.get(principal)
     // Who is not counted will be, with these.

@@ -4,7 +4,7 @@ import { background } from '../../core/log.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import { begun, committed } from '../../records/transaction-moves.ts'
 import { isOver, unknownTransaction, urgentFirst } from '../../records/transactions.ts'
-import { type Desk, keyFor, rollBack } from './desk.ts'
+import { type Desk, keyFor, mustHaveKeys, rollBack } from './desk.ts'
 import { readId } from './ids.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
 import { waited } from './steps.ts'
@@ -13,9 +13,7 @@ import { waited } from './steps.ts'
 export function answerBegin(desk: Desk): Handler {
   const { deps, limits, book, worker, watch } = desk
   return async (call) => {
-    if (!deps.isOn('idempotency')) {
-      throw new GatewayError('UNSUPPORTED_OPERATION', 'Transactions need idempotency, which is switched off.')
-    }
+    mustHaveKeys(deps)
     const id = idOf(call)
     const description = textOf(call, 'description')
     const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.max_lifetime)

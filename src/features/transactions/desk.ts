@@ -1,4 +1,5 @@
 import type { Call } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause, untilAborted } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
@@ -44,6 +45,17 @@ export function createDesk(given: SettingsOf<Settings | false>, deps: Deps): Des
   const rollback = createRollback({ deps, book, deeds, worker, retention })
   const watch = new Watch({ book, rollback, worker, log: deps.log })
   return { deps, settings, limits, book, deeds, worker, rollback, watch, queue: createQueue() }
+}
+
+/** Makes sure that a server's tools can be undone under keys of the gateway's own, or those of some. @throws UNSUPPORTED_OPERATION */
+export function mustHaveKeys({ isOn, servers }: Deps, upstream?: string): void {
+  const meant = upstream === undefined ? [undefined, ...servers()] : [upstream]
+  if (meant.some((name) => isOn('idempotency', name))) return
+  const where = upstream === undefined ? '' : ` for ${upstream}`
+  throw new GatewayError(
+    'UNSUPPORTED_OPERATION',
+    `Transactions need idempotency, which is switched off${where}.`,
+  )
 }
 
 /** Where the transaction of an id is kept for who makes the call. */

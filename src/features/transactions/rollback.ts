@@ -5,6 +5,7 @@ import { isObject } from '../../core/json.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/waiting.ts'
+import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
 import type { Deed, Deeds, WayBack } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { compensated, pendingOf, rolledBack, stepEnded, takenUp } from '../../records/transaction-moves.ts'
@@ -175,7 +176,8 @@ async function undone(
     error = await attempt(() => make(hashed(`${key} ${step.deed}`)), transaction.startedAt)
   }
   const isDoubtful = deed !== undefined && deed.status !== 'ok'
-  const isPutOff = deps.closing.aborted || error?.code === 'CONFIRMATION_REQUIRED'
+  const isAsked = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NOBODY_TO_ASK
+  const isPutOff = deps.closing.aborted || isAsked
   if (error && isPutOff) return undefined
   if (error)
     return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }

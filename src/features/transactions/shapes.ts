@@ -1,4 +1,5 @@
 import type { Outcome } from '../../core/call.ts'
+import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Deed } from '../../records/deeds.ts'
@@ -87,7 +88,11 @@ export function withStep(
   { transaction, step, deed, isCompatible, ...about }: Told,
 ): Payload {
   const found = transaction.steps.find(({ id }) => id === step)
-  const compensation = compensationShape(deed, `${about.sent.text}${result.text}`, about.description)
+  const compensation = compensationShape(
+    deed,
+    leavesOf([about.sent.value, result.value, resultValue(result)]),
+    about.description,
+  )
   const record = {
     transaction_id: transaction.id,
     step_id: step,
@@ -109,7 +114,7 @@ export function withStep(
 
 function compensationShape(
   deed: Deed | undefined,
-  known: string,
+  known: ReadonlySet<unknown>,
   description: string | undefined,
 ): Json | undefined {
   if (!deed || !('tool' in deed.way)) return undefined
@@ -129,12 +134,22 @@ const LONGEST = 1000
 /** In place of what the caller has not seen, or is long: what was there before may be anything. */
 const KEPT = '[kept by the gateway]'
 
-function shown(value: unknown, known: string): unknown {
-  if (typeof value === 'string') {
-    return value.length <= LONGEST && known.includes(JSON.stringify(value).slice(1, -1)) ? value : KEPT
+/** The texts and numbers in what the caller sent and got, each of which it has seen whole. */
+function leavesOf(values: readonly unknown[]): ReadonlySet<unknown> {
+  const leaves = new Set<unknown>()
+  const waiting = [...values]
+  while (waiting.length > 0) {
+    const value = waiting.pop()
+    if (!isObject(value) && !Array.isArray(value)) leaves.add(value)
+    else for (const each of Object.values(value)) waiting.push(each)
   }
+  return leaves
+}
+
+function shown(value: unknown, known: ReadonlySet<unknown>): unknown {
+  if (typeof value === 'string') return value.length <= LONGEST && known.has(value) ? value : KEPT
   if (Array.isArray(value)) return value.map((each) => shown(each, known))
-  if (!isObject(value)) return typeof value === 'number' && !known.includes(String(value)) ? KEPT : value
+  if (!isObject(value)) return typeof value === 'number' && !known.has(value) ? KEPT : value
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, shown(member, known)]))
 }
 

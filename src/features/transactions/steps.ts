@@ -6,7 +6,7 @@ import { keptPrincipal } from '../../records/principal.ts'
 import { pendingOf, stepAsked, stepBegun, stepEnded } from '../../records/transaction-moves.ts'
 import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
 import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
-import { type Desk, keyFor } from './desk.ts'
+import { type Desk, keyFor, mustHaveKeys } from './desk.ts'
 import { readId } from './ids.ts'
 import { lost, stepWork } from './rollback.ts'
 import { runStep, SLOT } from './step-end.ts'
@@ -14,6 +14,7 @@ import { kindOf, mustBeUndoable } from './undoable.ts'
 
 /** Makes a call as a step of the transaction it names. */
 export async function makeStep(call: Call, next: Handler, desk: Desk): Promise<Outcome> {
+  mustHaveKeys(desk.deps, call.target.upstream)
   const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
   const stepId = extensionOf(call, 'step_id')
   const wanted = stepId === undefined ? undefined : readId(stepId, 'step_id')

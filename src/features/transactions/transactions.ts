@@ -28,7 +28,7 @@ export const transactions: Feature<Settings | false> = {
     const commit = answerCommit(desk)
     const rollback = answerRollback(desk)
     const status = answerStatus(desk)
-    const timeoutSeconds = Math.floor(desk.limits.timeout / 1000)
+    const timeoutSeconds = Math.floor(Math.min(desk.limits.timeout, desk.limits.max_lifetime) / 1000)
     return {
       policy: ({ method, isOwn }) => {
         if (method !== 'tools/call' || isOwn) return undefined
@@ -51,7 +51,7 @@ export const transactions: Feature<Settings | false> = {
       ],
       reserved: (upstream) => (deps.hasTools && deps.isOn('idempotency', upstream) ? [reserved] : []),
       extensions: (upstream) => {
-        if (settings(upstream) === false || !deps.isOn('idempotency')) return {}
+        if (settings(upstream) === false || !deps.isOn('idempotency', upstream)) return {}
         const maxLifetimeSeconds = Math.floor(desk.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },

@@ -49,11 +49,20 @@ upstreams:
     expect(features['result_limit']).toEqual({ common: { result: 1024 ** 2 }, upstreams: {} })
   })
 
+  test('may be numbers of the environment', () => {
+    const text = 'limits: { concurrency: "${N}", body: "${SIZE}", result: "${UNIT}" }\nupstreams: { it: x }'
+    const { settings } = load(text, { N: '8', SIZE: '1048576', UNIT: '2MB' })
+    expect(settings.features['concurrency']?.common).toEqual({ concurrency: 8 })
+    expect(settings.listen.body).toBe(1024 ** 2)
+    expect(settings.features['result_limit']?.common).toEqual({ result: 2 * 1024 ** 2 })
+  })
+
   test('are refused where they mean nothing', () => {
     expect(problem(`limits: { rate: 10 per minute }\n${ok}`)).toMatch(
       /limits.rate: must be off, a rate such as/,
     )
     expect(problem(`limits: { rate: 0/minute }\n${ok}`)).toMatch(/must be off, a rate/)
+    expect(problem(`limits: { rate: [] }\n${ok}`)).toMatch(/must be off, a rate/)
     expect(problem(`limits: { rate: 5/0s }\n${ok}`)).toMatch(/must be off, a rate/)
     expect(problem(`limits: { concurrency: 0 }\n${ok}`)).toMatch(/must be off, or a whole number from 1/)
     expect(problem(`limits: { rat: 1/s }\n${ok}`)).toMatch(/did you mean `rate`/)

@@ -49,3 +49,25 @@ describe('rules of masking', () => {
     expect(() => loadSettings(file, { file: 'f.yaml', env: {} })).toThrow(/upstreams\.one\.features\.mask/)
   })
 })
+
+describe('masking that is on', () => {
+  const load = (text: string) => loadSettings(text, { file: 'f.yaml', env: {} })
+  const one = 'upstreams: { one: { command: x } }\n'
+
+  it.each(['on', '{}', '{ rules: [] }'])('%s without rules is refused: it masks nothing', (mask) => {
+    expect(() => load(`${one}features: { mask: ${mask} }`)).toThrow('features.mask: masks nothing')
+    expect(() => load(`upstreams: { one: { command: x, features: { mask: ${mask} } } }`)).toThrow(
+      'upstreams.one.features.mask: masks nothing',
+    )
+  })
+
+  it('may have its rules at another place', () => {
+    const rules = "{ rules: [{ path: '$.a' }] }"
+    expect(() =>
+      load(`upstreams: { one: { command: x, features: { mask: on } } }\nfeatures: { mask: ${rules} }`),
+    ).not.toThrow()
+    expect(() =>
+      load(`upstreams: { one: { command: x, features: { mask: ${rules} } } }\nfeatures: { mask: on }`),
+    ).not.toThrow()
+  })
+})

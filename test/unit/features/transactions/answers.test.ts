@@ -214,6 +214,21 @@ describe('a compensation', () => {
     expect(await rollback).toMatchObject({ status: 'rolled_back' })
   })
 
+  it('that nobody can be asked about fails, and needs attention', async () => {
+    const one = new Place()
+    const refuse = (): Error =>
+      new GatewayError('CONFIRMATION_REQUIRED', 'nobody is there', { reason: 'nobody_to_ask' })
+    one.faults.set('remove a', [refuse])
+    const gateway = new SagaGateway({ places: { one } })
+    await gateway.begin('t')
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    expect(await gateway.ask('rollback', t)).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: true,
+      steps_compensated: [{ status: 'compensation_failed', error: { code: 'CONFIRMATION_REQUIRED' } }],
+    })
+  })
+
   it('is left to the next gateway where it fails because this one closes', async () => {
     vi.useFakeTimers()
     const one = new Place()

@@ -41,6 +41,24 @@ describe('a step', () => {
     expect(one.things.get('a')).toBe('secret of another')
   })
 
+  it('does not tell what was there before where it is a part of what its caller knows', async () => {
+    const one = new Place()
+    one.things.set('a', '4711')
+    const gateway = await begun({ places: { one } })
+    const answer = await gateway.step('t', 'change', { key: 'a', value: '4709 4710 4711 4712' })
+    expect(answer).toMatchObject({
+      _meta: { compensation: { arguments: { key: 'a', value: '[kept by the gateway]' } } },
+    })
+  })
+
+  it('is refused at a server where calls are not made once', async () => {
+    const one = new Place()
+    const isOn = (name: string, upstream?: string): boolean => name !== 'idempotency' || upstream === 'two'
+    const gateway = await begun({ places: { one, two: new Place() }, deps: { isOn } })
+    expect(codeOf(await gateway.step('t', ...put('a')))).toBe('UNSUPPORTED_OPERATION')
+    expect(one.calls).toEqual([])
+  })
+
   it('of an unknown or a foreign transaction is not run', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one } })
