@@ -136,6 +136,11 @@ describe('a budget', () => {
     }
   })
 
+  it('is not spent by what is free, whatever it would be in units', async () => {
+    const make = bench({ tool: { cost: { category: 'free', units: 5 } }, budget: { ...day, units: 1 } })
+    for (let call = 0; call < 3; call++) expect(usageOf(fieldsOf(await make()))).toMatchObject({ units: 0 })
+  })
+
   it('is for what has its label alone', async () => {
     const make = bench({ budget: { ...day, units: 0, label: 'searches' } })
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ units: 5 })
