@@ -1,5 +1,4 @@
 import type { Log } from './core/log.ts'
-import type { AuditSettings } from './core/observe-settings.ts'
 import type { Settings } from './core/settings.ts'
 import { Audit } from './observe/audit.ts'
 import { openPortable } from './store/open.ts'
@@ -31,21 +30,10 @@ export async function audited<Result>(
   log: Log,
   act: (audit: Audit | undefined) => Promise<Result>,
 ): Promise<Result> {
-  const audit = settings && openAudit(settings, log)
+  const audit = settings && new Audit(settings, log)
   try {
     return await act(audit)
   } finally {
     await audit?.close()
-  }
-}
-
-function openAudit(settings: AuditSettings, log: Log): Audit {
-  try {
-    return new Audit(settings, log)
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new Error(`the audit log ${settings.file} can not be written to, so nothing is done: ${reason}`, {
-      cause,
-    })
   }
 }

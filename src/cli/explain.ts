@@ -35,7 +35,8 @@ export async function explain(args: readonly string[]): Promise<number> {
     `    ${upstream.padEnd(12)} the server`,
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
-  return status?.problem === undefined ? 0 : 1
+  const isKnown = tool === undefined || inspected.length > 0
+  return status?.problem === undefined && isKnown ? 0 : 1
 }
 
 async function inspectAll(

@@ -31,9 +31,9 @@ export async function run(words: readonly string[]): Promise<number> {
   const isCommand = first !== undefined && Object.hasOwn(commands, first)
   const name = isCommand ? first : 'serve'
   const others = isCommand ? rest : words
-  if (first === '--version' || first === '-v') return print(version)
   if (first === 'help') return print(rest[0] === undefined ? overview : helpOf(rest[0]))
   const own = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
+  if (own.includes('--version') || first === '-v') return print(version)
   if (own.includes('--help') || own.includes('-h')) return print(isCommand ? helpOf(name) : overview)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
     return complain(

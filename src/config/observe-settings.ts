@@ -47,7 +47,7 @@ export function observeSettings(values: ObserveValues, around: Around): ObserveS
 function traceSettings(traces: NonNullable<ObserveValues['traces']>): TraceSettings {
   const { endpoint, headers = {}, sample, service_name: serviceName } = traces
   return {
-    endpoint: endpoint.replace(/^(https?:\/\/[^/]+)\/?$/, '$1/v1/traces'),
+    endpoint: endpoint.replace(/^(https?:\/\/[^/?#]+)\/?(?=[?#]|$)/, '$1/v1/traces'),
     headers,
     sample,
     serviceName,

@@ -35,9 +35,16 @@ export interface Access {
   preflight(incoming: IncomingMessage, outgoing: ServerResponse): void
 }
 
+/** An origin as browsers send it: without the port its scheme has by default. */
+function asSent(written: string): string {
+  const origin = URL.canParse(written) ? new URL(written).origin : 'null'
+  // Of other schemes than those of the web nothing is left out.
+  return origin === 'null' ? written : origin
+}
+
 /** Checks `Host` against DNS rebinding and `Origin` against other sites (2025-11-25 basic/transports). */
 export function createAccess({ host, publicUrl, origins }: ListenSettings): Access {
-  const known = new Set(origins)
+  const known = new Set(origins.map(asSent))
   const own = publicUrl === undefined ? undefined : new URL(publicUrl)
   if (own) known.add(own.origin)
   const hosts = new Set(own ? [own.hostname] : [])

@@ -59,9 +59,9 @@ export class Audit {
   #isClosed = false
   readonly #onExit = (): void => this.#finish()
 
-  /** Opens the file, and goes on with its chain. @throws the system's error */
+  /** Opens the file, and goes on with its chain. @throws Error that names it, where that can not be */
   constructor(settings: AuditSettings, log: Log) {
-    this.#file = AuditFile.open(settings)
+    this.#file = opened(settings)
     this.#settings = settings
     this.#log = log
     const { head, torn, missing, path } = this.#file
@@ -280,4 +280,14 @@ function clientName(info: Fields = {}): string | undefined {
   const { name, version } = info
   if (typeof name !== 'string') return undefined
   return (typeof version === 'string' ? `${name} ${version}` : name).slice(0, NAME)
+}
+
+function opened(settings: AuditSettings): AuditFile {
+  try {
+    return AuditFile.open(settings)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    const message = `the audit log ${settings.file} can not be written to, so nothing is done: ${reason}`
+    throw new Error(message, { cause })
+  }
 }

@@ -27,10 +27,13 @@ describe('every command', () => {
     expect(stdout).toContain('gatehouse')
   })
 
-  test.each(['--version', '-v'])('tells its version: %s', async (word) => {
-    const { code, stdout, stderr } = await runCommand([word])
-    expect([code, stdout, stderr]).toEqual([0, `gatehouse ${packageFile.version}\n`, ''])
-  })
+  test.each([['--version'], ['-v'], ['serve', '--version'], ['tx', 'list', '--version']])(
+    'tells its version: %s %s %s',
+    async (...words) => {
+      const { code, stdout, stderr } = await runCommand(words)
+      expect([code, stdout, stderr]).toEqual([0, `gatehouse ${packageFile.version}\n`, ''])
+    },
+  )
 })
 
 describe('wrong usage ends with 2, says what is wrong, and writes nothing to stdout', () => {

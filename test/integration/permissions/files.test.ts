@@ -214,6 +214,7 @@ test('gatehouse explain tells what kind of action a tool is, why, and the scopes
   expect(move.stdout).toContain('write:files')
   const none = await runCommand(['explain', '--config', path, 'files', 'none'])
   expect(none.stdout).toContain('the server lists no tool of this name')
+  expect([move.code, none.code]).toEqual([0, 1])
 })
 
 test('meta_tools decides whether the tools of the gateway are listed', async () => {

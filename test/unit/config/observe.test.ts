@@ -28,6 +28,9 @@ describe('observe', () => {
     expect(
       load({ observe: { traces: { endpoint: 'https://otlp.example.com/custom' } } }).traces?.endpoint,
     ).toBe('https://otlp.example.com/custom')
+    expect(load({ observe: { traces: { endpoint: 'http://collector:4318?k=1' } } }).traces?.endpoint).toBe(
+      'http://collector:4318/v1/traces?k=1',
+    )
   })
 
   it.each([
