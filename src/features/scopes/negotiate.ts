@@ -24,7 +24,11 @@ export const negotiateTool = {
         description: 'The scopes wanted; `temp:30min` among them limits how long.',
       },
       justification: { type: 'string', description: 'Why they are needed, for people.' },
-      ttl_seconds: { type: 'integer', minimum: 1, description: 'How long the session should last.' },
+      ttl_seconds: {
+        type: 'integer',
+        minimum: 1,
+        description: 'How long the session should last unless it is refreshed.',
+      },
       refresh_token: { type: 'string', description: 'Goes on with the session it was given out for.' },
     },
   },
@@ -81,7 +85,7 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     }
     const requested = readStrings(wanted, 'requested_scopes')
     if (!requested) throw invalid('requested_scopes is missing')
-    const ttl = Math.min(ttlOf(call), ...requested.flatMap(temporary), deps.auth.session.maxTtl)
+    const longest = Math.min(...requested.flatMap(temporary), deps.auth.session.maxTtl)
     const { approval = {} } = settings(call.target.upstream) || {}
     const asked = [...new Set(requested)].filter((scope) => temporary(scope).length === 0)
     const judged = asked.map((scope) => ({ scope, reason: denialOf(scope, call, approval) }))
@@ -92,7 +96,10 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     const denied = sorted.filter(({ reason }) => reason !== undefined)
     const refused = new Set(denied.map(({ scope }) => scope))
     const held = [...(call.principal.scopes ?? known)].filter((scope) => !refused.has(scope))
-    const opened = await sessions.open(call.principal, granted.length > 0 ? granted : held, ttl)
+    const opened = await sessions.open(call.principal, granted.length > 0 ? granted : held, {
+      ttl: ttlOf(call),
+      longest,
+    })
     note(call, granted, denied)
     return done(granted, denied, worded(opened, sessions.idle))
   }

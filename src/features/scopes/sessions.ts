@@ -23,7 +23,7 @@ interface Options {
   readonly log: Log
   /** How long a session that is not used is kept, in milliseconds. */
   readonly idle: number
-  /** How long a session may be kept up by refreshing it, in milliseconds. */
+  /** The longest a session lasts, however often it is refreshed, in milliseconds. */
   readonly maxTtl: number
 }
 
@@ -33,6 +33,16 @@ interface Kept extends Session {
   readonly token: string
   readonly refresh: string
   readonly ttl: number
+  /** When it ends for good, in milliseconds since 1970. */
+  readonly endsAt: number
+}
+
+/** How long a session lasts, in milliseconds. */
+interface Span {
+  /** Unless it is refreshed. */
+  readonly ttl: number
+  /** However often it is refreshed. */
+  readonly longest: number
 }
 
 /** Sessions that narrow what a caller may do. Tokens are kept as hashes alone. */
@@ -47,9 +57,12 @@ export class Sessions {
     return this.#options.idle
   }
 
-  /** Opens a session for at most so many milliseconds. */
-  open(principal: Principal, scopes: readonly string[], ttl: number): Promise<Granted> {
-    return this.#grant(randomBytes(16).toString('base64url'), principal, scopes, ttl)
+  /** Opens a session for at most so long. */
+  open(principal: Principal, scopes: readonly string[], { ttl, longest }: Span): Promise<Granted> {
+    const id = randomBytes(16).toString('base64url')
+    const most = Math.min(longest, this.#options.maxTtl)
+    const span = { ttl: Math.min(ttl, most), endsAt: Date.now() + most }
+    return this.#grant(id, { principal: principal.id, scopes, ...span })
   }
 
   /** The session of a token. @throws TOKEN_EXPIRED for one that is over, unused for long, unknown, or another's */
@@ -59,7 +72,7 @@ export class Sessions {
     const [kept, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
     const now = Date.now()
     const isGood = kept !== undefined && isSame(kept.token, secret) && kept.principal === principal.id
-    if (!isGood || kept.expiresAt <= now || usedAt === undefined || Number(usedAt) + idle <= now) {
+    if (!isGood || isOver(kept, usedAt, idle)) {
       throw new GatewayError('TOKEN_EXPIRED', 'The session token is not good any more.', {
         suggestion: 'Negotiate scopes again, or go on without a session token.',
       })
@@ -70,16 +83,17 @@ export class Sessions {
   }
 
   /**
-   * Goes on with a session under new tokens. A refresh token is good once: where one comes a second time, somebody
-   * else may have it, and the session ends. @throws TOKEN_EXPIRED
+   * Goes on with a session under new tokens, up to the end it was opened with. A refresh token is good once: where
+   * one comes a second time, somebody else may have it, and the session ends. @throws TOKEN_EXPIRED also where it is
+   * over or was not used for long
    */
   async refresh(token: string, principal: Principal): Promise<Granted> {
-    const { store } = this.#options
+    const { store, idle } = this.#options
     const [id, secret] = partsOf(token)
-    const kept = await this.#read(id)
+    const [kept, usedAt] = await Promise.all([this.#read(id), store.get(usedKey(id))])
     if (kept?.principal === principal.id) {
-      const isFresh = isSame(kept.refresh, secret) && (await store.delete(refreshKey(id, kept.refresh)))
-      if (isFresh) return this.#grant(id, principal, kept.scopes, kept.ttl)
+      const isGood = isSame(kept.refresh, secret) && !isOver(kept, usedAt, idle)
+      if (isGood && (await store.delete(refreshKey(id, kept.refresh)))) return this.#grant(id, kept)
       await store.delete(sessionKey(id))
     }
     throw new GatewayError('TOKEN_EXPIRED', 'The refresh token is not good any more.', {
@@ -87,22 +101,20 @@ export class Sessions {
     })
   }
 
-  async #grant(id: string, principal: Principal, scopes: readonly string[], ttl: number): Promise<Granted> {
-    const { store, idle, maxTtl } = this.#options
+  async #grant(
+    id: string,
+    { principal, scopes, ttl, endsAt }: Pick<Kept, 'principal' | 'scopes' | 'ttl' | 'endsAt'>,
+  ): Promise<Granted> {
+    const { store, idle } = this.#options
     const [secret, refresh] = [randomBytes(32).toString('base64url'), randomBytes(32).toString('base64url')]
-    const expiresAt = Date.now() + ttl
-    const kept: Kept = {
-      principal: principal.id,
-      scopes,
-      ttl,
-      expiresAt,
-      token: hash(secret),
-      refresh: hash(refresh),
-    }
+    const now = Date.now()
+    const expiresAt = Math.min(now + ttl, endsAt)
+    const token = hash(secret)
+    const kept: Kept = { principal, scopes, ttl, endsAt, expiresAt, token, refresh: hash(refresh) }
     await Promise.all([
-      store.put(sessionKey(id), JSON.stringify(kept), maxTtl),
-      store.put(usedKey(id), String(Date.now()), idle),
-      store.put(refreshKey(id, kept.refresh), '', maxTtl),
+      store.put(sessionKey(id), JSON.stringify(kept), endsAt - now),
+      store.put(usedKey(id), String(now), idle),
+      store.put(refreshKey(id, kept.refresh), '', endsAt - now),
     ])
     return { scopes, expiresAt, token: `${id}.${secret}`, refreshToken: `${id}.${refresh}` }
   }
@@ -111,13 +123,19 @@ export class Sessions {
     const text = await this.#options.store.get(sessionKey(id))
     if (text === undefined) return undefined
     const value: unknown = JSON.parse(text)
-    // Written above.
-    return isObject(value) ? (value as unknown as Kept) : undefined
+    // Written above. One without an end of its own ends with its token.
+    return isObject(value) ? ({ endsAt: value.expiresAt, ...value } as unknown as Kept) : undefined
   }
 }
 
 /** How many uses are noted at most while a session would become idle. */
 const NOTES = 20
+
+/** Whether the time of a session has passed, or it was not used for long. */
+function isOver({ expiresAt }: Kept, usedAt: string | undefined, idle: number): boolean {
+  const now = Date.now()
+  return expiresAt <= now || usedAt === undefined || Number(usedAt) + idle <= now
+}
 
 function sessionKey(id: string): string {
   return `session:${id}`

@@ -300,4 +300,38 @@ describe('a refresh token', () => {
     expect(await negotiate(here, refresh, as('bob'))).toMatchObject({ error: { code: 'TOKEN_EXPIRED' } })
     expect(await negotiate(here, refresh, alice)).toMatchObject({ granted_scopes: ['read:files'] })
   })
+
+  it.each([
+    ['the longest time there is', { requested_scopes: ['read:files'] }, 8],
+    ['that in parts', { requested_scopes: ['read:files'], ttl_seconds: 1500 }, 8],
+    ['the time it was limited to', { requested_scopes: ['read:files', 'temp:2h'] }, 2],
+  ])('keeps a session up for no longer than %s', async (_what, params, hours) => {
+    const here = bench()
+    const end = Date.now() + hours * HOUR
+    let { session } = await negotiate(here, params, alice)
+    while (Date.now() + HOUR / 3 < end) {
+      vi.setSystemTime(Date.now() + HOUR / 3)
+      ;({ session } = await negotiate(here, { refresh_token: session?.refresh_token }, alice))
+      expect(Date.parse(session?.expires_at ?? '')).toBeLessThanOrEqual(end)
+    }
+    expect(session?.expires_at).toBe(new Date(end).toISOString())
+    vi.setSystemTime(end)
+    expect(await outcome(here, 'get_file', session?.token, alice)).toBe('TOKEN_EXPIRED')
+    expect(await negotiate(here, { refresh_token: session?.refresh_token }, alice)).toMatchObject({
+      error: { code: 'TOKEN_EXPIRED', message: 'The refresh token is not good any more.' },
+    })
+  })
+
+  it.each([
+    ['is over', { ttl_seconds: 600 }, 600_000],
+    ['was not used for long', {}, HOUR / 2],
+  ])('brings back no session that %s', async (_why, params, later) => {
+    const here = bench()
+    const { session } = await negotiate(here, { requested_scopes: ['read:files'], ...params }, alice)
+    vi.setSystemTime(Date.now() + later)
+    expect(await outcome(here, 'get_file', session?.token, alice)).toBe('TOKEN_EXPIRED')
+    expect(await negotiate(here, { refresh_token: session?.refresh_token }, alice)).toMatchObject({
+      error: { code: 'TOKEN_EXPIRED', message: 'The refresh token is not good any more.' },
+    })
+  })
 })
