@@ -17,6 +17,8 @@ interface Given {
   /** What each server lists, by the name of the list. */
   readonly lists?: Readonly<Record<string, readonly Json[]>>
   readonly settings?: Partial<Settings>
+  /** The settings where servers have their own. */
+  readonly settingsOf?: (upstream?: string) => Settings
   readonly deps?: Partial<Deps>
   readonly metaTools?: 'hidden' | 'listed' | 'off'
 }
@@ -30,7 +32,14 @@ export interface Bench {
 }
 
 /** Sets up servers that all list the same and answer every call, with nothing but permissions before them. */
-export function permissionBench({ servers, lists = {}, settings, deps, metaTools = 'hidden' }: Given): Bench {
+export function permissionBench({
+  servers,
+  lists = {},
+  settings,
+  settingsOf,
+  deps,
+  metaTools = 'hidden',
+}: Given): Bench {
   const seen: Call[] = []
   const byName = new Map(servers.map((each) => [each.name, each]))
   // A definition is of one server alone.
@@ -58,7 +67,7 @@ export function permissionBench({ servers, lists = {}, settings, deps, metaTools
     ...deps,
   })
   const complete = { hide_unpermitted: false, approval: {}, ...settings }
-  const contribution = permissions.create(() => complete, all)
+  const contribution = permissions.create(settingsOf ?? (() => complete), all)
   const server: Handler = async (call) => {
     seen.push(call)
     return { kind: 'result', result: Payload.of(answer(call, lists)) }

@@ -1,5 +1,5 @@
 import type { Call, Handler } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { type Extra, GatewayError } from '../../core/error.ts'
 import { fitting } from '../../core/glob.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Deps, SettingsOf } from '../feature.ts'
@@ -67,13 +67,11 @@ interface Parts {
 
 /** Answers `permissions/negotiate`: opens a session with those of the requested scopes its caller may have. */
 export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, sessions }: Parts): Handler {
-  const known = new Set(
-    deps.servers().flatMap((name) => {
-      const server = deps.server(name)
-      return server ? scopesOf(server) : []
-    }),
-  )
-
+  const servers = deps.servers().map((name) => {
+    const server = deps.server(name)
+    return { name, scopes: new Set(server ? scopesOf(server) : []) }
+  })
+  const known = new Set(servers.flatMap(({ scopes }) => [...scopes]))
   const agreement = createAgreement(deps)
 
   return async (call) => {
@@ -85,32 +83,45 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     }
     const requested = readStrings(wanted, 'requested_scopes')
     if (!requested) throw invalid('requested_scopes is missing')
-    const longest = Math.min(...requested.flatMap(temporary), deps.auth.session.maxTtl)
-    const { approval = {} } = settings(call.target.upstream) || {}
-    const asked = [...new Set(requested)].filter((scope) => temporary(scope).length === 0)
-    const judged = asked.map((scope) => ({ scope, reason: denialOf(scope, call, approval) }))
+    const isScope = (name: string): boolean =>
+      !name.startsWith('temp:') || (!temp.test(name) && isKnown(name, call))
+    const [asked, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
+    const longest = Math.min(...limits.map(temporary), deps.auth.session.maxTtl)
+    const ttl = ttlOf(call)
+    const judged = [...new Set(asked)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
     const open = judged.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
     const answer = open.length > 0 ? await agreement(open, call) : undefined
     const sorted = judged.map((each) => (each.reason === ASK ? { ...each, reason: answer } : each))
     const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
     const denied = sorted.filter(({ reason }) => reason !== undefined)
-    const refused = new Set(denied.map(({ scope }) => scope))
-    const held = [...(call.principal.scopes ?? known)].filter((scope) => !refused.has(scope))
-    const opened = await sessions.open(call.principal, granted.length > 0 ? granted : held, {
-      ttl: ttlOf(call),
-      longest,
-    })
+    // Where nothing is granted the session tells what is held, of that what nobody has to be asked about.
+    const free = [...(call.principal.scopes ?? known)].filter((scope) => denialOf(scope, call) === undefined)
+    const held = granted.length > 0 ? granted : free
+    const opened = await sessions.open(call.principal, held, { ttl, longest })
     note(call, granted, denied)
     return done(granted, denied, worded(opened, sessions.idle))
   }
 
-  function denialOf(scope: string, { principal }: Call, approval: Settings['approval']): string | undefined {
-    if (!known.has(scope) && principal.scopes?.has(scope) !== true) return 'unknown scope'
-    const [rule] = fitting(Object.keys(approval), scope)
-    const how = rule === undefined ? 'auto' : approval[rule]
-    if (how === 'never') return 'not granted by policy'
-    if (principal.scopes?.has(scope) === false) return 'not held by the caller'
-    return how === 'ask' ? ASK : undefined
+  function isKnown(scope: string, { principal }: Call): boolean {
+    return known.has(scope) || principal.scopes?.has(scope) === true
+  }
+
+  function denialOf(scope: string, call: Call): string | undefined {
+    if (!isKnown(scope, call)) return 'unknown scope'
+    const rules = rulesOf(scope, call)
+    if (rules.includes('never')) return 'not granted by policy'
+    if (call.principal.scopes?.has(scope) === false) return 'not held by the caller'
+    return rules.includes('ask') ? ASK : undefined
+  }
+
+  /** What is said of a scope here and by the servers it is of, which may be asked for it at the address of all. */
+  function rulesOf(scope: string, { target }: Call): readonly unknown[] {
+    const owners = servers.filter(({ scopes }) => scopes.has(scope)).map(({ name }) => name)
+    return [target.upstream, ...owners].map((name) => {
+      const { approval = {} } = settings(name) || {}
+      const [rule] = fitting(Object.keys(approval), scope)
+      return rule === undefined ? 'auto' : approval[rule]
+    })
   }
 
   function note({ principal, params }: Call, granted: readonly string[], denied: readonly object[]): void {
@@ -135,13 +146,20 @@ function ttlOf({ params }: Call): number {
   throw invalid('ttl_seconds must be a whole number above 0')
 }
 
-const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000 }
+const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** The milliseconds of a pseudo-scope such as `temp:30min`; nothing for any other scope. */
-function temporary(scope: string): number[] {
-  const [, count = '', unit = ''] = /^temp:([1-9]\d{0,8})(s|min|h)$/.exec(scope) ?? []
+/** What is no scope but says how long the session may last at most. */
+const temp = /^temp:([1-9]\d{0,8})(s|min|h|d)$/
+
+/** The milliseconds of a pseudo-scope such as `temp:30min`. @throws INVALID_INPUT */
+function temporary(name: string): number {
+  const [, count = '', unit = ''] = temp.exec(name) ?? []
   const factor = units[unit]
-  return factor === undefined ? [] : [Number(count) * factor]
+  if (factor !== undefined) return Number(count) * factor
+  throw invalid('temp in requested_scopes must be a time above 0 in s, min, h or d, such as temp:30min', {
+    field: 'requested_scopes',
+    reason: 'format',
+  })
 }
 
 function worded({ token, scopes, expiresAt, refreshToken }: Granted, idle: number): Record<string, unknown> {
@@ -165,6 +183,6 @@ function done(
   }
 }
 
-function invalid(why: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
+function invalid(why: string, extra?: Pick<Extra, 'field' | 'reason'>): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`, extra)
 }

@@ -108,6 +108,40 @@ describe('negotiating scopes', () => {
     })
   })
 
+  it('gives no scope that is granted never, or after an agreement alone, where nothing is granted', async () => {
+    const here = bench({ approval: { 'delete:*': 'ask', 'write:*': 'never' } })
+    for (const requested_scopes of [['admin:files'], ['read:nothing'], ['temp:30min'], []]) {
+      const found = await negotiate(here, { requested_scopes }, alice)
+      expect(found).toMatchObject({ granted_scopes: [], session: { scopes: ['read:files'] } })
+      expect(await outcome(here, 'create_file', found.session?.token, alice)).toBe('SCOPE_INSUFFICIENT')
+      expect(await outcome(here, 'delete_file', found.session?.token, alice)).toBe('SCOPE_INSUFFICIENT')
+    }
+    const { session } = await negotiate(here, { requested_scopes: ['read:nothing'] })
+    expect(session?.scopes).toEqual(['read:files', 'admin:files'])
+  })
+
+  it('gives nothing back that a session took away, where nothing is granted', async () => {
+    const here = bench()
+    const token = await tokenFor(here, ['read:files'], alice)
+    const params = { requested_scopes: ['write:files'], _meta: { [HEADER]: token } }
+    const { session } = await negotiate(here, params, alice)
+    expect(session?.scopes).toEqual(['read:files'])
+  })
+
+  it('goes by what the server says that a scope is of, also at the address of all', async () => {
+    const own = (upstream?: string): Settings => ({
+      hide_unpermitted: false,
+      approval: upstream === 'files' ? { 'write:*': 'never' } : {},
+    })
+    const servers = [serverSettings(), serverSettings({ name: 'other' })]
+    const here = permissionBench({ servers, lists, settingsOf: own })
+    const found = await negotiate(here, { requested_scopes: ['read:files', 'write:files'] }, alice)
+    expect(found).toMatchObject({
+      granted_scopes: ['read:files'],
+      denied_scopes: [{ scope: 'write:files', reason: 'not granted by policy' }],
+    })
+  })
+
   it('reads how long from a pseudo-scope, which it neither grants nor denies', async () => {
     const found = await negotiate(bench(), { requested_scopes: ['read:files', 'temp:30min'] }, alice)
     expect(found).toMatchObject({
@@ -122,6 +156,8 @@ describe('negotiating scopes', () => {
     [{ ttl_seconds: 999_999 }, '2026-01-01T08:00:00.000Z'],
     [{ ttl_seconds: 60, requested_scopes: ['read:files', 'temp:5s'] }, '2026-01-01T00:00:05.000Z'],
     [{ requested_scopes: ['read:files', 'temp:99h'] }, '2026-01-01T08:00:00.000Z'],
+    [{ requested_scopes: ['read:files', 'temp:1d'] }, '2026-01-01T08:00:00.000Z'],
+    [{ requested_scopes: ['read:files', 'temp:1d', 'temp:2h'] }, '2026-01-01T02:00:00.000Z'],
   ])('never lasts longer than it may: %j until %s', async (params, until) => {
     const found = await negotiate(bench(), { requested_scopes: ['read:files'], ...params }, alice)
     expect(found.session?.expires_at).toBe(until)
@@ -137,6 +173,34 @@ describe('negotiating scopes', () => {
     { refresh_token: 7 },
   ])('refuses what it can not read: %j', async (params) => {
     expect(await negotiate(bench(), params, alice)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+  })
+})
+
+describe('a pseudo-scope', () => {
+  it('of days is one', async () => {
+    const auth = { session: { maxTtl: 100 * HOUR, idle: HOUR / 2 } }
+    const here = permissionBench({ servers: [serverSettings()], lists, deps: { auth } })
+    expect(await negotiate(here, { requested_scopes: ['read:files', 'temp:2d'] }, alice)).toMatchObject({
+      granted_scopes: ['read:files'],
+      denied_scopes: [],
+      session: { expires_at: '2026-01-03T00:00:00.000Z' },
+    })
+  })
+
+  it.each(['temp:0min', 'temp:30m', 'temp:-1s', 'temp:1.5h', 'temp:', 'temp:1d '])(
+    'that can not be read opens no session: %j',
+    async (temp) => {
+      expect(await negotiate(bench(), { requested_scopes: ['read:files', temp] }, alice)).toMatchObject({
+        error: { code: 'INVALID_INPUT', extra: { field: 'requested_scopes' } },
+      })
+    },
+  )
+
+  it('is none where a scope is called so', async () => {
+    const here = bench({}, { scopes: { 'temp:worker': ['get_*'] } })
+    expect(await negotiate(here, { requested_scopes: ['temp:worker'] })).toMatchObject({
+      granted_scopes: ['temp:worker'],
+    })
   })
 })
 
