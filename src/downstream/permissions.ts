@@ -54,8 +54,11 @@ async function servePermissions(
 
 /** What to check, from the query of a URL: `tool`, and `scopes_held` with spaces or commas between. */
 function queryParams(query: Readonly<Record<string, string>>): Payload {
-  const { tool, scopes_held: held } = query
+  const { tool, scopes_held: held, parameters, arguments: args } = query
   return Payload.of({
+    // No query can say them, and nobody shall take the answer for one about them.
+    ...(parameters !== undefined && { parameters }),
+    ...(args !== undefined && { arguments: args }),
     ...(tool !== undefined && { tool }),
     ...(held !== undefined && { scopes_held: held.split(/[\s,]+/).filter((scope) => scope !== '') }),
   })

@@ -1,9 +1,11 @@
 import type { Call, Handler } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
+import { escapeHidden } from '../../core/hidden.ts'
+import { canonical, isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { untilAborted } from '../../core/waiting.ts'
+import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
 import type { Context } from './context.ts'
 import { isShut, judge, missingWords } from './gate.ts'
@@ -24,8 +26,10 @@ export const checkTool = {
         description: 'The scopes to check with; those of the access token count where there is one.',
       },
       parameters: { type: 'object', description: 'The arguments the tool would be called with.' },
+      arguments: { type: 'object', description: 'Another name of `parameters`.' },
     },
     required: ['tool'],
+    additionalProperties: false,
   },
   outputSchema: {
     type: 'object',
@@ -43,9 +47,10 @@ export const checkTool = {
 /** Answers `permissions/check`: what would become of a call of a tool. */
 export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps): Handler {
   return async (call) => {
-    const { tool, parameters } = call.params.fields
-    if (typeof tool !== 'string') throw invalid('tool', 'a string')
-    if (parameters !== undefined && !isObject(parameters)) throw invalid('parameters', 'an object')
+    const { tool } = call.params.fields
+    if (typeof tool !== 'string') throw invalid('tool', 'must be a string')
+    refuseUnknown(call.params)
+    const parameters = argumentsIn(call.params)
     const claimed = readStrings(call.params.fields.scopes_held, 'scopes_held')
     const scopes = call.principal.scopes ?? (claimed && new Set(claimed))
     const entry = await find(tool, call, deps)
@@ -90,6 +95,35 @@ async function find(tool: string, call: Call, { entry }: Deps): Promise<Entry | 
   }
 }
 
-function invalid(name: string, what: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} must be ${what}.`)
+/** The arguments to check with, by either of their names. @throws INVALID_INPUT */
+function argumentsIn({ fields }: Payload): unknown {
+  const { parameters, arguments: same } = fields
+  for (const name of ['parameters', 'arguments'])
+    if (fields[name] !== undefined && !isObject(fields[name])) throw invalid(name, 'must be an object')
+  if (parameters === undefined || same === undefined) return parameters ?? same
+  if (canonical(parameters) === canonical(same)) return parameters
+  throw invalid('arguments', 'is another name of parameters, and differs from it')
+}
+
+const understood: ReadonlySet<string> = new Set(Object.keys(checkTool.inputSchema.properties))
+
+/** What any request may have beside its params. */
+const beside: ReadonlySet<string> = new Set([
+  '_meta',
+  'intent',
+  SESSION_TOKEN,
+  IDEMPOTENCY_KEY,
+  TRANSACTION_ID,
+])
+
+/** What is not understood can not have been checked. @throws INVALID_INPUT */
+function refuseUnknown({ fields }: Payload): void {
+  const unknown = Object.keys(fields).find((key) => !understood.has(key) && !beside.has(key))
+  if (unknown === undefined) return
+  const names = [...understood].join(', ')
+  throw invalid(escapeHidden(unknown).slice(0, 100), `is not known; there are ${names}`)
+}
+
+function invalid(field: string, why: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field })
 }

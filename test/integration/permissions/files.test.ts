@@ -186,6 +186,10 @@ describe('permissions over HTTP', () => {
     const narrowed = await post('/permissions', { tool: 'move_file' }, narrow)
     expect(await narrowed.json()).toMatchObject({ allowed: false, missing_scopes: ['delete:files'] })
     expect((await post('/permissions', { tool: 1 }, bearer('reader'))).status).toBe(400)
+    const misspelt = await post('/permissions', { tool: 'read_file', argument: {} }, bearer('reader'))
+    expect([misspelt.status, await misspelt.text()]).toEqual([400, expect.stringContaining('INVALID_INPUT')])
+    const queried = await fetch(at('/permissions?tool=read_file&arguments={}'), { headers: bearer('reader') })
+    expect(queried.status).toBe(400)
     expect(
       (await fetch(at('/permissions?tool=x&upstream=nowhere'), { headers: bearer('reader') })).status,
     ).toBe(404)

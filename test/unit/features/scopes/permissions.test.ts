@@ -346,6 +346,35 @@ describe('what is said beforehand', () => {
     },
   )
 
+  it('takes the arguments by either name, and not by both where they differ', async () => {
+    const { ask } = bench({ deny: { '*': { path: '/private/**' } } })
+    const check = (params: Readonly<Record<string, unknown>>): Promise<unknown> =>
+      ask('permissions/check', { tool: 'get_file', ...params })
+    const [secret, open] = [{ path: '/private/x', a: 1 }, { path: '/open/x' }]
+    const denied = { allowed: false, reason: 'This call is not permitted here.' }
+    expect(await check({ parameters: secret })).toEqual(denied)
+    expect(await check({ arguments: secret })).toEqual(denied)
+    expect(await check({ arguments: secret, parameters: { a: 1, path: '/private/x' } })).toEqual(denied)
+    expect(await check({ arguments: open })).toEqual({ allowed: true })
+    const asTool = { name: 'check_permissions', arguments: { tool: 'get_file', arguments: secret } }
+    expect(await ask('tools/call', asTool)).toMatchObject({ structuredContent: denied })
+    for (const params of [{ arguments: secret, parameters: open }, { arguments: [] }]) {
+      expect(await check(params)).toMatchObject({
+        error: { code: 'INVALID_INPUT', extra: { field: 'arguments' } },
+      })
+    }
+  })
+
+  it('refuses what it does not know, which it can not have checked', async () => {
+    const { ask } = bench()
+    expect(await ask('permissions/check', { tool: 'get_file', args: {} })).toMatchObject({
+      error: { code: 'INVALID_INPUT', extra: { field: 'args' } },
+    })
+    expect(await ask('permissions/check', { tool: 'get_file', _meta: {}, intent: 'x' })).toEqual({
+      allowed: true,
+    })
+  })
+
   it('is what really happens, for every tool, scopes and arguments', async () => {
     const all = ['read:files', 'write:files', 'delete:files', 'admin:files', 'named', 'special', 'other']
     const paths = ['/private/x', '/public/x', '/public/../private/x', 'private/x', '']
