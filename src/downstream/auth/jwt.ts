@@ -3,7 +3,7 @@ import type { JwtSettings } from '../../core/auth-settings.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { FindKey } from './keys.ts'
 import { type Reason, unauthorized } from './refusal.ts'
-import { CLOCK_SKEW } from './verified.ts'
+import { CLOCK_SKEW, isName } from './verified.ts'
 
 interface Options {
   readonly settings: JwtSettings
@@ -19,12 +19,14 @@ export type ReadJwt = (token: string) => Promise<JWTPayload>
 export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
   const { issuer, algorithms, secret, requiredClaims } = settings
   const shared = secret && new TextEncoder().encode(secret.reveal())
+  const required = ['iss', 'aud', 'sub', 'exp', 'iat', ...requiredClaims]
+  const names = required.filter((claim) => naming.has(claim))
   const options: JWTVerifyOptions = {
     issuer,
     // An explicit list: neither `none` nor, beside public keys, a shared key is ever taken.
     algorithms: [...algorithms],
     clockTolerance: CLOCK_SKEW,
-    requiredClaims: ['iss', 'aud', 'sub', 'exp', 'iat', ...requiredClaims],
+    requiredClaims: required,
   }
   return async (token) => {
     // Loaded for the first token: who takes none need not have it.
@@ -38,6 +40,7 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
         ? await jwtVerify(token, shared, at)
         : await jwtVerify(token, keys, at)
       if (!isForAccess(protectedHeader.typ)) throw unauthorized('malformed', 'This is no access token.')
+      if (!names.every((claim) => isName(payload[claim]))) throw unauthorized('claims', LACKING)
       const { iat } = payload
       if (typeof iat !== 'number' || iat > now() / 1000 + CLOCK_SKEW)
         throw unauthorized('not_yet_valid', 'The token is of the future.')
@@ -47,6 +50,9 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
     }
   }
 }
+
+/** The claims that say who calls. */
+const naming: ReadonlySet<string> = new Set(['sub', 'client_id'])
 
 /** Tokens of other kinds have types of their own (RFC 8725 §3.11); access tokens may have none. */
 function isForAccess(type: unknown): boolean {
@@ -72,6 +78,8 @@ function reasonOf(error: errors.JOSEError, errors: Errors): Reason {
   return error.claim === 'nbf' ? 'not_yet_valid' : 'claims'
 }
 
+const LACKING = 'The token lacks a claim.'
+
 const words: Partial<Record<Reason, string>> = {
   expired: 'The token has expired.',
   signature: 'The signature of the token is wrong.',
@@ -79,5 +87,5 @@ const words: Partial<Record<Reason, string>> = {
   algorithm: 'The token is signed in a way that is not taken.',
   issuer: 'The token is of another issuer.',
   not_yet_valid: 'The token is not valid yet.',
-  claims: 'The token lacks a claim.',
+  claims: LACKING,
 }

@@ -25,11 +25,17 @@ export function endOf({ claims }: Principal): number {
 /** The longest a good token is believed without another look, in milliseconds. */
 export const LONGEST_BELIEF = 10 * 60_000
 
+/** Whether a claim names somebody: others would all be the same. */
+export function isName(claim: unknown): claim is string {
+  return typeof claim === 'string' && claim !== ''
+}
+
 /** Who the claims of a token speak of. @throws AUTHENTICATION_REQUIRED where they name nobody */
 export function principalOf(token: string, claims: Claims, scopeClaim: string, map: ScopeMap): Principal {
   const { sub, client_id: client } = claims
-  const id = typeof sub === 'string' && sub !== '' ? `user:${sub}` : undefined
-  const named = id ?? (typeof client === 'string' && client !== '' ? `client:${client}` : undefined)
+  const isOfClient = sub === undefined || sub === null
+  const name = isOfClient ? client : sub
+  const named = isName(name) ? `${isOfClient ? 'client' : 'user'}:${name}` : undefined
   if (named === undefined || named.length > LONGEST_NAME)
     throw unauthorized('claims', 'The token names nobody.')
   return { id: named, scopes: mapScopes(scopesIn(claims[scopeClaim]), map), claims, token: new Secret(token) }

@@ -136,6 +136,18 @@ describe('signed tokens', () => {
     await expect(reader()(token)).rejects.toMatchObject({ code: 'AUTHENTICATION_REQUIRED' })
   })
 
+  it.each(['', 7, null, {}, ['someone']])('C227 are refused where sub is no name: %j', async (sub) => {
+    const token = await issuer.sign({ sub, client_id: 'app' })
+    await expect(reader()(token)).rejects.toMatchObject(refusedFor('claims'))
+  })
+
+  it('C227 are refused where a client_id that is required is no name', async () => {
+    const read = reader({ requiredClaims: ['client_id'] })
+    for (const client_id of ['', 7, {}])
+      await expect(read(await issuer.sign({ client_id }))).rejects.toMatchObject(refusedFor('claims'))
+    await expect(read(await issuer.sign({ client_id: 'app' }))).resolves.toMatchObject({ client_id: 'app' })
+  })
+
   it('C227 are refused without a claim the configuration requires', async () => {
     const read = reader({ requiredClaims: ['tenant'] })
     await expect(read(await issuer.sign())).rejects.toMatchObject(refusedFor('claims'))

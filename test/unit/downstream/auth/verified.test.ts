@@ -37,6 +37,8 @@ describe('what a token allows', () => {
   it('belongs to whom it names, by a name of bounded length', () => {
     expect(principalOf('token', { sub: 'a' }, 'scope', {}).id).toBe('user:a')
     expect(principalOf('token', { client_id: 'a' }, 'scope', {}).id).toBe('client:a')
+    for (const sub of ['', 7, {}])
+      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('names nobody')
     for (const claims of [{}, { sub: '' }, { sub: 7 }, { sub: 'a'.repeat(513) }])
       expect(() => principalOf('token', claims, 'scope', {})).toThrow('names nobody')
   })
