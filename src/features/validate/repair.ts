@@ -13,6 +13,11 @@ export function repaired(outcome: Outcome): Outcome {
   return { kind: 'result', result: outcome.result.with({ tools: sound }) }
 }
 
+/** The input schema of a tool as it is listed. */
+export function listedSchema({ inputSchema }: Readonly<Record<string, unknown>>): unknown {
+  return inputSchema ?? nothing
+}
+
 function isBare(tool: unknown): tool is Record<string, unknown> {
   return isObject(tool) && (tool.inputSchema === undefined || tool.inputSchema === null)
 }

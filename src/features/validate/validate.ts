@@ -8,7 +8,7 @@ import type { Deps, Feature } from '../feature.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { misfitting } from './misfits.ts'
 import { createOutputCheck, type OutputCheck } from './output.ts'
-import { repaired } from './repair.ts'
+import { listedSchema, repaired } from './repair.ts'
 
 interface Settings {
   readonly output: 'off' | 'warn' | 'strict'
@@ -67,7 +67,8 @@ function make(call: Call, entry: Entry | undefined, { next, checks, output }: Ar
   if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknownTool(String(name)))
   if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
   const { definition, upstream } = entry
-  const problems = checks.of(definition.inputSchema, { upstream, tool: entry.name, schema: 'input' })(given)
+  const what = { upstream, tool: entry.name, schema: 'input' }
+  const problems = checks.of(listedSchema(definition), what)(given)
   if (problems === 'unchecked') call.facts.set('validated', false)
   else if (problems.length > 0) return Promise.reject(misfitting(problems))
   return output(next(call), entry)

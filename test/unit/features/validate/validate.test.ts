@@ -128,6 +128,18 @@ describe('a call of a tool', () => {
     expect((await refusal({})).data).toMatchObject({ field: 'path', reason: 'required' })
   })
 
+  it.each([{}, { inputSchema: undefined }, { inputSchema: null }])(
+    'is held against the schema that is listed where its server lists none: %j',
+    async (definition) => {
+      const error = await refusal({ definition, params: { arguments: { path: 'x' } } })
+      expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field: 'path' })
+      const { call, made } = maker({ definition })
+      await call({})
+      await call({ arguments: {} })
+      expect(made).toHaveLength(2)
+    },
+  )
+
   it('is told of several problems at once, but not of all', async () => {
     const { message, data } = await withArguments({ lines: Array.from({ length: 50 }, () => 'x') })
     expect(message).toMatch(/"path" is required; "lines\.0" must be integer; .* \(and \d+ more\)\.$/)
