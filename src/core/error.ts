@@ -95,7 +95,7 @@ export interface Extra {
   /** What the caller can do about it, one sentence. */
   readonly suggestion?: string | undefined
   /** Fields the protocol wants at the top of `error.data`. */
-  readonly data?: Readonly<Record<string, unknown>>
+  readonly data?: Readonly<Record<string, unknown>> | undefined
   readonly details?: Readonly<Record<string, unknown>> | undefined
   readonly retryAfterSeconds?: number | undefined
   /** The caller can do something about it, although errors of its kind mostly are for others. */

@@ -70,10 +70,19 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   if (error.rpc === -32002) return object.with({ code: -32602 })
   if (error.rpc <= -32020 && error.rpc >= -32099 && error.rpc !== -32021) {
     const { data } = object.fields
-    const told = isObject(data) && typeof data.category === 'string' ? data : {}
-    return Payload.of({ code: -32603, message: error.message, data: { ...told, upstream: object.value } })
+    const told = isObject(data) && typeof data.category === 'string' ? data : undefined
+    const upstream = told ? { ...object.fields, data: theirs(told, error) } : object.value
+    return Payload.of({ code: -32603, message: error.message, data: { ...told, upstream } })
   }
   return object
+}
+
+/** What of the data of a relayed error is the server's own; nothing where it sent none. */
+function theirs(told: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
+  const { upstream, requestId: _ours, ...rest } = told
+  if (upstream !== undefined) return upstream
+  const members = Object.entries(rest).filter(([key]) => !Object.hasOwn(data, key))
+  return members.length === 0 ? undefined : Object.fromEntries(members)
 }
 
 /** The HTTP status that goes with a JSON-RPC error code of an answered call (2026-07-28 basic/transports). */

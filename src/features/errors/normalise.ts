@@ -103,7 +103,8 @@ function completedRelay(
     message,
     data: object,
   })
-  return new GatewayError(meant.code, message, { ...meant.extra, cause: error.cause, relayed: sound })
+  const { cause, extra } = error
+  return new GatewayError(meant.code, message, { ...meant.extra, data: extra.data, cause, relayed: sound })
 }
 
 /** The server's own data, and ours; what of the server's would not fit beside ours stands apart. */

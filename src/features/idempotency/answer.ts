@@ -36,7 +36,7 @@ export function toldFailure(error: unknown, about: About): unknown {
   if (!relayed) return error.with({ data: { ...data, ...said } })
   const sent = relayed.fields.data
   if (sent !== undefined && !isObject(sent)) return error
-  return error.with({ relayed: relayed.with({ data: { ...sent, ...said } }) })
+  return error.with({ data: { ...data, ...said }, relayed: relayed.with({ data: { ...sent, ...said } }) })
 }
 
 function fieldsOf({ key, wasReplay, startedAt }: About): Readonly<Record<string, unknown>> {

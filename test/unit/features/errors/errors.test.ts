@@ -16,6 +16,7 @@ import type { ErrorRule } from '../../../../src/core/settings.ts'
 import { errors } from '../../../../src/features/errors/errors.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { encodeLegacyError, legacyErrorCode } from '../../../../src/wire/legacy.ts'
+import { toldFailure } from '../../../../src/features/idempotency/answer.ts'
 import { modernError } from '../../../../src/wire/modern.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -374,6 +375,33 @@ describe('an error of JSON-RPC', () => {
       const error = await thrownBy(relaying(-32000, 'no', data))
       expect(error.extra.relayed?.fields.data).toMatchObject({ code: 'UPSTREAM_ERROR', upstream: data })
     }
+  })
+
+  it.each([
+    ['none', undefined, undefined],
+    ['some', { why: 1 }, { why: 1 }],
+    ['some that does not fit beside ours', { code: 7 }, { code: 7 }],
+    ['a text', 'why', 'why'],
+  ])(
+    'says for 2026-07-28 what the server itself said, where its code is not for others: %s',
+    async (_what, data, own) => {
+      const error = await thrownBy(relaying(-32050, 'no', data))
+      expect(modernError(error, 'r1').value).toMatchObject({ code: -32603, data: { code: 'UPSTREAM_ERROR' } })
+      const { upstream } = modernError(error, 'r1').fields.data as { upstream: unknown }
+      expect(upstream).toEqual({ code: -32050, message: 'no', ...(own !== undefined && { data: own }) })
+      expect(modernError(error, 'r1').text.match(/"data":/g)).toHaveLength(own === undefined ? 1 : 2)
+    },
+  )
+
+  it('takes what is said of the key of a call for no words of the server', async () => {
+    const said = { idempotency_key: 'k', was_replay: false }
+    const relayed = Payload.of({ code: -32050, message: 'no' })
+    const failure = new GatewayError('UPSTREAM_ERROR', 'no', { relayed })
+    const about = { key: 'k', wasReplay: false, startedAt: 0 }
+    const error = await thrownBy(fails(toldFailure(failure, about) as GatewayError))
+    expect(modernError(error).value).toMatchObject({ data: said })
+    const { upstream } = modernError(error).fields.data as { upstream: unknown }
+    expect(upstream).toEqual({ code: -32050, message: 'no' })
   })
 
   it('keeps a structured error of the server', async () => {
