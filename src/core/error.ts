@@ -104,6 +104,8 @@ export interface Extra {
   readonly isResult?: true
   /** The JSON-RPC error object of the server behind, relayed as it came. */
   readonly relayed?: Payload
+  /** The caller has the scopes that are missing: only the session it names leaves them out. */
+  readonly isOfSession?: true
   /** The request was not sent to the server, so it can not have done anything. */
   readonly isUnsent?: true
   /** The HTTP status of a call that was refused before it was dispatched; others are answered with 200. */

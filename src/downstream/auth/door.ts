@@ -98,6 +98,8 @@ function createDoor({ auth, listen, port, log }: Options): Door {
     stepUp: ({ incoming, upstream, principal }, error) => {
       // What a server says of its own scopes is no demand of this one.
       if (error.code !== 'SCOPE_INSUFFICIENT' || error.extra.relayed) return undefined
+      // Another token would be narrowed just the same.
+      if (error.extra.isOfSession) return undefined
       // Only tokens with claims come from somewhere that could give out others.
       if (!principal.claims) return undefined
       const required = error.extra.details?.required_scopes

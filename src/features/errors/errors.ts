@@ -111,7 +111,8 @@ function refused(thrown: unknown, call: Call, { manners, compat, deps }: Tell): 
 /** A scope that a client can ask its authorization server for is asked for at the edge. */
 function isForModel(error: GatewayError, { principal, signal }: Call): boolean {
   if (isCancelled(signal)) return false
-  return error.isResult && !(error.code === 'SCOPE_INSUFFICIENT' && principal.token !== undefined)
+  const isForClient = error.code === 'SCOPE_INSUFFICIENT' && !error.extra.isOfSession
+  return error.isResult && !(isForClient && principal.token !== undefined)
 }
 
 /** A failure in the words of the one table; what was not foreseen stays as it is, for the log. */

@@ -70,6 +70,13 @@ export function refusal(verdict: Refused, elevateUrl: string | undefined): Gatew
   })
 }
 
+/** The refusal of a caller who has the scopes, and named a session that leaves them out. */
+export function ofSession(error: GatewayError): GatewayError {
+  const { elevation_url: _url, ...details } = error.extra.details ?? {}
+  const suggestion = 'Call without the session token, or negotiate a session that holds the scope.'
+  return error.with({ isOfSession: true, suggestion, details })
+}
+
 /** Names the scopes a caller lacks. */
 export function missingWords(missing: readonly string[]): string {
   return `Missing ${missing.length === 1 ? 'scope' : 'scopes'}: ${missing.join(' ')}`

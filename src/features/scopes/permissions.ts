@@ -7,7 +7,7 @@ import { isProtocolNotification } from '../../wire/methods.ts'
 import type { Deps, Feature, SettingsOf } from '../feature.ts'
 import { asTool } from '../own-tool.ts'
 import type { Context, Guard } from './context.ts'
-import { createGates } from './gate.ts'
+import { createGates, ofSession } from './gate.ts'
 import { guardOf } from './guard.ts'
 import { answerNegotiate, negotiateTool } from './negotiate.ts'
 import { answerCheck, checkTool } from './preflight.ts'
@@ -72,9 +72,38 @@ function guarding(target: Target, guard: Guard | undefined, sessions: Sessions):
   return (next) => {
     const guarded = guard ? guardedBy(guard, next) : next
     return (call) => {
-      if (hasExtension(call, SESSION_TOKEN)) return narrowed(call, target, sessions).then(guarded)
+      if (hasExtension(call, SESSION_TOKEN)) {
+        const within = guard ? guardedBy(inSession(guard, call.principal), next) : next
+        return narrowed(call, target, sessions).then(within)
+      }
       return isForAll || call.principal.scopes ? guarded(call) : next(call)
     }
+  }
+}
+
+/** The guard of a caller that is in a session: it tells what the caller may do outside of it. */
+function inSession({ admit, ...guard }: Guard, principal: Principal): Guard {
+  if (!admit) return guard
+  return {
+    ...guard,
+    admit: async (call) => {
+      try {
+        return await admit(call)
+      } catch (error) {
+        if (!(error instanceof GatewayError) || error.code !== 'SCOPE_INSUFFICIENT') throw error
+        const isAdmitted = await attempted(() => admit({ ...call, principal }))
+        throw isAdmitted ? ofSession(error) : error
+      }
+    },
+  }
+}
+
+async function attempted(admit: () => unknown): Promise<boolean> {
+  try {
+    await admit()
+    return true
+  } catch {
+    return false
   }
 }
 

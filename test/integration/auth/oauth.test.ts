@@ -18,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => field.close())
 
-function call(token: string, name = 'echo') {
+function call(token: string, name = 'echo', more: Record<string, string> = {}) {
   return fetch(gateway.url, {
     method: 'POST',
     headers: {
@@ -28,6 +28,7 @@ function call(token: string, name = 'echo') {
       'mcp-protocol-version': '2026-07-28',
       'mcp-method': 'tools/call',
       'mcp-name': name,
+      ...more,
     },
     body: JSON.stringify({
       jsonrpc: '2.0',
@@ -118,6 +119,25 @@ describe('a client with a token of its own', () => {
       error: { data: { code: 'SCOPE_INSUFFICIENT', details: { missing_scopes: ['write:fake'] } } },
     })
     expect((await call(await server.robotToken(gateway.url, 'write:fake'), 'vendor')).status).toBe(200)
+  })
+
+  it('is not sent for another token where its session alone leaves the scope out', async () => {
+    const token = await server.robotToken(gateway.url, 'read:fake write:fake')
+    const negotiated = await fetch(new URL('/permissions/negotiate', gateway.url), {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ requested_scopes: ['read:fake'] }),
+    })
+    const { session } = (await negotiated.json()) as { session: { token: string } }
+    const answer = await call(token, 'vendor', { 'x-mcp-session-token': session.token })
+    expect([answer.status, answer.headers.get('www-authenticate')]).toEqual([200, null])
+    expect(await answer.json()).toMatchObject({
+      result: {
+        isError: true,
+        error: { code: 'SCOPE_INSUFFICIENT', suggestion: expect.stringContaining('session') },
+      },
+    })
+    expect((await call(token, 'vendor')).status).toBe(200)
   })
 
   it('C082 may make the calls its scopes allow and no others', async () => {

@@ -101,7 +101,7 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
       const reply = await fail(-32050, { why: 1 })
       const upstream = { code: -32050, message: 'code -32050', data: { why: 1 } }
       expect(reply.error).toMatchObject({ code: -32603, message: 'code -32050', data: { upstream } })
-      expect((reply.error?.['data'] as { upstream: unknown }).upstream).toEqual(upstream)
+      expect(Object(reply.error?.['data']).upstream).toEqual(upstream)
     })
   }
 

@@ -35,7 +35,7 @@ export interface GuardedFront {
 interface Asking {
   readonly token?: string | undefined
   readonly method?: string
-  /** The name of the tool: they need the scope they are called, but `whoami`, and `relay` which fails by itself. */
+  /** The name of the tool: they need the scope they are called, but `whoami`; `relay` and `narrowed` fail by themselves. */
   readonly tool?: string
   readonly path?: string
   readonly headers?: Readonly<Record<string, string>>
@@ -112,6 +112,10 @@ const handle: Handler = async ({ method, target, principal }) => {
   if (name === 'relay') {
     const relayed = Payload.of({ code: -32000, message: 'You lack a scope of mine.' })
     throw new GatewayError('SCOPE_INSUFFICIENT', 'You lack a scope of mine.', { relayed })
+  }
+  if (name === 'narrowed') {
+    const details = { required_scopes: ['mcp.read'], missing_scopes: ['mcp.read'] }
+    throw new GatewayError('SCOPE_INSUFFICIENT', 'Missing scope: mcp.read', { details, isOfSession: true })
   }
   if (name !== 'whoami' && principal.scopes && !principal.scopes.has(name)) {
     throw new GatewayError('SCOPE_INSUFFICIENT', `Missing scope: ${name}`, {

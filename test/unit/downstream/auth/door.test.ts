@@ -321,6 +321,14 @@ describe('a token without a scope a call needs', () => {
     expect(body).toMatchObject({ error: { code: -32000, message: 'You lack a scope of mine.' } })
   })
 
+  it('is no matter of the token where it has the scope and a session leaves it out', async () => {
+    const front = await open()
+    const token = await issuer.sign({ scope: 'mcp.read' })
+    const { status, challenge, body } = await front.call({ token, tool: 'narrowed' })
+    expect({ status, challenge }).toEqual({ status: 200, challenge: null })
+    expect(body).toMatchObject({ error: { data: { code: 'SCOPE_INSUFFICIENT' } } })
+  })
+
   it('C080 is answered with 403 and the scopes to ask for, in both eras', async () => {
     const front = await open({ scope_map: { 'mcp.write': ['write:it'] } })
     const token = await issuer.sign({ scope: 'mcp.read' })

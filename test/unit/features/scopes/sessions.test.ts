@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import fc from 'fast-check'
 import type { Call } from '../../../../src/core/call.ts'
+import type { GatewayError } from '../../../../src/core/error.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import type { Settings } from '../../../../src/features/scopes/settings.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -211,6 +212,26 @@ describe('a session token', () => {
     expect(await outcome(here, 'get_file', token, alice)).toBe('ok')
     expect(await outcome(here, 'create_file', token, alice)).toBe('SCOPE_INSUFFICIENT')
     expect(await outcome(here, 'create_file', undefined, alice)).toBe('ok')
+  })
+
+  it('is what is told to be in the way where its caller has the scope, and not where it has not', async () => {
+    const here = bench({ elevate_url: 'https://idp.example.com/ask' })
+    const token = await tokenFor(here, ['read:files'], alice)
+    const create = { name: 'create_file', arguments: {}, _meta: { [HEADER]: token } }
+    const { error } = await here.ask('tools/call', create, alice)
+    expect(error).toMatchObject({
+      code: 'SCOPE_INSUFFICIENT',
+      extra: { isOfSession: true, suggestion: expect.stringContaining('negotiate a session') },
+    })
+    expect((error as GatewayError).extra.details).toEqual({
+      required_scopes: ['write:files'],
+      missing_scopes: ['write:files'],
+    })
+    const lesser = as('alice', 'read:files')
+    const refused = (await here.ask('tools/call', create, lesser)).error as GatewayError
+    expect(refused.extra.isOfSession).toBeUndefined()
+    expect(refused.extra.suggestion).toContain('https://idp.example.com/ask')
+    expect(here.seen.filter(({ method }) => method === 'tools/call')).toHaveLength(0)
   })
 
   it('narrows callers nothing else limits', async () => {
