@@ -217,14 +217,14 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     },
     stdio: (input, output) => {
       observing.serve({ transport: 'pipe' })
-      const { handle } = gateway
       return serveStdio(input, output, {
-        handle,
+        handle: gateway.handle,
         seal: createSeal(Date.now, undefined, keys.seals),
         principal: current.settings.auth.principal,
         limit: current.settings.listen.body,
         isStrict: () => current.settings.listen.isStrict,
         onRefused: observing.refused,
+        closing: closing.signal,
         log,
       })
     },

@@ -1,4 +1,7 @@
 import type { Note } from '../core/call.ts'
+import { encodeNotification } from '../wire/jsonrpc.ts'
+import { lowerNote } from '../wire/project.ts'
+import type { Revision } from '../wire/revisions.ts'
 
 /** How many progress notifications of a call may come at once, and how many more each second. */
 const BURST = 20
@@ -57,4 +60,10 @@ export class Pace {
     if (this.#since > 0) this.#left = Math.min(BURST, this.#left + ((now - this.#since) / 1000) * EACH_SECOND)
     this.#since = now
   }
+}
+
+/** Sends a notification in the words of a revision, if it has any for it. */
+export function told(note: Note, revision: Revision, send: (message: string) => void): void {
+  const lowered = lowerNote(note, revision)
+  if (lowered) send(encodeNotification(lowered.method, lowered.params))
 }

@@ -1,5 +1,5 @@
 import type { Answer, Answers, Call, Client, Questions } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
+import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Id } from '../wire/jsonrpc.ts'
 import type { Peer } from '../wire/peer.ts'
@@ -35,7 +35,7 @@ export async function putQuestions(questions: Questions, options: Options): Prom
       return [key, await answerOf(answer)] as const
     })
     const answers = await Promise.all(asked)
-    if (call.signal.aborted) throw new GatewayError('CANCELLED', 'The request was cancelled.')
+    call.signal.throwIfAborted()
     return Object.fromEntries(answers.filter((entry): entry is [string, Answer] => entry[1] !== undefined))
   } finally {
     clearTimeout(timer)

@@ -1,5 +1,6 @@
 import { GatewayError } from '../core/error.ts'
-import type { Registry } from '../core/registry.ts'
+import { Registry } from '../core/registry.ts'
+import { within } from '../core/waiting.ts'
 import type { Id, Notification } from '../wire/jsonrpc.ts'
 import type { Reply } from './reply.ts'
 
@@ -11,14 +12,60 @@ export interface Running {
   readonly isOpening: boolean
 }
 
-/** Cancels the request a notification names, where it is under way and can be cancelled. */
-export function cancelRunning(running: Registry<Id, Running>, { params }: Notification): void {
-  const id = params.at('requestId')?.text
-  const found = id === undefined ? undefined : running.get(id)
-  if (!found || found.isOpening) return
-  const { reason } = params.fields
-  const why = typeof reason === 'string' ? readable(reason) : 'The client cancelled the request.'
-  found.controller.abort(new GatewayError('CANCELLED', why))
+/** How long requests that are ended may take to be answered, in milliseconds. */
+const PATIENCE = 400
+
+/** The requests of one session that are not answered yet. */
+export class RunningRequests {
+  readonly #running = new Registry<Id, Running>()
+  #none = Promise.withResolvers<void>()
+
+  get size(): number {
+    return this.#running.size
+  }
+
+  get(id: Id): Running | undefined {
+    return this.#running.get(id)
+  }
+
+  add(id: Id, running: Running): void {
+    this.#running.set(id, running)
+  }
+
+  delete(id: Id): void {
+    this.#running.delete(id)
+    if (this.size > 0) return
+    this.#none.resolve()
+  }
+
+  /** Cancels the request a notification names, where it is under way and can be cancelled. */
+  cancel({ params }: Notification): void {
+    const id = params.at('requestId')?.text
+    const found = id === undefined ? undefined : this.#running.get(id)
+    if (!found || found.isOpening) return
+    const { reason } = params.fields
+    const why = typeof reason === 'string' ? readable(reason) : 'The client cancelled the request.'
+    found.controller.abort(new GatewayError('CANCELLED', why))
+  }
+
+  /** Ends all of them. Resolves when they are answered, or after a while. */
+  end(reason: GatewayError): Promise<void> {
+    if (this.size === 0) return Promise.resolve()
+    this.#none = Promise.withResolvers()
+    for (const { controller } of this.#running.values()) controller.abort(reason)
+    return within(this.#none.promise, PATIENCE, undefined)
+  }
+}
+
+/** What the caller of a request is told whose session ends first: it may have reached the server. */
+export function sessionEnded(): GatewayError {
+  return new GatewayError(
+    'OUTCOME_UNKNOWN',
+    'The session ended before the call did, which may have taken effect.',
+    {
+      suggestion: 'Check whether the call took effect before making it again.',
+    },
+  )
 }
 
 /** How much of a reason goes on to logs and servers, in characters. */

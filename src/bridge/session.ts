@@ -12,13 +12,11 @@ import { background, type Log } from '../core/log.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
-import { Registry } from '../core/registry.ts'
 import { newRequestId } from '../core/request-id.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { type Filter, filterFor } from '../wire/filter.ts'
 import {
   encodeError,
-  encodeNotification,
   encodeResult,
   type Id,
   type Notification,
@@ -29,14 +27,13 @@ import { encodeLegacyError, encodeLegacyResult, initializeResult, legacyErrorCod
 import { lift } from '../wire/lift.ts'
 import { isForServers, method, severity, unknownMethod } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
-import { lowerNote } from '../wire/project.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
 import { askInline, type Put, rounds } from './ask.ts'
 import { Listening } from './listen.ts'
 import { putQuestions } from './put.ts'
-import { Pace } from './pace.ts'
+import { Pace, told } from './pace.ts'
 import type { Around, Reply } from './reply.ts'
-import { cancelRunning, type Running } from './running.ts'
+import { RunningRequests, sessionEnded } from './running.ts'
 
 interface Options {
   readonly id: string
@@ -65,7 +62,7 @@ export class ClientSession {
   readonly principal: Principal
   readonly #options: Options
   readonly #peer: Peer
-  readonly #running = new Registry<Id, Running>()
+  readonly #running = new RunningRequests()
   readonly #listening: Listening
   readonly #uris = new Set<string>()
   #revision: Revision | undefined
@@ -117,12 +114,12 @@ export class ClientSession {
   /** Takes a request; its answer goes to `reply`. Never throws. */
   async request(request: Request, reply: Reply): Promise<void> {
     const controller = new AbortController()
-    if (this.#running.has(request.id)) {
+    if (this.#running.get(request.id)) {
       const error = new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
       reply.end(encodeError(request.id, error, reply.requestId))
       return
     }
-    this.#running.set(request.id, { controller, reply, isOpening: request.method === 'initialize' })
+    this.#running.add(request.id, { controller, reply, isOpening: request.method === 'initialize' })
     try {
       const own = this.#own(request, reply, controller)
       const answer = own ? await own : await this.#answer(request, reply, controller)
@@ -139,7 +136,7 @@ export class ClientSession {
   }
 
   notification(note: Notification): void {
-    if (note.method === 'notifications/cancelled') cancelRunning(this.#running, note)
+    if (note.method === 'notifications/cancelled') this.#running.cancel(note)
     if (note.method === 'notifications/initialized' && this.#revision) {
       background(this.#listening.open(this.#filter()), this.#options.log)
     }
@@ -153,11 +150,21 @@ export class ClientSession {
     if (response.id !== undefined) this.#peer.receive(text)
   }
 
+  /** The client is gone: nobody waits for an answer. */
   close(): void {
-    const gone = new GatewayError('CANCELLED', 'The session ended.')
-    for (const { controller } of this.#running.values()) controller.abort(gone)
+    void this.#stop(new GatewayError('CANCELLED', 'The session ended.'))
+  }
+
+  /** Ends the session while the client is there. Resolves when what it waited for is answered, or after a while. */
+  end(): Promise<void> {
+    return this.#stop(sessionEnded())
+  }
+
+  #stop(reason: GatewayError): Promise<void> {
+    const answered = this.#running.end(reason)
     this.#listening.close()
-    this.#peer.fail(gone)
+    this.#peer.fail(reason)
+    return answered
   }
 
   /** The answer to what concerns this session alone; nothing where it is for a server. */
@@ -289,10 +296,4 @@ export class ClientSession {
 
 function invalid(why: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
-}
-
-/** Sends a notification in the words of a revision, if it has any for it. */
-function told(note: Note, revision: Revision, send: (message: string) => void): void {
-  const lowered = lowerNote(note, revision)
-  if (lowered) send(encodeNotification(lowered.method, lowered.params))
 }

@@ -75,20 +75,21 @@ export class HttpSessions {
     return found
   }
 
-  end({ session, replay }: HttpSession): void {
+  /** Resolves when its calls are answered, or after a while. */
+  async end({ session, replay }: HttpSession): Promise<void> {
     this.#sessions.delete(session.id)
-    session.close()
+    await session.end()
     replay.close()
   }
 
-  close(): void {
+  async close(): Promise<void> {
     clearInterval(this.#reaper)
-    for (const session of this.#sessions.values()) this.end(session)
+    await Promise.all([...this.#sessions.values()].map((session) => this.end(session)))
   }
 
   #reap(): void {
     const before = Date.now() - IDLE
-    for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) this.end(each)
+    for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) void this.end(each)
   }
 
   /** Ends a session that is not used: one of the caller where there is one, so that nobody ends those of others. */
@@ -98,7 +99,7 @@ export class HttpSessions {
     const [oldest] = (own.length > 0 || isForOwn ? own : idle).toSorted(
       (one, other) => one.usedAt - other.usedAt,
     )
-    if (oldest) this.end(oldest)
+    if (oldest) void this.end(oldest)
     return oldest !== undefined
   }
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/error.ts'
-import type { Log } from '../core/log.ts'
+import { background, type Log } from '../core/log.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import type { Reply } from '../bridge/reply.ts'
 import { isUnknownVersion } from '../wire/codec.ts'
@@ -72,7 +72,7 @@ export class LegacyHttp {
   }
 
   delete(exchange: Exchange): void {
-    this.#sessions.end(this.#session(exchange))
+    background(this.#sessions.end(this.#session(exchange)), this.#log)
     exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
   }
 
@@ -92,7 +92,7 @@ export class LegacyHttp {
       },
     }
     await created.session.request(message, guarded)
-    if (!created.session.revision) this.#sessions.end(created)
+    if (!created.session.revision) await this.#sessions.end(created)
   }
 
   #session({ incoming, principal, upstream }: Exchange): HttpSession {

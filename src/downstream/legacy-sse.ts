@@ -50,6 +50,10 @@ export class LegacySse {
     return this.#open.size
   }
 
+  get isBusy(): boolean {
+    return [...this.#open.values()].some(({ session }) => session.isBusy)
+  }
+
   /** The server a posted message is for, where its session is of one. */
   upstreamOf(incoming: IncomingMessage): string | undefined {
     return this.#open.get(sessionId(incoming) ?? '')?.upstream
@@ -118,8 +122,13 @@ export class LegacySse {
     else background(session.request(message, reply), this.#options.log)
   }
 
-  close(): void {
-    for (const { outgoing } of this.#open.values()) outgoing.end()
+  /** Ends all streams, once their calls are answered. */
+  async close(): Promise<void> {
+    const ending = [...this.#open.values()].map(async ({ session, outgoing }) => {
+      await session.end()
+      outgoing.end()
+    })
+    await Promise.all(ending)
   }
 }
 

@@ -230,14 +230,13 @@ export async function listenHttp(options: Options): Promise<Listener> {
       isClosing = true
       server.close()
       const until = Date.now() + patience
-      while (front.isBusy && Date.now() < until) await wait(20)
+      while ((front.isBusy || sse.isBusy) && Date.now() < until) await wait(20)
     },
     close: async () => {
       isClosing = true
       const closed = new Promise((resolve) => server.once('close', resolve))
       if (server.listening) server.close()
-      front.sessions.close()
-      sse.close()
+      await Promise.all([front.sessions.close(), sse.close()])
       server.closeIdleConnections()
       setTimeout(() => server.closeAllConnections(), 500).unref()
       if (server.listening || (await connections(server)) > 0) await closed

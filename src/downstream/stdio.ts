@@ -38,6 +38,8 @@ interface Options {
   isStrict?(): boolean
   /** Hears of every message that is turned away. */
   onRefused?(refusal: Refusal): void
+  /** Aborted when the gateway ends. */
+  readonly closing?: AbortSignal
   readonly log: Log
 }
 
@@ -49,6 +51,7 @@ export function serveStdio(input: Readable, output: Writable, options: Options):
     isSound ? front.receive(line) : front.refuse(notUtf8())
   input.on('data', lines(options.limit, onLine, onOverflow))
   output.on('error', () => front.close())
+  options.closing?.addEventListener('abort', () => front.end())
   return new Promise((resolve) => {
     const end = (): void => {
       front.close()
@@ -94,6 +97,11 @@ class StdioFront {
     const requestId = newRequestId()
     this.#tell(error, requestId)
     this.#write(encodeError(id, error, requestId))
+  }
+
+  /** Answers what runs in the session. What has none ends with its server. */
+  end(): void {
+    background(this.#session.end(), this.#options.log)
   }
 
   close(): void {

@@ -131,9 +131,11 @@ function verdictOf({ signal }: Call, error: unknown): 'answered' | 'failed' | 'u
   // The credentials of one caller say nothing of the others'.
   const status = failure.extra.details?.['http_status']
   if (status === 401 || status === 403) return 'unknown'
+  // Of those that end a call from this side, its deadline alone is the server's doing.
+  if (signal.aborted && failure.code !== 'OPERATION_TIMEOUT') return 'unknown'
   // Who is told when to come back was refused by a pause, not by the server.
   if (failing.has(failure.code)) return failure.extra.retryAfterSeconds === undefined ? 'failed' : 'unknown'
-  return signal.aborted || failure.code === 'OVERLOADED' ? 'unknown' : 'answered'
+  return failure.code === 'OVERLOADED' ? 'unknown' : 'answered'
 }
 
 function refusal(wait: number): GatewayError {

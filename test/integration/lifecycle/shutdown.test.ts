@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
-import { clientOf, gatewayTo, httpServer, shellServer, stdioServer } from '../../support/journey.ts'
+import { clientOf, codeOf, gatewayTo, httpServer, shellServer, stdioServer } from '../../support/journey.ts'
 import { startCommand } from '../../support/gateway-process.ts'
 import { descendants, hasProcessTree, isRunning } from '../../support/process-tree.ts'
 import { fakeServerCommand } from '../../support/fake-server.ts'
@@ -81,13 +81,14 @@ describe('a gateway told to stop', () => {
     const client = await clientOf(gateway)
     const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
     const failed = reply.then(
-      ({ error }) => error,
+      (answer) => answer.error ?? codeOf(answer),
       (error: unknown) => error,
     )
     await client.request('tools/call', { name: 'echo' })
     gateway.signal('SIGTERM')
     expect((await gateway.ended).code).toBe(0)
     expect(await failed).toBeDefined()
+    expect(await failed).toBe('OUTCOME_UNKNOWN')
   })
 })
 

@@ -7,9 +7,7 @@ import { Replay } from '../../../src/downstream/replay.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const opened: HttpSessions[] = []
-afterEach(() => {
-  for (const sessions of opened.splice(0)) sessions.close()
-})
+afterEach(() => Promise.all(opened.splice(0).map((sessions) => sessions.close())))
 
 function full(): HttpSessions {
   const sessions = new HttpSessions({

@@ -20,7 +20,7 @@ interface Server {
   /** What it answers next. */
   answer: () => Promise<unknown>
   seen: number
-  call(upstream?: string): Promise<unknown>
+  call(upstream?: string, signal?: AbortSignal): Promise<unknown>
 }
 
 function server(): Server {
@@ -28,14 +28,14 @@ function server(): Server {
   const self: Server = {
     answer: async () => ({}),
     seen: 0,
-    call: (upstream = 'one') => {
+    call: (upstream = 'one', signal = new AbortController().signal) => {
       const target = { method: 'tools/call', upstream, name: 't' }
       const end: Handler = async () => {
         self.seen++
         await self.answer()
         return { kind: 'result', result: Payload.of({}) }
       }
-      return (policy?.(target)?.(end) ?? end)(toolCall({ target })).catch((error: unknown) => error)
+      return (policy?.(target)?.(end) ?? end)(toolCall({ target, signal })).catch((error: unknown) => error)
     },
   }
   return self
@@ -76,6 +76,14 @@ describe('a server that does not answer', () => {
     await fails(one, 1)
     expect(one.seen).toBe(4)
     expect(await one.call()).toMatchObject(refused)
+  })
+
+  it('is not meant by calls whose sessions ended', async () => {
+    const one = server()
+    one.answer = () => Promise.reject(failed())
+    for (let index = 0; index < 5; index++) await one.call('one', AbortSignal.abort(failed()))
+    one.answer = async () => ({})
+    expect(await one.call()).toMatchObject({ kind: 'result' })
   })
 
   it('is not meant by failures that are far apart, or by an answer between them', async () => {
