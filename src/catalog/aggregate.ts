@@ -63,13 +63,13 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
   const locate = async (call: Call): Promise<[Candidate, Payload] | undefined> => {
     const { name: subject } = call.target
     if (call.method === 'completion/complete') return locateReference(call)
-    if (subject === undefined) return undefined
+    if (!located.has(call.method)) return undefined
+    if (subject === undefined) throw unfit(method(call.method).nameIn ?? 'name', 'must be a string')
     if (call.method === 'resources/read') {
       const found = naming.serverOf(subject, names)
       if (!found) throw unknown(call.method, subject)
       return [found, call.params.with({ uri: found.name })]
     }
-    if (call.method !== 'tools/call' && call.method !== 'prompts/get') return undefined
     const found = await find(call, call.method === 'tools/call' ? 'tools/list' : 'prompts/list', subject)
     return [found, call.params.with({ name: found.name })]
   }
@@ -81,7 +81,9 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
       const found = naming.serverOf(uri, names)
       if (found) return [found, call.params.with({ ref: reference.with({ uri: found.name }) })]
     }
-    if (!reference || typeof name !== 'string') throw unknown(call.method, String(uri))
+    if (!reference || (typeof name !== 'string' && typeof uri !== 'string'))
+      throw unfit('ref', 'must name a prompt or a resource')
+    if (typeof name !== 'string') throw unknown(call.method, String(uri))
     const found = await find(call, 'prompts/list', name)
     return [found, call.params.with({ ref: reference.with({ name: found.name }) })]
   }
@@ -186,6 +188,13 @@ function stands(alias: string, upstream: string, name: string): boolean {
 
 function done(result: Payload): Outcome {
   return { kind: 'result', result }
+}
+
+/** Methods whose subject says which server they are for. */
+const located: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
+
+function unfit(field: string, why: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' })
 }
 
 const namedOnly = { suggestion: 'Methods the protocol does not define are served at /mcp/<server> only.' }
