@@ -38,6 +38,7 @@ import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Upstream } from './upstream/upstream.ts'
 import { warmServers } from './upstream/warm.ts'
 import { ownCall } from './wire/own-call.ts'
+import { asSent } from './wire/project.ts'
 
 /** What was put together from one version of the settings. */
 export interface Built {
@@ -100,6 +101,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     isPermitted: (call) => isPermitted(call),
     presence,
     sign,
+    asSent,
     page,
     hasTools: settings.metaTools !== 'off',
     relay: (call) => catalog.servers(call),

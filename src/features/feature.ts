@@ -3,6 +3,7 @@ import type { Call, Errand, Handler, Policy } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
+import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Left, Quota, Records, ToolFacts } from '../core/record.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
@@ -129,6 +130,8 @@ export interface Deps {
   readonly presence: Presence
   /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
+  /** What a call came to, as its client will be sent it: older clients are told some things in other words. */
+  asSent(result: Payload, call: Call): Payload
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
   page(path: string): string | undefined
   /** Whether the gateway's own tools can be called. */

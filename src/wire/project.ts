@@ -1,9 +1,9 @@
-import type { Note } from '../core/call.ts'
+import type { Call, Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { metaKeys } from './extensions.ts'
 import { isProtocolMethod } from './methods.ts'
-import type { Revision } from './revisions.ts'
+import { findRevision, type Revision } from './revisions.ts'
 import { wrapSchema } from './wrap.ts'
 
 /** A result in the words of an older revision: what it does not know is converted, never dropped silently. */
@@ -20,6 +20,12 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
     default:
       return stripped
   }
+}
+
+/** What a call came to, as its client will be sent it. */
+export function asSent(result: Payload, { client, method: name }: Call): Payload {
+  const revision = findRevision(client.revision)
+  return revision?.era === 'legacy' ? lowerResult(name, result, revision) : result
 }
 
 const modernFields = ['resultType', 'ttlMs', 'cacheScope']

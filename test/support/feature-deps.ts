@@ -4,6 +4,7 @@ import { GatewayError } from '../../src/core/error.ts'
 import type { Deps } from '../../src/features/feature.ts'
 import { createPresence } from '../../src/records/presence.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
+import { asSent } from '../../src/wire/project.ts'
 import { silentLog } from './silent-log.ts'
 
 /** What a feature under test may use: an empty store, and no servers unless given. */
@@ -20,6 +21,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     isPermitted: async () => true,
     presence: createPresence(() => store),
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
+    asSent,
     page: (path) => `http://127.0.0.1:8900${path}`,
     hasTools: true,
     relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),

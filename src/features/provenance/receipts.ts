@@ -56,7 +56,7 @@ async function signed(outcome: Outcome, call: Call, server: string, deps: Deps):
   const { result } = outcome
   // Without ours in its place it would be the word of the server.
   const stamp = deps.isOn('provenance', server) ? ownStamp(result) : undefined
-  const claims = claimsOf(result, call, { server, stamp })
+  const claims = claimsOf(deps.asSent(result, call), call, { server, stamp })
   // What was done was done: it is told even where it can not be signed.
   const receipt = await deps.sign({ ...claims }).catch((error: unknown) => {
     deps.log.error('receipt.unsigned', { reason: String(error) })
