@@ -62,7 +62,7 @@ const walls: readonly Wall[] = [
       'records',
       'documents',
     ],
-    own: ['feature.ts', 'own-tool.ts', 'discovered.ts', 'list-changes.ts', 'tool-lists.ts'],
+    own: ['feature.ts', 'own-tool.ts', 'discovered.ts', 'list-changes.ts', 'tool-lists.ts', 'portrayed.ts'],
   },
   { part: 'features/index.ts' },
   {

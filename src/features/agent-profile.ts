@@ -9,6 +9,7 @@ import { Contracts } from '../records/contracts.ts'
 import { CONTRACT_KEY } from '../wire/extensions.ts'
 import type { Deps, Feature, OwnEntry } from './feature.ts'
 import { answered } from './own-tool.ts'
+import { portrayed } from './portrayed.ts'
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
 export const agentProfile: Feature<Record<never, never> | false> = {
@@ -129,7 +130,7 @@ interface Wanted {
 }
 
 async function written(call: Call, deps: Deps, { key, make }: Wanted): Promise<string> {
-  const portrait = await deps.portrait(call.target.upstream, call)
+  const portrait = await portrayed(agentProfile.name, call, deps)
   return deps.document(portrait, key, make)
 }
 

@@ -6,6 +6,7 @@ import { within } from '../core/waiting.ts'
 import type { Portrait } from '../documents/portrait.ts'
 import { amongCapabilities } from '../wire/extensions.ts'
 import type { Deps } from './feature.ts'
+import { portrayed } from './portrayed.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -24,10 +25,14 @@ export interface Said {
 const PATIENCE = 2000
 
 /** The portrait for the lists and the introduction of a server; nothing where that would keep its client waiting. */
-export function soonPortrait(deps: Deps, call: Call): Portrait | undefined | Promise<Portrait | undefined> {
+export function soonPortrait(
+  feature: string,
+  call: Call,
+  deps: Deps,
+): Portrait | undefined | Promise<Portrait | undefined> {
   // A portrait of what a caller may see is drawn from such lists: it would wait for itself.
   if (call.errand) return undefined
-  const found = deps.portrait(call.target.upstream, call)
+  const found = portrayed(feature, call, deps)
   if (!(found instanceof Promise)) return found
   return within<Portrait | undefined>(
     found.catch(() => undefined),

@@ -33,7 +33,7 @@ export const quota: Feature<Record<never, never> | false> = {
 async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
   if (outcome.kind === 'ask') return outcome
   const telling = new Set(deps.servers().filter((name) => deps.quota(name)))
-  const portrait = await soonPortrait(deps, call)
+  const portrait = await soonPortrait(quota.name, call, deps)
   // Most servers have neither: their lists are passed on as they were encoded.
   const counted = portrait ? countedIn(portrait, telling, deps) : []
   const tools = counted.length > 0 ? outcome.result.at('tools') : undefined

@@ -2,18 +2,18 @@ import { serverObject, specVersion } from '../../documents/dashdash.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
 import type { Feature } from '../feature.ts'
 import { describing } from './lists.ts'
-import { KEY, type Settings, settingsSchema } from './settings.ts'
+import { KEY, NAME, type Settings, settingsSchema } from './settings.ts'
 
 /** Describes servers, tools and resources for those who write skills about them. */
 export const dashdash: Feature<Settings | false> = {
-  name: 'dashdash',
+  name: NAME,
   place: 'features',
   schema: settingsSchema,
   create: (settings, deps) => {
     const said = introducing(async (call) => {
       const { upstream } = call.target
       if (settings(upstream) === false) return undefined
-      const portrait = await soonPortrait(deps, call)
+      const portrait = await soonPortrait(NAME, call, deps)
       if (!portrait) return undefined
       const object = deps.document(portrait, 'server', serverObject)
       const aiHelp = deps.isOn('help', upstream)

@@ -7,7 +7,7 @@ import { toolNotes } from '../../documents/tool-notes.ts'
 import { method } from '../../wire/methods.ts'
 import { soonPortrait } from '../discovered.ts'
 import type { Deps } from '../feature.ts'
-import { KEY } from './settings.ts'
+import { KEY, NAME } from './settings.ts'
 
 /** A list as it came, and as it was described; for other texts or another portrait it is described anew. */
 interface Described {
@@ -51,7 +51,7 @@ export function describing(deps: Deps, isOn: (upstream?: string) => boolean): Po
   return (next) => (call) => {
     if (!described.has(call.method) || !isOn(call.target.upstream)) return next(call)
     return next(call).then((outcome) => {
-      const portrait = soonPortrait(deps, call)
+      const portrait = soonPortrait(NAME, call, deps)
       return portrait instanceof Promise
         ? portrait.then((found) => show(call, outcome, found))
         : show(call, outcome, portrait)

@@ -1,5 +1,8 @@
 import { NS } from '../../wire/extensions.ts'
 
+/** The name of the feature. */
+export const NAME = 'dashdash'
+
 /** There is nothing to set but whether it is on. */
 export type Settings = Readonly<Record<never, never>>
 

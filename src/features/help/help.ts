@@ -5,11 +5,14 @@ import { llmsFullText, llmsText } from '../../documents/llms.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
 import { answered, asTool, pageOf } from '../own-tool.ts'
+import { portrayed } from '../portrayed.ts'
 import { type Settings, settingsSchema } from './settings.ts'
+
+const NAME = 'help'
 
 /** Answers how to use a server, for agents: whole, in sections, or about one tool. */
 export const help: Feature<Settings | false> = {
-  name: 'help',
+  name: NAME,
   place: 'features',
   schema: settingsSchema,
   create: (settings, deps) => {
@@ -54,7 +57,7 @@ const definition = {
 
 async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
   const { format, section } = call.params.fields
-  const portrait = await deps.portrait(call.target.upstream, call)
+  const portrait = await portrayed(NAME, call, deps)
   const asked = { format, section }
   return deps.document(portrait, helpKey(portrait, asked), (each) => helpOf(each, asked))
 }
@@ -85,7 +88,7 @@ function pagesOf(isOpen: () => boolean, deps: Deps): OwnPage[] {
   const text =
     (key: string, make: (portrait: Portrait) => string): Handler =>
     async (call) =>
-      markdown(deps.document(await deps.portrait(call.target.upstream, call), key, make))
+      markdown(deps.document(await portrayed(NAME, call, deps), key, make))
   const short = text('llms', llmsText)
   return [
     { path: '/ai-help', handle: guide },

@@ -6,20 +6,23 @@ import { NS } from '../../wire/extensions.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
 import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
+import { partsWith, portrayed } from '../portrayed.ts'
 import { telling } from './changes.ts'
 import { type Asked, withLeft } from './left.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
+const NAME = 'manifest'
+
 /** Tells programs what a server does, costs and needs, before they call it. */
 export const manifest: Feature<Settings | false> = {
-  name: 'manifest',
+  name: NAME,
   place: 'features',
   schema: settingsSchema,
   create: (settings, deps) => {
     const said = introducing(async (call) => {
       const own = settings(call.target.upstream)
       if (own === false) return undefined
-      const portrait = await soonPortrait(deps, call)
+      const portrait = await soonPortrait(NAME, call, deps)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
       const url = deps.page(`/capabilities${path}`)
       const made = portrait && (await smallManifest(portrait, own.inline, { call, deps }))
@@ -96,7 +99,7 @@ async function manifestFor(
   call: Call,
   deps: Deps,
 ): Promise<{ readonly lasting: Json; readonly whole: Json }> {
-  const portrait = await deps.portrait(call.target.upstream, call)
+  const portrait = await portrayed(NAME, call, deps)
   const lasting = deps.document(portrait, 'manifest', manifestOf)
   return { lasting, whole: await withLeft(lasting, portrait, { call, deps }) }
 }
@@ -116,7 +119,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
     })
   }
   const card: Handler = async (call) => {
-    const found = deps.document(await deps.portrait(call.target.upstream, call), 'card', serverCard)
+    const found = deps.document(await portrayed(NAME, call, deps), 'card', serverCard)
     return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
   }
   const catalogue: Handler = async (call) =>
@@ -137,9 +140,11 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
 
 /** An entry for all servers together where there are several, and one for each. */
 async function entriesOf(deps: Deps): Promise<unknown[]> {
-  const names = deps.servers()
+  const names = deps.servers().filter((name) => deps.isOn(NAME, name))
   const asked = names.length > 1 ? [undefined, ...names] : names
-  const portraits = await Promise.all(asked.map(async (name) => deps.portrait(name)))
+  const portraits = await Promise.all(
+    asked.map(async (name) => partsWith(NAME, await deps.portrait(name), deps)),
+  )
   return portraits.flatMap((portrait: Portrait, index) => {
     const name = asked[index]
     const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)

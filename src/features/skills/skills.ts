@@ -7,12 +7,15 @@ import { self } from '../../core/self.ts'
 import { introducing } from '../discovered.ts'
 import type { Deps, Feature, OwnEntry } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
+import { portrayed } from '../portrayed.ts'
 import { createRelay, EXTENSION, type Relay, type Skill } from './relay.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
+const NAME = 'skills'
+
 /** Publishes a skill for each server, and those servers publish themselves (SEP-2640). */
 export const skills: Feature<Settings | false> = {
-  name: 'skills',
+  name: NAME,
   place: 'features',
   schema: settingsSchema,
   create: (settings, deps) => {
@@ -86,7 +89,7 @@ async function ownSkill(call: Call, uri: string, deps: Deps): Promise<Skill | un
 
 /** Of all servers together there is one skill, beside those of each. */
 async function portraitsFor(call: Call, deps: Deps): Promise<readonly Portrait[]> {
-  const portrait = await deps.portrait(call.target.upstream, call)
+  const portrait = await portrayed(NAME, call, deps)
   return [portrait, ...portrait.parts]
 }
 
@@ -101,7 +104,10 @@ function skillFor(portrait: Portrait, deps: Deps): Skill {
 }
 
 function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Shelf): readonly OwnEntry[] {
-  const names = upstream === undefined ? [self.name, ...deps.servers()] : [upstream]
+  const names =
+    upstream === undefined
+      ? [self.name, ...deps.servers().filter((each) => deps.isOn(NAME, each))]
+      : [upstream]
   const own = names.map((name): OwnEntry => {
     const folder = skillName({ name })
     const uri = skillUri({ name })
@@ -127,7 +133,7 @@ function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Sh
 
 function reading(deps: Deps): Handler {
   return async (call) => {
-    const portrait = await deps.portrait(call.target.upstream, call)
+    const portrait = await portrayed(NAME, call, deps)
     const { text } = fileOf(portrait, deps)
     return pageOf({ text, type: `${TYPE}; charset=utf-8`, maxAge: TTL / 1000 })
   }

@@ -1,0 +1,74 @@
+import { afterEach, describe, expect, test } from 'vitest'
+import { connect } from '../../support/fake-client.ts'
+import { httpServer } from '../../support/journey.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { isObject, type Json } from '../../support/server/json.ts'
+
+let gateway: LocalGateway | undefined
+afterEach(async () => {
+  await gateway?.close()
+  gateway = undefined
+})
+
+/** Three servers; the features of two of them are as given. */
+async function start(two: unknown, three: unknown): Promise<LocalGateway> {
+  const servers = await Promise.all([httpServer(), httpServer(), httpServer()])
+  const given: readonly unknown[] = [{}, two, three]
+  const upstreams = Object.fromEntries(
+    ['alpha', 'bravo', 'charlie'].map((name, at) => [
+      name,
+      { url: servers[at]?.url, revision: '2025-11-25', features: given[at] },
+    ]),
+  )
+  gateway = await localGateway({ upstreams })
+  return gateway
+}
+
+async function read({ origin }: LocalGateway, path: string): Promise<string> {
+  const answer = await fetch(`${origin}${path}`)
+  expect([path, answer.status]).toEqual([path, 200])
+  return answer.text()
+}
+
+const off = { manifest: 'off', help: 'off', dashdash: 'off', skills: 'off' }
+
+describe.each([
+  ['all features', 'none'],
+  ['what describes it', off],
+] as const)('a server with %s off', (_what, features) => {
+  test('is in no document of all servers', async () => {
+    const started = await start(features, {})
+    const paths = ['/capabilities', '/ai-help', '/llms.txt', '/llms-full.txt', '/skills/gatehouse/SKILL.md']
+    for (const path of paths) {
+      const text = await read(started, path)
+      expect(text).toContain('alpha_echo')
+      expect(text).toContain('charlie_echo')
+      expect(text).not.toContain('bravo')
+    }
+    const cards = await read(started, '/.well-known/mcp/catalog.json')
+    expect(JSON.parse(cards).entries.map(({ url }: Json) => new URL(String(url)).pathname)).toEqual([
+      '/mcp/server-card',
+      '/mcp/alpha/server-card',
+      '/mcp/charlie/server-card',
+    ])
+  })
+
+  test('has its tools in lists, as it lists them', async () => {
+    const { url } = await start(features, {})
+    const client = await connect({ transport: 'http', url, revision: '2025-11-25' })
+    const { result } = await client.request('tools/list')
+    await client.close()
+    const tools: readonly unknown[] = Array.isArray(result?.['tools']) ? result['tools'] : []
+    const described = tools.filter(isObject).map(({ name, dashdash }) => [name, dashdash !== undefined])
+    expect(described).toContainEqual(['alpha_echo', true])
+    expect(described).toContainEqual(['bravo_echo', false])
+    expect(described).toContainEqual(['charlie_echo', true])
+  })
+})
+
+test('a feature that is off for a server leaves it out of its own documents alone', async () => {
+  const started = await start({ help: 'off' }, { manifest: 'off' })
+  const [help, manifest] = [await read(started, '/ai-help'), await read(started, '/capabilities')]
+  expect([help.includes('bravo_echo'), help.includes('charlie_echo')]).toEqual([false, true])
+  expect([manifest.includes('bravo_echo'), manifest.includes('charlie_echo')]).toEqual([true, false])
+})
