@@ -136,12 +136,16 @@ interface Around {
 
 function portray(found: readonly ServerRecord[], upstream: string | undefined, around: Around): Portrait {
   const { options, servers } = around
-  const { isStrict } = options.settings.listen
-  const naming = upstream === undefined ? namingOfAll(isStrict) : namingOfOne(isStrict)
+  const { isStrict, aggregate } = options.settings.listen
+  // Servers that are not offered together are reached, and name their tools, each by itself.
+  const isApart = upstream === undefined && !aggregate
+  const naming = upstream === undefined && aggregate ? namingOfAll(isStrict) : namingOfOne(isStrict)
   const front = frontOf(upstream, options)
   const draw = (record: ServerRecord): Portrait[] => {
     const settings = servers.get(record.name)
-    return settings ? [portraitOf({ record, settings }, front, naming)] : []
+    if (!settings) return []
+    const own = isApart ? frontOf(record.name, options) : front
+    return [portraitOf({ record, settings }, own, naming)]
   }
   const parts = found.flatMap(draw)
   const [first] = parts

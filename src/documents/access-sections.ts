@@ -1,3 +1,4 @@
+import { endpointsOf } from './endpoints.ts'
 import { asksForToken, type Front } from './front.ts'
 import type { Portrait } from './portrait.ts'
 import { type ScopePortrait, scopesOf } from './scopes.ts'
@@ -29,12 +30,14 @@ function installation(portrait: Portrait): Section {
 }
 
 /** What stands in the configuration of an MCP client, with a placeholder where a token belongs. */
-export function clientSnippet({ name, front }: Portrait): Record<string, unknown> {
-  if (front.endpoint === undefined) {
-    return { mcpServers: { [name]: { command: 'gatehouse', args: ['stdio'] } } }
+export function clientSnippet(portrait: Portrait): Record<string, unknown> {
+  const endpoints = Object.entries(endpointsOf(portrait))
+  if (endpoints.length === 0) {
+    return { mcpServers: { [portrait.name]: { command: 'gatehouse', args: ['stdio'] } } }
   }
-  const headers = asksForToken(front) ? { headers: { Authorization: 'Bearer <your token>' } } : {}
-  return { mcpServers: { [name]: { type: 'http', url: front.endpoint, ...headers } } }
+  const headers = asksForToken(portrait.front) ? { headers: { Authorization: 'Bearer <your token>' } } : {}
+  const servers = endpoints.map(([name, url]) => [name, { type: 'http', url, ...headers }] as const)
+  return { mcpServers: Object.fromEntries(servers) }
 }
 
 /** How many scopes are told of. */

@@ -38,12 +38,13 @@ function isAbout(tool: unknown, noun: string): boolean {
 }
 
 /** What all servers together are for. */
-export function purposeOfAll(parts: readonly Portrait[]): string {
+export function purposeOfAll(parts: readonly Portrait[], areApart = false): string {
   const names = firstListed(
     parts.map(({ name }) => name),
     NAMED,
   )
   const many = parts.length === 1 ? 'one server' : `${parts.length} servers`
+  if (areApart) return `Each with an MCP endpoint of its own, ${many}: ${names}.`
   return `One MCP endpoint for ${many}: ${names}.`
 }
 

@@ -30,15 +30,18 @@ const extensions = [
 /** What documents about a server, or about all of them, say of the gateway. */
 export function frontOf(upstream: string | undefined, options: Options): Front {
   const { settings, isOn, page } = options
-  const isWhole = upstream === undefined || settings.upstreams.length === 1
-  const endpoint = page(isWhole ? '/mcp' : `/mcp/${upstream}`)
+  const isOne = settings.upstreams.length === 1
+  const isServed = page('/mcp') !== undefined
+  const path = upstream === undefined || isOne ? '/mcp' : `/mcp/${upstream}`
+  const isThere = upstream !== undefined || isOne || settings.listen.aggregate
+  const endpoint = isThere ? page(path) : undefined
   return {
     ...(endpoint !== undefined && { endpoint }),
     version: self.version,
     profile: settings.profile,
-    auth: authOf(options, endpoint !== undefined),
+    auth: authOf(options, isServed),
     rates: ratesOf(options, upstream),
-    limits: endpoint === undefined ? [] : [`A request may have at most ${settings.listen.body} bytes`],
+    limits: !isServed ? [] : [`A request may have at most ${settings.listen.body} bytes`],
     extensions: extensions.flatMap(([name, feature]) => (isOn(feature, upstream) ? [name] : [])),
     isRecorded: settings.observe.audit !== undefined,
     hasHelp: isOn('help', upstream),

@@ -9,6 +9,7 @@ import { categoriesOf } from './category.ts'
 import { ownTitle } from './completed.ts'
 import { accessOf, describe, purposeOf, purposeOfAll, triggersOf, asksOf } from './description.ts'
 import { effectsOf } from './effects.ts'
+import { isApart } from './endpoints.ts'
 import { asksForToken, type Front } from './front.ts'
 import type { Links, Portrait, ToolPortrait } from './portrait.ts'
 import { authOf, installOf, variablesOf } from './reach.ts'
@@ -76,7 +77,7 @@ export function portraitOf({ record, settings }: Source, front: Front, naming: N
 export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrait {
   const up = parts.filter(({ isUp }) => isUp)
   const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
-  const purpose = purposeOfAll(parts)
+  const purpose = purposeOfAll(parts, isApart({ front, parts }))
   const useWhen = parts.flatMap((part) => part.useWhen.slice(0, Math.max(1, Math.floor(8 / parts.length))))
   const tools = up.flatMap((part) => part.tools)
   return {

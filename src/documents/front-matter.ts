@@ -1,11 +1,13 @@
 import { dayOf, needsOf, specUrl, specVersion } from './dashdash.ts'
+import { endpointsOf } from './endpoints.ts'
 import type { Portrait } from './portrait.ts'
 import { oneLine } from './text.ts'
 import { toYaml, type Yaml } from './yaml.ts'
 
 /** The front matter of the documents for agents: YAML between two lines of dashes. */
 export function frontMatter(portrait: Portrait): string {
-  const { links, front, install, emoji, contentVersion, changedAt } = portrait
+  const { links, install, emoji, contentVersion, changedAt } = portrait
+  const [endpoint, ...others] = Object.values(endpointsOf(portrait))
   const found: Readonly<Record<string, Yaml | undefined>> = {
     name: portrait.name,
     description: portrait.description,
@@ -15,7 +17,7 @@ export function frontMatter(portrait: Portrait): string {
     'cli-url': links.cli ?? 'none',
     'api-url': links.api ?? 'none',
     'web-url': links.web ?? 'none',
-    'mcp-url': front.endpoint ?? 'none',
+    'mcp-url': endpoint === undefined ? 'none' : others.length > 0 ? [endpoint, ...others] : endpoint,
     install: Object.keys(install).length > 0 ? install : undefined,
     requires: needsOf(portrait),
     invocation: { 'model-invocable': true, 'user-invocable': true },

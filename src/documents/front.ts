@@ -1,6 +1,9 @@
 /** What is known of the gateway a document is about, and of how it is reached. Nothing of it is secret. */
 export interface Front {
-  /** The URL of the MCP endpoint; absent where clients start the gateway and speak over its stdin and stdout. */
+  /**
+   * The URL of the MCP endpoint; absent where clients start the gateway and speak over its stdin and stdout, and
+   * for all servers together where each has an endpoint of its own alone.
+   */
   readonly endpoint?: string
   /** The version of the gateway. */
   readonly version: string

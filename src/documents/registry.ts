@@ -1,6 +1,7 @@
 import { NS } from '../wire/extensions.ts'
 import { revisionNames } from '../wire/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'
+import { endpointsOf } from './endpoints.ts'
 import { asksForToken } from './front.ts'
 import type { Portrait } from './portrait.ts'
 import { clipped } from './text.ts'
@@ -34,12 +35,12 @@ export function serverCard(portrait: Portrait): Json {
     isSecret: true,
     placeholder: 'Bearer <token>',
   }
-  const remote = {
+  const remotes = Object.values(endpointsOf(portrait)).map((url) => ({
     type: 'streamable-http',
-    url: front.endpoint,
+    url,
     ...(isSigned && { headers: [authorization] }),
     supportedProtocolVersions: revisionNames,
-  }
+  }))
   return {
     $schema: 'https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json',
     name: `${NS}/${name}`,
@@ -48,7 +49,7 @@ export function serverCard(portrait: Portrait): Json {
     title: clipped(title, 100),
     ...(links.homepage !== undefined && { websiteUrl: links.homepage }),
     ...(links.repository !== undefined && { repository: repositoryOf(links.repository) }),
-    ...(front.endpoint !== undefined && { remotes: [remote] }),
+    ...(remotes.length > 0 && { remotes }),
   }
 }
 

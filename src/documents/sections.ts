@@ -2,6 +2,7 @@ import { isObject } from '../core/json.ts'
 import { alternativeAccess } from './dashdash.ts'
 import { accessSections } from './access-sections.ts'
 import { bestPractices } from './practices.ts'
+import { isApart } from './endpoints.ts'
 import { failureSections } from './failure-sections.ts'
 import { grouped, quickReference } from './quick-reference.ts'
 import { linksIn } from './links.ts'
@@ -30,11 +31,11 @@ export function sectionsOf(portrait: Portrait, detail: Detail = 'full'): Section
 }
 
 /** When to use it, and when not. */
-export function whenToUse({ useWhen, notFor, parts }: Portrait): Section {
+export function whenToUse({ useWhen, notFor, parts, front }: Portrait): Section {
   const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
   const uses =
     parts.length > 0
-      ? `Use this endpoint when the user asks for what one of its servers does:\n\n${bullets(parts.map(partLine))}`
+      ? `${isApart({ front, parts }) ? 'Use one of these servers when the user asks for what it does' : 'Use this endpoint when the user asks for what one of its servers does'}:\n\n${bullets(parts.map(partLine))}`
       : `Use this server when the user asks to:\n\n${bullets(asks.map(inline))}`
   const others =
     notFor.length > 0

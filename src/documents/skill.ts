@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { self } from '../core/self.ts'
 import { specVersion } from './dashdash.ts'
+import { endpointsOf } from './endpoints.ts'
 import { fenced } from './front-matter.ts'
 import { clientSnippet } from './access-sections.ts'
 import type { Portrait } from './portrait.ts'
@@ -58,12 +59,12 @@ export function skillName({ name }: Pick<Portrait, 'name'>): string {
 }
 
 function setup(portrait: Portrait): string {
-  const { front, name } = portrait
-  const at =
-    front.endpoint === undefined
-      ? 'the gateway, started by the client'
-      : `the MCP endpoint ${inline(front.endpoint)}`
-  return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name)}:\n\n${jsonBlock(clientSnippet(portrait))}`
+  const snippet = jsonBlock(clientSnippet(portrait))
+  const [[name, url] = [], ...others] = Object.entries(endpointsOf(portrait))
+  if (others.length > 0)
+    return `Each server has an MCP endpoint of its own. Where its tools are missing, add it to the MCP client:\n\n${snippet}`
+  const at = url === undefined ? 'the gateway, started by the client' : `the MCP endpoint ${inline(url)}`
+  return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name ?? portrait.name)}:\n\n${snippet}`
 }
 
 function rules(portrait: Portrait): string[] {

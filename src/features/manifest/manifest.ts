@@ -1,4 +1,5 @@
 import type { Call, Handler } from '../../core/call.ts'
+import { isApart } from '../../documents/endpoints.ts'
 import { manifestOf, manifestVersion } from '../../documents/manifest.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
@@ -146,6 +147,8 @@ async function entriesOf(deps: Deps): Promise<unknown[]> {
     asked.map(async (name) => partsWith(NAME, await deps.portrait(name), deps)),
   )
   return portraits.flatMap((portrait: Portrait, index) => {
+    // There is nothing to connect to that all of them are at.
+    if (isApart(portrait)) return []
     const name = asked[index]
     const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
     return url === undefined ? [] : [deps.document(portrait, 'entry', (each) => catalogEntry(each, url))]

@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { fakeServerCommand } from '../../support/fake-server.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { type Json, objectAt } from '../../support/server/json.ts'
+
+let gateway: LocalGateway
+beforeAll(async () => {
+  const { command, args } = fakeServerCommand({ revision: '2025-11-25' })
+  const server = { command: [command, ...args], revision: '2025-11-25' }
+  gateway = await localGateway({ listen: { aggregate: 'off' }, upstreams: { alpha: server, bravo: server } })
+})
+afterAll(() => gateway.close())
+
+async function read(path: string): Promise<string> {
+  const answer = await fetch(`${gateway.origin}${path}`)
+  expect([path, answer.status]).toEqual([path, 200])
+  return answer.text()
+}
+
+const own = (): string[] => ['alpha', 'bravo'].map((name) => `${gateway.origin}/mcp/${name}`)
+
+test.each(['/llms.txt', '/llms-full.txt', '/ai-help', '/skills/gatehouse/SKILL.md'])(
+  'where servers are not offered together %s sends clients to each of them',
+  async (path) => {
+    const text = await read(path)
+    for (const url of own()) expect(text).toContain(url)
+    // What is at the address of all answers nobody.
+    expect(text).not.toMatch(/\/mcp(?![/\w-])/)
+    expect(text).not.toContain('alpha_echo')
+  },
+)
+
+test('where servers are not offered together the card of the gateway names the addresses of each', async () => {
+  const { remotes } = JSON.parse(await read('/mcp/server-card'))
+  expect(remotes.map(({ url }: Json) => url)).toEqual(own())
+  const { remotes: one } = JSON.parse(await read('/mcp/alpha/server-card'))
+  expect(one.map(({ url }: Json) => url)).toEqual([own()[0]])
+})
+
+test('where servers are not offered together the catalogue has their own cards alone', async () => {
+  const { entries } = JSON.parse(await read('/.well-known/mcp/catalog.json'))
+  expect(entries.map(({ url }: Json) => url)).toEqual(own().map((url) => `${url}/server-card`))
+})
+
+test('where servers are not offered together clients are told to add each of them', async () => {
+  const { sections } = JSON.parse(await read('/ai-help?format=json'))
+  const servers = objectAt(objectAt(objectAt(sections, 'installation'), 'client'), 'mcpServers')
+  expect(Object.values(servers).map((server) => objectAt({ server }, 'server')['url'])).toEqual(own())
+})
