@@ -106,6 +106,8 @@ export interface Extra {
   readonly relayed?: Payload
   /** The caller has the scopes that are missing: only the session it names leaves them out. */
   readonly isOfSession?: true
+  /** What the server behind answered, for rules of the configuration to be tried on. Callers are not told. */
+  readonly body?: string
   /** The request was not sent to the server, so it can not have done anything. */
   readonly isUnsent?: true
   /** The HTTP status of a call that was refused before it was dispatched; others are answered with 200. */

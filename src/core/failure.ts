@@ -7,6 +7,8 @@ import type { ErrorRule } from './settings.ts'
 /** What a server's failure is known by. */
 interface Symptoms {
   readonly text: string
+  /** What else the server said, for rules alone. */
+  readonly body?: string | undefined
   /** The HTTP status the server answered with. */
   readonly status?: number | undefined
   /** The code of its JSON-RPC error. */
@@ -78,8 +80,8 @@ export function firstWords(result: Payload): string {
   return isObject(block) && typeof block.text === 'string' ? block.text : 'The tool failed.'
 }
 
-function byRule({ text }: Symptoms, rules: readonly Rule[]): Diagnosis | undefined {
-  const found = rules.find(({ pattern }) => pattern.test(text, false))?.rule
+function byRule({ text, body = '' }: Symptoms, rules: readonly Rule[]): Diagnosis | undefined {
+  const found = rules.find(({ pattern }) => pattern.test(text, false) || pattern.test(body, false))?.rule
   if (!found) return undefined
   const { code, category, retryAfter, suggestion } = found
   return {

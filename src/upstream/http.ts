@@ -1,5 +1,4 @@
 import { GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json.ts'
 import { background, type Log } from '../core/log.ts'
 import { Registry } from '../core/registry.ts'
 import type { Exchange } from '../wire/peer.ts'
@@ -14,6 +13,7 @@ import {
 } from './fetch.ts'
 import type { Dial, Link, Receiver } from './link.ts'
 import { isAboutCredentials, refusedCredentials } from './login.ts'
+import { errorIn, seenOf } from './refusal-body.ts'
 import { ServerStream } from './stream.ts'
 
 interface Options {
@@ -137,7 +137,8 @@ class HttpLink implements Link {
     this.#open.delete(id)
     const isForgotten = answer.status === 404 && post.hasSession
     if (answer.body !== '' && !isForgotten && !isAboutCredentials(answer)) {
-      this.#receiver.receive(answer.status < 400 ? answer.body : attachId(answer.body, id), id)
+      const message = answer.status < 400 ? answer.body : errorIn(answer.body, id)
+      if (message !== undefined) this.#receiver.receive(message, id)
     }
     if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, this.#refusal(answer))
   }
@@ -168,16 +169,17 @@ class HttpLink implements Link {
     const { status } = answer
     if (status === 404 && this.#session !== undefined) return forgotten()
     const details = { http_status: status }
-    if (status === 401 || status === 403) return refusedCredentials(status)
-    const retryAfterSeconds = retryAfter(answer)
+    const body = seenOf(answer)
+    if (status === 401 || status === 403) return refusedCredentials(status).with(body)
+    const extra = { details, retryAfterSeconds: retryAfter(answer), ...body }
     const message = `The server answered HTTP ${status}.`
-    if (status >= 500) return new GatewayError('SERVER_UNAVAILABLE', message, { details, retryAfterSeconds })
-    if (status >= 300) return new GatewayError('UPSTREAM_ERROR', message, { details, retryAfterSeconds })
+    if (status >= 500) return new GatewayError('SERVER_UNAVAILABLE', message, extra)
+    if (status >= 300) return new GatewayError('UPSTREAM_ERROR', message, extra)
     const what =
       answer.body === ''
         ? 'accepted the request and answered nothing'
         : 'answered with something else than an answer'
-    return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, { details })
+    return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, { details, ...body })
   }
 
   #takeSession(session: string | undefined): void {
@@ -285,16 +287,4 @@ function lost(): GatewayError {
   return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
     suggestion: 'Check whether the call took effect before making it again.',
   })
-}
-
-/** Errors that could not tell the id (`null`, or none) belong to the request they answer. */
-function attachId(body: string, id: number): string {
-  try {
-    const value: unknown = JSON.parse(body)
-    if (!isObject(value) || !isObject(value.error) || (value.id !== null && value.id !== undefined))
-      return body
-    return JSON.stringify({ ...value, jsonrpc: '2.0', id })
-  } catch {
-    return body
-  }
 }

@@ -3,6 +3,7 @@ import type { Exchange } from '../wire/peer.ts'
 import { type Answer, baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
 import type { Dial, Link } from './link.ts'
 import { refusedCredentials } from './login.ts'
+import { seenOf } from './refusal-body.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
 export function sseConnect(base: HttpClient, startTimeout: number): Dial {
@@ -63,10 +64,12 @@ class SseLink implements Link {
       body: message,
       path: this.#path,
     })
-    if (answer.status === 401 || answer.status === 403) throw refusedCredentials(answer.status)
+    const seen = seenOf(answer)
+    if (answer.status === 401 || answer.status === 403) throw refusedCredentials(answer.status).with(seen)
     if (answer.status >= 300) {
       throw new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${answer.status}.`, {
         details: { http_status: answer.status },
+        ...seen,
       })
     }
   }

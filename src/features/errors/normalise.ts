@@ -41,7 +41,7 @@ export function normalised(error: GatewayError, call: Call, manners: Manners): G
   const message = sanitise(error.message, sentBy(call, manners.ours))
   if (error.code !== 'UPSTREAM_ERROR' && typeof status !== 'number') return reworded(error, message)
   const finding = classify(
-    { text: error.message, status: typeof status === 'number' ? status : undefined },
+    { text: error.message, body: error.extra.body, status: typeof status === 'number' ? status : undefined },
     manners.rules,
   )
   const { extra } = error

@@ -9,10 +9,11 @@ export function maskFailure(thrown: unknown, rules: Rules, uri: unknown): unknow
   if (!(thrown instanceof GatewayError)) return thrown
   const masking = beginMasking(rules)
   const message = masking.text(thrown.message)
-  const { suggestion, details, data, relayed, ...extra } = thrown.extra
+  const { suggestion, details, data, relayed, body, ...extra } = thrown.extra
   const masked = (value: unknown): unknown => maskMessage(value, masking, uri)
   const words = {
     ...(suggestion !== undefined && { suggestion: masking.text(suggestion) }),
+    ...(body !== undefined && { body: masking.text(body) }),
     ...(details !== undefined && { details: objectOf(masked(details)) }),
     ...(data !== undefined && { data: objectOf(masked(data)) }),
     ...(relayed && {

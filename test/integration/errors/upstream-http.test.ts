@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type FaultyServer, startFaultyServer } from '../../support/faulty-server.ts'
 import { clientOf, codeOf, gatewayTo } from '../../support/journey.ts'
+import type { Json } from '../../support/server/json.ts'
 
 const page = '<html><body><h1>502</h1> at main (/srv/app/main.js:1:2) db.internal</body></html>'
 
@@ -15,17 +16,22 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
         (status: number, headers: Record<string, string> = {}) =>
         (response: ServerResponse) =>
           void response.writeHead(status, { 'content-type': 'text/html', ...headers }).end(page)
+      const saying = (status: number, type: string, body: string) => (response: ServerResponse) =>
+        void response.writeHead(status, { 'content-type': type }).end(body)
       server = await startFaultyServer({
         bad_gateway_page: answering(502),
         slow_down: answering(429, { 'retry-after': '17' }),
         not_here: answering(404),
         unfit: answering(422),
+        spent: saying(429, 'text/plain', 'Quota exceeded for key k-1; db.internal'),
+        spent_json: saying(403, 'application/json', '{"error":"quota_exceeded: quota exceeded"}'),
+        spent_late: saying(429, 'text/plain', `${'x'.repeat(5000)} quota exceeded`),
       })
     })
     afterAll(() => server.close())
 
-    async function replyTo(name: string) {
-      const gateway = await gatewayTo({ one: { url: server.url, revision: '2025-11-25' } })
+    async function replyTo(name: string, settings: Json = {}) {
+      const gateway = await gatewayTo({ one: { url: server.url, revision: '2025-11-25', ...settings } })
       const client = await clientOf(gateway, { revision, handshake: revision === '2025-11-25' })
       return client.request('tools/call', { name })
     }
@@ -51,6 +57,21 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
           requestId: expect.stringMatching(/./),
         },
       })
+    })
+
+    test.each([
+      ['spent', 'QUOTA_EXHAUSTED'],
+      ['spent_json', 'QUOTA_EXHAUSTED'],
+      // Only the beginning is looked at.
+      ['spent_late', 'RATE_LIMIT_EXCEEDED'],
+    ])('has what it says held against the rules of its errors, and not told: %s', async (name, code) => {
+      const errors = [
+        { match: 'quota exceeded', code: 'QUOTA_EXHAUSTED', suggestion: 'Wait for the next hour.' },
+      ]
+      const reply = await replyTo(name, { errors })
+      expect(codeOf(reply)).toBe(code)
+      expect(reply.text).not.toMatch(/k-1|internal|quota.exceeded/i)
+      expect(codeOf(await replyTo(name))).not.toBe('QUOTA_EXHAUSTED')
     })
 
     test('C146 is told by its status what it means', async () => {
