@@ -174,11 +174,12 @@ describe('a pattern', () => {
       relayed,
       suggestion: 'Ask ann@example.com.',
       details: { who: ['ann@example.com'] },
+      body: 'from ann@example.com',
     })
     const told = await failure(error)
     expect(told).toMatchObject({ code: 'UPSTREAM_ERROR', message: 'no ***', rpc: -32000 })
     if (!(told instanceof GatewayError)) throw new Error('no error')
-    expect(JSON.stringify([told.data, told.extra.relayed])).not.toContain('ann@')
+    expect(JSON.stringify([told.data, told.extra.relayed, told.extra.body])).not.toContain('ann@')
     const other = new GatewayError('SERVER_UNAVAILABLE', 'gone')
     expect(await failure(other)).toBe(other)
     const bug = new TypeError('ann@example.com')
