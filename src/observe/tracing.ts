@@ -33,7 +33,7 @@ export interface Tracing {
   close(): Promise<void>
 }
 
-/** How long the last spans may take to be sent, in milliseconds. */
+/** How long sending spans may be tried, also the last ones, in milliseconds. */
 const PATIENCE = 3000
 
 /** Loads what sends spans. Without traces none of it is ever loaded. */
@@ -45,7 +45,11 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
     import('@opentelemetry/resources'),
   ])
   const headers = Object.entries(settings.headers).map(([name, value]) => [name, value.reveal()] as const)
-  const exporter = new OTLPTraceExporter({ url: settings.endpoint, headers: Object.fromEntries(headers) })
+  const exporter = new OTLPTraceExporter({
+    url: settings.endpoint,
+    headers: Object.fromEntries(headers),
+    timeoutMillis: PATIENCE,
+  })
   const provider = new sdk.TracerProvider({
     sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(settings.sample) }),
     resource: resourceFromAttributes({

@@ -117,9 +117,11 @@ async function answer(
   return confirmationRequired(subject, found, { ...place, isTokenGood, isTokenBad, isTokenRead, compat })
 }
 
-function placeOf({ id }: Approval, { deps }: Around): Place {
+function placeOf({ id, approvers }: Approval, { deps }: Around): Place {
   const url = deps.page(`/confirm/${id}`)
   const page = url === undefined ? [] : [`at ${url}`]
-  const command = deps.isStoreShared ? [`with \`gatehouse approvals approve ${id}\``] : []
+  // Whoever is at the command line is seldom one of those who are named.
+  const isNamed = url !== undefined && approvers.length > 0
+  const command = deps.isStoreShared && !isNamed ? [`with \`gatehouse approvals approve ${id}\``] : []
   return { url, ways: [...page, ...command] }
 }
