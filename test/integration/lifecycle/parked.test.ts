@@ -102,13 +102,13 @@ describe('a call of a client of 2026-07-28 that waits for its answer', () => {
 
   test('gives what the server did when it stopped waiting', async () => {
     const journal = serverJournal()
-    const server = stdioServer({ askTimeoutMs: 100, seenFile: journal.file })
+    const server = stdioServer({ askTimeoutMs: 1000, seenFile: journal.file })
     const client = await clientOf(await gatewayTo({ one: server }), modern)
     const first = await ask(client)
     // The server withdraws its question, and its call ends while nobody is there to hear of it.
-    await client.request('tools/call', { name: 'slow', arguments: { ms: 300, steps: 1 } })
+    await client.request('tools/call', { name: 'slow', arguments: { ms: 1500, steps: 1 } })
     const late = await client.request('tools/call', retryOf(first))
-    expect(late.text).toContain('No answer to elicitation/create within 100 ms')
+    expect(late.text).toContain('No answer to elicitation/create within 1000 ms')
     expect(journal.calls('ask_form')).toBe(1)
   })
 
@@ -150,11 +150,11 @@ describe('a call of a client with a session that is being asked', () => {
   })
 
   test('has the question taken back when the server withdraws it', async () => {
-    const client = await clientOf(await gatewayTo({ one: stdioServer({ askTimeoutMs: 200 }) }), {
+    const client = await clientOf(await gatewayTo({ one: stdioServer({ askTimeoutMs: 1000 }) }), {
       answers: { 'elicitation/create': never },
     })
     const reply = await client.request('tools/call', { name: 'ask_form' })
-    expect(reply.text).toContain('No answer to elicitation/create within 200 ms')
+    expect(reply.text).toContain('No answer to elicitation/create within 1000 ms')
     await until(() => isTakenBack(reply, client), 'the question to be taken back')
     expect(client.violations).toEqual([])
   })
