@@ -259,3 +259,13 @@ export async function warmUp({ upstreams, catalog, active, ended }: Built, log: 
 export async function closeFeatures({ active }: Built): Promise<void> {
   await Promise.allSettled(active.map(async ({ contribution }) => contribution.close?.()))
 }
+
+/** Ends what was put together before; servers that go on are kept. */
+export function retireBuilt(before: Built, { upstreams }: Built, log: Log): void {
+  before.ended.abort()
+  before.catalog.close()
+  for (const [name, upstream] of before.upstreams) {
+    if (upstreams.get(name) !== upstream) background(upstream.retire(), log)
+  }
+  background(closeFeatures(before), log)
+}

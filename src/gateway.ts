@@ -3,7 +3,7 @@ import { addConfirmPages } from './admin/confirm-pages.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
-import { build, type Built, closeFeatures, type Kept } from './build.ts'
+import { build, type Built, closeFeatures, type Kept, retireBuilt } from './build.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import type { Finding } from './core/finding.ts'
@@ -31,7 +31,7 @@ import type { Variables } from './upstream/child.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
 import type { Status } from './upstream/upstream.ts'
 import type { Mirror } from './wire/headers.ts'
-import { warmUpWithStore } from './warm.ts'
+import { tellProblems, usable, warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
 
 // For commands, which reach the parts of a gateway through this file and offline.ts alone.
@@ -64,8 +64,11 @@ export interface Gateway {
   readonly isWarm: boolean
   /** Connects to each server once. Resolves with what is wrong with the settings, given what servers list. */
   warm(): Promise<readonly Finding[]>
-  /** Goes on with other settings. Calls under way end as they began; servers that did not change are kept. */
-  reload(settings: Settings): void
+  /**
+   * Goes on with other settings. Calls under way end as they began; servers that did not change are kept.
+   * @throws where the audit log or the store can not be used: then nothing has changed
+   */
+  reload(settings: Settings): Promise<void>
   /** Where the gateway's own documents are read. */
   readonly documents: readonly DocumentPath[]
   /** Where users come back to from signing in to servers. */
@@ -130,6 +133,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
   let current = build(initial, new Map(), kept)
   let warmed: Promise<readonly Finding[]> | undefined
   let isWarm = false
+  let versions = 0
 
   const warmUpAll = (): Promise<readonly Finding[]> => {
     const warming = warmUpWithStore(current, kept.store, log)
@@ -171,28 +175,24 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
         })
       return warmed
     },
-    reload: (settings) => {
-      observing.apply(settings)
-      const before = current
-      const { store } = kept
-      const isSameAsBefore = isSameStore(settings.store, before.settings.store)
-      if (!isSameAsBefore) kept = { ...kept, store: open(settings) }
-      current = build(settings, before.upstreams, kept)
-      before.ended.abort()
-      before.catalog.close()
-      for (const [name, upstream] of before.upstreams) {
-        if (current.upstreams.get(name) !== upstream) background(upstream.retire(), log)
+    reload: async (settings) => {
+      const version = ++versions
+      const isSameAsBefore = isSameStore(settings.store, current.settings.store)
+      const store = isSameAsBefore ? kept.store : await usable(open(settings), settings)
+      try {
+        if (version !== versions) throw new Error('it was changed again meanwhile')
+        observing.apply(settings)
+      } catch (error) {
+        if (!isSameAsBefore) await store.close()
+        throw error
       }
-      background(closeFeatures(before), log)
-      if (!isSameAsBefore) background(retired.retire(store), log)
-      background(
-        warmUpAll().then((found) =>
-          found.forEach(({ path, message }) =>
-            log.error('config.problem', { key: path.join('.'), problem: message }),
-          ),
-        ),
-        log,
-      )
+      const [before, left] = [current, kept.store]
+      kept = { ...kept, store }
+      current = build(settings, before.upstreams, kept)
+      retireBuilt(before, current, log)
+      if (!isSameAsBefore) background(retired.retire(left), log)
+      const telling = warmUpAll().then((found) => tellProblems(found, log))
+      background(telling, log)
     },
     get documents() {
       return current.active.flatMap(({ contribution }) => contribution.pages ?? [])

@@ -1,6 +1,7 @@
 import { type Built, warmUp } from './build.ts'
 import type { Finding } from './core/finding.ts'
 import type { Log } from './core/log.ts'
+import type { Settings } from './core/settings.ts'
 import type { Store } from './store/store.ts'
 
 /**
@@ -11,9 +12,26 @@ export async function warmUpWithStore(built: Built, store: Store, log: Log): Pro
   const warming = warmUp(built, log)
   // It is looked at below, unless the store is in the way.
   warming.catch(() => undefined)
+  const problem = await problemOf(store, built.settings)
+  return problem === undefined ? warming : [{ path: ['store'], message: problem }]
+}
+
+/** A store once it is open. @throws Error where it is a folder that can not be used; it is closed then */
+export async function usable(store: Store, settings: Settings): Promise<Store> {
+  const problem = await problemOf(store, settings)
+  if (problem === undefined) return store
+  await store.close()
+  throw new Error(`store: ${problem}`)
+}
+
+/** Why the folder of a store can not be used, once that is known. Redis may be away for a while. */
+async function problemOf(store: Store, settings: Settings): Promise<string | undefined> {
   await store.opened?.()
-  const { problem } = store
-  if (built.settings.store.kind === 'folder' && problem !== undefined)
-    return [{ path: ['store'], message: problem }]
-  return warming
+  return settings.store.kind === 'folder' ? store.problem : undefined
+}
+
+/** Writes to the log what is wrong with settings that hold already. */
+export function tellProblems(found: readonly Finding[], log: Log): void {
+  for (const { path, message } of found)
+    log.error('config.problem', { key: path.join('.'), problem: message })
 }

@@ -40,15 +40,15 @@ export async function serve(args: readonly string[]): Promise<number> {
 function follow(source: Source, gateway: Gateway, log: Log): { close(): void } | undefined {
   const { file, text } = source
   if (file === undefined || text === undefined) return undefined
-  const onChange = (changed: string): void => {
+  const onChange = async (changed: string): Promise<void> => {
     try {
-      gateway.reload(source.read(changed))
+      await gateway.reload(source.read(changed))
       log.info('config.reloaded', { file })
     } catch (error) {
       log.error('config.rejected', { file, reason: error instanceof Error ? error.message : String(error) })
     }
   }
-  return watchFile(file, { text, onChange })
+  return watchFile(file, { text, onChange: (changed) => void onChange(changed) })
 }
 
 function welcome(url: string, { listen, upstreams, features }: Settings, code: string | undefined): string {

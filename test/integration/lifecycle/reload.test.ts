@@ -126,6 +126,18 @@ describe('clients that listen while the configuration changes', () => {
 })
 
 describe('a file with mistakes', () => {
+  test('about the store changes nothing: calls with keys go on', async () => {
+    const gateway = await gatewayTo({ one })
+    const client = await clientOf(gateway)
+    gateway.configure({ upstreams: { one: two }, store: '/proc/none/store' })
+    const rejected = await gateway.logged(({ event }) => event === 'config.rejected')
+    expect(String(rejected['reason'])).toMatch(/^store: /)
+    const _meta = { 'dev.gatehouse/idempotency_key': 'goes-on' }
+    const reply = await client.request('tools/call', { name: 'echo', arguments: {}, _meta })
+    expect(reply.result).not.toHaveProperty('isError')
+    expect((await fetch(`${gateway.origin}/ready`)).status).toBe(200)
+  })
+
   test.each([
     ['no YAML', 'upstreams: [', 1],
     ['an unknown key', 'upstreams:\n  one: echo\nlisten:\n  prot: 1\n', 4],
