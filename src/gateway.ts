@@ -180,7 +180,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       const isSameAsBefore = isSameStore(settings.store, current.settings.store)
       const store = isSameAsBefore ? kept.store : await usable(open(settings), settings)
       try {
-        if (version !== versions) throw new Error('it was changed again meanwhile')
+        if (version !== versions || closing.signal.aborted) throw new Error('it came too late')
         observing.apply(settings)
       } catch (error) {
         if (!isSameAsBefore) await store.close()

@@ -34,8 +34,7 @@ export class RunningRequests {
 
   delete(id: Id): void {
     this.#running.delete(id)
-    if (this.size > 0) return
-    this.#none.resolve()
+    if (this.size === 0) this.#none.resolve()
   }
 
   /** Cancels the request a notification names, where it is under way and can be cancelled. */

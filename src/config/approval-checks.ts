@@ -20,9 +20,9 @@ function problemsOf(tool: Readonly<Record<string, unknown>>, at: Path, hasAuth: 
   }
   if (typeof approvals !== 'number' || approvals < 2) return []
   const path = [...at, 'approvals']
-  if (Array.isArray(approvers) && approvers.length < approvals) {
-    return [{ path, message: `more than the ${approvers.length} in \`approvers\`: nobody else may approve` }]
-  }
+  const named = approvers === undefined ? undefined : [approvers].flat().length
+  if (named !== undefined && named < approvals)
+    return [{ path, message: `more than the ${named} in \`approvers\`: nobody else may approve` }]
   if (hasAuth) return []
   return [{ path, message: 'needs `auth`: without it all people are one, whoever they are' }]
 }

@@ -21,17 +21,28 @@ export function maskProblems(features: unknown, path: Path): Finding[] {
 
 /** Masking that is on where there is nothing it would mask: whoever switches it on takes it to do something. */
 export function idleMasks(features: unknown, upstreams: readonly (readonly [string, unknown])[]): Finding[] {
-  const all = [
-    { path: ['features'], mask: maskIn(features) },
-    ...upstreams.map(([name, upstream]) => {
-      return { path: ['upstreams', name, 'features'], mask: maskIn(isObject(upstream) && upstream.features) }
-    }),
-  ]
-  if (all.some(({ mask }) => isObject(mask) && Array.isArray(mask.rules) && mask.rules.length > 0)) return []
-  const isOn = (mask: unknown): boolean => isObject(mask) || mask === true || mask === 'on'
-  return all
-    .filter(({ mask }) => isOn(mask))
+  const common = { path: ['features'], mask: maskIn(features) }
+  const own = upstreams.map(([name, upstream]) => {
+    return { path: ['upstreams', name, 'features'], mask: maskIn(isObject(upstream) && upstream.features) }
+  })
+  // A server without rules of its own has those for all, and those for all may be left to the servers.
+  if (hasRules(common)) return []
+  const idle = own.some(hasRules) ? own : [common, ...own]
+  return idle
+    .filter((each) => isOn(each) && !hasRules(each))
     .map(({ path }) => ({ path: [...path, 'mask'], at: 'key', message: 'masks nothing: it needs `rules`' }))
+}
+
+interface Masked {
+  readonly mask: unknown
+}
+
+function isOn({ mask }: Masked): boolean {
+  return isObject(mask) || mask === true || mask === 'on'
+}
+
+function hasRules({ mask }: Masked): boolean {
+  return isObject(mask) && Array.isArray(mask.rules) && mask.rules.length > 0
 }
 
 function maskIn(features: unknown): unknown {

@@ -33,9 +33,12 @@ export function sectionsOf(portrait: Portrait, detail: Detail = 'full'): Section
 /** When to use it, and when not. */
 export function whenToUse({ useWhen, notFor, parts, front }: Portrait): Section {
   const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
+  const one = isApart({ front, parts })
+    ? 'Use one of these servers when the user asks for what it does'
+    : 'Use this endpoint when the user asks for what one of its servers does'
   const uses =
     parts.length > 0
-      ? `${isApart({ front, parts }) ? 'Use one of these servers when the user asks for what it does' : 'Use this endpoint when the user asks for what one of its servers does'}:\n\n${bullets(parts.map(partLine))}`
+      ? `${one}:\n\n${bullets(parts.map(partLine))}`
       : `Use this server when the user asks to:\n\n${bullets(asks.map(inline))}`
   const others =
     notFor.length > 0

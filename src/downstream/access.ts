@@ -36,7 +36,7 @@ export interface Access {
 }
 
 /** An origin as browsers send it: without the port its scheme has by default. */
-function asSent(written: string): string {
+function withoutPort(written: string): string {
   const origin = URL.canParse(written) ? new URL(written).origin : 'null'
   // Of other schemes than those of the web nothing is left out.
   return origin === 'null' ? written : origin
@@ -44,7 +44,7 @@ function asSent(written: string): string {
 
 /** Checks `Host` against DNS rebinding and `Origin` against other sites (2025-11-25 basic/transports). */
 export function createAccess({ host, publicUrl, origins }: ListenSettings): Access {
-  const known = new Set(origins.map(asSent))
+  const known = new Set(origins.map(withoutPort))
   const own = publicUrl === undefined ? undefined : new URL(publicUrl)
   if (own) known.add(own.origin)
   const hosts = new Set(own ? [own.hostname] : [])

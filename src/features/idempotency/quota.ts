@@ -13,7 +13,7 @@ export interface Most {
 interface Tally {
   keys: number
   bytes: number
-  /** When it was counted in the store last, and when the first record of then is over. */
+  /** When it was counted in the store last, and when the first of them is over. */
   countedAt: number
   firstOver: number | undefined
 }

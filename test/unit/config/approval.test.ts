@@ -35,6 +35,7 @@ test('as many people as have to approve may do so', () => {
   expect(problem({ approvals: 3, approvers: ['user:a', 'user:b'] })).toMatch(
     /approvals: more than the 2 in `approvers`/,
   )
+  expect(problem({ approvals: 2, approvers: 'user:a' })).toMatch(/approvals: more than the 1 in `approvers`/)
   expect(problem({ approvals: 2, approvers: ['user:a', 'user:b'] })).toBe('')
   expect(problem({ approvals: 2 })).toBe('')
 })

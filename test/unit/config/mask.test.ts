@@ -61,6 +61,12 @@ describe('masking that is on', () => {
     )
   })
 
+  it('is refused for a server whose rules are those of another one', () => {
+    const upstreams =
+      "{ one: { command: x, features: { mask: { rules: [{ path: '$.a' }] } } }, two: { command: x, features: { mask: on } } }"
+    expect(() => load(`upstreams: ${upstreams}`)).toThrow('upstreams.two.features.mask: masks nothing')
+  })
+
   it('may have its rules at another place', () => {
     const rules = "{ rules: [{ path: '$.a' }] }"
     expect(() =>
