@@ -24,6 +24,8 @@ export interface AuthorizationServer {
   tokenFor(subject: string, audience: string): Promise<string>
   /** What a token says, where it is for `audience`. */
   verify(token: string, audience: string): Promise<JWTPayload>
+  /** Knows a client no more that had registered itself. */
+  forget(client: string): Promise<void>
 }
 
 export const CLIENT = { id: 'gateway', secret: 'a-secret-of-the-gateway' }
@@ -131,6 +133,7 @@ export async function authorizationServer({
         .setExpirationTime('1h')
         .sign(callers),
     verify: async (token, audience) => (await jwtVerify(token, keys, { audience, issuer })).payload,
+    forget: (client) => provider.Client.adapter.destroy(client),
   }
 }
 

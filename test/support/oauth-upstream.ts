@@ -21,16 +21,24 @@ export interface OAuthUpstream {
   readonly steps: readonly SignInStep[]
 }
 
+interface Options {
+  readonly publicUrl?: string
+  readonly settings?: Partial<UpstreamSettings>
+  /** What gateways share. */
+  readonly store?: MemoryStore
+  readonly key?: () => Promise<Buffer>
+}
+
 /** The way to a server with these OAuth settings, until the test is over. */
 export function oauthUpstream(
   url: string,
   oauth: Partial<OAuthSettings>,
-  { publicUrl, settings = {} }: { publicUrl?: string; settings?: Partial<UpstreamSettings> } = {},
+  { publicUrl, settings = {}, store = new MemoryStore(), key }: Options = {},
 ): OAuthUpstream {
-  const store = new MemoryStore()
   const steps: SignInStep[] = []
   const desk = createSignInDesk({
     store: () => store,
+    ...(key && { key }),
     listen: () => ({ ...listen, ...(publicUrl !== undefined && { publicUrl }) }),
     finisher: (name) => (name === 'one' ? upstream.finishSignIn : undefined),
     onStep: (step) => void steps.push(step),

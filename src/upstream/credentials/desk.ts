@@ -62,6 +62,7 @@ export function createSignInDesk({ store, key, listen, finisher, onStep }: Optio
     {
       get: (name) => store().get(name),
       put: (name, value, ttl) => store().put(name, value, ttl),
+      claim: (name, value, ttl) => store().claim(name, value, ttl),
       delete: (name) => store().delete(name),
     },
     key,

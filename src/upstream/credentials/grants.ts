@@ -1,3 +1,4 @@
+import { setTimeout as wait } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
@@ -6,7 +7,7 @@ import type { Login, LoginHeaders } from '../login.ts'
 import { readChallenge, words } from './challenge.ts'
 import type { Issuer } from './discovery.ts'
 import type { OAuthHttp } from './oauth-http.ts'
-import { asClient } from './registration.ts'
+import { asClient, forgetClient } from './registration.ts'
 import { RenewingLogin, type Token } from './renewing.ts'
 import { type Grant, type OAuthClient, oauthError, requestToken } from './token-endpoint.ts'
 import type { Vault } from './vault.ts'
@@ -15,8 +16,16 @@ import type { Vault } from './vault.ts'
 interface UserGrant extends Grant {
   readonly issuer: string
   readonly client: OAuthClient
+  /** Where the user came back to, which is what the gateway is registered with. */
+  readonly redirectUri?: string | undefined
   readonly resource?: string | undefined
   readonly scopes: readonly string[]
+}
+
+/** A grant as it can be used; with its refresh token where it has to be renewed first. */
+interface Usable {
+  readonly grant: UserGrant
+  readonly refresh?: string
 }
 
 interface Options {
@@ -38,6 +47,9 @@ export interface Grants {
 const KEPT = 90 * 24 * 3_600_000
 /** A token refused so soon after it was granted is not made good by signing in again, in milliseconds. */
 const FRESH = 60_000
+/** How long a gateway has to renew a grant before others try, and how often they look, in milliseconds. */
+const TURN = 15_000
+const LOOK = 50
 
 export function createGrants(options: Options): Grants {
   const { audience, vault } = options
@@ -51,13 +63,17 @@ export function createGrants(options: Options): Grants {
   const read = async (principal: string): Promise<UserGrant | undefined> =>
     asGrant(await vault.read(nameOf(principal)))
 
-  const obtain = async (principal: string, refused: string | undefined): Promise<Token> => {
+  const usable = async (principal: string, refused: string | undefined): Promise<Usable> => {
     const grant = await read(principal)
     if (!grant) throw signInRequired()
-    if (grant.value !== refused && grant.expiresAt > Date.now() + 5000) return grant
+    if (grant.value !== refused && grant.expiresAt > Date.now() + 5000) return { grant }
     if (grant.refresh === undefined) throw signInRequired()
+    return { grant, refresh: grant.refresh }
+  }
+
+  const renew = async (principal: string, { grant, refresh }: Required<Usable>): Promise<Token> => {
     try {
-      const fresh = await refreshed(grant, grant.refresh, options)
+      const fresh = await refreshed(grant, refresh, options)
       await write(principal, fresh)
       return fresh
     } catch (error) {
@@ -65,8 +81,26 @@ export function createGrants(options: Options): Grants {
       // Another gateway may have used the refresh token first.
       const other = await read(principal)
       if (other && other.value !== grant.value) return other
+      const { issuer, redirectUri } = grant
+      if (oauthError(error) === 'invalid_client' && redirectUri !== undefined)
+        await forgetClient({ issuer }, redirectUri, vault)
       await vault.delete(nameOf(principal))
       throw signInRequired()
+    }
+  }
+
+  const obtain = async (principal: string, refused: string | undefined): Promise<Token> => {
+    const turn = ['turn', ...audience, principal] as const
+    const first = await usable(principal, refused)
+    if (first.refresh === undefined) return first.grant
+    // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
+    for (const end = Date.now() + TURN; Date.now() < end; await wait(LOOK))
+      if (await vault.claim(turn, TURN)) break
+    try {
+      const { grant, refresh } = await usable(principal, refused)
+      return refresh === undefined ? grant : await renew(principal, { grant, refresh })
+    } finally {
+      await vault.delete(turn)
     }
   }
 
@@ -201,6 +235,7 @@ function asGrant(value: Readonly<Record<string, unknown>> | undefined): UserGran
     client,
     scopes: Array.isArray(value.scopes) ? value.scopes.map(String) : [],
     ...(typeof value.refresh === 'string' && { refresh: value.refresh }),
+    ...(typeof value.redirectUri === 'string' && { redirectUri: value.redirectUri }),
     ...(typeof value.resource === 'string' && { resource: value.resource }),
   }
 }

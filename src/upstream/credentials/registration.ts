@@ -58,7 +58,7 @@ export async function clientFor(
 
 /** Forgets a registration that the authorization server does not know any more. */
 export function forgetClient(
-  server: oauth.AuthorizationServer,
+  server: Pick<oauth.AuthorizationServer, 'issuer'>,
   redirectUri: string,
   vault: Vault,
 ): Promise<void> {

@@ -92,10 +92,14 @@ export function createSignIns(options: Options): SignIns {
     return { id, url: `${here.startUri}/${id}`, scopes: wanted, done: promise, resolve }
   }
 
+  /** Whether a way can be gone still: it may have failed, or have ended at another gateway. */
+  const isOpen = async ({ id }: Way): Promise<boolean> => (await vault.read(['start', id])) !== undefined
+
   return {
     begin: async (principal, wanted) => {
       const known = under.get(principal)
-      if (known && wanted.every((scope) => known.scopes.includes(scope))) return known
+      const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
+      if (known && isEnough && (await isOpen(known))) return known
       const way = await start(principal, wanted)
       under.set(principal, way)
       options.onBegun(principal)
@@ -123,7 +127,8 @@ export function createSignIns(options: Options): SignIns {
       const asked = Array.isArray(record.scopes) ? record.scopes.map(String) : []
       // RFC 6749 §5.1: a scope that is not named is the one that was asked for.
       const scopes = granted.scope === undefined ? asked : words(granted.scope)
-      await grants.keep(principal, { ...granted, issuer: server.issuer, client, resource: named, scopes })
+      const from = { issuer: server.issuer, client, redirectUri, resource: named }
+      await grants.keep(principal, { ...granted, ...from, scopes })
       way?.resolve()
     },
   }

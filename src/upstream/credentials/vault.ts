@@ -8,11 +8,13 @@ export interface Vault {
   write(name: Name, value: Kept, ttl: number): Promise<void>
   /** Reads a value that is good once. */
   take(name: Name): Promise<Kept | undefined>
+  /** Takes a name for a while; false where somebody has it. Who deletes it gives it back. */
+  claim(name: Name, ttl: number): Promise<boolean>
   delete(name: Name): Promise<void>
 }
 
 /** What a value is of: its kind first. Only a hash of it is stored. */
-type Name = readonly [kind: 'grant' | 'start' | 'state' | 'client', ...rest: string[]]
+type Name = readonly [kind: 'grant' | 'turn' | 'start' | 'state' | 'client', ...rest: string[]]
 
 type Kept = Readonly<Record<string, unknown>>
 
@@ -21,7 +23,7 @@ const TAG = 16
 
 /** A vault in a store, under AES-256-GCM. Without a key its values can be read by this process only. */
 export function createVault(
-  store: Pick<Store, 'get' | 'put' | 'delete'>,
+  store: Pick<Store, 'get' | 'put' | 'claim' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
 ): Vault {
   const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
@@ -36,6 +38,7 @@ export function createVault(
       // Of several who read it, one deletes it.
       return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
     },
+    claim: async (name, ttl) => (await store.claim(keyOf(name), 'taken', ttl)) === undefined,
     delete: async (name) => void (await store.delete(keyOf(name))),
   }
 }

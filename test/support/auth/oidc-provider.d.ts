@@ -28,6 +28,7 @@ declare module 'oidc-provider' {
   export class Provider {
     constructor(issuer: string, configuration: object)
     readonly AccessToken: new (fields: object) => { save(): Promise<string> }
+    readonly Client: { readonly adapter: { destroy(id: string): Promise<void> } }
     registerGrantType(
       name: string,
       handler: (context: ProviderContext) => Promise<void>,

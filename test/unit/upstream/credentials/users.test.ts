@@ -334,8 +334,11 @@ describe('who comes back from signing in', () => {
     const back = await signIn(url, 'mallory', (place) => place.includes('/oauth/callback'))
     const finished = here.desk.finish(new URL(back).searchParams, () => value)
     await expect(finished).rejects.toMatchObject(unknown)
-    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'ask' })
+    const next = await here.upstream.handle(echo(alice))
     expect(here.authority.grants).toEqual([])
+    // The first link leads nowhere any more.
+    await visit(here, linkOf(next), 'alice')
+    expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
   })
 
   it.each([
