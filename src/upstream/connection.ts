@@ -1,4 +1,5 @@
 import type { OpenCall } from '../bridge/park.ts'
+import type { Call } from '../core/call.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Tool } from './tools.ts'
 
@@ -12,7 +13,7 @@ export interface Connection {
   readonly isBusy: boolean
   /** Does a call. */
   readonly open: OpenCall
-  /** What the server's list says of a tool. */
-  tool(name: string): Tool | undefined | Promise<Tool | undefined>
+  /** What the server's list, as the client of a call gets it, says of the tool the call names. */
+  tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   close(): Promise<void>
 }

@@ -101,8 +101,8 @@ export class LegacyConnection implements Connection {
     return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
   }
 
-  tool(name: string): Tool | undefined | Promise<Tool | undefined> {
-    return this.#tools.of(name)
+  tool(call: Call): Tool | undefined | Promise<Tool | undefined> {
+    return this.#tools.of(String(call.params.fields.name))
   }
 
   readonly open = (working: Working): Promise<Outcome> => {

@@ -1,5 +1,5 @@
 import type { Working } from '../bridge/park.ts'
-import type { Note, Outcome, Question } from '../core/call.ts'
+import type { Call, Client, Note, Outcome, Question } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
@@ -16,7 +16,7 @@ import { callHeaders } from '../wire/trace-context.ts'
 import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
 import type { Connect, Link } from './link.ts'
-import { modernParams } from './params.ts'
+import { modernCapabilities, modernParams } from './params.ts'
 import { type Tool, ToolIndex } from './tools.ts'
 
 interface Options {
@@ -50,7 +50,7 @@ export class ModernConnection implements Connection {
 
   private constructor(options: Options) {
     this.#options = options
-    this.#tools = new ToolIndex((params) => this.#own('tools/list', params))
+    this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
     this.#peer = new Peer(
@@ -104,8 +104,8 @@ export class ModernConnection implements Connection {
     return this.#peer.waiting > 0
   }
 
-  tool(name: string): Tool | undefined | Promise<Tool | undefined> {
-    return this.#tools.of(name)
+  tool(call: Call): Tool | undefined | Promise<Tool | undefined> {
+    return this.#tools.of(String(call.params.fields.name), call.client)
   }
 
   readonly open = async (working: Working): Promise<Outcome> => {
@@ -166,7 +166,7 @@ export class ModernConnection implements Connection {
     const headers = { ...standardHeaders(call.method, call.params), ...callHeaders(call) }
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
-    const found = this.#tools.of(name)
+    const found = this.tool(call)
     const mirrored = (tool: Tool | undefined): Record<string, string> =>
       tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
     return found instanceof Promise ? found.then(mirrored, () => headers) : mirrored(found)
@@ -187,12 +187,12 @@ export class ModernConnection implements Connection {
     return { kind: 'result', result: Payload.of({}) }
   }
 
-  /** A request of the gateway itself. */
-  #own(name: string, params: Payload): Promise<Payload> {
+  /** A request of the gateway itself, which can do what a client can where there is one. */
+  #own(name: string, params: Payload, client?: Client): Promise<Payload> {
     const { revision, mirrors, startTimeout } = this.#options
     const whole = params.withMeta({
       [metaKeys.version]: revision,
-      [metaKeys.capabilities]: {},
+      [metaKeys.capabilities]: client ? modernCapabilities(client) : {},
       [metaKeys.clientInfo]: self,
     })
     const headers = mirrors ? standardHeaders(name, params) : {}

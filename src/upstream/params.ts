@@ -1,4 +1,4 @@
-import type { Answers, Call } from '../core/call.ts'
+import type { Answers, Call, Client } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -50,7 +50,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
     })
     .withMeta({
       [metaKeys.version]: revision,
-      [metaKeys.capabilities]: modernCapabilities(call),
+      [metaKeys.capabilities]: modernCapabilities(client),
       [metaKeys.clientInfo]: client.info,
       [metaKeys.logLevel]: meta[metaKeys.logLevel],
       ...(meta.progressToken !== undefined && { progressToken: id }),
@@ -71,7 +71,7 @@ function responses(answers: Answers): Payload {
 }
 
 /** What a client declared, without what has no place in 2026-07-28. */
-function modernCapabilities({ client }: Call): Record<string, unknown> {
+export function modernCapabilities(client: Client): Readonly<Record<string, unknown>> {
   if (client.era === 'modern') return client.capabilities
   const { tasks: _tasks, roots, ...rest } = client.capabilities
   return { ...rest, ...(roots !== undefined && { roots: {} }) }

@@ -1,6 +1,7 @@
 import { namesByAlias } from '../core/alias.ts'
+import type { Client } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { isObject } from '../core/json.ts'
+import { canonical, isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Mirror, readMirror } from '../wire/headers.ts'
 
@@ -18,34 +19,44 @@ export interface Tool {
   readonly definition: Readonly<Record<string, unknown>>
 }
 
+type List = (params: Payload, client?: Client) => Promise<Payload>
+
 /** The tools of a server, from its own list. */
 export class ToolIndex {
-  readonly #list: (params: Payload) => Promise<Payload>
+  readonly #list: List
   #known: Map<string, Tool> | undefined
+  /** The capabilities of whom the tools were last listed for: others may be offered others. */
+  #asker: string | undefined
   #walking: Promise<void> | undefined
   #walkedAt = 0
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
   #refusal: { readonly error: unknown; readonly at: number } | undefined
 
-  constructor(list: (params: Payload) => Promise<Payload>) {
+  constructor(list: List) {
     this.#list = list
   }
 
   /** A tool by its name or alias, if it is listed; at once, once the tools were listed. @throws what listing them throws */
-  of(tool: string): Tool | undefined | Promise<Tool | undefined> {
+  of(tool: string, client?: Client): Tool | undefined | Promise<Tool | undefined> {
     const found = this.#find(tool)
-    if (found || (this.#known && Date.now() - this.#walkedAt < UNKNOWN_FOR)) return found
+    if (found) return found
+    const asker = canonical(client?.capabilities ?? {})
+    const isSame = this.#asker === asker
+    if (isSame && this.#walking) return this.#walking.then(() => this.#find(tool))
+    if (isSame && this.#known && Date.now() - this.#walkedAt < UNKNOWN_FOR) return undefined
     const refusal = this.#refusal
     if (refusal && Date.now() - refusal.at < UNKNOWN_FOR) return Promise.reject(refusal.error)
-    this.#walking ??= this.#walk()
+    const walking = this.#walk(client, isSame)
       .catch((error: unknown) => {
         this.#refusal = isAnswered(error) ? { error, at: Date.now() } : undefined
         throw error
       })
       .finally(() => {
-        this.#walking = undefined
+        if (this.#walking === walking) this.#walking = undefined
       })
-    return this.#walking.then(() => this.#find(tool))
+    this.#walking = walking
+    this.#asker = asker
+    return walking.then(() => this.#find(tool))
   }
 
   /** Takes note of tools that were listed for somebody. */
@@ -70,20 +81,20 @@ export class ToolIndex {
     return only !== undefined && others.length === 0 ? this.#known.get(only) : undefined
   }
 
-  async #walk(): Promise<void> {
+  async #walk(client: Client | undefined, isAnew: boolean): Promise<void> {
     const found = new Map<string, Tool>()
     const seen = new Set<unknown>()
     let cursor: unknown
     // A server that repeats a cursor would be walked for ever.
     for (let page = 0; page < MAX_PAGES && !seen.has(cursor); page++) {
       seen.add(cursor)
-      const result = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }))
+      const result = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }), client)
       if (!Array.isArray(result.fields.tools)) throw new GatewayError('UPSTREAM_ERROR', NO_LIST)
       read(result, found)
       cursor = result.fields.nextCursor
       if (typeof cursor !== 'string' || cursor === '') break
     }
-    this.#known = found
+    this.#known = isAnew ? found : new Map([...(this.#known ?? []), ...found])
     this.#byAlias = undefined
     this.#walkedAt = Date.now()
   }

@@ -137,12 +137,11 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     quota: () => quota?.last,
     ...(credentials?.finish && { finishSignIn: credentials.finish }),
     tool: (call) => {
-      const name = String(call.params.fields.name)
       const connection = known && pool.ready(nameOf(call, known))
-      if (connection) return connection.tool(name)
+      if (connection) return connection.tool(call)
       return dialled
         .try(`${call.principal.id} ${call.requestId}`, () => connect(call))
-        .then((opened) => opened.tool(name))
+        .then((opened) => opened.tool(call))
     },
     warm: async (call) => {
       // Without a caller there is nothing to show to the server.

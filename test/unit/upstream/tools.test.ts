@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Client } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { ToolIndex } from '../../../src/upstream/tools.ts'
@@ -26,5 +27,46 @@ describe('a list of tools that is refused', () => {
     const tools = new ToolIndex(list)
     for (let call = 0; call < 2; call++) await expect(tools.of('t')).rejects.toBeInstanceOf(GatewayError)
     expect(list).toHaveBeenCalledTimes(2)
+  })
+})
+
+describe('tools that are listed only for clients that can be asked', () => {
+  const client = (capabilities: Client['capabilities']): Client => ({
+    era: 'modern',
+    revision: '2026-07-28',
+    capabilities,
+  })
+  const [plain, asked] = [client({}), client({ elicitation: {} })]
+  const listed = (asker: Client | undefined): Payload =>
+    Payload.of({ tools: [{ name: 'echo' }, ...(asker?.capabilities.elicitation ? [{ name: 'ask' }] : [])] })
+  const indexed = () => {
+    const list = vi.fn<(params: Payload, asker?: Client) => Promise<Payload>>(async (_params, asker) =>
+      listed(asker),
+    )
+    return { tools: new ToolIndex(list), list }
+  }
+
+  it('are found for these, whoever came first', async () => {
+    const { tools, list } = indexed()
+    expect(await tools.of('ask', plain)).toBeUndefined()
+    expect(await tools.of('ask', asked)).toMatchObject({ definition: { name: 'ask' } })
+    expect(tools.of('echo', plain)).toMatchObject({ definition: { name: 'echo' } })
+    expect(list).toHaveBeenCalledTimes(2)
+  })
+
+  it('are found while they are listed for another', async () => {
+    const { tools } = indexed()
+    const found = await Promise.all([plain, asked, plain].map(async (each) => tools.of('ask', each)))
+    expect(found[1]).toMatchObject({ definition: { name: 'ask' } })
+    expect(tools.of('ask', asked)).toBe(found[1])
+  })
+
+  it('are gone once they are not listed for these any more', async () => {
+    const { tools, list } = indexed()
+    await tools.of('ask', asked)
+    list.mockImplementation(async () => listed(plain))
+    vi.advanceTimersByTime(11_000)
+    await tools.of('other', asked)
+    expect(await tools.of('ask', asked)).toBeUndefined()
   })
 })
