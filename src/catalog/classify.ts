@@ -2,6 +2,7 @@ import type { Nature, Op, Risk } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
+import { opOfVerb } from '../core/verbs.ts'
 import { wordsOf } from '../core/words.ts'
 
 /** What kind of action a tool is, from what the configuration, its annotations and its name say. */
@@ -30,23 +31,6 @@ interface Finding {
   readonly risk: Risk
   readonly evidence: readonly string[]
 }
-
-const verbs: readonly (readonly [Op, string])[] = [
-  [
-    'read',
-    'get list read search find query fetch show describe view count check stat inspect diff lookup browse download',
-  ],
-  [
-    'write',
-    'create add post send insert upload register publish append comment invite start open subscribe link update edit set modify patch rename move copy assign transition enable disable lock archive restore',
-  ],
-  [
-    'delete',
-    'delete remove drop destroy purge truncate wipe erase revoke uninstall terminate reset overwrite merge force',
-  ],
-  ['admin', 'grant permission role member billing transfer config admin'],
-]
-const opOf = new Map(verbs.flatMap(([op, words]) => words.split(' ').map((word) => [word, op] as const)))
 
 const riskOf: Readonly<Record<Op, Risk>> = {
   read: 'safe',
@@ -80,7 +64,7 @@ function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
 /** The verb a tool's name begins with, after the server's own name, and what kind of action it stands for. */
 export function verbOf(name: string, server: string): { readonly verb: string; readonly op: Op } | undefined {
   const [verb = ''] = withoutServer(wordsOf(name), wordsOf(server))
-  const op = opOf.get(verb)
+  const op = opOfVerb(verb)
   return op && { verb, op }
 }
 

@@ -10,7 +10,7 @@ export function categoriesOf<Tool extends Named>(
   tools: readonly Tool[],
   server: string,
 ): ReadonlyMap<Tool, string> {
-  const words = withoutShared(tools.map((tool) => ownWords(tool.entry.name, server)))
+  const words = ownWordsOf(tools, server)
   const nouns = words.map(nounsOf)
   const count = new Map<string, number>()
   const forms = new Map<string, string>()
@@ -34,6 +34,11 @@ export function categoriesOf<Tool extends Named>(
   function countOf(word: string): number {
     return count.get(formOf(word)) ?? 0
   }
+}
+
+/** The words of the name of each tool, without those of the server and without what all names begin with. */
+export function ownWordsOf(tools: readonly Named[], server: string): readonly (readonly string[])[] {
+  return withoutShared(tools.map((tool) => ownWords(tool.entry.name, server)))
 }
 
 /** Tools beyond these do not take part in finding out which nouns are common. */

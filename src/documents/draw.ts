@@ -5,7 +5,7 @@ import { isObject } from '../core/json.ts'
 import { self } from '../core/self.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { shapeOf } from '../core/tool-shape.ts'
-import { categoriesOf } from './category.ts'
+import { categoriesOf, ownWordsOf } from './category.ts'
 import { ownTitle } from './completed.ts'
 import { accessOf, describe, purposeOf, purposeOfAll, triggersOf, asksOf } from './description.ts'
 import { effectsOf } from './effects.ts'
@@ -108,7 +108,8 @@ export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrai
 
 function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolean): ToolPortrait[] {
   const categories = categoriesOf(record.tools, record.name)
-  return record.tools.map((tool) => {
+  const ownWords = ownWordsOf(record.tools, record.name)
+  return record.tools.map((tool, at) => {
     const { definition, nature } = tool.entry
     const words = wordsOfTool(settings.tools, tool.entry.name)
     const name = naming.name(record.name, tool.entry.name)
@@ -123,7 +124,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       description: description === '' ? title : description,
       summary: firstSentence(definition.description) || title,
       category: oneLine(words.category) || (categories.get(tool) ?? record.name),
-      effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry),
+      effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry, ownWords[at] ?? []),
       scopes: isGuarded ? requiredScopes(tool.facts) : [],
       isDeprecated: words.deprecated !== undefined || shapeOf(definition).isOld,
       ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),

@@ -1,13 +1,26 @@
 import type { Entry } from '../core/entry.ts'
+import { stem } from '../core/stem.ts'
+import { actionOf } from '../core/synonyms.ts'
+import { opOfVerb } from '../core/verbs.ts'
 import { wordsOf } from '../core/words.ts'
 import { objectOf } from './category.ts'
 
-/** What a tool changes, as far as its name says: nothing where it only reads. */
-export function effectsOf({ name, nature, upstream }: Entry): string[] {
+/** What a tool changes, as far as the words of its own in its name say: nothing where it only reads. */
+export function effectsOf({ nature, upstream, definition }: Entry, words: readonly string[]): string[] {
   if (nature.op === 'read') return []
-  const [verb = '', ...rest] = wordsOf(name)
-  if (rest.length === 0 || !/^[a-z]{2,}$/.test(verb)) return [`may change data of ${upstream}`]
+  const [verb = '', ...rest] = words
+  if (rest.length === 0 || !isVerb(verb, definition.description)) return [`may change data of ${upstream}`]
   return [`${conjugated(verb)} ${object(rest)} in ${upstream}`]
+}
+
+/** A name may as well begin with a noun: `file_upload`. */
+function isVerb(word: string, description: unknown): boolean {
+  if (!/^[a-z]{2,}$/.test(word)) return false
+  const root = stem(word)
+  const op = opOfVerb(word)
+  const [first = ''] = typeof description === 'string' ? wordsOf(description.slice(0, 100)) : []
+  // What stands for administration is often a noun: `role`, `billing`.
+  return (op !== undefined && op !== 'admin') || actionOf(root) !== undefined || stem(first) === root
 }
 
 function conjugated(verb: string): string {
@@ -31,7 +44,7 @@ function object(words: readonly string[]): string {
   const [first = ''] = words
   const noun = objectOf(words).at(-1) ?? ''
   const isBare =
-    articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access)$/.test(noun)
+    articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access|children)$/.test(noun)
   const article = isBare ? '' : /^[aeiou]/.test(first) ? 'an ' : 'a '
   return article + words.join(' ')
 }

@@ -162,3 +162,21 @@ test.each([
 ])('%s has the side effects %j', (name, effects) => {
   expect(toolPortrait({ name }).effects).toEqual(effects)
 })
+
+test.each([
+  ['browser_handle_dialog', 'Handle a dialog', ['handles a dialog in files']],
+  ['browser_file_upload', 'Upload one or more files', ['may change data of files']],
+  ['browser_close', 'Close the page', ['may change data of files']],
+  ['browser_create_tab', '', ['creates a tab in files']],
+])('what all names begin with is no verb: %s, which says "%s"', (name, description, effects) => {
+  const all = [
+    ...tools('browser_open', 'browser_type'),
+    { name, description, inputSchema: { type: 'object' } },
+  ]
+  expect(portrait({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
+})
+
+test('the name of its server is no verb of a tool', () => {
+  const [tool] = portrait({ tools: tools('files_create_folder') }).tools
+  expect(tool?.effects).toEqual(['creates a folder in files'])
+})
