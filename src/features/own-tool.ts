@@ -1,4 +1,4 @@
-import type { Handler, Outcome } from '../core/call.ts'
+import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -18,20 +18,21 @@ export function asTool(definition: OwnTool['definition'], answer: Handler): OwnT
         const { text, value } = outcome.result
         return answered({ content: [{ type: 'text', text }], structuredContent: value })
       } catch (thrown) {
-        return answered(failed(asGatewayError(thrown)))
+        return answered(failed(asGatewayError(thrown), call))
       }
     },
   }
 }
 
-function failed(error: GatewayError): Record<string, unknown> {
+function failed(error: GatewayError, { requestId }: Call): Record<string, unknown> {
   const { suggestion } = error.extra
+  const object = { ...error.data, requestId }
   const text = suggestion === undefined ? error.message : `${error.message} ${suggestion}`
   return {
     content: [{ type: 'text', text }],
     isError: true,
-    error: error.data,
-    _meta: { [ERROR_KEY]: error.data },
+    error: object,
+    _meta: { [ERROR_KEY]: object },
   }
 }
 

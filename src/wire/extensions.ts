@@ -31,6 +31,9 @@ export const CONTRACT_KEY = `${NS}/contract`
 /** Where in the `_meta` of a tool's result the structured error stands. */
 export const ERROR_KEY = `${NS}/error`
 
+/** Where in the `_meta` of a result it stands what is said of confirmation. */
+export const CONFIRMATION_KEY = `${NS}/confirmation`
+
 /** Where in the `_meta` of a result the receipt stands. */
 export const RECEIPT_KEY = `${NS}/receipt`
 

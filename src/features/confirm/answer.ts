@@ -4,12 +4,9 @@ import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
 import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
 import type { Approval, Requested } from '../../records/approvals.ts'
-import { ERROR_KEY, NS } from '../../wire/extensions.ts'
+import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
 import { TOKEN_ARGUMENT } from './reserved.ts'
 import type { Subject } from './subject.ts'
-
-/** Where in `_meta` it stands what is said of confirmation. */
-export const CONFIRMATION = `${NS}/confirmation`
 
 interface Told {
   /** How people reach the approval: a page, a command. */
@@ -50,7 +47,7 @@ export function confirmationRequired(subject: Subject, requested: Requested, tol
     ...(told.compat && { ...members, error: object }),
     _meta: {
       [ERROR_KEY]: object,
-      [CONFIRMATION]: {
+      [CONFIRMATION_KEY]: {
         ...members,
         approval: approval.id,
         expires_at: new Date(approval.expiresAt).toISOString(),

@@ -2,9 +2,9 @@ import type { Policy } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
+import { CONFIRMATION_KEY } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
 import { describingTools } from '../tool-lists.ts'
-import { CONFIRMATION } from './answer.ts'
 import { templateOf } from './message.ts'
 import { isAsked, riskOf, ruleOf } from './rules.ts'
 import type { Settings } from './settings.ts'
@@ -43,5 +43,5 @@ function described(tool: Payload, { server, settings, deps }: With): Payload {
       ...(settings.compat && members),
       ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
     })
-    .withMeta({ [CONFIRMATION]: own })
+    .withMeta({ [CONFIRMATION_KEY]: own })
 }

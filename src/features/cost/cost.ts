@@ -5,7 +5,7 @@ import { canonical, isObject } from '../../core/json.ts'
 import { background } from '../../core/log.ts'
 import type { Cost } from '../../core/record.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import { NS } from '../../wire/extensions.ts'
+import { CONFIRMATION_KEY } from '../../wire/extensions.ts'
 import type { Deps, Feature, SettingsOf } from '../feature.ts'
 import { Account, type Budget, LEFT, stretches } from './budget.ts'
 
@@ -125,7 +125,7 @@ async function charged(call: Call, { next, account, units, deps }: Charging): Pr
 function isMade(outcome: Outcome): boolean {
   if (outcome.kind === 'ask') return false
   const meta = outcome.result.member('_meta')
-  return !(outcome.result.member('isError') === true && isObject(meta) && `${NS}/confirmation` in meta)
+  return !(outcome.result.member('isError') === true && isObject(meta) && CONFIRMATION_KEY in meta)
 }
 
 function isUnmade(error: unknown): boolean {

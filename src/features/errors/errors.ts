@@ -6,7 +6,8 @@ import type { Log } from '../../core/log.ts'
 import { Redactor, secretsOf } from '../../core/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { attempt } from '../../core/waiting.ts'
-import { ERROR_KEY } from '../../wire/extensions.ts'
+import type { Payload } from '../../core/payload.ts'
+import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { failedResult, safeResult, withObject } from './face.ts'
 import { type Manners, normalised, objectOf } from './normalise.ts'
@@ -93,11 +94,17 @@ function isFailed(outcome: Outcome): outcome is Result {
 /** What a tool said of its failure, with what it means. */
 function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome {
   const { result } = outcome
-  const { _meta: meta } = result.fields
-  if (isObject(meta) && Object.hasOwn(meta, ERROR_KEY)) return outcome
+  if (isOurs(result, call)) return outcome
   const object = objectOf(result, call, manners)
   const safe = safeResult(result, sentBy(call, manners.ours))
   return { kind: 'result', result: withObject(safe, object, { compat, isFree: false }) }
+}
+
+/** What was made of this call here; and an answer that asks for a person's word, whose link has to stay one. */
+function isOurs({ fields }: Payload, { requestId }: Call): boolean {
+  const meta = isObject(fields._meta) ? fields._meta : {}
+  const error = meta[ERROR_KEY]
+  return isObject(error) && (error.requestId === requestId || Object.hasOwn(meta, CONFIRMATION_KEY))
 }
 
 /** A refusal as the result of the tool, where a model can do something about it. @throws all others */

@@ -4,6 +4,7 @@ import { classify, type Diagnosis, type Rule, suggestions, firstWords } from '..
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/redact.ts'
+import { ERROR_KEY } from '../../wire/extensions.ts'
 import { shortened } from './face.ts'
 import { sanitise } from './sanitise.ts'
 import { sentBy } from './sent.ts'
@@ -25,8 +26,13 @@ export function objectOf(result: Payload, call: Call, manners: Manners): Structu
   const raw = firstWords(result)
   // Cut at last: a part of a secret is not recognised.
   const message = shortened(sanitise(raw, sent))
-  const { error, structuredContent } = result.fields
-  const given = [error, isObject(structuredContent) && structuredContent.error].find(isStructured)
+  const { _meta: meta, error, structuredContent } = result.fields
+  const places = [
+    isObject(meta) && meta[ERROR_KEY],
+    error,
+    isObject(structuredContent) && structuredContent.error,
+  ]
+  const given = places.find(isStructured)
   const object = given
     ? completed(given, message, { sent, hosts })
     : found(message, classify({ text: shortened(raw) }, rules)).data

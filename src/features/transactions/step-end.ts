@@ -5,7 +5,7 @@ import type { Payload } from '../../core/payload.ts'
 import type { Deed } from '../../records/deeds.ts'
 import { stepAsked, type StepEnd, stepEnded, stepRemoved } from '../../records/transaction-moves.ts'
 import type { Step, Transaction } from '../../records/transactions.ts'
-import { ERROR_KEY, NS } from '../../wire/extensions.ts'
+import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
 import { type Desk, rollBack } from './desk.ts'
 import { withStep } from './shapes.ts'
 
@@ -91,7 +91,7 @@ function isInterim(result: Payload): boolean {
   const meta = result.member('_meta')
   if (!isObject(meta)) return false
   const error = meta[ERROR_KEY]
-  return meta[`${NS}/confirmation`] !== undefined || (isObject(error) && refused.has(String(error.code)))
+  return meta[CONFIRMATION_KEY] !== undefined || (isObject(error) && refused.has(String(error.code)))
 }
 
 /** What a step did; a step that reads does nothing. */

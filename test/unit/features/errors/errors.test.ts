@@ -307,6 +307,24 @@ describe('a tool that says it failed', () => {
     }
   })
 
+  it('is no less made safe where it speaks in the gateway’s own form', async () => {
+    const own = { code: 'WIDGET_STUCK', category: 'transient', message: 'at /srv/w, password=hunter2' }
+    const sent = { _meta: { 'dev.gatehouse/error': own } }
+    const result = await resultOf(saying('open /srv/a/b failed', sent))
+    expect(result.text).not.toMatch(/srv|hunter2/)
+    expect(objectIn(result)).toMatchObject({ code: 'WIDGET_STUCK', retry_after_seconds: 1 })
+    expectWhole(objectIn(result))
+    const noObject = await resultOf(saying('ENOENT: open /srv/a/b', { _meta: { 'dev.gatehouse/error': 7 } }))
+    expect(objectIn(noObject)).toMatchObject({ code: 'RESOURCE_NOT_FOUND', message: 'ENOENT: open [path]' })
+  })
+
+  it('keeps the link at which a gateway behind this one has a person asked', async () => {
+    const text = 'Approve it at http://127.0.0.1:8900/confirm/1'
+    const error = { code: 'CONFIRMATION_REQUIRED', category: 'permanent', message: text }
+    const meta = { 'dev.gatehouse/error': error, 'dev.gatehouse/confirmation': { approval: '1' } }
+    expect((await resultOf(saying(text, { _meta: meta }))).fields.content).toEqual([{ type: 'text', text }])
+  })
+
   it.each([
     'http://docs.example/x',
     'https://evil.example/x',
@@ -336,7 +354,7 @@ describe('a tool that says it failed', () => {
   })
 
   it('is not put into words twice', async () => {
-    const meta = { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED' } }
+    const meta = { 'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED', requestId: 'r1' } }
     const { fields } = await resultOf(saying('confirm /srv/x', { _meta: meta }))
     expect(fields).toMatchObject({ _meta: meta, content: [{ text: 'confirm /srv/x' }] })
     expect(fields).not.toHaveProperty('error')

@@ -1,12 +1,14 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
 import { featureSettings } from '../../../../src/core/settings.ts'
 import { errandCall } from '../../../../src/errand.ts'
 import { transactions } from '../../../../src/features/transactions/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'
+import { toolCall } from '../../../support/tool-call.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
 afterEach(() => void vi.useRealTimers())
@@ -34,6 +36,17 @@ describe('begin', () => {
     expect(tool?.definition).toMatchObject({
       name: 'begin_transaction',
       inputSchema: { properties: { timeout_seconds: { default: 90 } } },
+    })
+  })
+
+  it('names the request as a tool, too, where it is refused', async () => {
+    const { settings } = loadSettings('upstreams: { one: { command: x } }', { file: 'f.yaml', env: {} })
+    const own = featureSettings(settings, 'transactions')
+    const [tool] = transactions.create(() => own as never, featureDeps()).tools ?? []
+    const outcome = await tool?.handle(toolCall({ params: Payload.of({ arguments: {} }) }))
+    const object = { code: 'INVALID_INPUT', requestId: 'r1' }
+    expect(outcome).toMatchObject({
+      result: { fields: { error: object, _meta: { 'dev.gatehouse/error': object } } },
     })
   })
 
