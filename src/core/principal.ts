@@ -6,6 +6,8 @@ export interface Principal {
   readonly id: string
   /** What the caller may do; absent where nothing limits it. */
   readonly scopes?: ReadonlySet<string>
+  /** What the caller may do outside of the session that narrows its scopes, where it is in one. */
+  readonly outside?: Pick<Principal, 'scopes'>
   /** What the caller's token says of it. */
   readonly claims?: Readonly<Record<string, unknown>>
   /** The caller's own token: only ever exchanged for another (RFC 8693), never passed on. */

@@ -77,12 +77,14 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
   return async (call) => {
     const { requested_scopes: wanted, refresh_token: refresh } = call.params.fields
     if (refresh !== undefined) {
-      if (typeof refresh !== 'string') throw invalid('refresh_token must be a string')
+      if (typeof refresh !== 'string')
+        throw invalid('refresh_token must be a string', { field: 'refresh_token', reason: 'type' })
       const renewed = await sessions.refresh(refresh, call.principal)
       return done(renewed.scopes, [], worded(renewed, sessions.idle))
     }
     const requested = readStrings(wanted, 'requested_scopes')
-    if (!requested) throw invalid('requested_scopes is missing')
+    if (!requested)
+      throw invalid('requested_scopes is missing', { field: 'requested_scopes', reason: 'required' })
     const isScope = (name: string): boolean =>
       !name.startsWith('temp:') || (!temp.test(name) && isKnown(name, call))
     const [asked, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
@@ -143,7 +145,7 @@ function ttlOf({ params }: Call): number {
   const { ttl_seconds: seconds } = params.fields
   if (seconds === undefined) return Number.POSITIVE_INFINITY
   if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds > 0) return seconds * 1000
-  throw invalid('ttl_seconds must be a whole number above 0')
+  throw invalid('ttl_seconds must be a whole number above 0', { field: 'ttl_seconds', reason: 'type' })
 }
 
 const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }

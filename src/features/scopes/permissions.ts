@@ -144,5 +144,6 @@ function isNegotiation({ method, name }: Target): boolean {
 
 function withScopes(principal: Principal, scopes: readonly string[]): Principal {
   const { scopes: held } = principal
-  return { ...principal, scopes: new Set(held ? scopes.filter((scope) => held.has(scope)) : scopes) }
+  const outside = held ? { scopes: held } : {}
+  return { ...principal, outside, scopes: new Set(held ? scopes.filter((scope) => held.has(scope)) : scopes) }
 }

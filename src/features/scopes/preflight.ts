@@ -4,6 +4,7 @@ import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { escapeHidden } from '../../core/hidden.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
+import type { Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/waiting.ts'
 import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
@@ -52,16 +53,17 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     refuseUnknown(call.params)
     const parameters = argumentsIn(call.params)
     const claimed = readStrings(call.params.fields.scopes_held, 'scopes_held')
-    const scopes = call.principal.scopes ?? (claimed && new Set(claimed))
+    const { principal } = call
+    const caller = principal.scopes || !claimed ? principal : { scopes: new Set(claimed) }
     const entry = await find(tool, call, deps)
-    return { kind: 'result', result: Payload.of(answer(tool, entry, parameters, scopes)) }
+    return { kind: 'result', result: Payload.of(answer(tool, entry, parameters, caller)) }
   }
 
   function answer(
     tool: string,
     entry: Entry | undefined,
     parameters: unknown,
-    scopes: ReadonlySet<string> | undefined,
+    { scopes, outside }: Pick<Principal, 'scopes' | 'outside'>,
   ): Record<string, unknown> {
     if (entry?.isOwn) return { allowed: true }
     const settings = entry && deps.server(entry.upstream)
@@ -73,11 +75,14 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     const verdict = judge(gate, parameters, scopes)
     if (verdict.kind === 'allowed') return { allowed: true }
     if (verdict.kind === 'denied') return { allowed: false, reason: 'This call is not permitted here.' }
+    // No other token would help where only the session leaves the scope out.
+    const isOfSession = outside && judge(gate, parameters, outside.scopes).kind === 'allowed'
+    const reason = missingWords(verdict.missing)
     return {
       allowed: false,
       missing_scopes: verdict.missing,
-      ...(elevateUrl !== undefined && { elevation_url: elevateUrl }),
-      reason: missingWords(verdict.missing),
+      ...(!isOfSession && elevateUrl !== undefined && { elevation_url: elevateUrl }),
+      reason: isOfSession ? `${reason} (left out by the session alone)` : reason,
     }
   }
 }

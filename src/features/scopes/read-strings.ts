@@ -9,5 +9,8 @@ export function readStrings(value: unknown, name: string): readonly string[] | u
   if (value === undefined) return undefined
   const isList = Array.isArray(value) && value.length <= MAX_ITEMS
   if (isList && value.every((each) => typeof each === 'string' && each.length <= MAX_LENGTH)) return value
-  throw new GatewayError('INVALID_INPUT', `Invalid params: ${name} must be a list of scopes.`)
+  throw new GatewayError('INVALID_INPUT', `Invalid params: ${name} must be a list of scopes.`, {
+    field: name,
+    reason: 'type',
+  })
 }

@@ -175,6 +175,17 @@ describe('negotiating scopes', () => {
   ])('refuses what it can not read: %j', async (params) => {
     expect(await negotiate(bench(), params, alice)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
   })
+
+  it.each([
+    [{}, 'requested_scopes'],
+    [{ requested_scopes: 'read:files' }, 'requested_scopes'],
+    [{ requested_scopes: [], ttl_seconds: 0 }, 'ttl_seconds'],
+    [{ refresh_token: 7 }, 'refresh_token'],
+  ])('refuses by its name what has another form: %j', async (params, field) => {
+    expect(await negotiate(bench(), params, alice)).toMatchObject({
+      error: { code: 'INVALID_INPUT', extra: { field } },
+    })
+  })
 })
 
 describe('a pseudo-scope', () => {
@@ -232,6 +243,23 @@ describe('a session token', () => {
     expect(refused.extra.isOfSession).toBeUndefined()
     expect(refused.extra.suggestion).toContain('https://idp.example.com/ask')
     expect(here.seen.filter(({ method }) => method === 'tools/call')).toHaveLength(0)
+  })
+
+  it('is told to be in the way beforehand, too, and no place to ask for more', async () => {
+    const here = bench({ elevate_url: 'https://idp.example.com/ask' })
+    const token = await tokenFor(here, ['read:files'], alice)
+    const check = { tool: 'create_file', _meta: { [HEADER]: token } }
+    expect(await here.ask('permissions/check', check, alice)).toEqual({
+      allowed: false,
+      missing_scopes: ['write:files'],
+      reason: 'Missing scope: write:files (left out by the session alone)',
+    })
+    expect(await here.ask('permissions/check', check, as('alice', 'read:files'))).toEqual({
+      allowed: false,
+      missing_scopes: ['write:files'],
+      elevation_url: 'https://idp.example.com/ask',
+      reason: 'Missing scope: write:files',
+    })
   })
 
   it('narrows callers nothing else limits', async () => {
