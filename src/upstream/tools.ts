@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { namesByAlias } from '../core/alias.ts'
 import type { Client } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
@@ -8,6 +10,8 @@ import { type Mirror, readMirror } from '../wire/headers.ts'
 const MAX_PAGES = 1000
 /** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
 const UNKNOWN_FOR = 10_000
+/** For how many kinds of clients that is known. */
+const MAX_ASKERS = 100
 
 /** What must be known of a tool before it is called. */
 export interface Tool {
@@ -25,10 +29,10 @@ type List = (params: Payload, client?: Client) => Promise<Payload>
 export class ToolIndex {
   readonly #list: List
   #known: Map<string, Tool> | undefined
-  /** The capabilities of whom the tools were last listed for: others may be offered others. */
+  /** Whom the tools were last listed for, by what it can do: others may be offered others. */
   #asker: string | undefined
   #walking: Promise<void> | undefined
-  #walkedAt = 0
+  readonly #walkedAt = new LRUCache<string, number>({ max: MAX_ASKERS })
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
   #refusal: { readonly error: unknown; readonly at: number } | undefined
 
@@ -40,23 +44,30 @@ export class ToolIndex {
   of(tool: string, client?: Client): Tool | undefined | Promise<Tool | undefined> {
     const found = this.#find(tool)
     if (found) return found
-    const asker = canonical(client?.capabilities ?? {})
+    const asker = createHash('sha256')
+      .update(canonical(client?.capabilities ?? {}))
+      .digest('base64url')
     const isSame = this.#asker === asker
-    if (isSame && this.#walking) return this.#walking.then(() => this.#find(tool))
-    if (isSame && this.#known && Date.now() - this.#walkedAt < UNKNOWN_FOR) return undefined
+    if (this.#walking) {
+      const again = () => this.of(tool, client)
+      return isSame ? this.#walking.then(() => this.#find(tool)) : this.#walking.then(again, again)
+    }
+    if (this.#known && Date.now() - (this.#walkedAt.get(asker) ?? 0) < UNKNOWN_FOR) return undefined
     const refusal = this.#refusal
     if (refusal && Date.now() - refusal.at < UNKNOWN_FOR) return Promise.reject(refusal.error)
-    const walking = this.#walk(client, isSame)
-      .catch((error: unknown) => {
-        this.#refusal = isAnswered(error) ? { error, at: Date.now() } : undefined
-        throw error
-      })
-      .finally(() => {
-        if (this.#walking === walking) this.#walking = undefined
-      })
-    this.#walking = walking
     this.#asker = asker
-    return walking.then(() => this.#find(tool))
+    this.#walking = this.#walk(client, isSame)
+      .then(
+        () => void this.#walkedAt.set(asker, Date.now()),
+        (error: unknown) => {
+          this.#refusal = isAnswered(error) ? { error, at: Date.now() } : undefined
+          throw error
+        },
+      )
+      .finally(() => {
+        this.#walking = undefined
+      })
+    return this.#walking.then(() => this.#find(tool))
   }
 
   /** Takes note of tools that were listed for somebody. */
@@ -96,7 +107,6 @@ export class ToolIndex {
     }
     this.#known = isAnew ? found : new Map([...(this.#known ?? []), ...found])
     this.#byAlias = undefined
-    this.#walkedAt = Date.now()
   }
 }
 

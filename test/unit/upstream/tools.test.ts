@@ -61,6 +61,15 @@ describe('tools that are listed only for clients that can be asked', () => {
     expect(tools.of('ask', asked)).toBe(found[1])
   })
 
+  it('are not looked for at every call, however clients that differ take turns', async () => {
+    const { tools, list } = indexed()
+    const askers = [plain, asked, plain, asked, plain, asked]
+    for (const each of askers) expect(await tools.of('absent', each)).toBeUndefined()
+    expect(list).toHaveBeenCalledTimes(2)
+    await Promise.all(askers.map(async (each) => tools.of('absent', each)))
+    expect(list).toHaveBeenCalledTimes(2)
+  })
+
   it('are gone once they are not listed for these any more', async () => {
     const { tools, list } = indexed()
     await tools.of('ask', asked)
