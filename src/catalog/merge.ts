@@ -31,23 +31,25 @@ export function nameEntries(upstream: string, entries: readonly Payload[], namin
 export function nameUris(result: Payload, exposed: (uri: string) => string): Payload {
   const { content, contents, messages } = result.fields
   let named = result
-  if (Array.isArray(content) && content.some(hasUri)) named = named.with({ content: content.map(rename) })
-  if (Array.isArray(contents) && contents.some(isObject))
-    named = named.with({ contents: contents.map(renamed) })
+  if (Array.isArray(content) && content.some(hasUri)) named = named.withItems('content', rename)
+  if (Array.isArray(contents)) named = named.withItems('contents', renamed)
   if (Array.isArray(messages) && messages.some((each) => isObject(each) && hasUri(each.content))) {
-    const moved = messages.map((each) => (isObject(each) ? { ...each, content: rename(each.content) } : each))
-    named = named.with({ messages: moved })
+    named = named.withItems('messages', (message) => {
+      const block = message.at('content')
+      return block ? message.with({ content: rename(block) }) : message
+    })
   }
   return named
 
-  function renamed(value: unknown): unknown {
-    if (!isObject(value) || typeof value.uri !== 'string') return value
-    return { ...value, uri: exposed(value.uri) }
+  function renamed(value: Payload): Payload {
+    const { uri } = value.fields
+    return typeof uri === 'string' ? value.with({ uri: exposed(uri) }) : value
   }
 
-  function rename(block: unknown): unknown {
-    if (!isObject(block)) return block
-    return block.type === 'resource' ? { ...block, resource: renamed(block.resource) } : renamed(block)
+  function rename(block: Payload): Payload {
+    if (block.fields.type !== 'resource') return renamed(block)
+    const resource = block.at('resource')
+    return resource ? block.with({ resource: renamed(resource) }) : block
   }
 }
 

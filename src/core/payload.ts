@@ -67,6 +67,14 @@ export class Payload {
     return this.with({ _meta: isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta })
   }
 
+  /** This object with every element of one of its arrays as `change` has it; those it gives back keep their text. */
+  withItems(key: string, change: (item: Payload) => Payload): Payload {
+    const items = this.at(key)?.items ?? []
+    const changed = items.map((item) => change(item))
+    if (changed.every((each, index) => each === items[index])) return this
+    return this.with({ [key]: Payload.text(`[${changed.map(({ text }) => text).join(',')}]`) })
+  }
+
   /** The value of one member; an edited object is not put together for it. */
   member(key: string): unknown {
     if (!this.#base || !this.#edits || this.#isParsed) return this.fields[key]

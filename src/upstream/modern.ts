@@ -158,8 +158,11 @@ export class ModernConnection implements Connection {
     const { tools } = result.fields
     this.#tools.learn(result)
     if (!this.#options.mirrors || !Array.isArray(tools)) return result
-    const offered = tools.filter((tool) => !isObject(tool) || readMirror(tool.inputSchema) !== undefined)
-    return offered.length === tools.length ? result : result.with({ tools: offered })
+    const isOffered = (tool: unknown): boolean =>
+      !isObject(tool) || readMirror(tool.inputSchema) !== undefined
+    if (tools.every(isOffered)) return result
+    const offered = result.at('tools')?.items.filter(({ value }) => isOffered(value)) ?? []
+    return result.with({ tools: Payload.text(`[${offered.map(({ text }) => text).join(',')}]`) })
   }
 
   #headers({ call }: Working): Record<string, string> | Promise<Record<string, string>> {

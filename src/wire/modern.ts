@@ -35,8 +35,7 @@ export function readClient(request: Request, headers?: Headers): Client {
 /** The result of a call in the words of 2026-07-28; `seal` makes the opaque state of a question. */
 export function modernResult(call: Call, outcome: Outcome, seal: (state: Call['state']) => string): Payload {
   if (outcome.kind === 'ask') {
-    return Payload.of({
-      resultType: 'input_required',
+    return Payload.of({ resultType: 'input_required' }).with({
       inputRequests: worded(outcome.questions, call.client),
       requestState: seal(outcome.state),
       _meta: { [metaKeys.serverInfo]: self },
@@ -71,8 +70,9 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   if (error.rpc <= -32020 && error.rpc >= -32099 && error.rpc !== -32021) {
     const { data } = object.fields
     const told = isObject(data) && typeof data.category === 'string' ? data : undefined
-    const upstream = told ? { ...object.fields, data: theirs(told, error) } : object.value
-    return Payload.of({ code: -32603, message: error.message, data: { ...told, upstream } })
+    const upstream = told ? object.with({ data: theirs(told, error) }) : object
+    const whole = Payload.of({ ...told }).with({ upstream })
+    return Payload.of({ code: -32603, message: error.message }).with({ data: whole })
   }
   return object
 }
@@ -91,12 +91,12 @@ export function modernStatus(code: unknown): number {
   return code === -32020 || code === -32021 || code === -32022 ? 400 : 200
 }
 
-function worded(questions: Questions, client: Client): Record<string, unknown> {
+function worded(questions: Questions, client: Client): Payload {
   const entries = Object.entries(questions).map(([key, question]) => {
     const { method: name, params } = wordQuestion(question, client, key)
-    return [key, { method: name, ...(params && { params: params.value }) }] as const
+    return [key, Payload.of({ method: name }).with({ params })] as const
   })
-  return Object.fromEntries(entries)
+  return Payload.of({}).with(Object.fromEntries(entries))
 }
 
 /** What older servers say that 2026-07-28 has no place for. */
@@ -111,9 +111,9 @@ function shape(name: string, result: Payload): Payload {
   const { tools } = result.fields
   if (name !== 'tools/list' || !Array.isArray(tools)) return result
   if (!tools.some((tool) => isObject(tool) && Object.hasOwn(tool, 'execution'))) return result
-  return result.with({
-    tools: tools.map((tool) => (isObject(tool) ? { ...tool, execution: undefined } : tool)),
-  })
+  return result.withItems('tools', (tool) =>
+    Object.hasOwn(tool.fields, 'execution') ? tool.with({ execution: undefined }) : tool,
+  )
 }
 
 function checkVersionHeader(header: Headers[string], version: string): void {

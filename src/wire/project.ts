@@ -1,6 +1,6 @@
 import type { Call, Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
-import type { Payload } from '../core/payload.ts'
+import { Payload } from '../core/payload.ts'
 import { metaKeys } from './extensions.ts'
 import { isProtocolMethod } from './methods.ts'
 import { findRevision, type Revision } from './revisions.ts'
@@ -43,14 +43,13 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
 function lowerTools(result: Payload): Payload {
   const { tools } = result.fields
   if (!Array.isArray(tools) || !tools.some(needsWrap)) return result
-  return result.with({
-    tools: tools.map((tool) =>
-      needsWrap(tool) ? { ...tool, outputSchema: wrapSchema(tool.outputSchema) } : tool,
-    ),
+  return result.withItems('tools', (tool) => {
+    const schema = needsWrap(tool.value) ? tool.at('outputSchema') : undefined
+    return schema ? tool.with({ outputSchema: wrapSchema(schema) }) : tool
   })
 }
 
-function needsWrap(tool: unknown): tool is { outputSchema: Record<string, unknown> } {
+function needsWrap(tool: unknown): boolean {
   return isObject(tool) && isObject(tool.outputSchema) && tool.outputSchema.type !== 'object'
 }
 
@@ -61,51 +60,52 @@ function lowerStructured(result: Payload): Payload {
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
   const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
   const raw = result.at('structuredContent')
-  const text = { type: 'text', text: raw?.text ?? 'null' }
-  const told = hasText ? result : result.with({ content: [...(Array.isArray(content) ? content : []), text] })
-  return isObject(structuredContent) ? told : told.with({ structuredContent: { result: structuredContent } })
+  const text = JSON.stringify({ type: 'text', text: raw?.text ?? 'null' })
+  const blocks = result.at('content')?.items.map((block) => block.text) ?? []
+  const told = hasText ? result : result.with({ content: Payload.text(`[${[...blocks, text].join(',')}]`) })
+  if (isObject(structuredContent)) return told
+  return told.with({ structuredContent: Payload.of({}).with({ result: raw }) })
 }
 
 function lowerMessages(result: Payload, revision: Revision): Payload {
   const { messages } = result.fields
-  if (!Array.isArray(messages)) return result
-  const lowered = messages.map((message) => {
-    if (!isObject(message) || !isObject(message.content)) return message
-    const content = lowerBlock(message.content, revision)
-    return content === message.content ? message : { ...message, content }
+  const isKnown = (message: unknown): boolean => !isObject(message) || knows(revision, message.content)
+  if (!Array.isArray(messages) || messages.every(isKnown)) return result
+  return result.withItems('messages', (message) => {
+    const content = message.at('content')
+    return content ? message.with({ content: lowerBlock(content, revision) }) : message
   })
-  return lowered.every((each, index) => each === messages[index])
-    ? result
-    : result.with({ messages: lowered })
 }
 
 function lowerContent(result: Payload, key: string, revision: Revision): Payload {
   const blocks = result.member(key)
   if (!Array.isArray(blocks)) return result
-  const isKnown = (block: unknown): boolean => isObject(block) && lowerBlock(block, revision) === block
-  if (blocks.every(isKnown)) return result
-  const lowered = blocks.map((block: unknown) => (isObject(block) ? lowerBlock(block, revision) : block))
-  return lowered.every((each, index) => each === blocks[index]) ? result : result.with({ [key]: lowered })
+  if (blocks.every((block) => knows(revision, block))) return result
+  return result.withItems(key, (block) => lowerBlock(block, revision))
 }
 
 /** Strict readers fail the whole result over one block type they do not know. */
-function lowerBlock(block: Record<string, unknown>, revision: Revision): Record<string, unknown> {
-  if (block.type === 'audio' && !revision.content.has('audio')) return audioAsResource(block)
-  if (block.type === 'resource_link' && !revision.content.has('resource_link')) return linkAsText(block)
-  return block
+function knows({ content }: Revision, block: unknown): boolean {
+  const type = isObject(block) ? block.type : undefined
+  return (type !== 'audio' && type !== 'resource_link') || content.has(type)
 }
 
-function audioAsResource(block: Record<string, unknown>): Record<string, unknown> {
-  const { data, mimeType, annotations } = block
+function lowerBlock(block: Payload, revision: Revision): Payload {
+  if (knows(revision, block.value)) return block
+  return block.fields.type === 'audio' ? audioAsResource(block) : linkAsText(block.fields)
+}
+
+function audioAsResource(block: Payload): Payload {
+  const { data, mimeType } = block.fields
   const resource = { uri: 'audio:inline', mimeType, blob: data }
-  return { type: 'resource', resource, ...(annotations !== undefined && { annotations }) }
+  return Payload.of({ type: 'resource', resource }).with({ annotations: block.at('annotations') })
 }
 
-function linkAsText(block: Record<string, unknown>): Record<string, unknown> {
-  const name = block.title ?? block.name
-  const label = typeof name === 'string' ? `${name}: ` : ''
-  const description = typeof block.description === 'string' ? ` (${block.description})` : ''
-  return { type: 'text', text: `${label}${String(block.uri)}${description}` }
+function linkAsText({ title, name, uri, description }: Readonly<Record<string, unknown>>): Payload {
+  const known = title ?? name
+  const label = typeof known === 'string' ? `${known}: ` : ''
+  const details = typeof description === 'string' ? ` (${description})` : ''
+  return Payload.of({ type: 'text', text: `${label}${String(uri)}${details}` })
 }
 
 /** A notification in the words of a revision; nothing where it has none for it. */

@@ -81,12 +81,16 @@ function usesTools(question: Question): boolean {
 
 /** Titled and multi-select enums of 2025-11-25 in the words of 2025-06-18. */
 function plainForm(params: Payload): Payload {
-  const schema = params.fields.requestedSchema
-  if (!isObject(schema) || !isObject(schema.properties)) return params
-  const entries = Object.entries(schema.properties).map(([name, each]) => [name, plainField(each)] as const)
-  if (entries.every(([name, each]) => isObject(schema.properties) && schema.properties[name] === each))
-    return params
-  return params.with({ requestedSchema: { ...schema, properties: Object.fromEntries(entries) } })
+  const schema = params.at('requestedSchema')
+  const properties = schema?.at('properties')
+  if (!schema || !properties) return params
+  const fields = Object.entries(properties.fields).map(
+    ([name, each]) => [name, each, plainField(each)] as const,
+  )
+  const changed = fields.filter(([, given, plain]) => given !== plain)
+  if (changed.length === 0) return params
+  const plain = properties.with(Object.fromEntries(changed.map(([name, , each]) => [name, each])))
+  return params.with({ requestedSchema: schema.with({ properties: plain }) })
 }
 
 function plainField(field: unknown): unknown {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
+import { validator } from '../../../src/core/schema.ts'
 import { lowerNote, lowerResult } from '../../../src/wire/project.ts'
 import { findRevision, latestLegacy, type Revision, revisionNames } from '../../../src/wire/revisions.ts'
 import { wrapSchema } from '../../../src/wire/wrap.ts'
@@ -72,6 +73,43 @@ describe('a result for an older client', () => {
     expect(lowerResult('tools/call', object, latestLegacy).value).toEqual(object.value)
   })
 
+  it('keeps the very text of everything beside what has to change', () => {
+    const big = '"n":9007199254740993,"one":1.0'
+    const block = `{"type":"text","text":"t",${big}}`
+    const linked = `{"type":"resource_link","uri":"file:///a","name":"a"}`
+    const first = revision('2024-11-05')
+    const call = Payload.text(`{"content":[${linked},${block}],"structuredContent":[9007199254740993,1.0]}`)
+    const called = lowerResult('tools/call', call, first).text
+    expect(called).toContain(block)
+    expect(called).toContain('"structuredContent":{"result":[9007199254740993,1.0]}')
+    const prompt = Payload.text(`{"messages":[{"role":"user","content":${linked}},{"content":${block}}]}`)
+    expect(lowerResult('prompts/get', prompt, first).text).toContain(`{"content":${block}}`)
+    const tool = `{"name":"a","inputSchema":{${big}},"outputSchema":{"type":"array","items":{${big}}}}`
+    const listed = lowerResult('tools/list', Payload.text(`{"tools":[${tool}]}`), first).text
+    expect(listed.split(big)).toHaveLength(3)
+  })
+
+  it.each([
+    {
+      anyOf: [
+        { type: 'object', properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] },
+        { type: 'array' },
+      ],
+    },
+    { type: ['object', 'array'], properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] },
+  ])('fits its schema, also where the root may be an object or not: %j', (root) => {
+    const outputSchema = { ...root, $defs: { a: { type: 'integer' } } }
+    const tools = Payload.of({ tools: [{ name: 'a', outputSchema }] })
+    const [tool] = lowerResult('tools/list', tools, latestLegacy).at('tools')?.items ?? []
+    const schema = tool?.at('outputSchema')?.fields ?? {}
+    expect(schema['type']).toBe('object')
+    const fits = (structuredContent: unknown): boolean => {
+      const result = lowerResult('tools/call', Payload.of({ content: [], structuredContent }), latestLegacy)
+      return validator(schema)(result.fields['structuredContent']).length === 0
+    }
+    expect([{ a: 1 }, [1], { a: 'no' }, 'no'].map(fits)).toEqual([true, true, false, false])
+  })
+
   it('says of structured content what it wraps it as', () => {
     const schema = { type: 'array', items: { $ref: '#/$defs/item' }, $defs: { item: { type: 'string' } } }
     const { tools } = lowerResult(
@@ -79,8 +117,8 @@ describe('a result for an older client', () => {
       Payload.of({ tools: [{ name: 'a', outputSchema: schema }] }),
       latestLegacy,
     ).fields
-    expect(tools).toEqual([{ name: 'a', outputSchema: wrapSchema(schema) }])
-    expect(wrapSchema(schema)).toEqual({
+    expect(tools).toEqual([{ name: 'a', outputSchema: wrapSchema(Payload.of(schema)).value }])
+    expect(wrapSchema(Payload.of(schema)).value).toEqual({
       type: 'object',
       properties: { result: { ...schema, items: { $ref: '#/properties/result/$defs/item' } } },
       required: ['result'],
@@ -88,8 +126,9 @@ describe('a result for an older client', () => {
   })
 
   it('leaves references alone that are not of the old root', () => {
-    const schema = { enum: ['#'], items: { $id: 'https://x.example/', $ref: '#/a' }, anyOf: [{ $ref: '#' }] }
-    expect(wrapSchema(schema)).toMatchObject({
+    const items = { $id: 'https://x.example/', $ref: '#/a' }
+    const schema = { type: 'array', enum: ['#'], items, anyOf: [{ $ref: '#' }] }
+    expect(wrapSchema(Payload.of(schema)).value).toMatchObject({
       properties: { result: { ...schema, anyOf: [{ $ref: '#/properties/result' }] } },
     })
   })

@@ -1,0 +1,15 @@
+import { expect, it } from 'vitest'
+import { nameUris } from '../../../src/catalog/merge.ts'
+import { Payload } from '../../../src/core/payload.ts'
+
+const big = '"n":9007199254740993,"one":1.0'
+
+it.each([
+  `{"content":[{"type":"text","text":"t",${big}},{"type":"resource_link","uri":"a:b",${big}}]}`,
+  `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"t",${big}},"_meta":{${big}}}]}`,
+  `{"contents":[{"uri":"a:b","text":"t",${big}}]}`,
+  `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"a:b",${big}},${big}}]}`,
+])('URIs get the name of their server, and all else keeps its very text: %s', (text) => {
+  const named = nameUris(Payload.text(text), (uri) => `one+${uri}`)
+  expect(named.text).toBe(text.replaceAll('"a:b"', '"one+a:b"'))
+})
