@@ -30,13 +30,13 @@ export interface Aggregate {
 
 /** Offers servers together: lists are joined, names get the server's name in front, URIs too. */
 export function aggregate({ names, handle, naming, ended }: Options): Aggregate {
-  const toServer = (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> =>
-    handle({
-      ...call,
-      params,
-      target: { method: call.method, upstream, name },
-      emit: namedEmit(call, upstream, naming),
-    })
+  const toServer = async (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> => {
+    const shown = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
+    const target = { method: call.method, upstream, name }
+    const emit = namedEmit(call, upstream, naming)
+    const outcome = await handle({ ...call, params, target, emit, shown })
+    return outcome.kind === 'ask' ? outcome : done(shown(outcome.result))
+  }
 
   const forServer = (call: Call, upstream: string): Call => ({
     ...call,
@@ -132,10 +132,7 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
       const found = await locate(call)
       if (!found)
         throw new GatewayError('UNSUPPORTED_OPERATION', `Method not found: ${call.method}`, namedOnly)
-      const outcome = await toServer(call, ...found)
-      return outcome.kind === 'ask'
-        ? outcome
-        : done(nameUris(outcome.result, (uri) => naming.uri(found[0].upstream, uri)))
+      return toServer(call, ...found)
     },
 
     resolve: async (call) => {

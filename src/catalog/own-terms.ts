@@ -22,7 +22,9 @@ export function inOwnTerms(next: Handler): Handler {
       const notifications = withUris(readFilter(note.params), exposed)
       call.emit({ ...note, params: (note.params ?? Payload.of({})).with({ notifications }) })
     }
-    return next({ ...asked, emit }).then((outcome) => shown(outcome, asked, exposed))
+    const named = (result: Payload): Payload => nameUris(completeResult(asked, result), exposed)
+    const shown = (result: Payload): Payload => call.shown?.(named(result)) ?? named(result)
+    return next({ ...asked, emit, shown }).then((outcome) => inTerms(outcome, asked, { named, exposed }))
   }
 }
 
@@ -45,15 +47,19 @@ function original(call: Call, upstream: string): Call {
   return { ...call, params: params.with({ ref: reference.with({ uri: known(template) }) }) }
 }
 
-function shown(outcome: Outcome, call: Call, exposed: (uri: string) => string): Outcome {
+interface Terms {
+  /** What is no list, with its URIs. */
+  named(result: Payload): Payload
+  exposed(uri: string): string
+}
+
+function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outcome {
   if (outcome.kind === 'ask') return outcome
   if (call.method === 'server/discover') return { kind: 'result', result: introduced(outcome.result) }
   const { list } = method(call.method)
   const entries = list === undefined ? undefined : outcome.result.at(list)?.items
-  if (list === undefined || !entries) {
-    return { kind: 'result', result: nameUris(completeResult(call, outcome.result), exposed) }
-  }
-  const texts = entries.map((entry) => named(completeEntry(list, entry), exposed).text)
+  if (list === undefined || !entries) return { kind: 'result', result: named(outcome.result) }
+  const texts = entries.map((entry) => renamed(completeEntry(list, entry), exposed).text)
   return { kind: 'result', result: outcome.result.with({ [list]: Payload.text(`[${texts.join(',')}]`) }) }
 }
 
@@ -70,7 +76,7 @@ function introduced(result: Payload): Payload {
     .withMeta({ [metaKeys.serverInfo]: own })
 }
 
-function named(entry: Payload, exposed: (uri: string) => string): Payload {
+function renamed(entry: Payload, exposed: (uri: string) => string): Payload {
   const { name, uri, uriTemplate } = entry.fields
   if (typeof uri === 'string') return entry.with({ uri: exposed(uri) })
   if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: exposed(uriTemplate) })

@@ -119,6 +119,8 @@ export interface Call {
   rest?(): () => void
   /** What the log line of this call should say; the one thing on a call that is written to. */
   readonly facts: Map<string, unknown>
+  /** What its result becomes on the way out, where things have other names there than the server gives them. */
+  shown?(result: Payload): Payload
   /** Absent where the call did not come from a client. */
   readonly envelope?: Envelope | undefined
   /** Sends a notification about this call back to the client, before the outcome. Never throws, never waits. */

@@ -23,9 +23,10 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
 }
 
 /** What a call came to, as its client will be sent it. */
-export function asSent(result: Payload, { client, method: name }: Call): Payload {
-  const revision = findRevision(client.revision)
-  return revision?.era === 'legacy' ? lowerResult(name, result, revision) : result
+export function asSent(result: Payload, call: Call): Payload {
+  const named = call.shown?.(result) ?? result
+  const revision = findRevision(call.client.revision)
+  return revision?.era === 'legacy' ? lowerResult(call.method, named, revision) : named
 }
 
 const modernFields = ['resultType', 'ttlMs', 'cacheScope']

@@ -9,15 +9,18 @@ import { type Json, objectAt } from '../../support/server/json.ts'
 
 const RECEIPT = 'dev.gatehouse/receipt'
 
+const revisions = ['2025-03-26', '2025-06-18', '2026-07-28'] as const
+
 let folder: string
 let gateway: GatewayProcess
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'gatehouse-test-'))
   const { command, args } = fakeServerCommand({ revision: '2026-07-28' })
+  const server = { command: [command, ...args] }
   gateway = await startGatewayProcess({
     store: join(folder, 'store'),
     features: { confirm: 'off' },
-    upstreams: { one: { command: [command, ...args] } },
+    upstreams: { one: server, two: server },
   })
 })
 afterAll(async () => {
@@ -25,8 +28,8 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-async function call(revision: '2025-03-26' | '2025-06-18' | '2026-07-28', tool: string, meta: Json = {}) {
-  const client = await clientOf(gateway, { revision })
+async function call(revision: (typeof revisions)[number], tool: string, meta: Json = {}, path = '/mcp/one') {
+  const client = await clientOf({ url: `${gateway.origin}${path}` }, { revision })
   const params = { name: tool, arguments: {}, _meta: { [RECEIPT]: true, ...meta } }
   return objectAt({ ...(await client.request('tools/call', params)) }, 'result')
 }
@@ -56,10 +59,15 @@ describe('a receipt is of the content as its client got it', () => {
     expect(await verified(result)).toMatchObject({ valid: true, content: 'fits' })
   })
 
+  it.each(revisions)('one of %s, of all servers together, with resources in it', async (revision) => {
+    const result = await call(revision, 'one_all_content', {}, '/mcp')
+    expect(JSON.stringify(result['content'])).toContain('one+fake://static')
+    expect(await verified(result)).toMatchObject({ valid: true, content: 'fits' })
+  })
+
   it('also where it is told again to one of another revision', async () => {
-    const revisions = ['2026-07-28', '2025-06-18', '2026-07-28'] as const
     const verdicts: unknown[] = []
-    for (const revision of revisions) {
+    for (const revision of ['2026-07-28', '2025-06-18', '2026-07-28'] as const) {
       const result = await call(revision, 'structured_list', { idempotency_key: 'told-again-elsewhere' })
       verdicts.push(objectAt(await verified(result), 'claims')['was_replay'])
     }
