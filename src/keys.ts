@@ -17,16 +17,27 @@ export interface Keys {
 
 /** How long to wait before the store is asked again, in milliseconds. */
 const PAUSE = 5000
+/**
+ * How long a key is taken to be in the store, in milliseconds. One that a store lost which was emptied is put back
+ * then, or else gateways that are started later would have others than those that run.
+ */
+const TRUST = 60_000
 const ALGORITHM = 'ES256'
 /** The name of the key that signs. */
 const SIGNING = 'signing'
 
 type Jose = typeof import('jose')
 
+/** A key as it was found, and when. */
+interface Kept {
+  readonly text: Promise<string>
+  readonly at: number
+}
+
 /** Keys in a store, which may become another one. `issuer` says who signs. */
 export function createKeys(store: () => Store, { issuer, log }: { issuer(): string; log: Log }): Keys {
   const own = randomBytes(32)
-  const kept = new WeakMap<Store, Map<string, Promise<string>>>()
+  const kept = new WeakMap<Store, Map<string, Kept>>()
   const seals = new WeakMap<Store, readonly Buffer[]>()
   let askedAt = -Infinity
   let asked: Store | undefined
@@ -34,12 +45,16 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
 
   const keep = (name: string, make: () => Promise<string> | string): Promise<string> => {
     const current = store()
-    const keys = kept.get(current) ?? new Map<string, Promise<string>>()
+    const keys = kept.get(current) ?? new Map<string, Kept>()
     kept.set(current, keys)
-    const found = keys.get(name) ?? findOrMake(current, keyOf(name), make)
-    keys.set(name, found)
-    found.catch(() => keys.delete(name))
-    return found
+    const known = keys.get(name)
+    if (known && performance.now() - known.at < TRUST) return known.text
+    const text = known
+      ? findOrMake(current, keyOf(name), () => known.text).catch(() => known.text)
+      : findOrMake(current, keyOf(name), make)
+    keys.set(name, { text, at: performance.now() })
+    text.catch(() => keys.delete(name))
+    return text
   }
 
   const ask = async (): Promise<void> => {
@@ -47,9 +62,10 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
     try {
       // One that is still being reached is not away.
       await current.opened?.()
-      const key = await keep('seal', secret)
+      const key = Buffer.from(await keep('seal', secret), 'base64url')
+      const [before] = seals.get(current) ?? []
       // What was sealed before it was known can still be opened.
-      seals.set(current, [Buffer.from(key, 'base64url'), own])
+      seals.set(current, before === undefined || before.equals(key) ? [key, own] : [key, before, own])
     } catch (error) {
       if (!isWarned)
         log.warn('key.own', { use: 'states are sealed for this process alone', ...reasonOf(error) })
@@ -76,13 +92,12 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
     seals: () => {
       const current = store()
       const found = seals.get(current)
-      if (found) return found
-      if (asked !== current || performance.now() - askedAt > PAUSE) {
+      if (asked !== current || performance.now() - askedAt > (found ? TRUST : PAUSE)) {
         asked = current
         askedAt = performance.now()
         void ask()
       }
-      return [own]
+      return found ?? [own]
     },
     vault: async () => Buffer.from(await keep('vault', secret), 'base64url'),
     sign: async (claims) => {

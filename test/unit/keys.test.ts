@@ -1,5 +1,5 @@
 import { createLocalJWKSet, jwtVerify } from 'jose'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createSeal } from '../../src/bridge/seal.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { createKeys, signingKeyIn } from '../../src/keys.ts'
@@ -16,6 +16,11 @@ function keysOf(store: Store, log = silentLog) {
 /** Lets what waits for a store in memory go on. */
 async function settle(): Promise<void> {
   await new Promise(setImmediate)
+}
+
+function aMinutePasses(): void {
+  const now = vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 61_000)
+  onTestFinished(() => now.mockRestore())
 }
 
 describe('the keys of the gateway', () => {
@@ -53,6 +58,44 @@ describe('the keys of the gateway', () => {
     const text = seal.close({ a: 1 }, 'b')
     expect(createSeal(() => 0, 1000, other.seals).open(text, 'b')).toEqual({ a: 1 })
     expect(seal.open(early, 'b')).toEqual({ early: true })
+  })
+
+  it('are put back into a store that was emptied, so that gateways that are started later have the same', async () => {
+    const store = new MemoryStore()
+    const one = keysOf(store)
+    one.seals()
+    const [signing, vault] = [await one.published(), await one.vault()]
+    const seal = createSeal(() => 0, 1000, one.seals)
+    const text = seal.close({ a: 1 }, 'b')
+    for (const name of ['seal', 'vault', 'signing']) expect(await store.delete(`key:${name}`)).toBe(true)
+    aMinutePasses()
+    one.seals()
+    await Promise.all([one.published(), one.vault()])
+    await settle()
+    const other = keysOf(store)
+    other.seals()
+    await settle()
+    expect([await other.published(), await other.vault()]).toEqual([signing, vault])
+    expect(createSeal(() => 0, 1000, other.seals).open(text, 'b')).toEqual({ a: 1 })
+  })
+
+  it('that another gateway made in a store that was emptied are taken over', async () => {
+    const store = new MemoryStore()
+    const one = keysOf(store)
+    one.seals()
+    await one.vault()
+    const text = createSeal(() => 0, 1000, one.seals).close({ a: 1 }, 'b')
+    for (const name of ['seal', 'vault']) await store.delete(`key:${name}`)
+    const other = keysOf(store)
+    other.seals()
+    const vault = await other.vault()
+    aMinutePasses()
+    one.seals()
+    expect(await one.vault()).toEqual(vault)
+    await settle()
+    const later = createSeal(() => 0, 1000, one.seals)
+    expect(createSeal(() => 0, 1000, other.seals).open(later.close({ c: 1 }, 'b'), 'b')).toEqual({ c: 1 })
+    expect(later.open(text, 'b')).toEqual({ a: 1 })
   })
 
   it('seal for this process alone while the store is away, with one warning, and sign nothing', async () => {
