@@ -37,6 +37,10 @@ export class RedisStore implements Portable {
   readonly #client: Promise<RedisClientType>
   #ready: RedisClientType | undefined
   #problem: string | undefined = 'not connected yet'
+  /** Redis answers, but takes nothing: it is full, or a replica that is only read. */
+  #isRefusing = false
+  #probing: NodeJS.Timeout | undefined
+  #isReply: (error: unknown) => boolean = () => false
   #pausedUntil = 0
   #isClosed = false
   readonly #tried = Promise.withResolvers<void>()
@@ -123,6 +127,7 @@ export class RedisStore implements Portable {
 
   async close(): Promise<void> {
     this.#isClosed = true
+    clearTimeout(this.#probing)
     const client = await this.#client.catch(() => undefined)
     this.#ready = undefined
     // A client that never connected has nothing to end.
@@ -141,7 +146,8 @@ export class RedisStore implements Portable {
 
   async #connect(url: Secret): Promise<RedisClientType> {
     // Whoever keeps nothing in Redis need not wait for its driver to load.
-    const { createClient } = await import('@redis/client')
+    const { createClient, ErrorReply } = await import('@redis/client')
+    this.#isReply = (error) => error instanceof ErrorReply
     const client: RedisClientType = createClient({
       url: url.reveal(),
       disableOfflineQueue: true,
@@ -178,7 +184,7 @@ export class RedisStore implements Portable {
       return await this.#bounded(command(client))
     } catch (error) {
       this.#fail(error)
-      throw away(error)
+      throw this.#isReply(error) ? refused(error) : away(error)
     }
   }
 
@@ -189,7 +195,7 @@ export class RedisStore implements Portable {
     const timer = setTimeout(() => setImmediate(giveUp), PATIENCE).unref()
     try {
       const found = await Promise.race([reply, late.promise])
-      if (this.#problem !== undefined) this.#recover()
+      if (this.#problem !== undefined && !this.#isRefusing) this.#recover()
       return found
     } finally {
       clearTimeout(timer)
@@ -198,13 +204,31 @@ export class RedisStore implements Portable {
 
   #fail(error: unknown): void {
     this.#tried.resolve()
-    this.#pausedUntil = performance.now() + PAUSE
+    const isRefused = this.#isReply(error)
+    // Who answers need not be waited for, and what is there can still be read.
+    if (!isRefused) this.#pausedUntil = performance.now() + PAUSE
     if (this.#isClosed) return
     const reason = error instanceof Error && error.message !== '' ? error.message : String(error)
-    if (this.#problem === undefined || this.#problem === 'not connected yet') {
+    const isKnown = this.#problem !== undefined && this.#problem !== 'not connected yet'
+    if (!isKnown || (isRefused && !this.#isRefusing)) {
       this.#log.warn('store.away', { reason, rates: 'counted by this process alone until it is back' })
     }
     this.#problem = reason
+    this.#isRefusing = isRefused
+    if (isRefused) this.#probeLater()
+  }
+
+  /** Looks after a while whether something is taken again: that something can be read does not say so. */
+  #probeLater(): void {
+    this.#probing ??= setTimeout(() => {
+      this.#probing = undefined
+      const probe = this.#usable()?.set(`${PREFIX}probe`, '', { expiration: { type: 'PX', value: 1 } })
+      if (probe)
+        this.#bounded(probe).then(
+          () => this.#recover(),
+          (error: unknown) => this.#fail(error),
+        )
+    }, PAUSE).unref()
   }
 
   #recover(): void {
@@ -213,6 +237,7 @@ export class RedisStore implements Portable {
     this.#pausedUntil = 0
     if (this.#problem !== undefined) this.#log.info('store.ready')
     this.#problem = undefined
+    this.#isRefusing = false
   }
 }
 
@@ -237,4 +262,8 @@ function nextTry(retries: number): number {
 
 function away(cause?: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway can not be reached.', { cause })
+}
+
+function refused(cause: unknown): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway can not be used.', { cause })
 }

@@ -15,6 +15,8 @@ export interface RedisServer {
   /** Keeps its connections and answers nothing, until it goes on. */
   freeze(): void
   thaw(): void
+  /** Gives it a command, which it has to take, such as `CONFIG SET maxmemory 1`. */
+  tell(command: string): Promise<void>
 }
 
 /** Whether there is a Redis server to test with. Where tests must not be left out, its absence is an error. */
@@ -47,16 +49,25 @@ export async function startRedis(): Promise<RedisServer> {
     stop,
     freeze: () => void child?.kill('SIGSTOP'),
     thaw: () => void child?.kill('SIGCONT'),
+    tell: async (command) => {
+      const reply = await replyOf(port, command)
+      if (!reply?.startsWith('+OK')) throw new Error(`Redis answered ${command} with ${reply}`)
+    },
   }
 }
 
-function answers(port: number): Promise<boolean> {
+async function answers(port: number): Promise<boolean> {
+  return (await replyOf(port, 'PING'))?.startsWith('+PONG') === true
+}
+
+/** What it answers to a command; nothing where it is not there. */
+function replyOf(port: number, command: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'))
+    const socket = connect(port, '127.0.0.1', () => socket.write(`${command}\r\n`))
     socket.once('data', (data) => {
       socket.destroy()
-      resolve(data.toString().startsWith('+PONG'))
+      resolve(data.toString())
     })
-    socket.once('error', () => resolve(false))
+    socket.once('error', () => resolve(undefined))
   })
 }

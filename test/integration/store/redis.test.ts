@@ -75,6 +75,36 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     }, 'the store to be back')
   })
 
+  it.for([
+    ['is full', 'CONFIG SET maxmemory 1', 'CONFIG SET maxmemory 0'],
+    ['is a replica', 'REPLICAOF 127.0.0.1 1', 'REPLICAOF NO ONE'],
+  ] as const)(
+    'still reads from a Redis that %s, and says so once until it takes things again',
+    async ([, refuse, accept]) => {
+      await store.put('session:kept', 'y', 60_000)
+      warnings.length = 0
+      await redis.tell(refuse)
+      try {
+        for (let round = 0; round < 3; round++) {
+          const failed: unknown = await store.put('session:new', 'y', 1000).catch((error: unknown) => error)
+          expect(failed).toMatchObject({
+            code: 'SERVER_UNAVAILABLE',
+            message: expect.stringContaining('used'),
+          })
+          expect(await store.get('session:kept')).toBe('y')
+          expect(await store.claim('session:kept', 'z', 1000)).toBe('y')
+          expect(store.problem).toBeDefined()
+          await pause(600)
+        }
+        expect(warnings).toEqual([expect.objectContaining({ event: 'store.away' })])
+      } finally {
+        await redis.tell(accept)
+      }
+      await until(() => store.problem === undefined, 'the store to take something')
+      await store.put('session:new', 'y', 1000)
+    },
+  )
+
   it('never shows the password of its URL', async () => {
     const secretive = new RedisStore(new Secret('redis://user:hunter2@127.0.0.1:1'), log)
     await secretive.opened()
