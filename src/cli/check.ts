@@ -25,10 +25,10 @@ export async function check(args: readonly string[]): Promise<number> {
   return found.length === 0 ? 0 : 1
 }
 
-/** Why the folder of the store can not be used, where there is one. */
+/** Why the store can not be used, where there is one. */
 async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
-  if (store.kind !== 'folder' || !existsSync(store.path)) return []
+  if (store.kind === 'memory' || (store.kind === 'folder' && !existsSync(store.path))) return []
   const opened = openSharedStore(settings, openLog('error', true))
   return opened.then(
     (found) => found.close().then(() => []),

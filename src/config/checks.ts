@@ -48,13 +48,21 @@ function checkStore(store: unknown, directory: string): Checked {
 
 function storeProblem(store: unknown, directory: string): string | undefined {
   if (typeof store !== 'string' || store === 'memory') return undefined
-  if (/^rediss?:/.test(store)) {
-    return URL.canParse(store) ? undefined : 'must be a URL such as redis://127.0.0.1:6379'
-  }
+  if (/^rediss?:/.test(store)) return redisProblem(store)
   const place = placeAt(resolve(directory, store))
   if (place === 'nothing' || place === 'directory') return undefined
   if (place === 'other') return 'this is a file: name a folder, which is made where it does not exist'
   return `this folder can not be looked at: ${place.hidden}`
+}
+
+function redisProblem(text: string): string | undefined {
+  if (!URL.canParse(text)) return 'must be a URL such as redis://127.0.0.1:6379'
+  const { pathname, username, password } = new URL(text)
+  if (!/^(\/\d*)?$/.test(pathname))
+    return 'must name the database by its number, as in redis://127.0.0.1:6379/1'
+  // A sign that is not escaped would be found out by nobody before the connection is made.
+  const isEscaped = /^([^%]|%[0-9a-f]{2})*$/i.test(username + password)
+  return isEscaped ? undefined : 'has a % in its name or password that has to be written as %25'
 }
 
 function checkListen(listen: Values, { auth, profile }: Values): Finding[] {
