@@ -25,7 +25,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   process.stdout.write(welcome(listener.url, source.settings, gateway.operatorCode))
   const watch = follow(source, gateway, log)
   const warmed = gateway.warm()
-  const stopped = untilStopped()
+  const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
   const found = await Promise.race([warmed, stopped.then(() => [])])
   for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
   if (found.length === 0) await stopped

@@ -11,11 +11,11 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const source = readSource(options)
   const log = openLog(options.logLevel, process.stderr.isTTY)
   const gateway = createGateway(source.settings, { variables: environment(), log })
-  const served = gateway.stdio(process.stdin, process.stdout)
-  const warmed = gateway.warm()
-  const found = await Promise.race([warmed, served.then(() => [])])
+  const stopped = untilStopped({ onHangUp: true })
+  const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
+  const found = await Promise.race([gateway.warm(), ended.then(() => [])])
   for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
-  if (found.length === 0) await Promise.race([served, untilStopped()])
+  if (found.length === 0) await ended
   await gateway.close()
   process.stdin.destroy()
   return found.length === 0 ? 0 : 1

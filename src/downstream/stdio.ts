@@ -43,14 +43,13 @@ interface Options {
   readonly log: Log
 }
 
-/** Serves one client over a pair of streams. Resolves when the client has closed its side. */
+/** Serves one client over a pair of streams. Resolves when the client has closed one of them. */
 export function serveStdio(input: Readable, output: Writable, options: Options): Promise<void> {
   const front = new StdioFront(output, options)
   const onOverflow = (bytes: number): void => front.refuse(tooLong(bytes, options.limit))
   const onLine = (line: string, isSound: boolean): void =>
     isSound ? front.receive(line) : front.refuse(notUtf8())
   input.on('data', lines(options.limit, onLine, onOverflow))
-  output.on('error', () => front.close())
   options.closing?.addEventListener('abort', () => front.end())
   return new Promise((resolve) => {
     const end = (): void => {
@@ -60,6 +59,8 @@ export function serveStdio(input: Readable, output: Writable, options: Options):
     input.once('end', end)
     input.once('close', end)
     input.once('error', end)
+    // Who does not listen any more does not ask either.
+    output.on('error', end)
   })
 }
 

@@ -16,7 +16,7 @@ import { Attribution } from './attribution.ts'
 import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
 import { Hearing } from './hearing.ts'
-import type { Connect, Link } from './link.ts'
+import type { Connect, Link, Patience } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
 import { legacyParams } from './params.ts'
 import { Questioning } from './questioning.ts'
@@ -35,7 +35,7 @@ interface Options {
   /** Roots the configuration lists. */
   readonly roots?: readonly string[]
   /** The opening exchange may take this long, in milliseconds. */
-  readonly startTimeout: number
+  readonly patience: Patience
   readonly discretion: Discretion
   readonly log: Log
 }
@@ -214,13 +214,13 @@ export class LegacyConnection implements Connection {
   }
 
   async #shakeHands(): Promise<void> {
-    const { capabilities, clientInfo = self, startTimeout } = this.#options
+    const { capabilities, clientInfo = self, patience } = this.#options
     const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
-    const signal = AbortSignal.timeout(startTimeout)
+    const signal = patience()
     const initialized = await this.#peer
       .request('initialize', () => Payload.of(asked), { signal })
       .catch((cause: unknown) => {
-        if (!signal.aborted) throw cause
+        if (!signal.aborted || cause === signal.reason) throw cause
         throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {
           cause,
         })
@@ -272,7 +272,7 @@ export class LegacyConnection implements Connection {
   }
 
   #send(name: string, params: Payload): Promise<Payload> {
-    return this.#peer.request(name, () => params, { signal: AbortSignal.timeout(this.#options.startTimeout) })
+    return this.#peer.request(name, () => params, { signal: this.#options.patience() })
   }
 
   #heard(note: Note, about: number | undefined): void {

@@ -28,6 +28,9 @@ export interface Receiver {
   sessionLost(): void
 }
 
+/** Begins the time for one step of meeting a server: aborted once it is over, or the server is closed. */
+export type Patience = () => AbortSignal
+
 /** Opens a link. @throws SERVER_UNAVAILABLE */
 export type Connect = (receiver: Receiver) => Promise<Link>
 

@@ -15,7 +15,7 @@ import { Peer } from '../wire/peer.ts'
 import { callHeaders } from '../wire/trace-context.ts'
 import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
-import type { Connect, Link } from './link.ts'
+import type { Connect, Link, Patience } from './link.ts'
 import { modernCapabilities, modernParams } from './params.ts'
 import { type Tool, ToolIndex } from './tools.ts'
 
@@ -24,7 +24,7 @@ interface Options {
   readonly revision: string
   /** Over HTTP some of a request is repeated in headers. */
   readonly mirrors: boolean
-  readonly startTimeout: number
+  readonly patience: Patience
   readonly discretion: Discretion
   readonly log: Log
 }
@@ -192,14 +192,14 @@ export class ModernConnection implements Connection {
 
   /** A request of the gateway itself, which can do what a client can where there is one. */
   #own(name: string, params: Payload, client?: Client): Promise<Payload> {
-    const { revision, mirrors, startTimeout } = this.#options
+    const { revision, mirrors, patience } = this.#options
     const whole = params.withMeta({
       [metaKeys.version]: revision,
       [metaKeys.capabilities]: client ? modernCapabilities(client) : {},
       [metaKeys.clientInfo]: self,
     })
     const headers = mirrors ? standardHeaders(name, params) : {}
-    return this.#peer.request(name, () => whole, { signal: AbortSignal.timeout(startTimeout), headers })
+    return this.#peer.request(name, () => whole, { signal: patience(), headers })
   }
 
   #heard(note: Note, about: number | undefined): void {

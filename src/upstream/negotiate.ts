@@ -11,7 +11,7 @@ import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wi
 import { standardHeaders } from '../wire/headers.ts'
 import type { HttpClient } from './fetch.ts'
 import { httpConnect } from './http.ts'
-import type { Connect, Dial, Link } from './link.ts'
+import type { Connect, Dial, Link, Patience } from './link.ts'
 import { sseConnect } from './sse.ts'
 
 /** How a server is spoken to. */
@@ -23,20 +23,28 @@ export interface Route {
   readonly connect: Dial
 }
 
+interface Around {
+  readonly patience: Patience
+  readonly log: Log
+}
+
 /** How long a child process gets to answer the question which era it is of, in milliseconds. */
 const PROBE = 3000
 
 /** Finds out how a child process is spoken to, by asking a sibling that is thrown away: some servers end over it. */
-export async function negotiateStdio(settings: UpstreamSettings, connect: Connect, log: Log): Promise<Route> {
+export async function negotiateStdio(
+  settings: UpstreamSettings,
+  connect: Connect,
+  { patience, log }: Around,
+): Promise<Route> {
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
-  const revision = await probe(connect, latestModern.name, AbortSignal.timeout(PROBE), log).catch(
-    (error: unknown) => {
-      // A command that can not be started says nothing of eras.
-      if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
-      return undefined
-    },
-  )
+  const signal = AbortSignal.any([AbortSignal.timeout(PROBE), patience()])
+  const revision = await probe(connect, latestModern.name, signal, log).catch((error: unknown) => {
+    // A command that can not be started says nothing of eras.
+    if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
+    return undefined
+  })
   const era = revision === undefined ? 'legacy' : 'modern'
   return { era, revision: revision ?? latestLegacy.name, mirrors: false, connect }
 }
@@ -48,9 +56,9 @@ export async function negotiateStdio(settings: UpstreamSettings, connect: Connec
 export async function negotiateHttp(
   settings: UpstreamSettings,
   client: HttpClient,
-  log: Log,
+  { patience, log }: Around,
 ): Promise<Route> {
-  const { startTimeout, transport } = settings
+  const { transport } = settings
   const pinned = findRevision(settings.revision)
   const modern = (revision: string): Route => ({
     era: 'modern',
@@ -64,16 +72,16 @@ export async function negotiateHttp(
     mirrors: false,
     connect,
   })
-  if (transport === 'sse') return legacy(sseConnect(client, startTimeout))
+  if (transport === 'sse') return legacy(sseConnect(client, patience))
   if (pinned?.era === 'modern') return modern(pinned.name)
   if (pinned && transport === 'streamable') return legacy(httpConnect({ client, log }))
   if (!pinned) {
-    const found = await probeHttp(client, startTimeout, log)
+    const found = await probeHttp(client, patience(), log)
     if (found !== undefined) return modern(found)
   }
   if (transport === 'streamable') return legacy(httpConnect({ client, log }))
-  const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, startTimeout, log)
-  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, startTimeout))
+  const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, patience(), log)
+  return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, patience))
 }
 
 /** Statuses that say something of credentials or health, not of an era. */
@@ -87,10 +95,10 @@ function isNoEvidence(error: unknown): boolean {
   )
 }
 
-async function probeHttp(client: HttpClient, startTimeout: number, log: Log): Promise<string | undefined> {
+async function probeHttp(client: HttpClient, signal: AbortSignal, log: Log): Promise<string | undefined> {
   const connect = httpConnect({ client, modern: latestModern.name, log })
   try {
-    return await probe(connect, latestModern.name, AbortSignal.timeout(startTimeout), log)
+    return await probe(connect, latestModern.name, signal, log)
   } catch (error) {
     if (isNoEvidence(error)) throw error
     return undefined
@@ -139,15 +147,13 @@ function revisionOfRefusal(error: unknown, revision: string): string | undefined
 async function canInitialize(
   client: HttpClient,
   protocolVersion: string,
-  startTimeout: number,
+  signal: AbortSignal,
   log: Log,
 ): Promise<boolean> {
   return withPeer(httpConnect({ client, log }), log, async (peer, link) => {
     const params = Payload.of({ protocolVersion, capabilities: {}, clientInfo: self })
     try {
-      const { fields } = await peer.request('initialize', () => params, {
-        signal: AbortSignal.timeout(startTimeout),
-      })
+      const { fields } = await peer.request('initialize', () => params, { signal })
       // The session is ended in the words of its revision.
       link.established?.(String(fields.protocolVersion))
       return true

@@ -77,8 +77,7 @@ export class Pool<Key> {
   }
 
   #open(name: string, key: Key): Promise<Connection> {
-    if (this.#isClosed)
-      return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.'))
+    if (this.#isClosed) return Promise.reject(beingClosed())
     const pause = this.#pause()
     if (pause > 0) {
       const seconds = Math.ceil(pause / 1000)
@@ -155,4 +154,9 @@ export class Pool<Key> {
       this.#options.log,
     )
   }
+}
+
+/** What is said of a server that is not used any more. */
+export function beingClosed(): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.')
 }

@@ -1,21 +1,23 @@
 import { GatewayError } from '../core/error.ts'
 import type { Exchange } from '../wire/peer.ts'
 import { type Answer, baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
-import type { Dial, Link } from './link.ts'
+import type { Dial, Link, Patience } from './link.ts'
 import { refusedCredentials } from './login.ts'
 import { seenOf } from './refusal-body.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
-export function sseConnect(base: HttpClient, startTimeout: number): Dial {
+export function sseConnect(base: HttpClient, patience: Patience): Dial {
   return async (receiver, login = base.login) => {
     const client = { ...base, login }
     const endpoint = Promise.withResolvers<string>()
     let abort = (): void => undefined
+    const signal = patience()
     const giveUp = (): void => {
-      endpoint.reject(new GatewayError('SERVER_UNAVAILABLE', 'The server named no endpoint in time.'))
+      const late = new GatewayError('SERVER_UNAVAILABLE', 'The server named no endpoint in time.')
+      endpoint.reject(signal.reason instanceof GatewayError ? signal.reason : late)
       abort()
     }
-    const timer = setTimeout(giveUp, startTimeout).unref()
+    signal.addEventListener('abort', giveUp)
     const stream = exchangeHttp(client, {
       method: 'GET',
       headers: baseHeaders(client, 'GET'),
@@ -40,7 +42,7 @@ export function sseConnect(base: HttpClient, startTimeout: number): Dial {
       endpoint.reject(error)
       receiver.closed(new Error("The server's stream broke."))
     })
-    const path = await endpoint.promise.finally(() => clearTimeout(timer))
+    const path = await endpoint.promise.finally(() => signal.removeEventListener('abort', giveUp))
     return new SseLink(client, postPath(client.url, path), () => abort())
   }
 }

@@ -18,9 +18,9 @@ import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
-import type { Connect } from './link.ts'
+import type { Connect, Patience } from './link.ts'
 import type { Login } from './login.ts'
-import { Pool } from './pool.ts'
+import { beingClosed, Pool } from './pool.ts'
 import { HeardQuota } from './quota.ts'
 import { Recent } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
@@ -80,9 +80,12 @@ interface Key {
 export function createUpstream(settings: UpstreamSettings, { variables, oauth, log }: Environment): Upstream {
   const credentials = createCredentials(settings, oauth)
   const isPersonal = credentials?.isPersonal === true
-  const around = { discretion: discretion(settings), log }
+  const closed = new AbortController()
+  const patience = (): AbortSignal =>
+    AbortSignal.any([AbortSignal.timeout(settings.startTimeout), closed.signal])
+  const around = { discretion: discretion(settings), patience, log }
   const quota = isPersonal ? undefined : new HeardQuota()
-  const negotiate = negotiator(settings, { variables, quota, log })
+  const negotiate = negotiator(settings, { variables, quota, patience, log })
   let route: Promise<Route> | undefined
   let known: Route | undefined
   let problem: string | undefined
@@ -125,6 +128,12 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     }
   }
 
+  const close = async (): Promise<void> => {
+    closed.abort(beingClosed())
+    await pool.close()
+    await credentials?.close()
+  }
+
   let parked = 0
   return {
     name: settings.name,
@@ -158,47 +167,51 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       retired.abort()
       const until = Date.now() + RETIREMENT
       while (running > 0 && Date.now() < until) await wait(100)
-      await pool.close()
-      await credentials?.close()
+      await close()
     },
     close: async () => {
       retired.abort()
-      await pool.close()
-      await credentials?.close()
+      await close()
     },
   }
 }
 
 function negotiator(
   settings: UpstreamSettings,
-  { variables, quota, log }: Pick<Environment, 'variables' | 'log'> & { quota: HeardQuota | undefined },
+  {
+    variables,
+    quota,
+    patience,
+    log,
+  }: Pick<Environment, 'variables' | 'log'> & {
+    quota: HeardQuota | undefined
+    patience: Patience
+  },
 ): (login: Login | undefined) => Promise<Route> {
   const { reach } = settings
   if (reach.kind === 'command') {
     const connect = stdioConnect(reach, variables, log)
-    return () => negotiateStdio(settings, connect, log)
+    return () => negotiateStdio(settings, connect, { patience, log })
   }
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
   const client = createHttpClient(new URL(reach.url), headers)
-  return (login) => negotiateHttp(settings, { ...client, quota, login }, log)
+  return (login) => negotiateHttp(settings, { ...client, quota, login }, { patience, log })
 }
 
 function openConnection(
   { route, call, login }: Key,
   settings: UpstreamSettings,
-  around: { readonly discretion: Discretion; readonly log: Log },
+  around: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
 ): Promise<Connection> {
   const { revision, mirrors } = route
   const connect: Connect = (receiver) => route.connect(receiver, login)
-  const { startTimeout, isolation, roots } = settings
-  if (route.era === 'modern')
-    return ModernConnection.open({ connect, revision, mirrors, startTimeout, ...around })
+  const { isolation, roots } = settings
+  if (route.era === 'modern') return ModernConnection.open({ connect, revision, mirrors, ...around })
   return LegacyConnection.open({
     connect,
     capabilities: declared(call, settings),
     revision,
-    startTimeout,
     ...around,
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
 import { textOf } from '../../support/client/options.ts'
@@ -90,6 +92,27 @@ describe('a gateway told to stop', () => {
     expect(await failed).toBeDefined()
     expect(await failed).toBe('OUTCOME_UNKNOWN')
   })
+
+  test.each([
+    ['a command', { command: 'sleep 600' }],
+    ['a command of a known revision', { command: 'sleep 600', revision: '2025-11-25' }],
+    ['a URL', {}],
+    ['an event stream', { transport: 'sse' }],
+  ])('does not wait for %s that says nothing', async (_what, settings) => {
+    const silent = createServer().listen(0, '127.0.0.1')
+    onTestFinished(() => void silent.close())
+    await once(silent, 'listening')
+    const { port } = silent.address() as AddressInfo
+    const met = 'command' in settings ? undefined : once(silent, 'connection')
+    const one = { url: met && `http://127.0.0.1:${port}/`, ...settings }
+    const gateway = await gatewayTo({ one }, { warm: false })
+    await (met ?? until(() => descendants(gateway.pid).length > 0, 'the server to be started'))
+    const start = performance.now()
+    gateway.signal('SIGTERM')
+    expect((await gateway.ended).code).toBe(0)
+    // It would be given 30 s to start.
+    expect(performance.now() - start).toBeLessThan(10_000)
+  })
 })
 
 describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () => {
@@ -131,4 +154,17 @@ describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () =>
     expect((await gateway.ended).code).toBe(0)
     expect(started.filter(isRunning)).toEqual([])
   })
+
+  test.each(['SIGTERM', 'SIGHUP'] as const)(
+    'after %s to a gateway on stdio whose servers have not started yet',
+    async (signal) => {
+      const gateway = startCommand(['stdio', '--', 'sh', '-c', 'trap "" TERM; sleep 600 & sleep 600'])
+      onTestFinished(() => gateway.close())
+      await until(() => descendants(gateway.pid).length >= 3, 'the server to be started')
+      const started = descendants(gateway.pid)
+      gateway.signal(signal)
+      expect(await gateway.ended).toMatchObject({ code: 0, signal: null })
+      await until(() => !started.some(isRunning), 'all to be gone')
+    },
+  )
 })

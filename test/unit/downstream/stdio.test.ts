@@ -91,3 +91,17 @@ describe('a call on stdio', () => {
     expect(answer).toMatchObject({ result: { id: 'me' } })
   })
 })
+
+it('a client that does not read any more has ended', async () => {
+  const input = new PassThrough()
+  const output = new PassThrough()
+  const served = serveStdio(input, output, {
+    principal: anonymous,
+    handle,
+    seal: createSeal(Date.now),
+    limit: 10_000,
+    log: silentLog,
+  })
+  output.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }))
+  await expect(served).resolves.toBeUndefined()
+})
