@@ -89,6 +89,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   let route: Promise<Route> | undefined
   let known: Route | undefined
   let problem: string | undefined
+  let hasAnswered = false
   let running = 0
   const retired = new AbortController()
   const dial = (key: Key): Promise<Connection> => openConnection(key, settings, around)
@@ -104,6 +105,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       known = found
       const connection = await pool.get(nameOf(call, found), { route: found, call, login })
       problem = undefined
+      hasAnswered = true
       return connection
     } catch (thrown) {
       const error = beforeCall(thrown)
@@ -158,7 +160,9 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     },
     get status() {
       return {
-        ...(known && { era: known.era, revision: pool.connections[0]?.revision ?? known.revision }),
+        // Its revision may be known before it ever answered.
+        ...(known &&
+          hasAnswered && { era: known.era, revision: pool.connections[0]?.revision ?? known.revision }),
         connections: pool.connections.length,
         ...(problem !== undefined && { problem }),
       }

@@ -167,3 +167,17 @@ function only(gateway: GatewayProcess): number {
   expect([pid > 0, others]).toEqual([true, []])
   return pid
 }
+
+test('a child process that has not answered yet is no server that is ready', async () => {
+  const mute = shellServer('sleep 60')
+  const gateway = await gatewayTo({ one: stdioServer(), mute }, { warm: false })
+  const state = async (): Promise<unknown> => {
+    const ready = await fetch(`${gateway.origin}/ready`)
+    return objectAt(Object(await ready.json()).checks, 'upstreams')
+  }
+  const seen = await until(async () => {
+    const found = await state()
+    return Object(found).one === 'ok' ? Object(found) : undefined
+  }, 'the other server to be ready')
+  expect(seen).toEqual({ one: 'ok', mute: 'starting' })
+})
