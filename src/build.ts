@@ -17,7 +17,7 @@ import { isObject } from './core/json.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import type { Records } from './core/record.ts'
-import { featureSettings, type Settings } from './core/settings.ts'
+import { featureSettings, isAsked, type Settings } from './core/settings.ts'
 import { fetchJson } from './downstream/fetch-json.ts'
 import type { Deps } from './features/feature.ts'
 import { patienceOf } from './features/limits.ts'
@@ -104,6 +104,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     asSent,
     page,
     hasTools: settings.metaTools !== 'off',
+    isAsked: isAsked(settings),
     relay: (call) => catalog.servers(call),
     isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
     reserved: (name) => reservedOf(active, name),

@@ -145,7 +145,7 @@ function portray(found: readonly ServerRecord[], upstream: string | undefined, a
     const settings = servers.get(record.name)
     if (!settings) return []
     const own = isApart ? frontOf(record.name, options) : front
-    return [portraitOf({ record, settings }, own, naming)]
+    return [portraitOf({ record, settings }, own, { ...naming, isApart })]
   }
   const parts = found.flatMap(draw)
   const [first] = parts

@@ -252,3 +252,8 @@ export function featureSettings(
   const isOwn = upstream !== undefined && Object.hasOwn(own.upstreams, upstream)
   return isOwn ? own.upstreams[upstream] : own.common
 }
+
+/** Whether clients can ask the gateway itself for something, by its tools or by its methods. */
+export function isAsked({ metaTools, hasMethods }: Pick<Settings, 'metaTools' | 'hasMethods'>): boolean {
+  return metaTools !== 'off' || hasMethods
+}

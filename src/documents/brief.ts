@@ -3,7 +3,17 @@ import { bestPractices } from './practices.ts'
 import { asksForToken } from './front.ts'
 import type { Portrait } from './portrait.ts'
 import { toolReference, toolSignature } from './reference.ts'
-import { bullets, clipped, clippedBytes, code, firstListed, inline, listed, sentence } from './text.ts'
+import {
+  bullets,
+  clipped,
+  clippedBytes,
+  code,
+  firstListed,
+  inline,
+  listed,
+  sentence,
+  toolCode,
+} from './text.ts'
 
 /** How long a briefing may be, and the instructions, in bytes. */
 const BRIEF = 2048
@@ -65,10 +75,8 @@ const answers = [
 ]
 
 function keyLimits({ tools, front, accessLevel }: Portrait): string[] {
-  const asked = tools.filter(({ facts }) => facts.confirmation).map(({ name }) => code(name))
-  const destructive = tools
-    .filter(({ nature }) => nature.risk === 'destructive')
-    .map(({ name }) => code(name))
+  const asked = tools.filter(({ facts }) => facts.confirmation).map(toolCode)
+  const destructive = tools.filter(({ nature }) => nature.risk === 'destructive').map(toolCode)
   const isSigned = asksForToken(front)
   return [
     accessLevel === 'read' ? 'It only reads.' : '',

@@ -2,7 +2,7 @@ import { isProtected } from '../core/auth-settings.ts'
 import { isObject } from '../core/json.ts'
 import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
 import { self } from '../core/self.ts'
-import { featureSettings, type Settings } from '../core/settings.ts'
+import { featureSettings, isAsked, type Settings } from '../core/settings.ts'
 import type { AuthMethod, Front } from './front.ts'
 
 interface Options {
@@ -35,6 +35,8 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
   const path = upstream === undefined || isOne ? '/mcp' : `/mcp/${upstream}`
   const isThere = upstream !== undefined || isOne || settings.listen.aggregate
   const endpoint = isThere ? page(path) : undefined
+  // A transaction is begun by who asks for it, and its steps have keys.
+  const canBegin = isAsked(settings) && isOn('idempotency', upstream)
   return {
     ...(endpoint !== undefined && { endpoint }),
     version: self.version,
@@ -42,9 +44,11 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
     auth: authOf(options, isServed),
     rates: ratesOf(options, upstream),
     limits: !isServed ? [] : [`A request may have at most ${settings.listen.body} bytes`],
-    extensions: extensions.flatMap(([name, feature]) => (isOn(feature, upstream) ? [name] : [])),
+    extensions: extensions.flatMap(([name, feature]) =>
+      isOn(feature, upstream) && (name !== 'transactions' || canBegin) ? [name] : [],
+    ),
     isRecorded: settings.observe.audit !== undefined,
-    hasHelp: isOn('help', upstream),
+    hasHelp: isOn('help', upstream) && isAsked(settings),
   }
 }
 

@@ -28,6 +28,8 @@ export interface Source {
 export interface Naming {
   name(upstream: string, name: string): string
   uri(upstream: string, uri: string): string
+  /** Tools of several servers may get one name. */
+  readonly isApart?: boolean
 }
 
 const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
@@ -78,7 +80,8 @@ export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrai
   const up = parts.filter(({ isUp }) => isUp)
   const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
   const purpose = purposeOfAll(parts, isApart({ front, parts }))
-  const useWhen = parts.flatMap((part) => part.useWhen.slice(0, Math.max(1, Math.floor(8 / parts.length))))
+  const most = Math.max(1, Math.floor(8 / parts.length))
+  const useWhen = [...new Set(parts.flatMap((part) => part.useWhen.slice(0, most)))]
   const tools = up.flatMap((part) => part.tools)
   return {
     name: self.name,
@@ -120,6 +123,7 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       name,
       alias: name === tool.entry.name ? tool.alias : aliasOf(name),
       upstream: record.name,
+      ...(naming.isApart === true && { of: record.name }),
       title,
       description: description === '' ? title : description,
       summary: firstSentence(definition.description) || title,

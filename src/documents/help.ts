@@ -105,8 +105,8 @@ function sectionNamed(portrait: Portrait, asked: unknown): Section {
       section.key === 'toolReference' ? sectionsOf(portrait).find(({ key }) => key === section.key) : section
     return full && fits(full.markdown) ? full : section
   }
-  const tool = portrait.tools.find(({ name, alias }) => name === asked || alias === asked)
-  if (tool) return ofTool(tool)
+  const found = toolsNamed(portrait, asked)
+  if (found.length > 0) return ofTools(found)
   const keys = all.flatMap(({ data }) => Object.keys(data))
   const close =
     typeof asked === 'string'
@@ -120,13 +120,22 @@ function sectionNamed(portrait: Portrait, asked: unknown): Section {
   )
 }
 
-function ofTool(tool: ToolPortrait): Section {
-  const [, ...text] = toolReference(tool).split('\n\n')
+/** The tools of a name: each of several servers that are not offered together may have one. */
+function toolsNamed({ tools }: Portrait, asked: unknown): readonly ToolPortrait[] {
+  const named = tools.filter(({ name }) => name === asked)
+  return named.length > 0 ? named : tools.filter(({ alias }) => alias === asked)
+}
+
+function ofTools(tools: readonly ToolPortrait[]): Section {
+  const name = tools[0]?.name ?? ''
+  const texts = tools.map(toolReference)
+  // The heading of the one tool is that of the section.
+  const markdown = tools.length > 1 ? texts : texts.map((text) => text.slice(text.indexOf('\n\n') + 2))
   return {
-    key: tool.name,
-    heading: inline(tool.name),
-    markdown: text.join('\n\n'),
-    data: { toolReference: [toolData(tool)] },
+    key: name,
+    heading: inline(name),
+    markdown: markdown.join('\n\n'),
+    data: { toolReference: tools.map(toolData) },
   }
 }
 

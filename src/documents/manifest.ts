@@ -10,6 +10,8 @@ import { oneLine } from './text.ts'
 
 type Json = Record<string, unknown>
 
+/** Where it stands whose tool it is, where tools of several servers may have one name. */
+const UPSTREAM = `${NS}/upstream`
 /** Where a name or version stands as the server writes it. */
 const WIRE_NAME = `${NS}/wire_name`
 const WIRE_VERSION = `${NS}/wire_version`
@@ -50,7 +52,7 @@ export function manifestOf(portrait: Portrait): Json {
 }
 
 function manifestTool(tool: ToolPortrait): Json {
-  const { definition, nature, facts, words, name, alias } = tool
+  const { definition, nature, facts, words, name, alias, of } = tool
   const { inputSchema, outputSchema } = definition
   const latency = latencyOf(tool)
   const cost = costOf(tool)
@@ -58,6 +60,7 @@ function manifestTool(tool: ToolPortrait): Json {
   const outputTypes = outputTypesOf(tool)
   const maxInput = facts.maxInput ?? words.maxInput
   const scopes = requiredScopes(facts)
+  const meta = { ...(alias !== name && { [WIRE_NAME]: name }), ...(of !== undefined && { [UPSTREAM]: of }) }
   return {
     name: alias,
     description: tool.description,
@@ -75,7 +78,7 @@ function manifestTool(tool: ToolPortrait): Json {
     ...(scopes.length > 0 && { required_scopes: scopes }),
     supports_streaming: false,
     supports_pagination: paginates(tool),
-    ...(alias !== name && { _meta: { [WIRE_NAME]: name } }),
+    ...(Object.keys(meta).length > 0 && { _meta: meta }),
   }
 }
 

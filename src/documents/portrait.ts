@@ -54,6 +54,8 @@ export interface ToolPortrait {
   readonly name: string
   readonly alias: string
   readonly upstream: string
+  /** Its server again, where tools of several servers may have one name. */
+  readonly of?: string
   readonly title: string
   /** Its description, and the first sentence of that. */
   readonly description: string

@@ -1,7 +1,7 @@
 import { NS } from '../wire/extensions.ts'
 import { pagingArguments } from './observed.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
-import { code, firstListed, inline, listed } from './text.ts'
+import { code, firstListed, inline, listed, toolCode } from './text.ts'
 
 /** How to use it well, each in a sentence of markdown. */
 export function bestPractices({ tools, front }: Portrait): string[] {
@@ -29,9 +29,9 @@ export function bestPractices({ tools, front }: Portrait): string[] {
     paged.length > 0
       ? `Results of ${names(paged)} come in pages: ask for the next one with ${pages(paged)}.`
       : '',
-    ...tools.flatMap(({ isDeprecated, words, name }) =>
-      isDeprecated && words.deprecated !== undefined
-        ? `${code(name)} is deprecated: ${inline(words.deprecated)}`
+    ...tools.flatMap((tool) =>
+      tool.isDeprecated && tool.words.deprecated !== undefined
+        ? `${toolCode(tool)} is deprecated: ${inline(tool.words.deprecated)}`
         : [],
     ),
     front.hasHelp
@@ -45,10 +45,7 @@ export function bestPractices({ tools, front }: Portrait): string[] {
 const NAMED = 6
 
 function names(tools: readonly ToolPortrait[]): string {
-  return firstListed(
-    tools.map(({ name }) => code(name)),
-    NAMED,
-  )
+  return firstListed(tools.map(toolCode), NAMED)
 }
 
 function pages(tools: readonly ToolPortrait[]): string {

@@ -5,7 +5,7 @@ import { latencyOf, outputTypesOf } from './observed.ts'
 import { type Parameter, parametersOf } from './parameters.ts'
 import type { ToolPortrait } from './portrait.ts'
 import { riskLevels } from './completed.ts'
-import { bullets, code, inline, jsonCode, listed, oneLine, paragraphs, sentence } from './text.ts'
+import { bullets, code, inline, jsonCode, listed, oneLine, paragraphs, sentence, toolCode } from './text.ts'
 
 /** Everything about one tool, in markdown. */
 export function toolReference(tool: ToolPortrait): string {
@@ -16,7 +16,7 @@ export function toolReference(tool: ToolPortrait): string {
   const [example] = examplesOf(tool)
   const shown = example ? jsonCode(example.input, 600) : ''
   return [
-    `### ${inline(tool.name)}`,
+    `### ${inline(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
     paragraphs(tool.description),
     given,
     returned === '' ? '' : `Returns: ${returned}`,
@@ -33,7 +33,7 @@ export function toolSignature(tool: ToolPortrait): string {
   const parameters = parametersOf(tool.definition.inputSchema, 0)
   const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
   const more = parameters.length > names.length ? [...names, '…'] : names
-  return `${code(`${tool.name}(${more.join(', ')})`)}: ${inline(tool.summary)}`
+  return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inline(tool.summary)}`
 }
 
 /** Everything about one tool, as data. */
@@ -45,6 +45,7 @@ export function toolData(tool: ToolPortrait): Record<string, unknown> {
   const errors = possibleErrors(tool)
   return {
     name: tool.name,
+    ...(tool.of !== undefined && { server: tool.of }),
     title: tool.title,
     description: tool.description,
     category: tool.category,

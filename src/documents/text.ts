@@ -69,6 +69,11 @@ export function code(name: unknown): string {
   return `\`${oneLine(name).replaceAll('`', "'") || ' '}\``
 }
 
+/** A tool as code in a line, with its server where another one may have a tool of that name. */
+export function toolCode({ name, of }: { readonly name: string; readonly of?: string }): string {
+  return of === undefined ? code(name) : `${code(name)} of ${code(of)}`
+}
+
 /** A value as JSON on one line, as code; nothing where it is long. */
 export function jsonCode(value: unknown, most = 200): string {
   const text = JSON.stringify(value) ?? ''

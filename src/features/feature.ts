@@ -136,6 +136,8 @@ export interface Deps {
   page(path: string): string | undefined
   /** Whether the gateway's own tools can be called. */
   readonly hasTools: boolean
+  /** Whether clients can ask the gateway itself for something, by its tools or by its methods. */
+  readonly isAsked: boolean
   /** Does a call at its server, through the chain of its target; the gateway's own answers are passed by. */
   relay: Handler
   /** Whether a feature is on, for one server or at all. */

@@ -24,6 +24,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     asSent,
     page: (path) => `http://127.0.0.1:8900${path}`,
     hasTools: true,
+    isAsked: true,
     relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
     isOn: () => true,
     reserved: () => [],

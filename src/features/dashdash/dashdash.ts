@@ -16,7 +16,7 @@ export const dashdash: Feature<Settings | false> = {
       const portrait = await soonPortrait(NAME, call, deps)
       if (!portrait) return undefined
       const object = deps.document(portrait, 'server', serverObject)
-      const aiHelp = deps.isOn('help', upstream)
+      const aiHelp = portrait.front.hasHelp
       const guide = aiHelp && deps.hasTools ? '\nCall `ai_help` for the guide.' : ''
       return {
         fields: { dashdash: object },

@@ -51,7 +51,9 @@ export const transactions: Feature<Settings | false> = {
       ],
       reserved: (upstream) => (deps.hasTools && deps.isOn('idempotency', upstream) ? [reserved] : []),
       extensions: (upstream) => {
-        if (settings(upstream) === false || !deps.isOn('idempotency', upstream)) return {}
+        const isThere = settings(upstream) !== false && deps.isOn('idempotency', upstream)
+        // Nobody begins one where nobody can ask for it.
+        if (!isThere || !deps.isAsked) return {}
         const maxLifetimeSeconds = Math.floor(desk.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },

@@ -47,3 +47,20 @@ test('where servers are not offered together clients are told to add each of the
   const servers = objectAt(objectAt(objectAt(sections, 'installation'), 'client'), 'mcpServers')
   expect(Object.values(servers).map((server) => objectAt({ server }, 'server')['url'])).toEqual(own())
 })
+
+test('where servers are not offered together tools of one name are told apart', async () => {
+  const text = await read('/llms-full.txt')
+  for (const name of ['alpha', 'bravo']) expect(text).toContain(`### echo of ${name}\n`)
+  const one = await read('/ai-help?section=echo')
+  expect(one).toMatch(/^## echo\n[^]*### echo of alpha\n[^]*### echo of bravo\n/)
+  const { sections } = JSON.parse(await read('/ai-help?format=json&section=echo'))
+  expect(sections.toolReference.map(({ server }: Json) => server)).toEqual(['alpha', 'bravo'])
+  const { tools } = JSON.parse(await read('/capabilities'))
+  const echoes = tools.filter(({ name }: Json) => name === 'echo')
+  expect(echoes.map((tool: Json) => objectAt(tool, '_meta'))).toEqual([
+    { 'dev.gatehouse/upstream': 'alpha' },
+    { 'dev.gatehouse/upstream': 'bravo' },
+  ])
+  // A server by itself needs no more than the name.
+  expect(await read('/ai-help/alpha?section=echo')).not.toContain(' of alpha')
+})

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { clientOf } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
@@ -42,4 +42,21 @@ it('what they do can be done with tools and over HTTP then, and methods of exten
   expect(await page.json()).toMatchObject({ allowed: true })
   const { result: skills } = await client.request('skills/list', {})
   expect(skills?.['skills']).toHaveLength(1)
+})
+
+it('where nobody can ask the gateway itself, no document sends anybody there', async () => {
+  const memory = { command: publishedServer('@modelcontextprotocol/server-memory') }
+  const silent = await localGateway({ meta_tools: 'off', methods: 'off', upstreams: { memory } })
+  onTestFinished(() => silent.close())
+  for (const path of ['/ai-help', '/llms.txt', '/skills/memory/SKILL.md'])
+    expect(await (await fetch(`${silent.origin}${path}`)).text()).not.toMatch(/`ai_help`|begin a transaction/)
+  const client = await clientOf({ url: silent.url }, { revision: '2026-07-28' })
+  const { result } = await client.request('server/discover', {})
+  const extensions = objectAt(objectAt({ ...result }, 'capabilities'), 'extensions')
+  expect(extensions['dev.gatehouse/dashdash']).toMatchObject({ aiHelp: false })
+  expect(extensions).not.toHaveProperty('dev.gatehouse/transactions')
+  const manifest = await (await fetch(`${silent.origin}/capabilities`)).json()
+  const supported = Object(manifest).supported_extensions
+  expect(supported).toContain('idempotency')
+  expect(supported).not.toContain('transactions')
 })

@@ -180,3 +180,8 @@ test('the name of its server is no verb of a tool', () => {
   const [tool] = portrait({ tools: tools('files_create_folder') }).tools
   expect(tool?.effects).toEqual(['creates a folder in files'])
 })
+
+test('what several servers are for is said once', () => {
+  const both = ['alpha', 'bravo'].map((name) => ({ record: { name }, tools: tools('read_file') }))
+  expect(portraits(both).useWhen).toEqual(['read file'])
+})
