@@ -74,11 +74,18 @@ function told(call: Call, name: string): Readonly<Record<string, unknown>> {
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
 }
 
-/** Numbers of which no double holds all digits: the server gets them as they were sent. */
+/** Numbers that no double holds, or not with all digits: the server gets them as they were sent. */
 function lost(text: string | undefined): { readonly digits?: readonly string[] } {
-  if (text === undefined || !/\d{16}/.test(text)) return {}
-  const digits = numbersIn(text).filter((number) => number.length > 15)
+  if (text === undefined || !/\d{16}|\d[eE][+-]?\d{3}/.test(text)) return {}
+  const digits = numbersIn(text).filter((number) => number.length > 15 || isBeyond(number))
   return digits.length > 0 ? { digits } : {}
+}
+
+/** Whether a number is larger than any double, or smaller and not zero. */
+function isBeyond(number: string): boolean {
+  if (!/\d[eE]/.test(number)) return false
+  const value = Number(number)
+  return !Number.isFinite(value) || (value === 0 && /^[^eE]*[1-9]/.test(number))
 }
 
 /** The numbers of a JSON text. Of a text as long as it likes no expression finds them: its stack has an end. */

@@ -60,6 +60,37 @@ describe('a key', () => {
     expect(seen).toHaveLength(1)
   })
 
+  it.each([
+    ['1e400', '1e999'],
+    ['1e400', 'null'],
+    ['-1E+400', '1E+400'],
+    ['1e-400', '0'],
+    ['1.5e-400', '2e-400'],
+  ])('tells %s from %s', async (one, other) => {
+    const { make, seen } = bench()
+    const call = (n: string) =>
+      make({ params: Payload.text(`{"name":"t","arguments":{"n":${n}}}`), meta: { idempotency_key: 'k' } })
+    await call(one)
+    expect((await failureOf(call(other))).code).toBe('IDEMPOTENCY_CONFLICT')
+    expect(textOf(await call(one))).toBe('1')
+    expect(seen).toHaveLength(1)
+  })
+
+  it.each([
+    ['1', '1.0'],
+    ['1000', '1e3'],
+    ['0', '0e999'],
+    ['[true,1e100]', '[true,1E+100]'],
+  ])('takes %s and %s for one', async (one, other) => {
+    const { make, seen } = bench()
+    for (const n of [one, other])
+      await make({
+        params: Payload.text(`{"name":"t","arguments":{"n":${n}}}`),
+        meta: { idempotency_key: 'k' },
+      })
+    expect(seen).toHaveLength(1)
+  })
+
   it('is read whatever its arguments are like, and however long', async () => {
     const { make, seen } = bench()
     const texts = ['1'.repeat(3_000_000), `["${'\\"'.repeat(3_000_000)}",1234567890123456]`, '"\\\\"']
