@@ -4,6 +4,7 @@ import type { Entry } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
+import { type SchemaProblem, validator } from '../core/schema.ts'
 import { namesArgument } from '../core/tool-arguments.ts'
 import { attempt, untilAborted } from '../core/waiting.ts'
 import { withExtension } from '../wire/extensions.ts'
@@ -84,15 +85,16 @@ function lifted(call: Call, entry: Entry | undefined, reserved: readonly Reserve
     const said = given.fields[argument]
     // Models fill in what they need not: then it means nothing.
     if (said === null || said === '') return changed
-    if (schema?.type === 'string' && typeof said !== 'string') throw noString(argument)
+    const [problem] = schema ? validator(schema, { trusted: true })(said) : []
+    if (problem) throw misfit(argument, problem)
     return withExtension(changed, value, said)
   }, bare)
 }
 
-function noString(field: string): GatewayError {
-  return new GatewayError('INVALID_INPUT', `Invalid arguments: ${field} must be a string.`, {
+function misfit(field: string, { keyword, message }: SchemaProblem): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid arguments: ${field} ${message}.`, {
     field,
-    reason: 'type',
+    reason: keyword,
     isResult: true,
   })
 }

@@ -70,7 +70,8 @@ export function extensionOf({ meta, params }: Call, name: string): unknown {
 
 function mismatch(name: string): GatewayError {
   return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is given twice, with different values.`, {
-    data: { reason: 'mismatch' },
+    field: name,
+    reason: 'mismatch',
   })
 }
 
@@ -158,7 +159,7 @@ function keyOf(name: string): string {
 const CAMEL_KEY = 'idempotencyKey'
 
 /** What an idempotency key looks like. */
-const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/
+export const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/
 
 /** Whether a call carries an idempotency key, of whatever shape. */
 export function hasIdempotencyKey(call: Call): boolean {
@@ -167,16 +168,26 @@ export function hasIdempotencyKey(call: Call): boolean {
 
 /** The idempotency key of a call that carries one. @throws INVALID_INPUT */
 export function idempotencyKeyOf(call: Call): string {
-  const given = [extensionOf(call, IDEMPOTENCY_KEY), extensionOf(call, CAMEL_KEY)]
-  const [key, ...others] = given.filter((each) => each !== undefined)
-  if (others.some((each) => each !== key)) throw mismatch(IDEMPOTENCY_KEY)
+  const [plain, camel] = [extensionOf(call, IDEMPOTENCY_KEY), extensionOf(call, CAMEL_KEY)]
+  if (plain !== undefined && camel !== undefined && plain !== camel) throw mismatch(IDEMPOTENCY_KEY)
+  const key = plain ?? camel
   // The gateway makes its own keys, of names that others gave.
   if (typeof key === 'string' && (keyShape.test(key) || call.errand !== undefined)) return key
+  const field = plain === undefined ? CAMEL_KEY : placeOf(call)
   throw new GatewayError(
     'INVALID_INPUT',
-    `Invalid params: ${IDEMPOTENCY_KEY} must be 1 to 128 letters, digits, or characters of "_-:.".`,
-    { field: IDEMPOTENCY_KEY, reason: typeof key === 'string' ? 'pattern' : 'type' },
+    `Invalid params: ${field} must be 1 to 128 letters, digits, or characters of "_-:.".`,
+    { field, reason: typeof key === 'string' ? 'pattern' : 'type' },
   )
+}
+
+/** What the client calls the key: what it did not write came as a header. */
+function placeOf({ params }: Call): string {
+  const { [IDEMPOTENCY_KEY]: beside, _meta: meta } = params.fields
+  const written: Fields = isObject(meta) ? meta : {}
+  if (beside !== undefined || written[IDEMPOTENCY_KEY] !== undefined) return IDEMPOTENCY_KEY
+  const own = keyOf(IDEMPOTENCY_KEY)
+  return written[own] === undefined ? 'Idempotency-Key' : own
 }
 
 /** The same call without its idempotency key. */

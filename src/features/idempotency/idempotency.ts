@@ -3,7 +3,7 @@ import { compileRules, type Rule } from '../../core/failure.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import { IDEMPOTENCY_KEY, NS } from '../../wire/extensions.ts'
+import { IDEMPOTENCY_KEY, keyShape, NS } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
 import { type Plan, Runs } from './runs.ts'
@@ -36,6 +36,7 @@ export const idempotency: Feature<Settings | false> = {
           value: IDEMPOTENCY_KEY,
           schema: {
             type: 'string',
+            pattern: keyShape.source,
             description:
               'Optional. A name you choose for this action, of letters, digits and "_-:.", at most 128. A call with the same name and arguments is not run again: it gets the first answer.',
           },

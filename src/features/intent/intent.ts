@@ -17,7 +17,7 @@ import { advised, redirected } from './answer.ts'
 import { ruleProblems } from './problems.ts'
 import { readRules, type Rule } from './rules.ts'
 import { type Settings, settingsSchema } from './settings.ts'
-import { INTENT, statedIntent } from './stated.ts'
+import { INTENT, LONGEST_INTENT, statedIntent } from './stated.ts'
 import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
 
 /** Names the tool that fits best what a caller says it wants, where that is not the one it calls. */
@@ -47,7 +47,11 @@ export const intent: Feature<Settings | false> = {
         {
           argument: RESERVED,
           value: INTENT,
-          schema: { type: 'string', description: 'Optional. What the user wants, in a sentence.' },
+          schema: {
+            type: 'string',
+            maxLength: LONGEST_INTENT,
+            description: 'Optional. What the user wants, in a sentence.',
+          },
         },
       ],
       problems: () => ruleProblems(deps),

@@ -6,8 +6,9 @@ import { extensionOf } from '../../wire/extensions.ts'
 /** What the caller's wish is called among the values for features. */
 export const INTENT = 'intent'
 
-/** How long it may be, in bytes, and how long the name of a workflow may be, in characters. */
-const LONGEST = 2048
+/** How long it may be, in bytes. */
+export const LONGEST_INTENT = 2048
+/** How long the name of a workflow may be, in characters. */
 const LONGEST_ID = 256
 
 const categories = ['user_requested', 'agent_autonomous', 'workflow_step']
@@ -17,7 +18,8 @@ export function statedIntent(call: Call): string {
   const stated = extensionOf(call, INTENT)
   const { text, category, workflow_id: workflow } = isObject(stated) ? stated : { text: stated }
   if (typeof text !== 'string') throw invalid(INTENT, 'must be a string, or an object with a string `text`')
-  if (Buffer.byteLength(text) > LONGEST) throw invalid(INTENT, `may have at most ${LONGEST} bytes`)
+  if (Buffer.byteLength(text) > LONGEST_INTENT)
+    throw invalid(INTENT, `may have at most ${LONGEST_INTENT} bytes`)
   if (category !== undefined && !categories.some((each) => each === category)) {
     throw invalid(`${INTENT}.category`, `must be one of ${categories.join(', ')}`)
   }

@@ -3,6 +3,7 @@ import type { Feature, Reserved } from '../feature.ts'
 import { asTool } from '../own-tool.ts'
 import { answerBegin, answerCommit, answerRollback, answerStatus } from './answers.ts'
 import { createDesk } from './desk.ts'
+import { LONGEST_ID } from './ids.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 import { makeStep } from './steps.ts'
 import { beginTool, commitTool, rollbackTool, statusTool } from './tools.ts'
@@ -12,6 +13,7 @@ const reserved: Reserved = {
   value: TRANSACTION_ID,
   schema: {
     type: 'string',
+    maxLength: LONGEST_ID,
     description: 'Optional. The transaction this call is a step of, as begin_transaction named it.',
   },
   isFor: ({ nature }) => nature.op !== 'read',

@@ -87,6 +87,19 @@ describe('what a model writes for the gateway among the arguments', () => {
     await expect(refusal).rejects.toMatchObject({ code: 'INVALID_INPUT', extra: { field: '_key' } })
   })
 
+  it('is refused by its name, where a model reads it, if it has not the form its schema says', async () => {
+    const shaped: Reserved = { ...key, schema: { type: 'string', pattern: '^[a-z]{1,9}$' } }
+    const given = toolCall({ params: Payload.of({ name: 't', arguments: { _key: 'a b' } }) })
+    const refusal = policyFor('tools/call', { reserved: () => [shaped] })?.(() => {
+      throw new Error('it was passed on')
+    })(given)
+    await expect(refusal).rejects.toMatchObject({
+      code: 'INVALID_INPUT',
+      isResult: true,
+      extra: { field: '_key', reason: 'pattern' },
+    })
+  })
+
   it('is nothing the audit log makes a digest of', async () => {
     const given = toolCall({ params: Payload.of({ name: 't', arguments: { x: 1, _key: 'k' } }) })
     await policyFor('tools/call')?.(async () => ({ kind: 'result', result: Payload.of({}) }))(given)

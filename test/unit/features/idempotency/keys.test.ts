@@ -51,6 +51,21 @@ describe('the key of a call', () => {
     expect(seen).toHaveLength(0)
   })
 
+  it.each([
+    [{ _meta: { 'dev.gatehouse/idempotency_key': 'a b' } }, {}, 'dev.gatehouse/idempotency_key'],
+    [{ _meta: { idempotency_key: 'a b' } }, {}, 'idempotency_key'],
+    [{ _meta: { idempotencyKey: 'a b' } }, {}, 'idempotencyKey'],
+    [{ idempotencyKey: 'a b' }, {}, 'idempotencyKey'],
+    [{}, { 'idempotency-key': 'a b' }, 'Idempotency-Key'],
+    [{}, { 'x-idempotency-key': 'a b' }, 'Idempotency-Key'],
+  ])('is refused under the name it has in %j %j', async (params, headers, field) => {
+    const { make } = bench()
+    const meta = withCarried('_meta' in params ? params._meta : {}, carriedBy(headers))
+    const error = await failureOf(make({ meta }, params))
+    expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field })
+    expect(error.message).toContain(`${field} must be`)
+  })
+
   it.each(['1h', 1.5, -1, null])('may not be remembered for %j', async (ttl) => {
     const { make } = bench()
     const error = await failureOf(make({}, { ...keyed('k'), idempotency_ttl_seconds: ttl }))
