@@ -46,7 +46,7 @@ async function go(
   { around, next }: { readonly around: Around; readonly next: Handler },
 ): Promise<Outcome> {
   const { deps, rule, memory } = around
-  if (isFresh && rule.remember) await memory.keep(call, subject.entry, grant, rule.remember)
+  if (isFresh && rule.remember) await memory.keep(call, subject.entry, grant, rule)
   return run({ ...subject, call }, grant, { next, deps })
 }
 
@@ -65,14 +65,15 @@ async function confirmed(
     await useOnce(slot.nonce, deps.store, STATE_LIFE)
     return { grant: slot.grant, isFresh: false }
   }
-  if (slot?.kind === 'asked') {
+  // The rules may have changed since: what others approve by now the caller can not confirm.
+  if (slot?.kind === 'asked' && !rule.isOutOfBand) {
     const said = await readForm(given, slot, { subject, store: deps.store, now })
     if (said !== 'accept') throw declined(call, slot.nonce, { reason: said, by: call.principal.id })
     const grant = { approval: slot.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
     return { grant, isFresh: true }
   }
   // A step without a way back is looked at by itself.
-  const grant = rule.remember && !call.step ? await memory.recall(call, entry) : undefined
+  const grant = rule.remember && !call.step ? await memory.recall(call, entry, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(given, subject, around)
   if (canAsk(call, 'form')) return askForm(subject, settings.ttl)

@@ -10,9 +10,9 @@ import type { Rule } from './rules.ts'
 /** Grants that hold for several calls of a tool. */
 export interface Memory {
   /** One call of those that were granted. */
-  recall(call: Call, entry: Entry): Promise<Grant | undefined>
+  recall(call: Call, entry: Entry, rule: Rule): Promise<Grant | undefined>
   /** Keeps a grant for the calls that follow. */
-  keep(call: Call, entry: Entry, grant: Grant, remember: NonNullable<Rule['remember']>): Promise<void>
+  keep(call: Call, entry: Entry, grant: Grant, rule: Rule): Promise<void>
 }
 
 interface Kept {
@@ -25,26 +25,29 @@ interface Kept {
 /** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
 export function createMemory(store: Store, now: () => number): Memory {
   return {
-    recall: (call, entry) => {
+    recall: (call, entry, rule) => {
       const look = (text: string | undefined): Revised<Grant | undefined> => {
         const kept = text === undefined ? undefined : parse(text)
         const ttl = kept ? kept.until - now() : 0
         if (!kept || kept.left < 1 || ttl <= 0) return { told: undefined }
         return { told: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
       }
-      return revise(store, keyOf(call, entry), look, () => undefined)
+      return revise(store, keyOf(call, entry, rule), look, () => undefined)
     },
-    keep: async (call, entry, grant, { for: ttl, max }) => {
+    keep: async (call, entry, grant, rule) => {
+      const { for: ttl, max } = rule.remember ?? { for: 0, max: 0 }
       if (max < 2) return
       const kept: Kept = { grant, left: max - 1, until: now() + ttl }
-      await store.put(keyOf(call, entry), JSON.stringify(kept), ttl)
+      await store.put(keyOf(call, entry, rule), JSON.stringify(kept), ttl)
     },
   }
 }
 
-/** For one session of a caller, where there are sessions. */
-function keyOf({ principal, client }: Call, { upstream, name }: Entry): string {
-  const of = canonical([principal.id, client.session ?? '', upstream, name])
+/** For one session of a caller, where there are sessions. A grant that took fewer people, or others, is none of it. */
+function keyOf({ principal, client }: Call, { upstream, name }: Entry, rule: Rule): string {
+  const { isOutOfBand, needed, approvers } = rule
+  const people = isOutOfBand ? [needed, approvers] : []
+  const of = canonical([principal.id, client.session ?? '', upstream, name, ...people])
   return `approval:kept:${hash('sha256', of)}`
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
 import { asked, bench, fieldsOf, legacy, modern, plain, question, says, yes } from './bench.ts'
 
 describe('asking the person at the client', () => {
@@ -42,6 +43,17 @@ describe('asking the person at the client', () => {
     await expect(call({ state, answers })).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
       extra: { reason },
+    })
+    expect(served).toHaveLength(0)
+  })
+
+  it('takes no answer of the caller once others have to approve the tool', async () => {
+    const store = new MemoryStore()
+    const { state } = asked(await bench({ deps: { store } }).call())
+    const { call, served } = bench({ tool: { approval: 'out_of_band' }, deps: { store } })
+    expect(fieldsOf(await call({ state, answers: yes }))).toMatchObject({
+      isError: true,
+      status: 'confirmation_required',
     })
     expect(served).toHaveLength(0)
   })
@@ -236,6 +248,20 @@ describe('one approval for several calls', () => {
     expect((await call({ client: legacy })).kind).toBe('result')
     expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('ask')
     expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('ask')
+  })
+
+  it('does not hold once others have to approve the tool', async () => {
+    const store = new MemoryStore()
+    const before = bench({ tool: { remember }, deps: { store } })
+    const { state } = asked(await before.call())
+    await before.call({ state, answers: yes })
+    expect((await before.call()).kind).toBe('result')
+    const after = bench({ tool: { remember, approval: 'out_of_band' }, deps: { store } })
+    expect(fieldsOf(await after.call({ client: plain }))).toMatchObject({
+      isError: true,
+      status: 'confirmation_required',
+    })
+    expect(after.served).toHaveLength(0)
   })
 
   it('is not what a denial is', async () => {
