@@ -42,6 +42,7 @@ export function sseConnect(base: HttpClient, patience: Patience): Dial {
       endpoint.reject(error)
       receiver.closed(new Error("The server's stream broke."))
     })
+    if (signal.aborted) giveUp()
     const path = await endpoint.promise.finally(() => signal.removeEventListener('abort', giveUp))
     return new SseLink(client, postPath(client.url, path), () => abort())
   }
