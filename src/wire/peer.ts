@@ -112,7 +112,7 @@ export class Peer {
    */
   request(method: string, params: (id: number) => Payload, options: Options = {}): Promise<Payload> {
     const id = ++this.#lastId
-    const { signal } = options
+    const { signal, about } = options
     if (signal?.aborted) return Promise.reject(cancelled(signal))
     let text: string
     try {
@@ -120,10 +120,10 @@ export class Peer {
     } catch (error) {
       return Promise.reject(error)
     }
-    const onAbort = (): void => this.#cancel(id, method, signal)
+    const onAbort = (): void => this.#cancel(id, method, options)
     const pending = new Pending(options, onAbort, () => this.#pending.delete(id))
     this.#pending.set(id, pending)
-    const sent = this.#channel.send(text, { id, method, headers: options.headers, about: options.about })
+    const sent = this.#channel.send(text, { id, method, headers: options.headers, about })
     sent?.catch((error: unknown) => this.reject(id, error))
     return pending.promise
   }
@@ -210,14 +210,14 @@ export class Peer {
     this.#incoming.notification(note, about)
   }
 
-  #cancel(id: number, method: string, signal: AbortSignal | undefined): void {
+  #cancel(id: number, method: string, { signal, about }: Options): void {
     const pending = this.#pending.get(id)
     if (!pending) return
     pending.reject(cancelled(signal))
     // `initialize` must not be cancelled (2025-11-25 basic/utilities/cancellation).
     if (!this.#channel.cancelsByRelease && method !== 'initialize') {
       const params = Payload.of({ requestId: id, reason: reasonOf(signal) })
-      void this.notify('notifications/cancelled', params).catch(() => undefined)
+      void this.notify('notifications/cancelled', params, { about }).catch(() => undefined)
     }
     this.#channel.release?.(id)
   }

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { Note } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { Peer } from '../../../src/wire/peer.ts'
+import { type Exchange, Peer } from '../../../src/wire/peer.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 
 function peer(): { peer: Peer; sent: string[]; noise: string[]; notes: Note[]; requests: string[] } {
@@ -32,6 +32,22 @@ const ask = (to: Peer, options = {}): Promise<string> =>
 const answer = (id: unknown, text: string): string => JSON.stringify({ jsonrpc: '2.0', id, result: { text } })
 
 describe('a peer', () => {
+  test('takes a question back where it asked it', async () => {
+    const about: unknown[] = []
+    const send = (message: string, exchange: Exchange): undefined => void about.push(message, exchange.about)
+    const to = new Peer({ send }, { request: () => {}, notification: () => {}, noise: () => {} })
+    const controller = new AbortController()
+    const asked = ask(to, { signal: controller.signal, about: '"call"' })
+    controller.abort()
+    expect(await asked).toBe('CANCELLED')
+    expect(about).toEqual([
+      expect.stringContaining('"method":"m"'),
+      '"call"',
+      expect.stringContaining('"method":"notifications/cancelled"'),
+      '"call"',
+    ])
+  })
+
   test('matches answers to requests in whatever order they come', async () => {
     const { peer: to } = peer()
     const [one, two, three] = [ask(to), ask(to), ask(to)]
