@@ -4,7 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
 
 const MAX_ROUNDS = 10
-/** How long to wait before a round without a question, in milliseconds. */
+/** How long to wait before a round that asks nothing, or nothing new, in milliseconds. */
 const PACE = 250
 
 /** Puts questions to the client; answers with none when `withdrawn` says they are no longer wanted. */
@@ -26,11 +26,15 @@ export async function rounds(first: Outcome, call: Call, next: Handler, put: Put
   // A listening call asks for as long as it listens.
   const limit = call.method === 'subscriptions/listen' ? Number.POSITIVE_INFINITY : MAX_ROUNDS
   let outcome = first
+  let before = ''
   for (let round = 0; outcome.kind === 'ask'; round++) {
     if (round === limit)
       throw new GatewayError('TOO_MANY_ROUNDS', 'The server asked too many times in a row.')
     const { questions, state, withdrawn } = outcome
-    if (Object.keys(questions).length === 0) await wait(PACE)
+    const text = JSON.stringify(questions)
+    // Who was sent to a page and is sent there again has not been through with it.
+    if (text === '{}' || text === before) await wait(PACE)
+    before = text
     const answers = await put(questions, call, withdrawn)
     outcome = await next({ ...call, answers, state })
   }
