@@ -67,7 +67,7 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
   if (!error.extra.relayed) return object
   // basic/index: -32002 and -32042 must not be emitted; of -32020…-32099 only what the specification defines.
   if (error.rpc === -32002) return object.with({ code: -32602 })
-  if (error.rpc <= -32020 && error.rpc >= -32099 && error.rpc !== -32021) {
+  if (error.rpc <= -32020 && error.rpc >= -32099 && !isAboutCapabilities(object)) {
     const { data } = object.fields
     const told = isObject(data) && typeof data.category === 'string' ? data : undefined
     const upstream = told ? object.with({ data: theirs(told, error) }) : object
@@ -75,6 +75,11 @@ export function modernError(error: GatewayError, requestId?: string): Payload {
     return Payload.of({ code: -32603, message: error.message }).with({ data: whole })
   }
   return object
+}
+
+/** Whether an error names what the client lacks; servers with a handshake may mean something else by the code. */
+function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
+  return code === -32021 && isObject(data) && isObject(data.requiredCapabilities)
 }
 
 /** What of the data of a relayed error is the server's own; nothing where it sent none. */
