@@ -3,7 +3,7 @@ import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Id } from '../wire/jsonrpc.ts'
 import type { Peer } from '../wire/peer.ts'
-import { wordQuestion } from '../wire/questions.ts'
+import { readAnswer, wordQuestion } from '../wire/questions.ts'
 
 interface Options {
   readonly peer: Peer
@@ -32,7 +32,7 @@ export async function putQuestions(questions: Questions, options: Options): Prom
     const asked = Object.entries(questions).map(async ([key, question]) => {
       const { method, params } = wordQuestion(question, client, `${client.session ?? ''}-${key}`)
       const answer = peer.request(method, () => params ?? Payload.of({}), { signal, about })
-      return [key, await answerOf(answer)] as const
+      return [key, await answerOf(answer, (result) => readAnswer(question, client, result))] as const
     })
     const answers = await Promise.all(asked)
     call.signal.throwIfAborted()
@@ -44,11 +44,14 @@ export async function putQuestions(questions: Questions, options: Options): Prom
   }
 }
 
-async function answerOf(request: Promise<Payload>): Promise<Answer | undefined> {
+async function answerOf(
+  request: Promise<Payload>,
+  read: (result: Payload) => Payload,
+): Promise<Answer | undefined> {
   try {
     const result = await request
     // Some clients say `reject` for `decline`.
-    return { result: result.fields.action === 'reject' ? result.with({ action: 'decline' }) : result }
+    return { result: result.fields.action === 'reject' ? result.with({ action: 'decline' }) : read(result) }
   } catch (error) {
     const { relayed } = asGatewayError(error).extra
     return relayed && { error: relayed }

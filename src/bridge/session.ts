@@ -27,6 +27,7 @@ import { encodeLegacyError, encodeLegacyResult, initializeResult, legacyErrorCod
 import { lift } from '../wire/lift.ts'
 import { isForServers, method, severity, unknownMethod } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
+import { capabilitiesIn } from '../wire/questions.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
 import { askInline, type Put, rounds } from './ask.ts'
 import { Listening } from './listen.ts'
@@ -217,7 +218,7 @@ export class ClientSession {
     this.#client = {
       era: 'legacy',
       revision: revision.name,
-      capabilities,
+      capabilities: capabilitiesIn(revision, capabilities),
       session: this.id,
       ...(isObject(clientInfo) && { info: clientInfo }),
     }

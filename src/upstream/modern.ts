@@ -12,6 +12,7 @@ import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
+import { requiredCapability, unanswerable } from '../wire/questions.ts'
 import { callHeaders } from '../wire/trace-context.ts'
 import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
@@ -150,7 +151,14 @@ export class ModernConnection implements Connection {
       return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(result) : result }
     }
     const { requestState } = result.fields
-    return { kind: 'ask', questions: readQuestions(result), state: { [SLOT]: requestState ?? null } }
+    const questions = readQuestions(result)
+    const beyond = unanswerable(call.client, questions)
+    if (beyond) {
+      throw new GatewayError('CAPABILITY_REQUIRED', `The client can not be asked: ${beyond.method}.`, {
+        data: { requiredCapabilities: requiredCapability(beyond) },
+      })
+    }
+    return { kind: 'ask', questions, state: { [SLOT]: requestState ?? null } }
   }
 
   /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */

@@ -1,7 +1,7 @@
-import type { Client, Question } from '../core/call.ts'
+import type { Client, Question, Questions } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
-import { findRevision } from './revisions.ts'
+import { findRevision, type Revision } from './revisions.ts'
 
 /** The client capability a question needs, as a `ClientCapabilities` object. */
 export function requiredCapability(question: Question): Record<string, unknown> {
@@ -28,13 +28,34 @@ export function canAnswer(client: Client, question: Question): boolean {
       // `elicitation: {}` means forms (2025-11-25 client/elicitation).
       return isObject(elicitation.form) || !isObject(elicitation.url)
     case 'sampling/createMessage':
-      if (!isObject(sampling)) return false
-      return !usesTools(question) || (revision?.samplingTools === true && isObject(sampling.tools))
+      if (!isObject(sampling) || (usesTools(question) && !isObject(sampling.tools))) return false
+      return revision?.samplingTools === true || !(usesTools(question) || hasManyBlocks(question))
     case 'roots/list':
       return isObject(roots)
     default:
       // A vendor's request: only clients with an open connection can get it, and they refuse it themselves.
       return client.era === 'legacy'
+  }
+}
+
+const defined: ReadonlySet<string> = new Set(['elicitation/create', 'sampling/createMessage', 'roots/list'])
+
+/** The first question of the protocol among these that a client did not say it can answer. */
+export function unanswerable(client: Client, questions: Questions): Question | undefined {
+  return Object.values(questions).find((each) => defined.has(each.method) && !canAnswer(client, each))
+}
+
+/** What a client says it can do, without what its revision has no words for: no server is to count on that. */
+export function capabilitiesIn(
+  { elicitation: asks, samplingTools }: Revision,
+  { elicitation, sampling, ...rest }: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const forms = asks === 'form' && isObject(elicitation) ? {} : elicitation
+  const models = !samplingTools && isObject(sampling) ? {} : sampling
+  return {
+    ...rest,
+    ...(asks !== 'none' && forms !== undefined && { elicitation: forms }),
+    ...(models !== undefined && { sampling: models }),
   }
 }
 
@@ -79,6 +100,11 @@ function usesTools(question: Question): boolean {
   return fields.tools !== undefined || fields.toolChoice !== undefined
 }
 
+function hasManyBlocks({ params }: Question): boolean {
+  const messages = params?.fields.messages
+  return Array.isArray(messages) && messages.some((each) => isObject(each) && Array.isArray(each.content))
+}
+
 /** Titled and multi-select enums of 2025-11-25 in the words of 2025-06-18. */
 function plainForm(params: Payload): Payload {
   const schema = params.at('requestedSchema')
@@ -103,7 +129,7 @@ function plainField(field: unknown): unknown {
   const known = Array.isArray(items.enum)
     ? items.enum
     : enumOf(Array.isArray(items.anyOf) ? items.anyOf : []).enum
-  const hint = `Choose any of: ${known.join(', ')}`
+  const hint = `Choose any of, with commas between them: ${known.join(', ')}`
   const description = typeof rest.description === 'string' ? `${rest.description} ${hint}` : hint
   return { ...text, type: 'string', description }
 }
@@ -114,4 +140,24 @@ function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unkn
     enum: objects.map((each) => each.const),
     enumNames: objects.map((each) => each.title ?? each.const),
   }
+}
+
+/** The client's answer in the words of the question: choices it had to type as one text are a list again. */
+export function readAnswer({ params }: Question, client: Client, result: Payload): Payload {
+  const content = result.at('content')
+  if (!content || findRevision(client.revision)?.titledEnums !== false) return result
+  const fields = params?.at('requestedSchema')?.at('properties')?.fields ?? {}
+  const lists = Object.entries(content.fields).flatMap(([name, value]) => {
+    const field = Object.hasOwn(fields, name) ? fields[name] : undefined
+    if (typeof value !== 'string' || !isObject(field) || field.type !== 'array') return []
+    return [[name, choicesIn(value)] as const]
+  })
+  return lists.length === 0 ? result : result.with({ content: content.with(Object.fromEntries(lists)) })
+}
+
+function choicesIn(text: string): string[] {
+  return text
+    .split(',')
+    .map((each) => each.trim())
+    .filter((each) => each !== '')
 }

@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest'
+import type { Working } from '../../../src/bridge/park.ts'
+import type { Client } from '../../../src/core/call.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import type { Discretion } from '../../../src/upstream/discretion.ts'
+import type { Connect } from '../../../src/upstream/link.ts'
+import { ModernConnection } from '../../../src/upstream/modern.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+/** A server that asks whoever calls. */
+function asking(question: unknown): Connect {
+  return async (receiver) => ({
+    hasProvenance: false,
+    send: async (text) => {
+      const { id, method } = JSON.parse(text)
+      const asks = { resultType: 'input_required', inputRequests: { one: question } }
+      const result = method === 'tools/call' ? asks : { supportedVersions: ['2026-07-28'] }
+      receiver.receive(JSON.stringify({ jsonrpc: '2.0', id, result }))
+    },
+    close: () => Promise.resolve(),
+  })
+}
+
+async function outcome(question: unknown, client: Client): Promise<unknown> {
+  const connection = await ModernConnection.open({
+    connect: asking(question),
+    revision: '2026-07-28',
+    mirrors: false,
+    startTimeout: 1000,
+    discretion: {} as unknown as Discretion,
+    log: silentLog,
+  })
+  const params = Payload.of({ name: 'tool' })
+  const call = { method: 'tools/call', params, meta: {}, state: {}, client }
+  const working = { call, signal: new AbortController().signal } as unknown as Working
+  return connection.open(working).then(
+    ({ kind }) => kind,
+    (error: { rpc: number; data: object }) => [error.rpc, error.data],
+  )
+}
+
+const form = { method: 'elicitation/create', params: { mode: 'form', message: 'm', requestedSchema: {} } }
+const url = { method: 'elicitation/create', params: { mode: 'url', message: 'm', url: 'https://a.example/' } }
+const vendors = { method: 'com.example/ask', params: {} }
+
+describe.each(['2025-11-25', '2026-07-28'])(
+  'a question of a server of 2026-07-28 for a client of %s',
+  (revision) => {
+    const era = revision === '2026-07-28' ? 'modern' : 'legacy'
+
+    it.each([form, vendors])('reaches one that can be asked: %j', async (question) => {
+      expect(await outcome(question, { era, revision, capabilities: { elicitation: {} } })).toBe('ask')
+    })
+
+    it.each([
+      [form, {}, { form: {} }],
+      [url, { elicitation: {} }, { url: {} }],
+    ])('does not reach one that can not be asked it: %j', async (question, capabilities, elicitation) => {
+      expect(await outcome(question, { era, revision, capabilities })).toEqual([
+        -32021,
+        expect.objectContaining({ requiredCapabilities: { elicitation } }),
+      ])
+    })
+  },
+)
