@@ -6,6 +6,7 @@ import { unknownPrompt, unknownResource, unknownTool } from '../core/unknown.ts'
 import { self } from '../core/self.ts'
 import { withUri } from '../wire/filter.ts'
 import { method, unknownMethod } from '../wire/methods.ts'
+import { failedRead } from './failed-read.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
 import { canCollide, type Candidate, exposedName, type Naming, namesOf } from './names.ts'
@@ -34,8 +35,12 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
     const shown = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
     const target = { method: call.method, upstream, name }
     const emit = namedEmit(call, upstream, naming)
-    const outcome = await handle({ ...call, params, target, emit, shown })
-    return outcome.kind === 'ask' ? outcome : done(shown(outcome.result))
+    try {
+      const outcome = await handle({ ...call, params, target, emit, shown })
+      return outcome.kind === 'ask' ? outcome : done(shown(outcome.result))
+    } catch (error) {
+      return failedRead(error, call.params, params)
+    }
   }
 
   const forServer = (call: Call, upstream: string): Call => ({

@@ -6,6 +6,7 @@ import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../wire/filter.ts'
 import { method } from '../wire/methods.ts'
+import { failedRead } from './failed-read.ts'
 import { nameUris } from './merge.ts'
 import { originalUri, ownUri } from './own-uris.ts'
 import { completeEntry, completeResult } from './completeness.ts'
@@ -24,7 +25,10 @@ export function inOwnTerms(next: Handler): Handler {
     }
     const named = (result: Payload): Payload => nameUris(completeResult(asked, result), exposed)
     const shown = (result: Payload): Payload => call.shown?.(named(result)) ?? named(result)
-    return next({ ...asked, emit, shown }).then((outcome) => inTerms(outcome, asked, { named, exposed }))
+    return next({ ...asked, emit, shown }).then(
+      (outcome) => inTerms(outcome, asked, { named, exposed }),
+      (error: unknown) => failedRead(error, call.params, asked.params),
+    )
   }
 }
 

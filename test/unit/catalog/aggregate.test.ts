@@ -1,0 +1,35 @@
+import { expect, it } from 'vitest'
+import { aggregate } from '../../../src/catalog/aggregate.ts'
+import { type Naming, prefixed } from '../../../src/catalog/names.ts'
+import { inOwnTerms } from '../../../src/catalog/own-terms.ts'
+import type { Call, Handler } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { unknownResource } from '../../../src/core/unknown.ts'
+
+const theirs = '{"code":-32002,"message":"m","data":{"uri":"a://b","n":9007199254740993}}'
+const relayed = new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(theirs) })
+
+function together(handle: Handler, naming: Naming): Handler {
+  return aggregate({ names: ['one', 'two'], handle, naming, ended: new AbortController().signal }).handle
+}
+
+function reading(uri: string, upstream?: string): Call {
+  const params = Payload.of({ uri })
+  const target = { method: 'resources/read', name: uri, ...(upstream !== undefined && { upstream }) }
+  return { method: 'resources/read', params, target } as unknown as Call
+}
+
+it.each([
+  ['one+a://b', (next: Handler) => together(next, prefixed), undefined],
+  ['one://a/b', inOwnTerms, 'one'],
+] as const)('a failed read is told of the URI that was asked for: %s', async (uri, shows, upstream) => {
+  const failing = (error: GatewayError): Promise<GatewayError> =>
+    shows(() => Promise.reject(error))(reading(uri, upstream)).then(
+      () => Promise.reject(new Error('it did not fail')),
+      (thrown: GatewayError) => thrown,
+    )
+  expect((await failing(relayed)).extra.relayed?.text).toBe(theirs.replace('a://b', uri))
+  expect((await failing(unknownResource('a://b'))).data['uri']).toBe(uri)
+  expect((await failing(unknownResource('c://d'))).data['uri']).toBe('c://d')
+})
