@@ -4,7 +4,7 @@ import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
-import { ACKNOWLEDGED, type Filter, memberFor, readFilter, toldChanges } from '../wire/filter.ts'
+import { ACKNOWLEDGED, asksFor, type Filter, isChange, readFilter, toldChanges } from '../wire/filter.ts'
 import type { Working } from '../bridge/park.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { levelOf, severity } from '../wire/methods.ts'
@@ -71,15 +71,7 @@ export class Hearing {
 
   /** Brings a message to the call it is about, or to those who listen and may hear what another's call may say. */
   hear(note: Note, call: Working | undefined, mayHear: (client: Client) => boolean): void {
-    const member = memberFor(note.method)
-    if (member) return this.#broadcast(note, ({ filter }) => filter[member] === true)
-    if (note.method === 'notifications/resources/updated') {
-      const { uri } = note.params?.fields ?? {}
-      return this.#broadcast(
-        note,
-        ({ filter }) => filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true,
-      )
-    }
+    if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
     if (call && this.#wants(call, note)) return call.note(note)
     // A listen stream of 2026-07-28 carries only what was subscribed to.
     if (call) return
@@ -169,12 +161,4 @@ function capabilities(discovered: Payload): Readonly<Record<string, unknown>> {
 
 function has(discovered: Payload, name: string): boolean {
   return isObject(capabilities(discovered)[name])
-}
-
-/** An update may name a part of what was subscribed to (2025-11-25 server/resources). */
-function covers(subscribed: string, updated: unknown): boolean {
-  if (typeof updated !== 'string') return false
-  return (
-    updated === subscribed || updated.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`)
-  )
 }

@@ -8,7 +8,7 @@ import { excerpt } from '../core/secret-shapes.ts'
 import { Registry } from '../core/registry.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
+import { ACKNOWLEDGED, asksFor, isChange, readFilter } from '../wire/filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
@@ -218,7 +218,7 @@ export class ModernConnection implements Connection {
     const working = this.#working.get(
       Number.isNaN(subscription) ? (about ?? this.#only()) : subscription,
     )?.working
-    if (!working) return
+    if (!working || (isChange(note) && !asksFor(readFilter(working.call.params), note))) return
     const { params: told } = this.#options.discretion.note(note)
     const params = told?.withMeta({ [metaKeys.subscription]: undefined })
     working.note({ method: note.method, ...(params && { params }) })

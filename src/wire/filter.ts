@@ -40,6 +40,8 @@ export function filterFor(
   }
 }
 
+const UPDATED = 'notifications/resources/updated'
+
 /** The notification of each kind of change, and the member of a filter that asks for it. */
 const changes: Readonly<Record<string, keyof Filter>> = {
   'notifications/tools/list_changed': 'toolsListChanged',
@@ -50,6 +52,19 @@ const changes: Readonly<Record<string, keyof Filter>> = {
 /** The member of a filter that asks for a notification; nothing for one that is not about a list. */
 export function memberFor(notification: string): keyof Filter | undefined {
   return Object.hasOwn(changes, notification) ? changes[notification] : undefined
+}
+
+/** Whether a notification says that a list or a resource changed: what is told only to those who asked for it. */
+export function isChange({ method }: Note): boolean {
+  return memberFor(method) !== undefined || method === UPDATED
+}
+
+/** Whether a filter asks for the change a notification tells of. */
+export function asksFor(filter: Filter, { method, params }: Note): boolean {
+  const member = memberFor(method)
+  if (member) return filter[member] === true
+  const uri = params?.fields.uri
+  return filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true
 }
 
 /** The notifications a listener with this filter gets when every list may have changed. */
@@ -66,8 +81,16 @@ export function withUris(filter: Filter, map: (uri: string) => string): Filter {
 /** A notification with the URI of an updated resource as the other side knows it. */
 export function withUri(note: Note, map: (uri: string) => string): Note {
   const uri = note.params?.fields.uri
-  if (note.method !== 'notifications/resources/updated' || typeof uri !== 'string') return note
+  if (note.method !== UPDATED || typeof uri !== 'string') return note
   return { ...note, ...(note.params && { params: note.params.with({ uri: map(uri) }) }) }
+}
+
+/** An update may name a part of what was subscribed to (2025-11-25 server/resources). */
+function covers(subscribed: string, updated: unknown): boolean {
+  if (typeof updated !== 'string') return false
+  return (
+    updated === subscribed || updated.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`)
+  )
 }
 
 function isListed(capability: unknown): boolean {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Working } from '../../../src/bridge/park.ts'
-import type { Client } from '../../../src/core/call.ts'
+import type { Client, Note } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Discretion } from '../../../src/upstream/discretion.ts'
 import type { Connect } from '../../../src/upstream/link.ts'
@@ -21,15 +21,19 @@ function asking(question: unknown): Connect {
   })
 }
 
-async function outcome(question: unknown, client: Client): Promise<unknown> {
-  const connection = await ModernConnection.open({
-    connect: asking(question),
+function open(connect: Connect): Promise<ModernConnection> {
+  return ModernConnection.open({
+    connect,
     revision: '2026-07-28',
     mirrors: false,
     startTimeout: 1000,
-    discretion: {} as unknown as Discretion,
+    discretion: { note: (note: Note) => note } as unknown as Discretion,
     log: silentLog,
   })
+}
+
+async function outcome(question: unknown, client: Client): Promise<unknown> {
+  const connection = await open(asking(question))
   const params = Payload.of({ name: 'tool' })
   const call = { method: 'tools/call', params, meta: {}, state: {}, client }
   const working = { call, signal: new AbortController().signal } as unknown as Working
@@ -63,3 +67,39 @@ describe.each(['2025-11-25', '2026-07-28'])(
     })
   },
 )
+
+it('a client that listens hears only of the changes it asked for, whatever the server tells', async () => {
+  const told: string[] = []
+  const notes = [
+    ['notifications/subscriptions/acknowledged', {}],
+    ['notifications/tools/list_changed', {}],
+    ['notifications/prompts/list_changed', {}],
+    ['notifications/resources/updated', { uri: 'a://b/part' }],
+    ['notifications/resources/updated', { uri: 'a://c' }],
+    ['notifications/com.example/news', {}],
+  ] as const
+  const telling: Connect = async (receiver) => ({
+    hasProvenance: false,
+    send: async (text) => {
+      const { id, method } = JSON.parse(text)
+      const _meta = { 'io.modelcontextprotocol/subscriptionId': id }
+      for (const [name, params] of method === 'subscriptions/listen' ? notes : [])
+        receiver.receive(JSON.stringify({ jsonrpc: '2.0', method: name, params: { ...params, _meta } }))
+      receiver.receive(JSON.stringify({ jsonrpc: '2.0', id, result: {} }))
+    },
+    close: () => Promise.resolve(),
+  })
+  const connection = await open(telling)
+  const params = Payload.of({
+    notifications: { toolsListChanged: true, resourceSubscriptions: ['a://b'] },
+  })
+  const call = { method: 'subscriptions/listen', params, meta: {}, state: {}, client: { era: 'modern' } }
+  const note = (each: Note): void => void told.push(`${each.method} ${each.params?.text}`)
+  await connection.open({ call, note, signal: new AbortController().signal } as unknown as Working)
+  expect(told).toEqual([
+    expect.stringContaining('acknowledged'),
+    expect.stringContaining('tools/list_changed'),
+    expect.stringContaining('a://b/part'),
+    expect.stringContaining('news'),
+  ])
+})
