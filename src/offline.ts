@@ -1,11 +1,16 @@
 import type { Log } from './core/log.ts'
 import type { Settings } from './core/settings.ts'
 import { Audit } from './observe/audit.ts'
-import { openPortable } from './store/open.ts'
+import { isDoubtful, openPortable } from './store/open.ts'
 import type { Portable } from './store/store.ts'
 
 export type { Audit }
 export { verifyAudit } from './observe/audit-verify.ts'
+
+/** Whether the store has to be opened to know that it can be: mostly it opens later, when somebody asks for it. */
+export function isStoreDoubtful({ store }: Settings): boolean {
+  return isDoubtful(store)
+}
 
 /** The store of gateways that may be running, for a command. @throws Error where it is forgotten with its process */
 export async function openSharedStore({ store: settings }: Settings, log: Log): Promise<Portable> {

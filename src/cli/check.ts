@@ -26,7 +26,7 @@ export async function check(args: readonly string[]): Promise<number> {
 }
 
 /** Why the store can not be used, where there is one. */
-async function storeProblems(settings: Settings): Promise<Finding[]> {
+export async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory' || (store.kind === 'folder' && !existsSync(store.path))) return []
   const opened = openSharedStore(settings, openLog('error', true))

@@ -1,10 +1,11 @@
 import { watchFile } from '../config/watch.ts'
-import { problemLine } from '../config/problem.ts'
+import { type Finding, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { problemsOf } from './check.ts'
+import { isStoreDoubtful } from '../offline.ts'
+import { problemsOf, storeProblems } from './check.ts'
 import { readOptions, readSource, type Source } from './options.ts'
 import { untilStopped } from './stop.ts'
 
@@ -16,6 +17,10 @@ export async function serve(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'host', 'port', 'log-level'])
   const source = readSource(options)
   const log = openLog(options.logLevel, process.stderr.isTTY)
+  // Nobody is told where to be served, and then is not.
+  const foreseen = isStoreDoubtful(source.settings) ? await storeProblems(source.settings) : []
+  tell(foreseen, source)
+  if (foreseen.length > 0) return 1
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // What it opened would keep the process.
@@ -27,13 +32,17 @@ export async function serve(args: readonly string[]): Promise<number> {
   const warmed = gateway.warm()
   const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
   const found = await Promise.race([warmed, stopped.then(() => [])])
-  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
+  tell(found, source)
   if (found.length === 0) await stopped
   log.info('stopping')
   watch?.close()
   await listener.drain(PATIENCE)
   await Promise.all([gateway.close(), listener.close()])
   return found.length === 0 ? 0 : 1
+}
+
+function tell(found: readonly Finding[], source: Source): void {
+  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
 }
 
 /** Goes on with each good version of the file. */

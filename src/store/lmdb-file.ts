@@ -59,6 +59,21 @@ export function checkFile(path: string): void {
   }
 }
 
+/** Whether a glance at its head finds nothing wrong with a file: all of it is looked at by `checkFile`. */
+export function looksWhole(path: string): boolean {
+  const file = openIfThere(path)
+  if (file === undefined) return true
+  try {
+    const head = readHead(file)
+    return !head || !isCut(file, head)
+  } catch (error) {
+    if (error instanceof UnusableFile) return false
+    throw error
+  } finally {
+    closeSync(file)
+  }
+}
+
 function openIfThere(path: string): number | undefined {
   try {
     return openSync(path, 'r')
@@ -103,8 +118,7 @@ function headAt(file: number, position: number): Head {
 }
 
 function findFault(file: number, head: Head): string | undefined {
-  const { size } = fstatSync(file)
-  if (BigInt(size) < (head.lastPage + 1n) * BigInt(head.pageSize)) return 'its end is missing'
+  if (isCut(file, head)) return 'its end is missing'
   let left = PAGES
   const waiting = head.trees.flatMap(({ root, depth }) => (root === EMPTY ? [] : [{ number: root, depth }]))
   for (let next = waiting.pop(); next && left > 0; next = waiting.pop(), left--) {
@@ -113,6 +127,10 @@ function findFault(file: number, head: Head): string | undefined {
     waiting.push(...children)
   }
   return undefined
+}
+
+function isCut(file: number, { lastPage, pageSize }: Head): boolean {
+  return BigInt(fstatSync(file).size) < (lastPage + 1n) * BigInt(pageSize)
 }
 
 interface Place {

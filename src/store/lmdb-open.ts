@@ -1,7 +1,7 @@
-import { existsSync, mkdirSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, mkdirSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { RootDatabase } from 'lmdb'
-import { checkFile, FOREIGN, UnusableFile } from './lmdb-file.ts'
+import { checkFile, FOREIGN, looksWhole, UnusableFile } from './lmdb-file.ts'
 
 /** How large a store may become, in bytes. */
 export const LIMIT = 1024 * 1024 * 1024
@@ -40,6 +40,17 @@ export async function openDatabase(directory: string): Promise<RootDatabase<stri
   if (problem === undefined) return database
   await database.close()
   throw new UnusableFile(problem)
+}
+
+/** Whether a glance finds nothing that would keep the database of a folder from being opened. */
+export function looksUsable(directory: string): boolean {
+  if (!existsSync(directory)) return true
+  try {
+    accessSync(directory, constants.W_OK | constants.X_OK)
+    return looksWhole(join(directory, FILE))
+  } catch {
+    return false
+  }
 }
 
 /** Makes a folder with those it is in. Node.js would do it, but never ends where the system makes none, as in /proc. */

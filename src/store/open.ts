@@ -1,6 +1,7 @@
 import type { Log } from '../core/log.ts'
 import type { StoreSettings } from '../core/settings.ts'
 import { within } from '../core/waiting.ts'
+import { looksUsable } from './lmdb-open.ts'
 import { LmdbStore } from './lmdb.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis.ts'
@@ -14,6 +15,11 @@ export function isSameStore(one: StoreSettings, other: StoreSettings): boolean {
   if (one.kind === 'redis' && other.kind === 'redis') return one.url.reveal() === other.url.reveal()
   if (one.kind === 'folder' && other.kind === 'folder') return one.path === other.path
   return one.kind === other.kind
+}
+
+/** Whether a glance, which costs next to nothing, tells that a store may be impossible to open. */
+export function isDoubtful(settings: StoreSettings): boolean {
+  return settings.kind === 'folder' && !looksUsable(settings.path)
 }
 
 /** Opens the configured store. It connects by itself, and again where it loses its connection. */
