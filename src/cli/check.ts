@@ -17,8 +17,9 @@ export async function check(args: readonly string[]): Promise<number> {
   const gateway = createGateway(settings, { variables: environment(), log })
   const found: Finding[] = [...(await gateway.warm()), ...(await storeProblems(source.settings))]
   for (const [name, { problem, revision }] of gateway.statuses) {
-    if (problem === undefined) process.stdout.write(`${name}: ready, speaks ${revision}\n`)
-    else found.push({ path: ['upstreams', name], at: 'key', message: problem })
+    if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message: problem })
+    else if (revision !== undefined) process.stdout.write(`${name}: ready, speaks ${revision}\n`)
+    else process.stdout.write(`${name}: not tried, since each caller has credentials of its own\n`)
   }
   await gateway.close()
   for (const problem of problemsOf(found, source)) process.stderr.write(`${problemLine(problem)}\n`)

@@ -6,7 +6,7 @@ import { idleMasks, maskProblems } from './mask-checks.ts'
 import { placeAt } from './place.ts'
 import type { Checked, Finding } from './problem.ts'
 import { checkUpstream } from './upstream-checks.ts'
-import { sharedGrants } from './upstream-oauth-checks.ts'
+import { missingTokens, sharedGrants } from './upstream-oauth-checks.ts'
 
 /**
  * Checks what a schema cannot say of a file's expanded values: how keys go together, and whether URLs and
@@ -24,7 +24,11 @@ export function checkTogether(value: unknown, directory: string): Checked {
   })
   const listen = isObject(value.listen) ? value.listen : {}
   const isReachable = isOpenHost(listen) || listen.public_url !== undefined
-  const shared = sharedGrants(Object.fromEntries(upstreams), isReachable && !asksForTokens(value.auth))
+  const servers = Object.fromEntries(upstreams)
+  const ofGrants = [
+    ...sharedGrants(servers, isReachable && !asksForTokens(value.auth)),
+    ...missingTokens(servers, value.auth),
+  ]
   const all = [checkAuth(value), checkStore(value.store, directory), ...checked]
   return {
     problems: [
@@ -33,7 +37,7 @@ export function checkTogether(value: unknown, directory: string): Checked {
       ...idleMasks(value.features, upstreams),
       ...all.flatMap(({ problems }) => problems),
     ],
-    warnings: [...all.flatMap(({ warnings }) => warnings), ...shared],
+    warnings: [...all.flatMap(({ warnings }) => warnings), ...ofGrants],
   }
 }
 

@@ -57,6 +57,19 @@ export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
   })
 }
 
+/** Warns where tokens of callers are to be exchanged that nobody comes with. */
+export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
+  const { jwt, opaque }: Values = isObject(auth) ? auth : {}
+  if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []
+  return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
+    const oauth = isObject(upstream) ? upstream.oauth : undefined
+    if (!isObject(oauth) || grantOf(oauth) !== 'token_exchange') return []
+    const message =
+      'no caller comes with a token that could be exchanged: set `auth.jwt` or `auth.opaque.introspect`'
+    return [{ path: ['upstreams', name, 'oauth', 'grant'], message }]
+  })
+}
+
 function grantOf(oauth: Values): unknown {
   return oauth.grant ?? (oauth.client_secret === undefined ? 'authorization_code' : 'client_credentials')
 }

@@ -79,6 +79,15 @@ describe('the keys of the gateway', () => {
     expect(createSeal(() => 0, 1000, other.seals).open(text, 'b')).toEqual({ a: 1 })
   })
 
+  it('lock users in with the same key at every gateway as soon as it is used', async () => {
+    const store = new MemoryStore()
+    const one = keysOf(store)
+    const vault = await one.vault()
+    await store.delete('key:vault')
+    expect(await one.vault()).toEqual(vault)
+    expect(await keysOf(store).vault()).toEqual(vault)
+  })
+
   it('that another gateway made in a store that was emptied are taken over', async () => {
     const store = new MemoryStore()
     const one = keysOf(store)

@@ -113,7 +113,7 @@ export async function attempt<Result>(step: () => Promise<Result>): Promise<Resu
     if (error instanceof GatewayError) throw error
     const code = errorCode(error)
     const why = code ?? (error instanceof Error ? error.message : 'it failed')
-    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server granted no token: ${why}`, {
+    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server granted no token (${why}).`, {
       // Refused, which says nothing of other callers.
       ...(code !== undefined && { details: { http_status: 401, oauth_error: code } }),
     })

@@ -20,6 +20,13 @@ describe('gatehouse check', () => {
     expect(stdout).toBe('old: ready, speaks 2025-06-18\nrecent: ready, speaks 2026-07-28\n')
   })
 
+  test('says which server is not tried, since nobody calls', async () => {
+    const server = await httpServer({ revision: '2026-07-28' })
+    const path = file({ upstreams: { calendar: { url: server.url, oauth: {} } } })
+    const { code, stdout } = await runCommand(['check', '--config', path])
+    expect([code, stdout]).toEqual([0, 'calendar: not tried, since each caller has credentials of its own\n'])
+  })
+
   test('says why Redis can not be used as the store, and ends with 1', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ store: 'redis://127.0.0.1:1', upstreams: { one: server.url } })

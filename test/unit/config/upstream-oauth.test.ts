@@ -93,6 +93,20 @@ describe('oauth of an upstream', () => {
     ).toEqual([])
   })
 
+  it('warns where tokens of callers are to be exchanged that come without one', () => {
+    const of = (above: string) => {
+      const oauth = '{ grant: token_exchange, client_id: a }'
+      const text = `${above}\nupstreams:\n  it: { url: "${url}", oauth: ${oauth} }\n`
+      const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
+      return warnings.map(({ path, message }) => `${path}: ${message}`)
+    }
+    const missing = [expect.stringMatching(/^upstreams\.it\.oauth\.grant: no caller comes with a token/)]
+    expect(of('auth: none')).toEqual(missing)
+    const hash = `sha256:5b1f0c9e7a:${'0'.repeat(64)}`
+    expect(of(`auth: { opaque: { tokens: [{ id: one, hash: "${hash}" }] } }`)).toEqual(missing)
+    expect(of('auth: { jwt: { issuer: "https://login.example.com" } }')).toEqual([])
+  })
+
   it('with another secret makes another upstream', () => {
     const of = (secret: string) =>
       settingsOf(`{ url: "${url}", oauth: { client_id: a, client_secret: "${secret}" } }`)

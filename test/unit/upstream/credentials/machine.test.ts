@@ -34,6 +34,14 @@ describe('client credentials', () => {
     expect(server.tokens.size).toBe(1)
   })
 
+  it('that are refused say why, to callers and to those who run the gateway', async () => {
+    const { server } = await world()
+    const oauth = { grant: 'client_credentials', ...client, clientSecret: new Secret('another one') } as const
+    const { upstream } = oauthUpstream(server.url, oauth)
+    await expect(upstream.handle(echo(caller('alice')))).rejects.toThrow('invalid_client')
+    expect(upstream.status.problem).toBe('The authorization server granted no token (invalid_client).')
+  })
+
   it.each(['2025-11-25', '2024-11-05'] as const)('reach a server of %s', async (revision) => {
     const transport = revision === '2024-11-05' ? 'sse' : 'http'
     const { server } = await world({}, { revision, transport })
