@@ -262,11 +262,15 @@ export async function closeFeatures({ active }: Built): Promise<void> {
 }
 
 /** Ends what was put together before; servers that go on are kept. */
-export function retireBuilt(before: Built, { upstreams }: Built, log: Log): void {
+export function retireBuilt(
+  before: Built,
+  { upstreams }: Built,
+  { closing, log }: Pick<Kept, 'closing' | 'log'>,
+): void {
   before.ended.abort()
   before.catalog.close()
   for (const [name, upstream] of before.upstreams) {
-    if (upstreams.get(name) !== upstream) background(upstream.retire(), log)
+    if (upstreams.get(name) !== upstream) background(upstream.retire(closing), log)
   }
   background(closeFeatures(before), log)
 }

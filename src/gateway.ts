@@ -189,7 +189,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       const [before, left] = [current, kept.store]
       kept = { ...kept, store }
       current = build(settings, before.upstreams, kept)
-      retireBuilt(before, current, log)
+      retireBuilt(before, current, kept)
       if (!isSameAsBefore) background(retired.retire(left), log)
       const telling = warmUpAll().then((found) => tellProblems(found, log))
       background(telling, log)

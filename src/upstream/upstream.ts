@@ -45,8 +45,8 @@ export interface Upstream {
   readonly guard?: Policy | undefined
   /** Takes in a user who comes back from signing in. @throws SERVER_UNAVAILABLE */
   readonly finishSignIn?: Credentials['finish']
-  /** Takes no new calls, and closes when those under way have ended. */
-  retire(): Promise<void>
+  /** Takes no new calls, and closes when those under way have ended, or the gateway does. */
+  retire(closing: AbortSignal): Promise<void>
   close(): Promise<void>
 }
 
@@ -167,10 +167,11 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
         ...(problem !== undefined && { problem }),
       }
     },
-    retire: async () => {
+    retire: async (closing) => {
       retired.abort()
       const until = Date.now() + RETIREMENT
-      while (running > 0 && Date.now() < until) await wait(100)
+      while (running > 0 && Date.now() < until && !closing.aborted)
+        await wait(100, undefined, { signal: closing }).catch(() => undefined)
       await close()
     },
     close: async () => {

@@ -115,6 +115,50 @@ describe('a gateway told to stop', () => {
   })
 })
 
+describe('a gateway told to stop after its file changed', () => {
+  test('while a call hangs at a server that was removed, answers the call', async () => {
+    const gateway = await gatewayTo({ one: stdioServer(), two: stdioServer() })
+    const client = await clientOf({ url: `${gateway.url}/two` }, { revision: '2026-07-28' })
+    const { reply } = client.start('tools/call', { name: 'hang' }, { timeoutMs: 30_000 })
+    await client.request('tools/call', { name: 'echo' })
+    gateway.configure({ upstreams: { one: stdioServer() } })
+    await gateway.logged(({ event }) => event === 'config.reloaded')
+    gateway.signal('SIGTERM')
+    expect(codeOf(await reply)).toBe('OUTCOME_UNKNOWN')
+    expect((await gateway.ended).code).toBe(0)
+  })
+
+  test.skipIf(!hasProcessTree)('leaves nothing of servers that were just added', async () => {
+    const one = stdioServer()
+    const gateway = await gatewayTo({ one })
+    gateway.configure({ upstreams: { one, two: stdioServer({ stubborn: true }) } })
+    await gateway.logged(({ event }) => event === 'config.reloaded')
+    await until(() => descendants(gateway.pid).length > 1, 'the other server to be started')
+    const started = descendants(gateway.pid)
+    gateway.signal('SIGTERM')
+    expect((await gateway.ended).code).toBe(0)
+    expect(started.filter(isRunning)).toEqual([])
+  })
+
+  test('while the store it names is still opened, does not go over to it', async () => {
+    const silent = createServer().listen(0, '127.0.0.1')
+    onTestFinished(() => void silent.close())
+    await once(silent, 'listening')
+    const { port } = silent.address() as AddressInfo
+    const one = stdioServer()
+    const gateway = await gatewayTo({ one })
+    const asked = once(silent, 'connection')
+    gateway.configure({ upstreams: { one, two: stdioServer() }, store: `redis://127.0.0.1:${port}` })
+    await asked
+    gateway.signal('SIGTERM')
+    expect((await gateway.ended).code).toBe(0)
+    expect(gateway.log()).toContainEqual(expect.objectContaining({ event: 'config.rejected' }))
+    expect(gateway.log()).not.toContainEqual(
+      expect.objectContaining({ event: 'upstream.ready', upstream: 'two' }),
+    )
+  })
+})
+
 describe.skipIf(!hasProcessTree)('nothing that a gateway started is left', () => {
   test('after SIGTERM, not even what its servers started or servers that do not want to go', async () => {
     const gateway = await gatewayTo({ one: shellServer('sleep 600 &'), two: stdioServer({ stubborn: true }) })
