@@ -20,10 +20,18 @@ export function aliasOf(name: string): string {
     .replaceAll(/[^a-z0-9]+/g, '_')
     .replaceAll(/^_|_$/g, '')
   const worded = snake === '' ? `x_${digest(name)}` : /^[a-z]./.test(snake) ? snake : `x_${snake}`
-  if (worded.length <= LONGEST) return worded
   // Names that begin alike would be the same without a mark of their end.
+  return worded.length <= LONGEST ? worded : marked(worded, name)
+}
+
+/** An alias that no other name has, for where one that several names would have stands for none of them. */
+export function ownAliasOf(name: string): string {
+  return marked(aliasOf(name), name)
+}
+
+function marked(alias: string, name: string): string {
   const mark = `_${digest(name)}`
-  return worded.slice(0, LONGEST - mark.length) + mark
+  return alias.slice(0, LONGEST - mark.length) + mark
 }
 
 /** Whether a name may have been made shorter, so that it can not be told what it stands for. */

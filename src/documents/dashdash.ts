@@ -62,7 +62,7 @@ export function toolObject(tool: ToolPortrait): Json {
 
 /** What is said of a resource or a template of resources of a server. */
 export function resourceObject(definition: Definition, canSubscribe: boolean): Json {
-  const address = oneLine(definition.uri ?? definition.uriTemplate)
+  const address = oneLine(definition.ownUri ?? definition.uri ?? definition.uriTemplate)
   const [scheme = ''] = address.split(':')
   const [family = ''] = oneLine(definition.mimeType).split('/')
   const web = /^https?:\/\//.test(address) ? address : undefined

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { aliasOf } from '../core/alias.ts'
+import { aliasOf, ownAliasOf } from '../core/alias.ts'
 import type { Definition, ServerRecord } from '../core/record.ts'
 import { isObject } from '../core/json.ts'
 import { self } from '../core/self.ts'
@@ -112,7 +112,7 @@ export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrai
 function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolean): ToolPortrait[] {
   const categories = categoriesOf(record.tools, record.name)
   const ownWords = ownWordsOf(record.tools, record.name)
-  return record.tools.map((tool, at) => {
+  const drawn = record.tools.map((tool, at): ToolPortrait => {
     const { definition, nature } = tool.entry
     const words = wordsOfTool(settings.tools, tool.entry.name)
     const name = naming.name(record.name, tool.entry.name)
@@ -139,12 +139,25 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       ...(tool.seen && { seen: tool.seen }),
     }
   })
+  return withOwnAliases(drawn)
+}
+
+/** What stands for several tools would be taken for another one of them. */
+function withOwnAliases(tools: readonly ToolPortrait[]): ToolPortrait[] {
+  const count = new Map<string, number>()
+  for (const { alias } of tools) count.set(alias, (count.get(alias) ?? 0) + 1)
+  return tools.map((tool) => {
+    const isOwn = tool.alias === tool.name || count.get(tool.alias) === 1
+    return isOwn ? tool : { ...tool, alias: ownAliasOf(tool.name) }
+  })
 }
 
 function namedAs(entry: Definition, upstream: string, naming: Naming): Definition {
   const { uri, uriTemplate, name } = entry
-  if (typeof uri === 'string') return { ...entry, uri: naming.uri(upstream, uri) }
-  if (typeof uriTemplate === 'string') return { ...entry, uriTemplate: naming.uri(upstream, uriTemplate) }
+  // What kind of address it is only its server's own tells.
+  if (typeof uri === 'string') return { ...entry, uri: naming.uri(upstream, uri), ownUri: uri }
+  if (typeof uriTemplate === 'string')
+    return { ...entry, uriTemplate: naming.uri(upstream, uriTemplate), ownUri: uriTemplate }
   return typeof name === 'string' ? { ...entry, name: naming.name(upstream, name) } : entry
 }
 

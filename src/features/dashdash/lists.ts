@@ -99,10 +99,13 @@ function toolNotesOf({ portrait, deps }: About): ObjectOf {
 }
 
 function resourceObjects({ portrait, deps }: About): ObjectOf {
-  const { canSubscribe, resources, templates } = portrait
+  // What one server can do says nothing of another.
+  const servers = portrait.parts.length > 0 ? portrait.parts : [portrait]
   const objects = deps.document(portrait, 'resources', () =>
-    [...resources, ...templates].map(
-      (each) => [String(each.uri ?? each.uriTemplate), resourceObject(each, canSubscribe)] as const,
+    servers.flatMap(({ canSubscribe, resources, templates }) =>
+      [...resources, ...templates].map(
+        (each) => [String(each.uri ?? each.uriTemplate), resourceObject(each, canSubscribe)] as const,
+      ),
     ),
   )
   const byUri = new Map(objects)

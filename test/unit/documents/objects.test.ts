@@ -249,3 +249,19 @@ test('a card names the endpoint, and asks for a token where one is needed', () =
     url: 'https://mcp.example.com/mcp/files/server-card',
   })
 })
+
+test('no name in a manifest is that of another tool', () => {
+  const given = ['get-it', 'get_it', 'getIt', 'other-one'].map((name) => ({ name }))
+  const { tools, auth } = Object(manifestOf(portrait({ tools: given })))
+  const names = tools.map(({ name }: { name: string }) => name)
+  expect(names).toEqual([
+    expect.stringMatching(/^get_it_[0-9a-f]{8}$/),
+    'get_it',
+    expect.stringMatching(/^get_it_[0-9a-f]{8}$/),
+    'other_one',
+  ])
+  expect(new Set(names).size).toBe(4)
+  expect(tools[0]._meta).toEqual({ 'dev.gatehouse/wire_name': 'get-it' })
+  const granted = auth.scopes.flatMap(({ grants }: { grants: string[] }) => grants)
+  expect(granted.toSorted()).toEqual(names.toSorted())
+})

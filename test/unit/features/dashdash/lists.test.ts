@@ -4,7 +4,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import type { Portrait } from '../../../../src/documents/portrait.ts'
 import { describing } from '../../../../src/features/dashdash/lists.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
-import { portrait } from '../../../support/portraits.ts'
+import { portrait, portraits } from '../../../support/portraits.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const KEY = 'dev.gatehouse/dashdash'
@@ -91,4 +91,22 @@ describe('a list of tools', () => {
     )
     expect((await list()).text).toBe(text)
   })
+})
+
+test('of several servers a resource is described as its own server has it', async () => {
+  const page = { uri: 'https://pages.example/a', name: 'a' }
+  const subscribing = { resources: { subscribe: true } }
+  const both = portraits([
+    { record: { name: 'notes', capabilities: subscribing, resources: [{ uri: 'note://1', name: '1' }] } },
+    { record: { name: 'web', resources: [page] } },
+  ])
+  const resources = ['notes+note://1', 'web+https://pages.example/a'].map((uri) => ({ uri }))
+  const server: Handler = async () => ({ kind: 'result', result: Payload.of({ resources }) })
+  const target = { method: 'resources/list' }
+  const handle = describing(featureDeps({ portrait: () => both }), () => true)(server)
+  const outcome = await handle(toolCall({ method: 'resources/list', target }))
+  expect(outcome.kind === 'result' && outcome.result.fields.resources).toMatchObject([
+    { dashdash: { resourceType: 'note', refreshable: true } },
+    { dashdash: { refreshable: false, webEquivalent: page.uri } },
+  ])
 })
