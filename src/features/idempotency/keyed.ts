@@ -74,6 +74,11 @@ function told(call: Call, name: string): Readonly<Record<string, unknown>> {
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
 }
 
+/** Whether a call is a step of a transaction. */
+export function isStep(call: Call): boolean {
+  return hasExtension(call, TRANSACTION_ID)
+}
+
 /** Numbers that no double holds, or not with all digits: the server gets them as they were sent. */
 function lost(text: string | undefined): { readonly digits?: readonly string[] } {
   if (text === undefined || !/\d{16}|\d[eE][+-]?\d{3}/.test(text)) return {}

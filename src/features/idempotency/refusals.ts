@@ -43,6 +43,15 @@ export function lost({ key }: Keyed, startedAt: number | undefined, why?: string
   )
 }
 
+/** The answer was lost, and a read did not find yet that the call took effect: it is made again by the same key. */
+export function repeatable(error: unknown): unknown {
+  if (!(error instanceof GatewayError) || error.code !== 'OUTCOME_UNKNOWN') return error
+  return error.with({
+    isUserActionable: true,
+    suggestion: 'Make the same call with the same key again: it is looked up first whether it took effect.',
+  })
+}
+
 /** The caller has as many keys as it may have. */
 export function exhausted(most: string, retryAfterSeconds: number | undefined): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', `This caller has ${most} remembered by idempotency keys.`, {

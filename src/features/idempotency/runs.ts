@@ -9,10 +9,10 @@ import type { CallRecord, Kept } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
 import { told, toldFailure, UNRECORDED } from './answer.ts'
 import { withKeyArgument } from './key-argument.ts'
-import type { Keyed } from './keyed.ts'
+import { isStep, type Keyed } from './keyed.ts'
 import { type Begun, type Change, Ledger } from './ledger.ts'
 import type { Most } from './quota.ts'
-import { conflict, inProgress, lost, overloaded } from './refusals.ts'
+import { conflict, inProgress, lost, overloaded, repeatable } from './refusals.ts'
 import { type Ended, Shared } from './shared.ts'
 import { type Verdict, verdictOf, verdictOfFailure } from './verdict.ts'
 import { verifiedResult, verify } from './verify.ts'
@@ -146,7 +146,7 @@ export class Runs {
       return { ended: { kind: 'over' }, ...(await this.#ledger.write(keyed, kept, 'dropped', most)) }
     }
     try {
-      const outcome = await plan.next(await this.#prepared(shared.call, keyed, plan))
+      const outcome = await this.#answered(shared, plan)
       const verdict = verdictOf(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
       const written = await this.#ledger.write(keyed, kept, changeOf(verdict, end), most)
@@ -161,11 +161,26 @@ export class Runs {
       const more = { ...(isReleased && { isReleased }), ...(isUnrecorded && { isUnrecorded }) }
       return { ended: { ...ended, ...more }, ...written }
     } catch (error) {
-      const isResumed = keyed.call.state[SLOT] !== undefined
-      const verdict = verdictOfFailure(error, { rules, isResumed })
+      const verdict = failureVerdict(error, keyed, plan)
       const failed = error instanceof GatewayError ? { failure: error } : {}
       const written = await this.#ledger.write(keyed, kept, changeOf(verdict, failed), most)
       return { ended: { kind: 'failed', error, ...(verdict === 'done' && { startedAt }) }, ...written }
+    }
+  }
+
+  /** What the call gives; where its answer is lost, what a read finds of it stands in its place. */
+  async #answered(shared: Shared, plan: Plan): Promise<Outcome> {
+    const { keyed } = shared
+    try {
+      return await plan.next(await this.#prepared(shared.call, keyed, plan))
+    } catch (error) {
+      const { upstream, verify: written } = plan
+      // A step is in doubt in its transaction, too.
+      const isLost = failureVerdict(error, keyed, plan) === 'unknown' && !isStep(keyed.call)
+      if (written === undefined || !isLost || !shared.isWanted) throw error
+      const finding = await verify(shared.call, upstream, written, this.#deps)
+      if (finding.kind !== 'found') throw keyed.key === undefined ? error : repeatable(error)
+      return { kind: 'result', result: verifiedResult(finding.value, await this.#entry(shared.call)) }
     }
   }
 
@@ -235,6 +250,10 @@ function changeOf(verdict: Verdict, end: Pick<Partial<CallRecord>, 'result' | 'f
   if (verdict === 'unknown') return { state: 'unknown' }
   if (verdict === 'open') return { openUntil: Date.now() + OPEN }
   return { ...end, state: 'done' }
+}
+
+function failureVerdict(error: unknown, { call }: Keyed, { rules }: Plan): Verdict {
+  return verdictOfFailure(error, { rules, isResumed: call.state[SLOT] !== undefined })
 }
 
 interface Telling {

@@ -185,13 +185,17 @@ describe('a read that settles the doubt', () => {
     const verify = 'echo(found=$.args.ms) -> $.result.found'
     const { url } = await gatewayTo(server, {}, { crash: { ...write, verify } })
     const client = await clientOf({ url: `${url}/one` })
-    expect(codeOf(await client.request('tools/call', params))).toBe('OUTCOME_UNKNOWN')
-    const found = await client.request('tools/call', params)
-    expect(found.result).toMatchObject({
-      content: [{ type: 'text', text: '0' }],
-      _meta: { 'dev.gatehouse/verified': true, was_replay: true },
-    })
-    await client.request('tools/call', params)
+    const answers = [
+      await client.request('tools/call', params),
+      await client.request('tools/call', params),
+      await client.request('tools/call', params),
+    ]
+    for (const [index, { result }] of answers.entries()) {
+      expect(result).toMatchObject({
+        content: [{ type: 'text', text: '0' }],
+        _meta: { 'dev.gatehouse/verified': true, was_replay: index > 0 },
+      })
+    }
     expect([callsOf(server, 'crash'), callsOf(server, 'echo')]).toEqual([1, 1])
   })
 
@@ -200,7 +204,7 @@ describe('a read that settles the doubt', () => {
     const verify = 'echo() -> $.result.found'
     const { url } = await gatewayTo(server, {}, { crash: { ...write, verify, timeout: '400ms' } })
     const client = await clientOf({ url: `${url}/one` })
-    await client.request('tools/call', params)
+    expect(codeOf(await client.request('tools/call', params))).toBe('OUTCOME_UNKNOWN')
     expect(codeOf(await client.request('tools/call', params))).toBe('IDEMPOTENCY_IN_PROGRESS')
     expect(callsOf(server, 'crash')).toBe(1)
     await until(async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { carriedBy, withCarried } from '../../../../src/wire/extensions.ts'
@@ -242,6 +243,43 @@ describe('a read that settles the doubt', () => {
     expect([seen.length, reads.length]).toEqual([0, 1])
     expect(reads[0]).toMatchObject({ errand: 'look', target: { name: 'list', upstream: 'one' } })
     expect(reads[0]?.params.fields['arguments']).toEqual({ x: 1 })
+  })
+
+  /** A server that loses each answer, and what a read finds of the calls. */
+  function losing(items: unknown) {
+    const reads: Call[] = []
+    const call: Handler = async (read) => {
+      reads.push(read)
+      return { kind: 'result', result: Payload.of({ structuredContent: { items } }) }
+    }
+    const server = () => Promise.reject(new GatewayError('OUTCOME_UNKNOWN', 'It went away.'))
+    return { ...bench({ tool: { verify }, deps: { call, patience: () => 30_000 }, server }), reads }
+  }
+
+  it('is made at once where the caller is still there, and what it finds is the answer', async () => {
+    const { make, seen, reads } = losing([{ id: 4 }])
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({
+      structuredContent: { id: 4 },
+      _meta: { 'dev.gatehouse/verified': true, was_replay: false },
+    })
+    expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ _meta: { was_replay: true } })
+    expect([seen.length, reads.length]).toEqual([1, 1])
+  })
+
+  it('that finds nothing at once leaves the doubt, and says how it is settled', async () => {
+    const { make, seen } = losing([])
+    const error = await failureOf(make({}, keyed('k')))
+    expect(error).toMatchObject({ code: 'OUTCOME_UNKNOWN', message: 'It went away.' })
+    expect(error.data['suggestion']).toContain('with the same key')
+    expect((await failureOf(make({}, keyed('k')))).code).toBe('IDEMPOTENCY_IN_PROGRESS')
+    expect(seen).toHaveLength(1)
+  })
+
+  it('is not made at once for a step, of which its transaction says that it is in doubt', async () => {
+    const { make, reads } = losing([{ id: 4 }])
+    const step = { _meta: { idempotency_key: 'k', transaction_id: 't' } }
+    expect((await failureOf(make({}, step))).code).toBe('OUTCOME_UNKNOWN')
+    expect(reads).toHaveLength(0)
   })
 
   it('finds it, in a form the tool does not promise: as text alone', async () => {
