@@ -1,4 +1,4 @@
-import { GatewayError } from '../core/error.ts'
+import { type Extra, GatewayError } from '../core/error.ts'
 import type { Deed } from './deeds.ts'
 import type { KeptPrincipal } from './principal.ts'
 import {
@@ -67,6 +67,10 @@ interface Undoing {
   readonly now: number
 }
 
+/** The reasons for which a step can not begin as another one did: it has its id, or is under way. */
+export const TAKEN = 'taken'
+export const UNDER_WAY = 'under_way'
+
 /** A step begins. Its id is free, or that of one that never reached its server. */
 export function stepBegun(step: Step, { most, now }: { readonly most: number; readonly now: number }): Move {
   return (transaction) => {
@@ -76,11 +80,12 @@ export function stepBegun(step: Step, { most, now }: { readonly most: number; re
     if (former && former.isUnsent !== true) {
       throw conflict(`The transaction has a step ${JSON.stringify(step.id)} already.`, {
         field: 'step_id',
+        reason: TAKEN,
         suggestion: 'Give each step an id of its own, and use an idempotency key to repeat a call.',
       })
     }
     const [waiting] = pendingOf(transaction)
-    if (waiting) throw conflict(`The step ${JSON.stringify(waiting.id)} of the transaction is not done yet.`)
+    if (waiting) throw notDone(waiting)
     if (others.length >= most) throw conflict(`A transaction has at most ${most} steps.`)
     return alive({ ...transaction, steps: [...others, step] }, now)
   }
@@ -119,7 +124,7 @@ export function committed(now: number): Move {
   return (transaction) => {
     mustBeActive(transaction, 'can not be committed')
     const [waiting] = pendingOf(transaction)
-    if (waiting) throw conflict(`The step ${JSON.stringify(waiting.id)} of the transaction is not done yet.`)
+    if (waiting) throw notDone(waiting)
     return { ...transaction, status: 'committed', endedAt: now }
   }
 }
@@ -177,6 +182,12 @@ export function pendingOf({ steps }: Transaction): Step[] {
   return steps.filter(({ status }) => status === 'pending')
 }
 
+function notDone({ id, isOpen }: Step): GatewayError {
+  const message = `The step ${JSON.stringify(id)} of the transaction is not done yet.`
+  // What its caller was asked may not be answered for long.
+  return conflict(message, isOpen ? {} : { reason: UNDER_WAY })
+}
+
 /** Something happened, so the time it may be idle starts anew. */
 function alive(transaction: Transaction, now: number): Transaction {
   if (transaction.status !== 'active') return transaction
@@ -208,9 +219,6 @@ function taken(): GatewayError {
   return conflict('Somebody else went on with the transaction.')
 }
 
-function conflict(
-  message: string,
-  extra: { readonly field?: string; readonly suggestion?: string } = {},
-): GatewayError {
+function conflict(message: string, extra: Pick<Extra, 'field' | 'reason' | 'suggestion'> = {}): GatewayError {
   return new GatewayError('TRANSACTION_CONFLICT', message, extra)
 }

@@ -3,7 +3,14 @@ import { GatewayError } from '../../core/error.ts'
 import { pause } from '../../core/waiting.ts'
 import { newDeedKey } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
-import { pendingOf, stepAsked, stepBegun, stepEnded } from '../../records/transaction-moves.ts'
+import {
+  pendingOf,
+  stepAsked,
+  stepBegun,
+  stepEnded,
+  TAKEN,
+  UNDER_WAY,
+} from '../../records/transaction-moves.ts'
 import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
 import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
 import { type Desk, keyFor, mustHaveKeys } from './desk.ts'
@@ -42,8 +49,25 @@ interface Begun {
   readonly isToBeUndoable: boolean
 }
 
-/** Writes a step down before its server is called. @throws what refuses it */
-async function begin(call: Call, { key, wanted }: Beginning, desk: Desk): Promise<Begun> {
+/** Writes a step down before its server is called, once none is under way at another gateway. @throws what refuses it */
+async function begin(call: Call, beginning: Beginning, desk: Desk): Promise<Begun> {
+  for (;;) {
+    try {
+      return await tryToBegin(call, beginning, desk)
+    } catch (error) {
+      if (!isOvertaken(error, beginning)) throw error
+    }
+  }
+}
+
+/** Whether another step began between the look at the transaction and the beginning of this one. */
+function isOvertaken(error: unknown, { wanted }: Beginning): boolean {
+  if (!(error instanceof GatewayError) || error.code !== 'TRANSACTION_CONFLICT') return false
+  const { reason } = error.extra
+  return reason === UNDER_WAY || (reason === TAKEN && wanted === undefined)
+}
+
+async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Desk): Promise<Begun> {
   const { book, worker, deps, limits } = desk
   const transaction = await waited(key, call.signal, desk)
   await worker.announce()

@@ -49,6 +49,23 @@ describe('a step', () => {
     expect(one.calls).toEqual(['put a', 'put b'])
   })
 
+  it.each([undefined, 'mine'])(
+    'waits for one that begins at another gateway at the same time, whoever names it: %s',
+    async (name) => {
+      const store = new MemoryStore()
+      const one = new Place()
+      const gateways = ['a', 'b', 'c'].map(() => new SagaGateway({ store, places: { one } }))
+      await gateways[0]?.begin('t')
+      const steps = await Promise.all(
+        gateways.map((gateway, index) =>
+          gateway.step('t', ...put(String(index)), name === undefined ? {} : { id: `${name}-${index}` }),
+        ),
+      )
+      expect(steps.map(codeOf)).toEqual([undefined, undefined, undefined])
+      expect(one.calls).toHaveLength(3)
+    },
+  )
+
   it('does not wait longer than its caller does', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one }, next: () => new Promise(() => undefined) })
