@@ -68,7 +68,10 @@ function errorOf(approval: Approval, { ways, isTokenBad }: Told): GatewayError {
   return new GatewayError(
     isTokenBad ? 'CONFIRMATION_TOKEN_INVALID' : 'CONFIRMATION_REQUIRED',
     `${begin} ${people}: “${message}”${where}`,
-    { suggestion: 'Once it is approved, make exactly the same call again: it then runs, once.' },
+    {
+      isUserActionable: true,
+      suggestion: 'Once it is approved, make exactly the same call again: it then runs, once.',
+    },
   )
 }
 

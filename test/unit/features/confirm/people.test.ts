@@ -50,7 +50,7 @@ describe('a client that can not ask', () => {
       confirmation_token: expect.stringMatching(/^\w{32}$/),
       tool: 'delete_repo',
       parameters: { owner: 'octo', repo: 'test-repo' },
-      error: { code: 'CONFIRMATION_REQUIRED', category: 'permanent', requestId: 'r1' },
+      error: { code: 'CONFIRMATION_REQUIRED', category: 'permanent', user_actionable: true, requestId: 'r1' },
       _meta: {
         'dev.gatehouse/error': { code: 'CONFIRMATION_REQUIRED' },
         [confirmation]: { approval: id, url: `http://127.0.0.1:8900/confirm/${id}` },
