@@ -17,8 +17,6 @@ const SILENCE = 90_000
 
 /** A file only this process may write to. */
 export interface FileLock {
-  /** Whether it is still ours. */
-  readonly isHeld: boolean
   release(): void
 }
 
@@ -33,9 +31,6 @@ export function takeLock(path: string): FileLock | undefined {
   }, BEAT).unref()
   held.add(path)
   return {
-    get isHeld() {
-      return isOurs()
-    },
     release: () => {
       clearInterval(beat)
       held.delete(path)

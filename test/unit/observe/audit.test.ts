@@ -1,5 +1,13 @@
 import fc from 'fast-check'
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -242,6 +250,14 @@ describe('the audit log', () => {
     expect(readFileSync(file, 'utf8')).toBe('upstreams:\n  a: b\n')
   })
 
+  it('ends although what is left can not be written', async () => {
+    await write(1)
+    // The file is full, and what should be put in its place stands in the way.
+    mkdirSync(join(`${file}.1`, 'folder'), { recursive: true })
+    await write(1, { maxSize: 100, keep: 1 })
+    expect(lines()).toHaveLength(2)
+  })
+
   it('says so when lines went missing while it was closed', async () => {
     await write(5)
     keep(lines().slice(0, 3))
@@ -272,6 +288,16 @@ describe('the audit log', () => {
     await write(1)
     expect(lines()).toHaveLength(2)
     expect(lines(join(folder, 'audit.2.jsonl'))).toHaveLength(2)
+  })
+
+  it('holds a lock it took over as one of its own, also where it had the file before', async () => {
+    await write(1)
+    writeFileSync(`${file}.lock`, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), token: 'x' }))
+    const [first, second] = [open(), open()]
+    call(first, 1)
+    call(second, 2)
+    await Promise.all([first.close(), second.close()])
+    expect([lines().length, lines(join(folder, 'audit.2.jsonl')).length]).toEqual([4, 2])
   })
 
   it('begins the next file when one is full, and keeps as many as it should', async () => {
