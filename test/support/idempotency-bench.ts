@@ -43,6 +43,8 @@ export interface Bench {
   /** Every call the server got. */
   readonly seen: readonly Call[]
   make(given?: Partial<Call>, params?: Readonly<Record<string, unknown>>): Promise<Outcome>
+  /** Ends as a gateway does that is stopped. */
+  close(): Promise<void>
 }
 
 /** One gateway; two that are given the same store are two processes. */
@@ -84,6 +86,7 @@ export function bench(setup: Setup = {}): Bench {
   return {
     store,
     seen,
+    close: async () => feature.close?.(),
     make: (given = {}, params = {}) => {
       const whole = { name: 't', arguments: { x: 1 }, ...params }
       const { _meta: meta } = whole as { readonly _meta?: Readonly<Record<string, unknown>> }

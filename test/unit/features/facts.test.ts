@@ -4,11 +4,13 @@ import type { ToolFacts } from '../../../src/core/record.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import { confirm } from '../../../src/features/confirm/confirm.ts'
 import type { Feature } from '../../../src/features/feature.ts'
+import { idempotency } from '../../../src/features/idempotency/idempotency.ts'
 import { limits } from '../../../src/features/limits.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
 import { permissions } from '../../../src/features/scopes/permissions.ts'
 import { undo } from '../../../src/features/undo/undo.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
+import { idempotencyDefaults } from '../../support/idempotency-bench.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
 const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
@@ -41,6 +43,12 @@ describe('what features say of a tool', () => {
     expect(factsOf(permissions, {})).toEqual({ scopes: [['write:one']] })
     expect(factsOf(permissions, {}, { scopes: ['a', 'b'] })).toEqual({ scopes: [['a'], ['b']] })
     expect(factsOf(permissions, false)).toEqual({})
+  })
+
+  it('is that it takes keys, where it changes something', () => {
+    expect(factsOf(idempotency, idempotencyDefaults)).toEqual({ isIdempotentWithKey: true })
+    expect(factsOf(idempotency, idempotencyDefaults, {}, { op: 'read' })).toEqual({})
+    expect(factsOf(idempotency, false)).toEqual({})
   })
 
   it('is how often it may be called, where it has a rate of its own', () => {

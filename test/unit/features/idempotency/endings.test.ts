@@ -55,6 +55,9 @@ const endings: readonly (readonly [string, End, 'replayed' | 'run' | 'unknown'])
   ['a fault of the gateway', () => Promise.reject(new TypeError('a bug')), 'unknown'],
 ]
 
+const dataOf = ({ data, extra: { relayed } }: GatewayError): unknown =>
+  relayed ? relayed.fields['data'] : data
+
 describe('what a call ended with decides what its key does next', () => {
   it.each(endings)('%s', async (_what, end, then) => {
     const { make, seen } = bench({ server: end })
@@ -62,15 +65,18 @@ describe('what a call ended with decides what its key does next', () => {
     const second: unknown = await make({}, keyed('k')).catch((error: unknown) => error)
     expect(seen).toHaveLength(then === 'run' ? 2 : 1)
     if (then === 'unknown') expect(second).toMatchObject({ code: 'OUTCOME_UNKNOWN' })
-    if (then !== 'replayed') return
+    // Of a key that nothing was done under there is nothing to say.
+    if (then !== 'replayed') {
+      expect(first instanceof GatewayError ? dataOf(first) : {}).not.toHaveProperty('was_replay')
+      return
+    }
     if (!(first instanceof GatewayError)) {
       expect(fieldsOf(second as Outcome)).toMatchObject({ idempotency: { was_replay: true } })
       return
     }
     expect(second).toMatchObject({ code: first.code, message: first.message, rpc: first.rpc })
-    const { relayed: told } = (second as GatewayError).extra
-    const data = told ? told.fields['data'] : (second as GatewayError).data
-    expect(data).toMatchObject({ idempotency_key: 'k', was_replay: true })
+    expect(dataOf(first)).toMatchObject({ idempotency_key: 'k', was_replay: false })
+    expect(dataOf(second as GatewayError)).toMatchObject({ idempotency_key: 'k', was_replay: true })
   })
 
   it('a time limit that ran out of a call that goes on: it is under way, then what it came to', async () => {

@@ -289,8 +289,13 @@ describe('a read that settles the doubt', () => {
     expect(fieldsOf(await make({}, keyed('k')))).not.toHaveProperty('structuredContent')
   })
 
-  it('does not find it: it is run, once', async () => {
-    const { make, seen } = await doubt({ structuredContent: { items: [] } })
+  it.each([
+    ['no place for it', []],
+    ['null', [null]],
+    ['an empty text', ['']],
+    ['an empty list', [[]]],
+  ])('does not find it, but %s: it is run, once', async (_what, items) => {
+    const { make, seen } = await doubt({ structuredContent: { items } })
     const all = await Promise.all([make({}, keyed('k')), make({}, keyed('k'))])
     expect(all.map(textOf)).toEqual(['9', '9'])
     expect(seen).toHaveLength(1)

@@ -175,7 +175,55 @@ describe('calls with one key at the same time', () => {
   })
 })
 
+describe('a gateway that closes', () => {
+  it('waits for what is under way to be written down, for a while', async () => {
+    vi.useFakeTimers()
+    try {
+      const turn = Promise.withResolvers<Outcome>()
+      const { make, seen, store, close } = bench({ server: () => turn.promise })
+      void make({}, keyed('k'))
+      await vi.waitUntil(() => seen.length > 0)
+      const ends: string[] = []
+      const closing = close().then(() => ends.push('closed'))
+      await vi.advanceTimersByTimeAsync(1000)
+      expect(ends).toEqual([])
+      turn.resolve(done(1))
+      await closing
+      expect(textOf(await bench({ store, me: 'b', alive: new Set(['b']) }).make({}, keyed('k')))).toBe('1')
+      const stuck = bench({ server: () => new Promise(() => undefined) })
+      void stuck.make({}, keyed('k'))
+      await vi.waitUntil(() => stuck.seen.length > 0)
+      const end = stuck.close().then(() => ends.push('given up'))
+      await vi.advanceTimersByTimeAsync(2001)
+      await end
+      expect(ends).toEqual(['closed', 'given up'])
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+})
+
 describe('a caller that leaves', () => {
+  it('before its call was made leaves the key to whoever comes next', async () => {
+    const store = new MemoryStore()
+    const claim = store.claim.bind(store)
+    const turn = Promise.withResolvers<void>()
+    store.claim = async (...given) => {
+      await turn.promise
+      return claim(...given)
+    }
+    const { make, seen } = bench({ store })
+    const leaving = ending()
+    const first = failureOf(make(leaving.given, keyed('k')))
+    leaving.end('CANCELLED')
+    expect((await first).code).toBe('CANCELLED')
+    turn.resolve()
+    const other = bench({ store, me: 'b' })
+    const next = fieldsOf(await other.make({}, keyed('k')))
+    expect(next).toMatchObject({ idempotency: { was_replay: false } })
+    expect([seen.length, other.seen.length]).toEqual([0, 1])
+  })
+
   it('finds the answer that came late', async () => {
     const turn = Promise.withResolvers<Outcome>()
     const { make, seen } = bench({ server: () => turn.promise })
