@@ -264,6 +264,17 @@ describe('one approval for several calls', () => {
     expect(after.served).toHaveLength(0)
   })
 
+  it('holds for no step of a transaction, and one call is nothing to promise', async () => {
+    const { call } = bench({ settings: { remember } })
+    const { state } = asked(await call())
+    await call({ state, answers: yes })
+    const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: false }
+    expect((await call({ step })).kind).toBe('ask')
+    expect((await call()).kind).toBe('result')
+    const once = asked(await bench({ settings: { remember: { for: 600_000, max: 1 } } }).call())
+    expect(question(once)['message']).not.toContain('Agreeing holds')
+  })
+
   it('is not what a denial is', async () => {
     const { call } = bench({ settings: { remember } })
     const { state } = asked(await call())

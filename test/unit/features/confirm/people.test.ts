@@ -270,6 +270,18 @@ describe('others who approve', () => {
     expect(one.served).toHaveLength(1)
   })
 
+  it.each([
+    ['nothing', {}],
+    ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }],
+  ])('decide although a client says %s of the page', async (_what, answers) => {
+    const one = bench({ tool: { approval: 'out_of_band' } })
+    const { state } = asked(await one.call())
+    expect(fieldsOf(await one.call({ state, answers }))['status']).toBe('confirmation_required')
+    await one.approvals.decide(await pendingId(one), ada)
+    await one.call({ state, answers })
+    expect(one.served).toHaveLength(1)
+  })
+
   it('need not decide once the person at the client declined', async () => {
     const one = bench({ tool: { approval: 'out_of_band' } })
     const { state } = asked(await one.call())

@@ -306,6 +306,18 @@ describe('time', () => {
     await gateway.die()
   })
 
+  it('is not looked after by a gateway that has closed', async () => {
+    vi.useFakeTimers()
+    const one = new Place()
+    const gateway = new SagaGateway({ places: { one } })
+    await gateway.start()
+    await gateway.begin('t', { timeout_seconds: 10 })
+    await gateway.step('t', 'put', { key: 'a', value: '1' })
+    await gateway.die()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(one.things.size).toBe(1)
+  })
+
   it('does not take a step that is under way for idleness, but ends with the lifetime', async () => {
     vi.useFakeTimers()
     const one = new Place()

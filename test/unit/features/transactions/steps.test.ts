@@ -164,6 +164,22 @@ describe('a step', () => {
     expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ steps_completed: 0 })
   })
 
+  it('that fails in passing is written down as that, without the words of its server', async () => {
+    const one = new Place()
+    const error = new GatewayError('UPSTREAM_ERROR', 'db.internal is busy', {
+      category: 'transient',
+      relayed: Payload.of({ code: -32000, message: 'db.internal is busy' }),
+    })
+    one.faults.set('put a', [() => error])
+    const gateway = await begun({ places: { one } })
+    await gateway.step('t', ...put('a'))
+    const { steps } = await gateway.ask('status', { transaction_id: 't' })
+    expect(steps).toMatchObject([
+      { status: 'failed', error: { code: 'UPSTREAM_ERROR', category: 'transient' } },
+    ])
+    expect(JSON.stringify(steps)).not.toContain('internal')
+  })
+
   it('that fails rolls its transaction back where that is wanted', async () => {
     const one = new Place()
     const gateway = await begun({ places: { one }, settings: { on_step_failure: 'rollback' } })
