@@ -31,6 +31,12 @@ describe('the sessions of HTTP clients', () => {
     expect(sessions.size).toBe(10_000)
   })
 
+  test('make room for callers that have none yet', () => {
+    const sessions = full()
+    sessions.keep(sessions.create({ id: 'late' }, undefined))
+    expect(sessions.size).toBe(10_000)
+  })
+
   test('of a caller that opens many go before those of others', () => {
     const sessions = new HttpSessions({
       handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),

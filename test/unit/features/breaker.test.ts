@@ -47,6 +47,13 @@ async function fails(one: Server, times: number, error: () => Error = failed): P
 }
 
 describe('a server that does not answer', () => {
+  it('takes nothing with it that the gateway answers itself', () => {
+    const { policy } = breaker.create(() => settings, featureDeps())
+    const target = { method: 'tools/call', upstream: 'one', name: 't' }
+    expect(policy?.({ ...target, isOwn: true })).toBeUndefined()
+    expect(policy?.(target)).toBeDefined()
+  })
+
   it('is left alone after so many failures in a row, and others are not', async () => {
     const one = server()
     await fails(one, 3)

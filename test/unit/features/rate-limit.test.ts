@@ -97,6 +97,17 @@ describe('rate limits', () => {
     expect(data['retryAfter']).toBeGreaterThan(55)
   })
 
+  it('refuse for as long as the last of those takes that are used up', async () => {
+    for (const common of [
+      ['1/minute', '1/hour'],
+      ['1/hour', '1/minute'],
+    ]) {
+      const handle = limited({ common })
+      await handle(to('t'))
+      await expect(handle(to('t'))).rejects.toMatchObject({ extra: { details: { window: 3600 } } })
+    }
+  })
+
   it('hold for each server and each tool beside that of all', async () => {
     const handle = limited({
       common: '5/minute',

@@ -141,6 +141,12 @@ describe('a budget', () => {
     for (let call = 0; call < 3; call++) expect(usageOf(fieldsOf(await make()))).toMatchObject({ units: 0 })
   })
 
+  it('is not spent by what the gateway does by itself', async () => {
+    const make = bench({ budget: day })
+    for (let call = 0; call < 3; call++) await make({ errand: 'look' })
+    expect(usageOf(fieldsOf(await make()))).toMatchObject({ quota: { remaining: 7 } })
+  })
+
   it('is for what has its label alone', async () => {
     const make = bench({ budget: { ...day, units: 0, label: 'searches' } })
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ units: 5 })
