@@ -1,7 +1,7 @@
-import { setTimeout as wait } from 'node:timers/promises'
 import type { Answers, Call, Handler, Outcome, Questions } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
+import { pause } from '../core/waiting.ts'
 
 const MAX_ROUNDS = 10
 /** How long to wait before a round that asks nothing, or nothing new, in milliseconds. */
@@ -33,7 +33,7 @@ export async function rounds(first: Outcome, call: Call, next: Handler, put: Put
     const { questions, state, withdrawn } = outcome
     const text = JSON.stringify(questions)
     // Who was sent to a page and is sent there again has not been through with it.
-    if (text === '{}' || text === before) await wait(PACE)
+    if (text === '{}' || text === before) await pause(PACE, call.signal)
     before = text
     const answers = await put(questions, call, withdrawn)
     outcome = await next({ ...call, answers, state })

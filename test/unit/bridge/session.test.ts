@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { ClientSession } from '../../../src/bridge/session.ts'
 import type { Reply } from '../../../src/bridge/reply.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
+import { isObject } from '../../../src/core/json.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Principal } from '../../../src/core/principal.ts'
 import { ACKNOWLEDGED } from '../../../src/wire/filter.ts'
@@ -12,14 +13,18 @@ const capabilities = { resources: { subscribe: true } }
 const wide = { id: 'user:someone', scopes: new Set(['one', 'two']) }
 const narrow = { id: 'user:someone', scopes: new Set(['one']) }
 
-/** A session that was opened with many scopes, and the calls that listen for it. */
-async function session(): Promise<{ own: ClientSession; listening: Call[] }> {
+/** A session that was opened with many scopes, and the calls that listen for it; the server takes what it is asked for, or what is given. */
+async function session(taken?: readonly string[]): Promise<{ own: ClientSession; listening: Call[] }> {
   const listening: Call[] = []
   const handle: Handler = (call) => {
     if (call.method === 'server/discover')
       return Promise.resolve({ kind: 'result', result: Payload.of({ capabilities }) })
     listening.push(call)
-    call.emit({ method: ACKNOWLEDGED, params: Payload.of(call.params.fields) })
+    const { notifications } = call.params.fields
+    const told = taken
+      ? { ...(isObject(notifications) && notifications), resourceSubscriptions: taken }
+      : notifications
+    call.emit({ method: ACKNOWLEDGED, params: Payload.of({ ...call.params.fields, notifications: told }) })
     return new Promise((_resolve, reject) =>
       call.signal.addEventListener('abort', () => reject(new Error('gone'))),
     )
@@ -60,6 +65,18 @@ it('a session is not opened for a client that says too much of itself to be kept
   await own.request(asking('initialize', { ...handshake, clientInfo }), { ...reply(wide), end })
   expect(own.revision).toBeUndefined()
   expect(answers).toEqual([expect.stringContaining('PAYLOAD_TOO_LARGE')])
+})
+
+it('a subscription the server does not take is refused, and asked for again the next time', async () => {
+  const { own, listening } = await session([])
+  for (const times of [1, 2]) {
+    const answers: (string | undefined)[] = []
+    const end = (answer?: string): void => void answers.push(answer)
+    await own.request(asking('resources/subscribe', { uri: 'file:///a' }), { ...reply(wide), end })
+    expect(answers).toEqual([expect.stringContaining('did not accept the subscription')])
+    expect(listening).toHaveLength(times)
+  }
+  own.close()
 })
 
 describe('what a session hears of', () => {
