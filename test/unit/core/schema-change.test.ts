@@ -53,6 +53,12 @@ describe('a change of arguments', () => {
       object({ additionalProperties: false }),
       'major  may not have all other members any more',
     ],
+    [
+      'others that are of a type, where none were taken',
+      object({ additionalProperties: false }),
+      object({ additionalProperties: text }),
+      'minor  may have other members',
+    ],
     ['another default', { default: 1 }, { default: 2 }, 'major  has another default'],
     ['something nobody knows', {}, { if: { const: 1 } }, 'major  if is another'],
     [

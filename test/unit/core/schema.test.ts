@@ -73,6 +73,13 @@ describe('validator', () => {
 })
 
 describe('the schema of somebody else', () => {
+  test('is not trusted because the same one was', () => {
+    const schema = { pattern: '(?=a)b' }
+    expect(validator(schema, { trusted: true })('b')).toHaveLength(1)
+    // A pattern that can not be matched in linear time is left out.
+    expect(validator(schema)('b')).toEqual([])
+  })
+
   test('takes a pattern that would backtrack without end, in linear time', () => {
     const start = performance.now()
     expect(validator({ pattern: '(a+)+$' })(`${'a'.repeat(50_000)}!`)).toHaveLength(1)
@@ -107,6 +114,7 @@ describe('the schema of somebody else', () => {
 
   test.each([
     ['nested without end', nested(100)],
+    ['of lists within lists', { const: JSON.parse('['.repeat(100) + ']'.repeat(100)) }],
     ['endlessly long', { enum: Array.from({ length: 30_000 }, (_none, index) => index) }],
     ['full of words', { description: 'x'.repeat(600_000) }],
     ['referring to itself alone', { $ref: '#' }],

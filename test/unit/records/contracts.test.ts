@@ -38,8 +38,12 @@ describe('the contract of a server', () => {
 
   it('begins anew where what is kept can not be read', async () => {
     const store = new MemoryStore()
-    await store.put('contract/notes', '{"versions":[{}]}', 1000)
-    expect(await new Contracts(store).note('notes', one, start)).toEqual({ version: '1.0.0' })
+    const versions = [{ version: '7.0.0', at: start, changes: [{ kind: 'added' }] }]
+    const kept = { upstream: 'notes', contract: one, versions }
+    for (const broken of [{ versions: [{}] }, kept]) {
+      await store.put('contract/notes', JSON.stringify(broken), 1000)
+      expect(await new Contracts(store).note('notes', one, start)).toEqual({ version: '1.0.0' })
+    }
   })
 })
 

@@ -180,6 +180,18 @@ describe('every code of the table', () => {
   })
 })
 
+describe('a failed result of a tool', () => {
+  it('C178 gets no structured content its tool did not send', async () => {
+    const failed = (): Outcome => ({
+      kind: 'result',
+      result: Payload.of({ content: [{ type: 'text', text: 'no such file' }], isError: true }),
+    })
+    const { fields } = await resultOf(failed)
+    expect(fields).toMatchObject({ error: { code: expect.any(String) } })
+    expect(fields).not.toHaveProperty('structuredContent')
+  })
+})
+
 describe('a refused call of a tool', () => {
   const denied = fails(new GatewayError('PERMISSION_DENIED', 'No.'))
 

@@ -180,6 +180,8 @@ describe('a pattern', () => {
     expect(told).toMatchObject({ code: 'UPSTREAM_ERROR', message: 'no ***', rpc: -32000 })
     if (!(told instanceof GatewayError)) throw new Error('no error')
     expect(JSON.stringify([told.data, told.extra.relayed, told.extra.body])).not.toContain('ann@')
+    expect(told.extra).toMatchObject({ suggestion: 'Ask ***.', details: { who: ['***'] }, body: 'from ***' })
+    expect(told.extra.relayed?.fields).toMatchObject({ message: 'no ***', data: { who: '***' } })
     const other = new GatewayError('SERVER_UNAVAILABLE', 'gone')
     expect(await failure(other)).toBe(other)
     const bug = new TypeError('ann@example.com')
