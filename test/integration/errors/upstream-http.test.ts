@@ -1,7 +1,10 @@
-import type { ServerResponse } from 'node:http'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { toolList, welcome } from '../../support/faults.ts'
 import { type FaultyServer, startFaultyServer } from '../../support/faulty-server.ts'
 import { clientOf, codeOf, gatewayTo } from '../../support/journey.ts'
+import { bodyOf } from '../../support/server/http-reply.ts'
 import type { Json } from '../../support/server/json.ts'
 
 const page = '<html><body><h1>502</h1> at main (/srv/app/main.js:1:2) db.internal</body></html>'
@@ -79,3 +82,40 @@ describe.each(['2025-11-25', '2026-07-28'] as const)(
     })
   },
 )
+
+test.each([429, 403])(
+  'what a server over HTTP+SSE says with HTTP %s is held against the rules too',
+  async (status) => {
+    const errors = [{ match: 'quota exceeded', code: 'QUOTA_EXHAUSTED' }]
+    const gateway = await gatewayTo({ one: { url: await sseServer(status), transport: 'sse', errors } })
+    const reply = await (await clientOf(gateway)).request('tools/call', { name: 'spent' })
+    expect(codeOf(reply)).toBe('QUOTA_EXHAUSTED')
+    expect(reply.text).not.toMatch(/internal|quota exceeded/i)
+  },
+)
+
+/** A server over HTTP+SSE that refuses calls with this status. */
+async function sseServer(status: number): Promise<string> {
+  let stream: ServerResponse | undefined
+  const server = createServer((request, response) => {
+    if (request.method === 'GET') {
+      stream = response.writeHead(200, { 'content-type': 'text/event-stream' })
+      stream.write('event: endpoint\ndata: /messages\n\n')
+      return
+    }
+    void bodyOf(request).then((text) => {
+      const { id, method } = JSON.parse(text)
+      if (method === 'tools/call') return response.writeHead(status).end('Quota exceeded; db.internal')
+      const tools = { jsonrpc: '2.0', id, result: { tools: toolList(['spent']) } }
+      if (id !== undefined)
+        stream?.write(`data: ${JSON.stringify(method === 'initialize' ? welcome(id) : tools)}\n\n`)
+      return response.writeHead(202).end()
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/sse`
+}
