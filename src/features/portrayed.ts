@@ -14,8 +14,7 @@ export function portrayed(feature: string, call: Call, deps: Deps): Portrait | P
     : partsWith(feature, found, deps)
 }
 
-/** The same for a portrait that is there. */
-export function partsWith(feature: string, portrait: Portrait, deps: Deps): Portrait {
+function partsWith(feature: string, portrait: Portrait, deps: Deps): Portrait {
   const parts = portrait.parts.filter(({ name }) => deps.isOn(feature, name))
   if (parts.length === portrait.parts.length) return portrait
   const known = fewer.get(portrait) ?? new Map<string, Portrait>()

@@ -7,7 +7,7 @@ import { NS } from '../../wire/extensions.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
 import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
-import { partsWith, portrayed } from '../portrayed.ts'
+import { portrayed } from '../portrayed.ts'
 import { telling } from './changes.ts'
 import { type Asked, withLeft } from './left.ts'
 import { type Settings, settingsSchema } from './settings.ts'
@@ -143,9 +143,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
 async function entriesOf(deps: Deps): Promise<unknown[]> {
   const names = deps.servers().filter((name) => deps.isOn(NAME, name))
   const asked = names.length > 1 ? [undefined, ...names] : names
-  const portraits = await Promise.all(
-    asked.map(async (name) => partsWith(NAME, await deps.portrait(name), deps)),
-  )
+  const portraits = await Promise.all(asked.map(async (name) => deps.portrait(name)))
   return portraits.flatMap((portrait: Portrait, index) => {
     // There is nothing to connect to that all of them are at.
     if (isApart(portrait)) return []

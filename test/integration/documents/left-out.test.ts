@@ -20,7 +20,7 @@ async function start(two: unknown, three: unknown): Promise<LocalGateway> {
       { url: servers[at]?.url, revision: '2025-11-25', features: given[at] },
     ]),
   )
-  gateway = await localGateway({ upstreams })
+  gateway = await localGateway({ upstreams, features: { agent_profile: {}, skills: { listed: true } } })
   return gateway
 }
 
@@ -30,7 +30,7 @@ async function read({ origin }: LocalGateway, path: string): Promise<string> {
   return answer.text()
 }
 
-const off = { manifest: 'off', help: 'off', dashdash: 'off', skills: 'off' }
+const off = { manifest: 'off', help: 'off', dashdash: 'off', skills: 'off', agent_profile: 'off' }
 
 describe.each([
   ['all features', 'none'],
@@ -45,12 +45,39 @@ describe.each([
       expect(text).toContain('charlie_echo')
       expect(text).not.toContain('bravo')
     }
+    const card = await read(started, '/mcp/server-card')
+    expect(card).toContain('charlie')
+    expect(card).not.toContain('bravo')
     const cards = await read(started, '/.well-known/mcp/catalog.json')
+    expect(cards).not.toContain('bravo')
     expect(JSON.parse(cards).entries.map(({ url }: Json) => new URL(String(url)).pathname)).toEqual([
       '/mcp/server-card',
       '/mcp/alpha/server-card',
       '/mcp/charlie/server-card',
     ])
+  })
+
+  test('is in nothing that clients are told of all servers', async () => {
+    const { url } = await start(features, {})
+    const client = await connect({ transport: 'http', url, revision: '2026-07-28' })
+    const asked = [
+      ['server/discover', {}],
+      ['skills/list', {}],
+      ['prompts/get', { name: 'agent_prompt' }],
+    ] as const
+    for (const [method, params] of asked) {
+      const { text } = await client.request(method, params)
+      expect(text).toContain('charlie')
+      expect(text).not.toContain('bravo')
+    }
+    const { text } = await client.request('resources/list')
+    const skills = text.matchAll(/"skill:\/\/(\w+)\/SKILL\.md"/g)
+    expect([...skills].map(([, name]) => name)).toEqual(['gatehouse', 'alpha', 'charlie'])
+    const skill = async (name: string) =>
+      client.request('resources/read', { uri: `skill://${name}/SKILL.md` })
+    expect(await skill('charlie')).toHaveProperty('result')
+    expect(await skill('bravo')).toHaveProperty('error')
+    await client.close()
   })
 
   test('has its tools in lists, as it lists them', async () => {
