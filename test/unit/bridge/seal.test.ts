@@ -5,6 +5,7 @@ import { bindingOf, createSeal } from '../../../src/bridge/seal.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
+import type { Target } from '../../../src/core/target.ts'
 
 describe('sealed state', () => {
   it('comes back as it was', () => {
@@ -78,8 +79,12 @@ describe('sealed state', () => {
 })
 
 describe('what a state is bound to', () => {
-  const call = (params: unknown, principal = anonymous) =>
-    bindingOf({ principal, target: { method: 'tools/call', upstream: 'one' }, params: Payload.of(params) })
+  const call = (params: unknown, principal = anonymous, target: Partial<Target> = {}) =>
+    bindingOf({
+      principal,
+      target: { method: 'tools/call', upstream: 'one', ...target },
+      params: Payload.of(params),
+    })
 
   it('is the same for the retry of a call, which adds answers and state', () => {
     const retry = {
@@ -90,6 +95,12 @@ describe('what a state is bound to', () => {
       _meta: {},
     }
     expect(call(retry)).toBe(call({ name: 't', arguments: { a: 1, b: 2 } }))
+  })
+
+  it('differs for another server, another method', () => {
+    const one = call({ name: 't' })
+    expect(call({ name: 't' }, anonymous, { upstream: 'two' })).not.toBe(one)
+    expect(call({ name: 't' }, anonymous, { method: 'prompts/get' })).not.toBe(one)
   })
 
   it('differs for other arguments, another tool, another caller', () => {

@@ -256,6 +256,18 @@ describe('a list', () => {
     },
   )
 
+  it('C083 leaves out what the scopes of a server are not for, by its name or its URI', async () => {
+    const own = { 'read:docs': ['file:///docs/**', 'summary'] }
+    const { ask } = bench({ scopes: own }, { hide_unpermitted: true })
+    const found = [
+      ['prompts/list', 'prompts', 'summary'],
+      ['resources/list', 'resources', 'a'],
+      ['resources/templates/list', 'resourceTemplates', 'any'],
+    ] as const
+    for (const [method, key, name] of found)
+      expect((await ask(method, {}, as('read:docs')))[key]).toMatchObject([{ name }])
+  })
+
   it('leaves out what a rule closes, also where nobody authenticates', async () => {
     const { ask } = bench({ deny: { 'delete_*': true } }, { hide_unpermitted: true })
     const { tools: shown } = await ask('tools/list', {})

@@ -107,6 +107,14 @@ describe('a deny rule', () => {
     expect(permits({ from: '/tmp/a', to: '/tmp/b' }, { deny: rule }, 'move')).toBe(true)
   })
 
+  it('holds for numbers and booleans as they are written', () => {
+    const given = { deny: { 'read_*': { page: '7', force: 'true' } } }
+    expect([{ page: 7 }, { page: [{ of: 7 }] }, { force: true }].map((args) => permits(args, given))).toEqual(
+      [false, false, false],
+    )
+    expect(permits({ page: 8, force: false }, given)).toBe(true)
+  })
+
   it('closes a tool whatever its arguments are', () => {
     const rules = rulesFor(serverSettings({ deny: { 'read_*': true } }), 'read_file')
     expect(rules).toMatchObject({ isClosed: true })
