@@ -51,6 +51,27 @@ describe('the deadline of a call', () => {
     expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
   })
 
+  it('rests while people are waited for, and starts anew once none of them is', async () => {
+    const controller = new AbortController()
+    let wakes: readonly ((() => void) | undefined)[] = []
+    const asking: Handler = (call) => {
+      wakes = [call.rest?.(), call.rest?.()]
+      return hanging(call)
+    }
+    const ended = limited(asking)(callWith(controller)).catch((error: unknown) => error)
+    const [one, other] = wakes
+    for (const end of [undefined, one, one]) {
+      end?.()
+      await vi.advanceTimersByTimeAsync(60_000)
+      expect(controller.signal.aborted).toBe(false)
+    }
+    other?.()
+    await vi.advanceTimersByTimeAsync(800)
+    expect(controller.signal.aborted).toBe(false)
+    await vi.advanceTimersByTimeAsync(400)
+    expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT' })
+  })
+
   it('is over with the call', async () => {
     const controller = new AbortController()
     const done: Handler = async () => ({ kind: 'result', result: Payload.of({}) })

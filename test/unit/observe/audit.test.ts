@@ -250,6 +250,17 @@ describe('the audit log', () => {
     expect(readFileSync(file, 'utf8')).toBe('upstreams:\n  a: b\n')
   })
 
+  it('keeps so many lines that wait and no more, and says how many it has not', async () => {
+    const audit = open({ maxSize: 1e9 })
+    for (let index = 0; index < 50_010; index++) call(audit, index)
+    await audit.close()
+    const events = lines().map((line): { event?: string; count?: number } => JSON.parse(line))
+    expect(events.filter(({ event }) => event === 'dropped')).toMatchObject([{ count: expect.any(Number) }])
+    const kept = events.filter(({ event }) => event === 'call').length
+    expect(kept + (events.find(({ event }) => event === 'dropped')?.count ?? 0)).toBe(50_010)
+    expect(kept).toBeLessThan(50_001)
+  })
+
   it('ends although what is left can not be written', async () => {
     await write(1)
     // The file is full, and what should be put in its place stands in the way.

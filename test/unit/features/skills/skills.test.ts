@@ -37,3 +37,11 @@ test('the skill the gateway makes of a server is there while the server is away,
   expect(own?.kind === 'result' && own.result.fields.skill).toMatchObject({ uri: 'skill://hub/SKILL.md' })
   await expect(ask('skill://acme/git/SKILL.md')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
 })
+
+test('a list of skills has one page, and says so to who asks for another', async () => {
+  const deps = featureDeps({ servers: () => [] })
+  const list = skills.create(() => ({ listed: true }), deps).methods?.['skills/list']
+  const params = Payload.of({ cursor: 'x' })
+  const call = toolCall({ method: 'skills/list', params, target: { method: 'skills/list' } })
+  await expect(list?.(call)).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+})

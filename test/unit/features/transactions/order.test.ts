@@ -143,18 +143,30 @@ describe('a step that is asked about', () => {
     expect(one.things.size).toBe(0)
   })
 
-  it('outside of the protocol is no step until it comes again', async () => {
+  it.each([
+    ['an error', 'CONFIRMATION_REQUIRED', () => raise(new GatewayError('CONFIRMATION_REQUIRED', 'ask'))],
+    ['a result', undefined, (): Outcome => ({ kind: 'result', result: page })],
+  ])('outside of the protocol, by %s, is no step until it comes again', async (_what, code, asking) => {
     let isApproved = false
     const one = new Place()
     const gateway = await begun({
       places: { one },
-      above: (next) => async (call) => {
-        if (isApproved) return next(call)
-        throw new GatewayError('CONFIRMATION_REQUIRED', 'ask somebody')
-      },
+      above: (next) => async (call) => (isApproved ? next(call) : asking()),
     })
-    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe('CONFIRMATION_REQUIRED')
+    expect(codeOf(await gateway.step('t', ...put('a'), { id: 's' }))).toBe(code)
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({ steps: [] })
     isApproved = true
     expect(await gateway.step('t', ...put('a'), { id: 's' })).toMatchObject({ _meta: { step_id: 's' } })
   })
 })
+
+/** What a client that can not ask is told instead. */
+const page = Payload.of({
+  content: [{ type: 'text', text: 'Approve it on a page.' }],
+  isError: true,
+  _meta: { 'dev.gatehouse/confirmation': { approval: 'x' } },
+})
+
+function raise(error: Error): never {
+  throw error
+}

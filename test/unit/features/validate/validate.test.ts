@@ -271,8 +271,10 @@ describe('what a tool answers', () => {
     const told: string[] = []
     const log: Log = { ...silentLog, warn: (event) => told.push(event) }
     const { call } = maker({ definition, result, log, ...(output && { output }) })
-    await call({ arguments: {} }).catch(() => undefined)
-    return { outcome: await call({ arguments: {} }).catch((error: unknown) => error), told }
+    const first = await call({ arguments: {} }).catch((error: unknown) => error)
+    const outcome = await call({ arguments: {} }).catch((error: unknown) => error)
+    expect(outcome).toEqual(first)
+    return { outcome, told }
   }
 
   it('C150 goes on where it fits', async () => {
