@@ -26,7 +26,7 @@ function open(connect: Connect): Promise<ModernConnection> {
     connect,
     revision: '2026-07-28',
     mirrors: false,
-    startTimeout: 1000,
+    patience: () => AbortSignal.timeout(1000),
     discretion: { note: (note: Note) => note } as unknown as Discretion,
     log: silentLog,
   })
