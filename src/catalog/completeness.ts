@@ -17,20 +17,17 @@ export function completeEntry(list: string, entry: Payload): Payload {
 export function completeResult(call: Call, result: Payload): Payload {
   const { contents, content, messages } = result.fields
   const { name: uri } = call.target
-  if (call.method === 'resources/read' && Array.isArray(contents)) {
-    const whole = contents.map((each) => (isObject(each) ? typed(placed(each, uri)) : each))
-    return isChanged(contents, whole) ? result.with({ contents: whole }) : result
-  }
-  if (Array.isArray(content)) {
-    const whole = content.map(wholeBlock)
-    return isChanged(content, whole) ? result.with({ content: whole }) : result
-  }
-  if (!Array.isArray(messages)) return result
-  const whole = messages.map((each) => (isObject(each) ? withBlock(each) : each))
-  return isChanged(messages, whole) ? result.with({ messages: whole }) : result
+  if (call.method === 'resources/read' && Array.isArray(contents))
+    return result.withItems('contents', (each) => (isObject(each.value) ? typed(placed(each, uri)) : each))
+  if (Array.isArray(content))
+    return content.every(isWholeBlock) ? result : result.withItems('content', wholeBlock)
+  const isComplete = (message: unknown): boolean => !isObject(message) || isWholeBlock(message.content)
+  if (!Array.isArray(messages) || messages.every(isComplete)) return result
+  return result.withItems('messages', (message) => {
+    const block = message.at('content')
+    return block ? message.with({ content: wholeBlock(block) }) : message
+  })
 }
-
-type Fields = Readonly<Record<string, unknown>>
 
 function isWhole(argument: unknown): boolean {
   return (
@@ -48,34 +45,36 @@ function lastPart(uri: string): string {
   return uri.split(/[/:?#]/).findLast((part) => part !== '') ?? uri
 }
 
-function withBlock(message: Fields): Fields {
-  const content = wholeBlock(message.content)
-  return content === message.content ? message : { ...message, content }
+function isWholeBlock(block: unknown): boolean {
+  if (!isObject(block)) return true
+  if (block.type === 'resource') return !isObject(block.resource) || hasType(block.resource)
+  return (block.type !== 'image' && block.type !== 'audio') || typeof block.mimeType === 'string'
 }
 
-function wholeBlock(block: unknown): unknown {
-  if (!isObject(block)) return block
-  if (block.type === 'resource' && isObject(block.resource)) {
-    const resource = typed(block.resource)
-    return resource === block.resource ? block : { ...block, resource }
-  }
-  const isBinary = block.type === 'image' || block.type === 'audio'
-  if (!isBinary || typeof block.mimeType === 'string') return block
-  return { ...block, mimeType: typeOfBytes(block.data) ?? 'application/octet-stream' }
+function wholeBlock(block: Payload): Payload {
+  if (isWholeBlock(block.value)) return block
+  const { type, data } = block.fields
+  const resource = type === 'resource' ? block.at('resource') : undefined
+  if (resource) return block.with({ resource: typed(resource) })
+  return block.with({ mimeType: typeOfBytes(data) ?? 'application/octet-stream' })
 }
 
-function placed(contents: Fields, uri: string | undefined): Fields {
-  return contents.uri === undefined && uri !== undefined ? { uri, ...contents } : contents
+function placed(contents: Payload, uri: string | undefined): Payload {
+  return contents.fields.uri === undefined && uri !== undefined ? contents.with({ uri }) : contents
+}
+
+function hasType({ mimeType }: Readonly<Record<string, unknown>>): boolean {
+  return typeof mimeType === 'string' && mimeType !== ''
 }
 
 /** Contents with their type, where it is missing: by their first bytes, the end of their URI, or what they are. */
-function typed(contents: Fields): Fields {
-  const { uri, mimeType, text, blob } = contents
-  if (typeof mimeType === 'string' && mimeType !== '') return contents
+function typed(contents: Payload): Payload {
+  const { uri, text, blob } = contents.fields
+  if (hasType(contents.fields)) return contents
   const byName = typeof uri === 'string' ? types.get(extensionOf(uri)) : undefined
   const isText = typeof text === 'string'
   const fallback = isText ? 'text/plain' : 'application/octet-stream'
-  return { ...contents, mimeType: (isText ? undefined : typeOfBytes(blob)) ?? byName ?? fallback }
+  return contents.with({ mimeType: (isText ? undefined : typeOfBytes(blob)) ?? byName ?? fallback })
 }
 
 function extensionOf(uri: string): string {
@@ -127,8 +126,4 @@ function typeOfBytes(base64: unknown): string | undefined {
     return form === 'WEBP' ? 'image/webp' : form === 'WAVE' ? 'audio/wav' : undefined
   }
   return beginnings.find(([start]) => base64.startsWith(start))?.[1]
-}
-
-function isChanged(before: readonly unknown[], after: readonly unknown[]): boolean {
-  return before.some((each, index) => each !== after[index])
 }

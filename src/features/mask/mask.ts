@@ -153,12 +153,13 @@ function maskNote(note: Note, rules: Rules): Note {
 
 function maskQuestions(questions: Questions, rules: Rules): Questions {
   const masking = beginMasking(rules)
-  return Object.fromEntries(
+  const masked = Object.fromEntries(
     Object.entries(questions).map(([key, { method, params }]) => [
       key,
       { method, ...(params && { params: Payload.of(maskMessage(params.value, masking)) }) },
     ]),
   )
+  return masking.count === 0 ? questions : masked
 }
 
 function unmaskable(): GatewayError {

@@ -83,4 +83,20 @@ describe('what is read', () => {
       },
     ])
   })
+
+  it.each([
+    ['resources/read', '{"contents":[{"uri":"a:b","text":"t","n":9007199254740993,"one":1.0}]}'],
+    [
+      'tools/call',
+      `{"content":[{"type":"text","n":9007199254740993,"one":1.0},{"type":"image","data":"${png}"}]}`,
+    ],
+    [
+      'prompts/get',
+      `{"messages":[{"content":{"type":"image","data":"${png}","n":9007199254740993,"one":1.0}}]}`,
+    ],
+  ])('keeps the very text of everything else in the result of %s', (method, text) => {
+    const whole = completeResult(toolCall({ method }), Payload.text(text)).text
+    expect(whole).toContain('"n":9007199254740993,"one":1.0')
+    expect(whole).toContain('"mimeType"')
+  })
 })

@@ -226,6 +226,13 @@ describe('a pattern', () => {
     expect(outcome).toMatchObject({ state: { secret: 'a@b.c' } })
   })
 
+  it('C231 leaves questions in which nothing is masked as they are', async () => {
+    const questions = { q: { method: 'roots/list', params: Payload.text('{"n":9007199254740993}') } }
+    const end: Handler = () => Promise.resolve({ kind: 'ask', questions, state: {} })
+    const outcome = await chain(end, {})?.(called({}))
+    expect(outcome?.kind === 'ask' && outcome.questions['q']?.params?.text).toBe('{"n":9007199254740993}')
+  })
+
   it('masks as a whole what is too long to be looked at', async () => {
     const long = 'x'.repeat(1_999_999)
     const found = await through({ content: [text(long), text('and more'), text('ann@example.com')] })
