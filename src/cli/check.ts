@@ -4,7 +4,7 @@ import { type ConfigProblem, type Finding, pathText, problemLine } from '../conf
 import { environment } from '../config/secrets.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, openLog } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { isStoreDoubtful, openSharedStore } from '../offline.ts'
 import { readOptions, readSource, type Source } from './options.ts'
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
@@ -26,8 +26,13 @@ export async function check(args: readonly string[]): Promise<number> {
   return found.length === 0 ? 0 : 1
 }
 
+/** What is wrong with the store where a glance at it tells, before anybody is served. */
+export async function foresee({ settings }: Source): Promise<readonly Finding[]> {
+  return isStoreDoubtful(settings) ? storeProblems(settings) : []
+}
+
 /** Why the store can not be used, where there is one. */
-export async function storeProblems(settings: Settings): Promise<Finding[]> {
+async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory' || (store.kind === 'folder' && !existsSync(store.path))) return []
   const opened = openSharedStore(settings, openLog('error', true))
@@ -37,6 +42,11 @@ export async function storeProblems(settings: Settings): Promise<Finding[]> {
       { path: ['store'], message: error instanceof Error ? error.message : String(error) },
     ],
   )
+}
+
+/** Tells people at the terminal what was found. */
+export function tell(found: readonly Finding[], source: Source): void {
+  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
 }
 
 /** What was found later on, at its place in the file. */

@@ -1,11 +1,9 @@
 import { watchFile } from '../config/watch.ts'
-import { type Finding, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { isStoreDoubtful } from '../offline.ts'
-import { problemsOf, storeProblems } from './check.ts'
+import { foresee, tell } from './check.ts'
 import { readOptions, readSource, type Source } from './options.ts'
 import { untilStopped } from './stop.ts'
 
@@ -18,7 +16,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   const source = readSource(options)
   const log = openLog(options.logLevel, process.stderr.isTTY)
   // Nobody is told where to be served, and then is not.
-  const foreseen = isStoreDoubtful(source.settings) ? await storeProblems(source.settings) : []
+  const foreseen = await foresee(source)
   tell(foreseen, source)
   if (foreseen.length > 0) return 1
   const gateway = createGateway(source.settings, { variables: environment(), log })
@@ -39,10 +37,6 @@ export async function serve(args: readonly string[]): Promise<number> {
   await listener.drain(PATIENCE)
   await Promise.all([gateway.close(), listener.close()])
   return found.length === 0 ? 0 : 1
-}
-
-function tell(found: readonly Finding[], source: Source): void {
-  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
 }
 
 /** Goes on with each good version of the file. */

@@ -1,7 +1,6 @@
-import { problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
-import { problemsOf } from './check.ts'
+import { foresee, tell } from './check.ts'
 import { readOptions, readSource } from './options.ts'
 import { untilStopped } from './stop.ts'
 
@@ -10,11 +9,14 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'log-level'])
   const source = readSource(options)
   const log = openLog(options.logLevel, process.stderr.isTTY)
+  const foreseen = await foresee(source)
+  tell(foreseen, source)
+  if (foreseen.length > 0) return 1
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const stopped = untilStopped({ onHangUp: true })
   const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
   const found = await Promise.race([gateway.warm(), ended.then(() => [])])
-  for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
+  tell(found, source)
   if (found.length === 0) await ended
   await gateway.close()
   process.stdin.destroy()

@@ -102,7 +102,7 @@ describe('a store in a folder', () => {
       const before = kept === undefined ? undefined : readFileSync(kept)
       const file = join(home, 'gateway.config.yaml')
       writeFileSync(file, `store: ${store}\nupstreams:\n  away: https://127.0.0.1:9\n`)
-      for (const command of [['serve', '--port', '0'], ['check'], ['tx', 'list']]) {
+      for (const command of [['serve', '--port', '0'], ['stdio'], ['check'], ['tx', 'list']]) {
         const { code, stdout, stderr } = await runCommand([...command, '--config', file])
         expect([code, command, `${stdout}${stderr}`]).toEqual([1, command, expect.stringContaining(reason)])
         // Nobody is told an address that is not there any more.
