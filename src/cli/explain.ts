@@ -66,5 +66,6 @@ function shownWords(words: readonly string[]): string {
 
 function spoken(revision: string | undefined, pinned: string): string {
   if (revision === undefined) return 'unknown: it was not reached'
-  return `${revision} (${pinned === 'auto' ? 'found out by asking' : 'as configured'})`
+  if (pinned === 'auto') return `${revision} (found out by asking)`
+  return `${revision} (${revision === pinned ? 'as configured' : `its answer to ${pinned}, which is configured`})`
 }

@@ -134,6 +134,15 @@ describe('gatehouse explain', () => {
     expect(chain.includes(-1)).toBe(false)
   })
 
+  test.each([
+    ['2025-11-25', '2025-11-25 (as configured)'],
+    ['2025-06-18', '2025-06-18 (its answer to 2025-11-25, which is configured)'],
+  ] as const)('tells the revision a server of %s answered with', async (spoken, shown) => {
+    const one = stdioServer({ revision: spoken }, { revision: '2025-11-25' })
+    const { stdout } = await runCommand(['explain', 'one', '--config', file({ upstreams: { one } })])
+    expect(stdout).toContain(`speaks       ${shown}\n`)
+  })
+
   test('names the servers there are when asked for another, and ends with 2', async () => {
     const path = file({ upstreams: { one: 'echo', two: 'echo' } })
     const { code, stdout, stderr } = await runCommand(['explain', 'three', '--config', path])
