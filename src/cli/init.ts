@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import-clients.ts'
 import { readOptions, UsageError } from './options.ts'
 
@@ -14,20 +15,31 @@ export async function init(args: readonly string[]): Promise<number> {
     process.stderr.write(`gatehouse: ${target} exists. Write over it with --force.\n`)
     return 1
   }
-  const { yaml, notes } = options.from === undefined ? starter() : imported(options.from)
+  const { yaml, notes } =
+    options.from === undefined ? starter(schemaFor(target)) : imported(options.from, schemaFor(target))
   writeFileSync(target, yaml)
   process.stdout.write(`Wrote ${target}\n${notes.map((note) => `  ${note}\n`).join('')}`)
   return 0
 }
 
-function imported(from: string): { yaml: string; notes: readonly string[] } {
-  const file = resolve(from)
-  if (!existsSync(file)) throw new UsageError(`there is no ${file}`)
-  return importClients(readFileSync(file, 'utf8'), { file })
+/** Where editors find the schema of the new file: that of this very program. */
+function schemaFor(target: string): string {
+  const file = fileURLToPath(new URL('../../gateway.schema.json', import.meta.url))
+  const path = relative(dirname(target), file)
+  return path.startsWith('..') || isAbsolute(path)
+    ? pathToFileURL(file).href
+    : `./${path.replaceAll(sep, '/')}`
 }
 
-function starter(): { yaml: string; notes: readonly string[] } {
-  const yaml = `# Gatehouse: which MCP servers stand behind the gateway, and how.
+function imported(from: string, schema: string): { yaml: string; notes: readonly string[] } {
+  const file = resolve(from)
+  if (!existsSync(file)) throw new UsageError(`there is no ${file}`)
+  return importClients(readFileSync(file, 'utf8'), { file, schema })
+}
+
+function starter(schema: string): { yaml: string; notes: readonly string[] } {
+  const yaml = `# yaml-language-server: $schema=${schema}
+# Gatehouse: which MCP servers stand behind the gateway, and how.
 
 upstreams:
   # A command line starts a server as a child process; a URL reaches one over HTTP.

@@ -20,7 +20,7 @@ export interface Imported {
 /** Where the text is from, and where editors find the schema of the result. */
 export interface ImportOptions {
   readonly file: string
-  readonly schema?: string
+  readonly schema: string
 }
 
 /**
@@ -28,7 +28,7 @@ export interface ImportOptions {
  * are not copied: they become references to environment variables, listed in a comment.
  * @throws ConfigError when the text is not such a configuration
  */
-export function importClients(text: string, { file, schema = defaultSchema }: ImportOptions): Imported {
+export function importClients(text: string, { file, schema }: ImportOptions): Imported {
   const { servers, inputs } = readClientFile(text, file)
   const found = variables()
   const notes: string[] = []
@@ -62,8 +62,6 @@ export function importClients(text: string, { file, schema = defaultSchema }: Im
     notes: [...new Set(notes)],
   }
 }
-
-const defaultSchema = './node_modules/gatehouse/gateway.schema.json'
 
 function convertServer({ entry, project }: ClientServer, context: SecretContext): unknown {
   const { command, url = entry.serverUrl } = entry

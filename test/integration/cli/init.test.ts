@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { fakeServerCommand } from '../../support/fake-server.ts'
 import { runCommand } from '../../support/gateway-process.ts'
@@ -19,6 +20,7 @@ describe('gatehouse init', () => {
     expect(stdout).toContain(join(cwd, name))
     expect(stdout).toContain('gatehouse check')
     expect(readFileSync(join(cwd, name), 'utf8')).toContain('upstreams:')
+    expect(JSON.parse(schemaNamedIn(cwd))).toHaveProperty('properties.upstreams')
   })
 
   test('writes over nothing unless it is forced to', async () => {
@@ -48,6 +50,7 @@ describe('gatehouse init', () => {
     writeFileSync(join(cwd, file), JSON.stringify(content))
     const written = await runCommand(['init', '--from', file], { cwd })
     expect([written.code, written.stderr]).toEqual([0, ''])
+    expect(JSON.parse(schemaNamedIn(cwd))).toHaveProperty('properties.upstreams')
     const checked = await runCommand(['check'], { cwd })
     expect([checked.code, checked.stderr]).toEqual([0, ''])
     expect(checked.stdout).toContain('fake: ready')
@@ -75,3 +78,10 @@ describe('gatehouse init', () => {
     expect(existsSync(join(cwd, name))).toBe(false)
   })
 })
+
+/** The text of the schema the first line of a configuration names to editors. */
+function schemaNamedIn(cwd: string): string {
+  const yaml = readFileSync(join(cwd, name), 'utf8')
+  const [, schema = ''] = /^# yaml-language-server: \$schema=(\S+)\n/.exec(yaml) ?? []
+  return readFileSync(new URL(schema, pathToFileURL(join(cwd, name))), 'utf8')
+}

@@ -6,7 +6,10 @@ import { ConfigError } from '../../../src/config/problem.ts'
 import { features } from './features.ts'
 
 function imported(value: unknown, file = '/home/me/claude_desktop_config.json') {
-  const { yaml, notes } = importClients(typeof value === 'string' ? value : JSON.stringify(value), { file })
+  const { yaml, notes } = importClients(typeof value === 'string' ? value : JSON.stringify(value), {
+    file,
+    schema: './gateway.schema.json',
+  })
   const body = yaml.split('upstreams:\n')[1] ?? ''
   return { yaml, notes, body }
 }
