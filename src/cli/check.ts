@@ -5,12 +5,11 @@ import { environment } from '../config/secrets.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, openLog } from '../gateway.ts'
 import { isStoreDoubtful, openSharedStore } from '../offline.ts'
-import { readOptions, readSource, type Source } from './options.ts'
+import { readServed, type Source } from './options.ts'
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
 export async function check(args: readonly string[]): Promise<number> {
-  const options = readOptions(args, ['config', 'log-level'])
-  const source = readSource(options)
+  const [, source] = readServed(args, ['config', 'log-level'])
   const log = openLog('error', true)
   // It only looks: what another gateway left unfinished is not taken up.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }

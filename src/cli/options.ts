@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
@@ -81,6 +81,21 @@ export interface Source {
   read(text: string): Settings
 }
 
+/** Reads what a command serves: a file, a URL, or a command behind `--`. @throws UsageError, ConfigError */
+export function readServed(args: readonly string[], allowed: readonly string[]): [Options, Source] {
+  const options = readOptions(args, allowed)
+  const separator = args.indexOf('--')
+  const behind = separator === -1 ? 0 : args.length - separator - 1
+  if (separator !== -1 && behind === 0) throw new UsageError('name a command behind --')
+  const before = options.words.slice(0, options.words.length - behind)
+  // Without `--` a word may be a file or a server of the file just as well: it is not run.
+  const stray = before.find((word) => !/^https?:/i.test(word) && !/\s/.test(word))
+  if (stray !== undefined) {
+    throw new UsageError(`"${stray}" is no URL; write --config before a file, and -- before a command`)
+  }
+  return [options, readSource(options)]
+}
+
 /** Reads the configuration: that of the command line if it names a server, else the file. @throws ConfigError */
 export function readSource({
   config,
@@ -100,6 +115,7 @@ export function readSource({
       `there is no ${file}. Make one with gatehouse init, or name a server: gatehouse serve -- <command>`,
     )
   }
+  if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Name the file in it with --config`)
   const read = (text: string): Settings => {
     const { settings, warnings } = loadSettings(text, { file, env: environment(), listen })
     for (const warning of warnings) process.stderr.write(`warning: ${problemLine(warning)}\n`)

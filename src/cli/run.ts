@@ -31,7 +31,7 @@ export async function run(words: readonly string[]): Promise<number> {
   const isCommand = first !== undefined && Object.hasOwn(commands, first)
   const name = isCommand ? first : 'serve'
   const others = isCommand ? rest : words
-  if (first === 'help') return print(rest[0] === undefined ? overview : helpOf(rest[0]))
+  if (first === 'help') return help(rest[0])
   const own = others.includes('--') ? others.slice(0, others.indexOf('--')) : others
   if (own.includes('--version') || first === '-v') return print(version)
   if (own.includes('--help') || own.includes('-h')) return print(isCommand ? helpOf(name) : overview)
@@ -49,6 +49,12 @@ export async function run(words: readonly string[]): Promise<number> {
     if (error instanceof ConfigError) return complain(error.message, 1)
     return complain(error instanceof Error ? error.message : String(error), 1)
   }
+}
+
+function help(command: string | undefined): number {
+  if (command === undefined) return print(overview)
+  if (Object.hasOwn(commands, command)) return print(helpOf(command))
+  return complain(`there is no command "${command}". Run gatehouse --help`, 2)
 }
 
 function print(text: string): number {

@@ -4,7 +4,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
 import { foresee, tell } from './check.ts'
-import { readOptions, readSource, type Source } from './options.ts'
+import { readServed, type Source } from './options.ts'
 import { untilStopped } from './stop.ts'
 
 /** How long calls under way may take to end at shutdown, in milliseconds. */
@@ -12,8 +12,7 @@ const PATIENCE = 10_000
 
 /** `gatehouse serve`: serves clients over HTTP until it is told to stop. */
 export async function serve(args: readonly string[]): Promise<number> {
-  const options = readOptions(args, ['config', 'host', 'port', 'log-level'])
-  const source = readSource(options)
+  const [options, source] = readServed(args, ['config', 'host', 'port', 'log-level'])
   const log = openLog(options.logLevel, process.stderr.isTTY)
   // Nobody is told where to be served, and then is not.
   const foreseen = await foresee(source)

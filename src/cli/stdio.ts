@@ -1,13 +1,12 @@
 import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
 import { foresee, tell } from './check.ts'
-import { readOptions, readSource } from './options.ts'
+import { readServed } from './options.ts'
 import { untilStopped } from './stop.ts'
 
 /** `gatehouse stdio`: is itself a stdio MCP server, until its client closes it. */
 export async function stdio(args: readonly string[]): Promise<number> {
-  const options = readOptions(args, ['config', 'log-level'])
-  const source = readSource(options)
+  const [options, source] = readServed(args, ['config', 'log-level'])
   const log = openLog(options.logLevel, process.stderr.isTTY)
   const foreseen = await foresee(source)
   tell(foreseen, source)

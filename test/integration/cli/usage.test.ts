@@ -45,6 +45,11 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
     ['a port out of range', ['serve', '--port', '65536'], '--port'],
     ['a level there is not', ['serve', '--log-level', 'loud'], '--log-level'],
     ['an option without its value', ['serve', '--config'], '--config'],
+    ['help on a command there is not', ['help', 'sevre'], 'sevre'],
+    ['a file without --config', ['serve', 'other.yaml'], '--config'],
+    ['a server of the file where one is not chosen', ['check', 'files'], '"files" is no URL'],
+    ['a command without --', ['stdio', 'some-server', 'docs'], '-- before a command'],
+    ['no command behind --', ['serve', '--'], 'behind --'],
     ['a file and a server', ['serve', '--config', 'x.yaml', '--', 'echo'], '--config'],
     ['no server to explain', ['explain'], 'server'],
     ['words init does not take', ['init', 'x'], '--from'],
@@ -72,6 +77,13 @@ describe('without a configuration', () => {
       expect(stderr).toContain('gatehouse init')
     },
   )
+})
+
+test('a folder in place of a file is named', async () => {
+  const cwd = folder()
+  const { code, stdout, stderr } = await runCommand(['check', '--config', cwd], { cwd })
+  expect([code, stdout]).toEqual([1, ''])
+  expect(stderr).toBe(`gatehouse: ${cwd} is a folder. Name the file in it with --config\n`)
 })
 
 const older = olderNode()
