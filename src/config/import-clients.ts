@@ -124,7 +124,8 @@ function workingFolder(cwd: unknown, isBound: boolean, context: SecretContext): 
 }
 
 const lost: Readonly<Record<string, string>> = {
-  envFile: 'its `envFile` is not read here: set those variables in the environment of the gateway',
+  envFile:
+    'its `envFile` is not read here: name its variables under `env` as ${NAME}, and set them for the gateway',
   headersHelper: 'its `headersHelper` is not available here: give the headers as ${NAME}',
   oauth:
     'its `oauth` settings were not taken over: write `oauth` under this server, or give a token as ${NAME}',

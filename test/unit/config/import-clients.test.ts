@@ -128,7 +128,7 @@ describe('Cursor', () => {
       TOKEN: \${MY_TOKEN}
 `)
     expect(notes).toEqual([
-      '"tool": its `envFile` is not read here: set those variables in the environment of the gateway',
+      '"tool": its `envFile` is not read here: name its variables under `env` as ${NAME}, and set them for the gateway',
       '"tool": "${command:pick}" means nothing here and was kept as plain text',
     ])
   })
