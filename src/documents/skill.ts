@@ -55,7 +55,9 @@ export function skillUri(portrait: Pick<Portrait, 'name'>): string {
 
 /** The name of a skill, which is that of its folder too: words with one hyphen between them. */
 export function skillName({ name }: Pick<Portrait, 'name'>): string {
-  return name.replaceAll(/-+/g, '-').replace(/-$/, '')
+  const plain = name.replaceAll(/-+/g, '-').replace(/-$/, '')
+  // Another server may be called what is left of this name.
+  return plain === name ? name : `${plain}-${hash('sha256', name).slice(0, 6)}`
 }
 
 function setup(portrait: Portrait): string {

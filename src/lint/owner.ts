@@ -32,6 +32,7 @@ const serverKeys: readonly (readonly [key: string, name: keyof About, text: stri
   ['cli', 'cli', 'a command line tool for the same'],
   ['api', 'api', 'an API for the same'],
   ['web', 'web', 'a web page for the same'],
+  ['install', 'install', 'how it is installed, where its command does not say'],
   ['homepage', 'homepage', 'its home page'],
   ['repository', 'repository', 'where its source is'],
 ]

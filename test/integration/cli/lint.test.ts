@@ -174,6 +174,7 @@ describe('gatehouse lint', () => {
     expect(said).toMatchObject({
       about: [0, 1],
       not_for: [1, 1],
+      install: [0, 1],
       'tools.*.cost': [3, 9],
       'tools.*.cli': [1, 9],
       'tools.*.api': [0, 9],

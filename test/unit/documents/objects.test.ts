@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { resourceObject, serverObject, toolObject } from '../../../src/documents/dashdash.ts'
 import { manifestOf } from '../../../src/documents/manifest.ts'
 import { catalogEntry, serverCard } from '../../../src/documents/registry.ts'
+import { skillName } from '../../../src/documents/skill.ts'
 import { fullFront, type Given, portrait, portraits, toolPortrait } from '../../support/portraits.ts'
 
 type Loose = { readonly [key: string]: Loose } & { readonly [at: number]: Loose }
@@ -264,4 +265,11 @@ test('no name in a manifest is that of another tool', () => {
   expect(tools[0]._meta).toEqual({ 'dev.gatehouse/wire_name': 'get-it' })
   const granted = auth.scopes.flatMap(({ grants }: { grants: string[] }) => grants)
   expect(granted.toSorted()).toEqual(names.toSorted())
+})
+
+test('each server has a skill of its own, with one hyphen between words', () => {
+  const names = ['a-b', 'a--b', 'a-b-', 'a---b'].map((name) => skillName({ name }))
+  expect(names[0]).toBe('a-b')
+  for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/)
+  expect(new Set(names).size).toBe(4)
 })
