@@ -89,7 +89,8 @@ export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrai
     purpose,
     description: describe(purpose, useWhen),
     useWhen,
-    notFor: parts.flatMap(({ notFor }) => notFor),
+    // What one server is not for, another one may well be for.
+    notFor: parts.flatMap((part) => part.notFor.map((each) => `${each} (with ${part.name})`)),
     version: front.version,
     isUp: up.length > 0,
     accessLevel: widest(parts),

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { errorCodes, GatewayError, isErrorCode } from '../../../src/core/error.ts'
+import { agentBrief } from '../../../src/documents/brief.ts'
 import { helpOf, helpText, sectionKeys } from '../../../src/documents/help.ts'
 import { llmsText } from '../../../src/documents/llms.ts'
 import { fullFront, portrait, portraits } from '../../support/portraits.ts'
@@ -196,3 +197,12 @@ function thrown(act: () => unknown): GatewayError | undefined {
   }
   return undefined
 }
+
+test('what one of several servers is not for is said of that server alone', () => {
+  const both = portraits([
+    { record: { name: 'web', about: { notFor: ['local files'] } } },
+    { record: { name: 'files' } },
+  ])
+  expect(helpText(both)).toContain('Do NOT use it for:\n\n- Local files (with web)\n')
+  expect(agentBrief(both)).toContain('Do not choose it for:\n\n- local files (with web)\n')
+})
