@@ -2,10 +2,12 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
+import type { SchemaProblem } from '../../core/schema.ts'
 import { unknownTool } from '../../core/unknown.ts'
 import { attempt } from '../../core/waiting.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { type Checks, createChecks } from './checks.ts'
+import { argumentsWithKey } from './keyed.ts'
 import { misfitting } from './misfits.ts'
 import { createOutputCheck, type OutputCheck } from './output.ts'
 import { listedSchema, repaired } from './repair.ts'
@@ -62,16 +64,32 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   )
 }
 
-function make(call: Call, entry: Entry | undefined, { next, checks, output }: Around): Promise<Outcome> {
+function make(call: Call, entry: Entry | undefined, around: Around): Promise<Outcome> {
+  const { next, checks, output } = around
   const { name, arguments: given = none } = call.params.fields
   if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknownTool(String(name)))
   if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
   const { definition, upstream } = entry
   const what = { upstream, tool: entry.name, schema: 'input' }
-  const problems = checks.of(listedSchema(definition), what)(given)
+  const check = checks.of(listedSchema(definition), what)
+  const problems = check(given)
   if (problems === 'unchecked') call.facts.set('validated', false)
-  else if (problems.length > 0) return Promise.reject(misfitting(problems))
+  else if (problems.length > 0) return makeWithKey(call, entry, { around, check, problems })
   return output(next(call), entry)
+}
+
+interface Misfit {
+  readonly around: Around
+  readonly check: ReturnType<Checks['of']>
+  readonly problems: readonly SchemaProblem[]
+}
+
+/** What the arguments lack may be the idempotency key, which the server gets among them. @throws INVALID_INPUT */
+async function makeWithKey(call: Call, entry: Entry, { around, check, problems }: Misfit): Promise<Outcome> {
+  const filled = argumentsWithKey(call, entry, around.deps)
+  const left = filled === undefined ? problems : check(filled)
+  if (left !== 'unchecked' && left.length > 0) throw misfitting(left)
+  return around.output(around.next(call), entry)
 }
 
 const none = {}

@@ -202,6 +202,36 @@ describe('a call of a tool', () => {
   })
 })
 
+describe('a tool that needs a key of its own among its arguments', () => {
+  const definition = {
+    inputSchema: {
+      type: 'object',
+      properties: { path: { type: 'string' }, client_token: { type: 'string', maxLength: 10 } },
+      required: ['path', 'client_token'],
+    },
+  }
+
+  it('gets the idempotency key for it, so that the caller need not fill it', async () => {
+    const { call, made } = maker({ definition })
+    await call({ arguments: { path: 'a' }, idempotency_key: 'k' })
+    expect(made).toEqual([{ path: 'a' }])
+  })
+
+  it.each([
+    ['without a key', {}, 'client_token', 'required'],
+    ['with a key that does not fit', { idempotency_key: 'k'.repeat(11) }, 'client_token', 'maxLength'],
+    ['with what is no key', { idempotency_key: 'a b' }, 'idempotency_key', 'pattern'],
+  ])('is not called %s', async (_what, more, field, reason) => {
+    const error = await refusal({ definition, params: { arguments: { path: 'a' }, ...more } })
+    expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field, reason })
+  })
+
+  it('is not called where something else does not fit', async () => {
+    const error = await refusal({ definition, params: { arguments: { path: 1 }, idempotency_key: 'k' } })
+    expect(error.data).toMatchObject({ field: 'path', reason: 'type' })
+  })
+})
+
 describe('a schema that can not be used', () => {
   it.each([
     ['C121 is no schema', { type: 'strnig' }],

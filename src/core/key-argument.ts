@@ -1,7 +1,7 @@
-import type { Call } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
-import { isObject } from '../../core/json.ts'
-import { Payload } from '../../core/payload.ts'
+import type { Call } from './call.ts'
+import type { Entry } from './entry.ts'
+import { isObject } from './json.ts'
+import { Payload } from './payload.ts'
 
 /** Arguments by which tools take a key themselves. */
 const names = ['idempotency_key', 'idempotencyKey', 'client_token', 'request_id']
