@@ -107,6 +107,16 @@ export function canonical(value: unknown): string {
   return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join(',')}}`
 }
 
+/** Whether two values are equal, whatever the order of their keys; what is nested too deeply to be looked through is not. */
+export function isSame(one: unknown, other: unknown): boolean {
+  try {
+    return canonical(one) === canonical(other)
+  } catch (error) {
+    if (error instanceof RangeError) return false
+    throw error
+  }
+}
+
 function skipSpace(text: string, from: number): number {
   let at = from
   for (;;) {

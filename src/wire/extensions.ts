@@ -1,6 +1,6 @@
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { canonical, isObject } from '../core/json.ts'
+import { isObject, isSame } from '../core/json.ts'
 import type { Headers } from './headers.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -64,7 +64,7 @@ export function hasExtension({ meta, params }: Call, name: string): boolean {
 export function extensionOf({ meta, params }: Call, name: string): unknown {
   const found = [meta[keyOf(name)], meta[name], params.fields[name]].filter((each) => each !== undefined)
   const [first, ...others] = found
-  if (others.every((other) => canonical(other) === canonical(first))) return first
+  if (others.every((other) => isSame(other, first))) return first
   throw mismatch(name)
 }
 

@@ -2,7 +2,7 @@ import type { Call, Handler } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { escapeHidden } from '../../core/hidden.ts'
-import { canonical, isObject } from '../../core/json.ts'
+import { isObject, isSame } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/waiting.ts'
@@ -106,7 +106,7 @@ function argumentsIn({ fields }: Payload): unknown {
   for (const name of ['parameters', 'arguments'])
     if (fields[name] !== undefined && !isObject(fields[name])) throw invalid(name, 'must be an object')
   if (parameters === undefined || same === undefined) return parameters ?? same
-  if (canonical(parameters) === canonical(same)) return parameters
+  if (isSame(parameters, same)) return parameters
   throw invalid('arguments', 'is another name of parameters, and differs from it')
 }
 

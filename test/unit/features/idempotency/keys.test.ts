@@ -45,6 +45,15 @@ describe('the key of a call', () => {
     expect(seen).toHaveLength(1)
   })
 
+  it('may not be two values nested so deeply that nobody can tell whether they differ', async () => {
+    const { make, seen } = bench()
+    const deep: unknown = JSON.parse('['.repeat(50_000) + ']'.repeat(50_000))
+    const params = Payload.text('{"name":"t"}', { name: 't', idempotency_key: deep })
+    const error = await failureOf(make({ params, meta: { idempotency_key: deep } }))
+    expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field: 'idempotency_key', reason: 'mismatch' })
+    expect(seen).toHaveLength(0)
+  })
+
   it.each(['', 'a b', 'é', 'x'.repeat(129), 7, null, ['k'], '"k"'])('may not be %j', async (key) => {
     const { make, seen } = bench()
     const error = await failureOf(make({}, { idempotency_key: key }))

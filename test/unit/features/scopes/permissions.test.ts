@@ -370,6 +370,10 @@ describe('what is said beforehand', () => {
     expect(await check({ arguments: open })).toEqual({ allowed: true })
     const asTool = { name: 'check_permissions', arguments: { tool: 'get_file', arguments: secret } }
     expect(await ask('tools/call', asTool)).toMatchObject({ structuredContent: denied })
+    const deep: unknown = JSON.parse(`{"a":${'['.repeat(50_000)}${']'.repeat(50_000)}}`)
+    expect(await check({ arguments: deep, parameters: deep })).toMatchObject({
+      error: { code: 'INVALID_INPUT' },
+    })
     for (const params of [{ arguments: secret, parameters: open }, { arguments: [] }]) {
       expect(await check(params)).toMatchObject({
         error: { code: 'INVALID_INPUT', extra: { field: 'arguments' } },
