@@ -75,6 +75,12 @@ export class Payload {
     return this.with({ [key]: Payload.text(`[${changed.map(({ text }) => text).join(',')}]`) })
   }
 
+  /** This object with one element more in one of its arrays, which is made where there is none. */
+  withItem(key: string, item: unknown): Payload {
+    const texts = this.at(key)?.items.map(({ text }) => text) ?? []
+    return this.with({ [key]: Payload.text(`[${[...texts, JSON.stringify(item)].join(',')}]`) })
+  }
+
   /** The value of one member; an edited object is not put together for it. */
   member(key: string): unknown {
     if (!this.#base || !this.#edits || this.#isParsed) return this.fields[key]

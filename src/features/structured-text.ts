@@ -32,7 +32,7 @@ function withText(outcome: Outcome, call: Call): Outcome {
   const same = lazily(() => canonical(structured.value))
   if (blocks.some((block) => isObject(block) && says(block.text, text, same))) return outcome
   call.facts.set('text_added', true)
-  return { kind: 'result', result: result.with({ content: [...blocks, { type: 'text', text }] }) }
+  return { kind: 'result', result: result.withItem('content', { type: 'text', text }) }
 }
 
 /** Whether a text contains the JSON, or is the same JSON in other characters. */

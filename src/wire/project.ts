@@ -61,9 +61,7 @@ function lowerStructured(result: Payload): Payload {
   if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
   const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
   const raw = result.at('structuredContent')
-  const text = JSON.stringify({ type: 'text', text: raw?.text ?? 'null' })
-  const blocks = result.at('content')?.items.map((block) => block.text) ?? []
-  const told = hasText ? result : result.with({ content: Payload.text(`[${[...blocks, text].join(',')}]`) })
+  const told = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
   if (isObject(structuredContent)) return told
   return told.with({ structuredContent: Payload.of({}).with({ result: raw }) })
 }

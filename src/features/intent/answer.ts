@@ -14,11 +14,9 @@ export function advised(outcome: Outcome, suggestion: Suggestion, compat: boolea
   const { result } = outcome
   const { content } = result.fields
   const block = { type: 'text', text: hintOf(suggestion) }
-  const more = {
-    ...(Array.isArray(content) && { content: [...content, block] }),
-    ...(compat && result.fields.suggestion === undefined && { suggestion }),
-  }
-  return { kind: 'result', result: result.with(more).withMeta({ [KEY]: suggestion }) }
+  const told = Array.isArray(content) ? result.withItem('content', block) : result
+  const beside = compat && result.fields.suggestion === undefined ? { suggestion } : {}
+  return { kind: 'result', result: told.with(beside).withMeta({ [KEY]: suggestion }) }
 }
 
 /** The answer to a call that was not made, because another tool fits better. */

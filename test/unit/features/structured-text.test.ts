@@ -6,17 +6,27 @@ import { corporate } from '../../support/local-gateway.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
-async function contentOf(result: string): Promise<unknown> {
+async function resultOf(result: string): Promise<Payload | undefined> {
   const { policy } = structuredText.create(() => ({}), featureDeps())
   const target = { method: 'tools/call', upstream: 'one', name: 't' }
   const handle = policy?.(target)?.(async () => ({ kind: 'result', result: Payload.text(result) }))
   const outcome = await handle?.(toolCall())
-  return outcome?.kind === 'result' ? outcome.result.fields['content'] : undefined
+  return outcome?.kind === 'result' ? outcome.result : undefined
+}
+
+async function contentOf(result: string): Promise<unknown> {
+  return (await resultOf(result))?.fields['content']
 }
 
 const text = (words: string) => ({ type: 'text', text: words })
 
 describe('structured content', () => {
+  it('leaves the very characters of the content it is added to', async () => {
+    const block = '{"type":"text","text":"done","n":9007199254740993,"one":1.0}'
+    const found = await resultOf(`{"content":[${block}],"structuredContent":{"a":1}}`)
+    expect(found?.text).toContain(`"content":[${block},{"type":"text","text":"{\\"a\\":1}"}]`)
+  })
+
   it('C151 stands in a text too, in the very characters it came in', async () => {
     const structured = '{"n":12345678901234567890,"x":1.0}'
     expect(
