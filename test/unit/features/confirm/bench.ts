@@ -60,6 +60,8 @@ export interface Bench {
   readonly signed: readonly Readonly<Record<string, unknown>>[]
   /** Makes a call of `delete_repo`; nothing is between it and the server where the tool has no policy. */
   call(given?: Partial<Call>, args?: Record<string, unknown>): Promise<Outcome>
+  /** Ends as a gateway does that is stopped. */
+  close(): Promise<void>
   readonly isWrapped: boolean
   /** The arguments models are told of. */
   readonly told: readonly string[]
@@ -103,6 +105,7 @@ export function bench(given: Given = {}): Bench {
     served,
     signed,
     isWrapped: policy !== undefined,
+    close: async () => contribution.close?.(),
     told: (contribution.reserved?.('hub') ?? []).flatMap(({ argument, schema, isFor }) =>
       schema && (isFor?.(entry) ?? true) ? [argument] : [],
     ),

@@ -303,6 +303,14 @@ describe('others who approve', () => {
       return pendingId(one)
     }
 
+    it('need not be waited for by a gateway that closes', async () => {
+      const one = bench({ ...waiting, deps: store() })
+      const answer = one.call({ client: plain })
+      await soon(one)
+      await one.close()
+      expect(fieldsOf(await answer)['status']).toBe('confirmation_required')
+    })
+
     it('let it run, and its deadline rests meanwhile', async () => {
       const one = bench({ ...waiting, deps: store() })
       const rests: string[] = []
