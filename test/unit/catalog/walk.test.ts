@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest'
+import { walk } from '../../../src/catalog/walk.ts'
+import type { Call, Handler } from '../../../src/core/call.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+/** A server whose lists have these pages, each with where the next one is, and the cursors it was asked with. */
+function paged(next: (page: number) => unknown) {
+  const asked: unknown[] = []
+  const server: Handler = async ({ params }: Call) => {
+    asked.push(params.fields['cursor'])
+    const page = asked.length
+    const result = Payload.of({ tools: [{ name: `t${page}` }], nextCursor: next(page) })
+    return { kind: 'result', result }
+  }
+  return {
+    asked,
+    names: async () => (await walk(server, toolCall(), 'tools/list')).map(({ fields }) => fields['name']),
+  }
+}
+
+it.each([
+  ['is missing', undefined],
+  ['is empty', ''],
+  ['is no text', 3],
+])('a list ends where the next cursor %s', async (_what, end) => {
+  const { asked, names } = paged((page) => (page < 3 ? `c${page}` : end))
+  expect(await names()).toEqual(['t1', 't2', 't3'])
+  expect(asked).toEqual([undefined, 'c1', 'c2'])
+})
+
+it('a list that leads back to where it was is not walked for ever', async () => {
+  const { asked, names } = paged((page) => `c${page % 2}`)
+  expect(await names()).toEqual(['t1', 't2', 't3'])
+  expect(asked).toEqual([undefined, 'c1', 'c0'])
+})
