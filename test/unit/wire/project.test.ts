@@ -59,6 +59,12 @@ describe('a result for an older client', () => {
     expect(found).toEqual(types.slice(1))
   })
 
+  it('leaves messages alone that are none', () => {
+    const odd = { messages: [7, { role: 'user', content: 'hi' }, { role: 'user', content: audio }] }
+    const { messages } = lowerResult('prompts/get', Payload.of(odd), revision('2024-11-05')).fields
+    expect(messages).toMatchObject([7, { content: 'hi' }, { content: { type: expect.any(String) } }])
+  })
+
   it('has structured content as an object, and as text', () => {
     const list = lowerResult(
       'tools/call',

@@ -173,6 +173,16 @@ describe('every code of the table', () => {
     expect(modernError(error).fields.code).toBe(-32602)
   })
 
+  it('is for older clients one of params where the client lacks something, or words of the tool', () => {
+    const data = { requiredCapabilities: { sampling: {} } }
+    const error = new GatewayError('CAPABILITY_REQUIRED', 'It asks a model.', { data })
+    const told = (method: string): unknown =>
+      JSON.parse(encodeLegacyError({ kind: 'request', id: '1', method, params: Payload.of({}) }, error, 'r1'))
+    expect(told('prompts/get')).toMatchObject({ error: { code: -32602 } })
+    const text = 'This tool needs something the client does not offer: sampling. It asks a model.'
+    expect(told('tools/call')).toMatchObject({ result: { isError: true, content: [{ text }] } })
+  })
+
   it('waits whole seconds, and none below zero', () => {
     const wait = (retryAfterSeconds: number) =>
       new GatewayError('RATE_LIMIT_EXCEEDED', 'No.', { retryAfterSeconds }).data.retry_after_seconds

@@ -121,6 +121,14 @@ describe('a call outside of a transaction', () => {
     expect(all[0]?.way).toMatchObject(way)
   })
 
+  test('is written down by the name it was called by where its server can not list its tools', async () => {
+    const store = new MemoryStore()
+    const all = written(store)
+    const entry = () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'no list'))
+    await around({ deps: { store, entry } }).handle(to({}))
+    expect(all).toMatchObject([{ tool: 't', status: 'ok' }])
+  })
+
   test('is not written down where it failed, only read, was an errand, or no history is kept', async () => {
     const store = new MemoryStore()
     const all = written(store)
