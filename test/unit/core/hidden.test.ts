@@ -20,7 +20,8 @@ it('texts in any language, and lines, stay as they are', () => {
   expect(escapeHidden(text)).toBe(text)
 })
 
-it('nothing is lost when a text is cut, and no part that is shown can hide', () => {
+// Making texts of all characters takes its time.
+it('nothing is lost when a text is cut, and no part that is shown can hide', { timeout: 30_000 }, () => {
   const text = fc.string({ unit: 'binary', maxLength: 40 })
   fc.assert(
     fc.property(text, (given) => {
