@@ -153,7 +153,8 @@ export class LegacyConnection implements Connection {
     const { call } = active.working
     const make = (id: number): Payload => legacyParams(call, id, this.#revision)
     if (!this.#takesTasks || call.method !== 'tools/call' || call.params.fields.task !== undefined) {
-      return this.#request(active, call.method, make)
+      const answer = this.#request(active, call.method, make)
+      return call.method === 'tools/list' ? answer.then((listed) => this.#learnt(call, listed)) : answer
     }
     return runAsTask({
       tool: this.#tools.of(String(call.params.fields.name)),
@@ -162,6 +163,11 @@ export class LegacyConnection implements Connection {
       request: (name, params) => this.#request(active, name, () => params),
       cancel: (params) => background(this.#send('tasks/cancel', params), this.#options.log),
     })
+  }
+
+  #learnt({ params }: Call, listed: Payload): Payload {
+    this.#tools.learn(listed, params)
+    return listed
   }
 
   #request(active: Active, name: string, make: (id: number) => Payload): Promise<Payload> {

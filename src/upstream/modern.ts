@@ -148,7 +148,7 @@ export class ModernConnection implements Connection {
   /** A result, or the questions the server ended the call with. */
   #outcome({ call }: Working, result: Payload): Outcome {
     if (result.fields.resultType !== 'input_required') {
-      return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(result) : result }
+      return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(call, result) : result }
     }
     const { requestState } = result.fields
     const questions = readQuestions(result)
@@ -162,9 +162,9 @@ export class ModernConnection implements Connection {
   }
 
   /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
-  #offered(result: Payload): Payload {
+  #offered({ params, client }: Call, result: Payload): Payload {
     const { tools } = result.fields
-    this.#tools.learn(result)
+    this.#tools.learn(result, params, client)
     if (!this.#options.mirrors || !Array.isArray(tools)) return result
     const isOffered = (tool: unknown): boolean =>
       !isObject(tool) || readMirror(tool.inputSchema) !== undefined

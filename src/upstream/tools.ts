@@ -44,9 +44,7 @@ export class ToolIndex {
   of(tool: string, client?: Client): Tool | undefined | Promise<Tool | undefined> {
     const found = this.#find(tool)
     if (found) return found
-    const asker = createHash('sha256')
-      .update(canonical(client?.capabilities ?? {}))
-      .digest('base64url')
+    const asker = askerOf(client)
     const isSame = this.#asker === asker
     if (this.#walking) {
       const again = () => this.of(tool, client)
@@ -70,9 +68,11 @@ export class ToolIndex {
     return this.#walking.then(() => this.#find(tool))
   }
 
-  /** Takes note of tools that were listed for somebody. */
-  learn(result: Payload): void {
-    if (!this.#known) return
+  /** Takes note of tools that were listed for somebody. A list without pages also says which there are no more. */
+  learn(result: Payload, asked: Payload, client?: Client): void {
+    if (!this.#known || !Array.isArray(result.fields.tools)) return
+    const isWhole = asked.fields.cursor === undefined && result.fields.nextCursor === undefined
+    if (isWhole && this.#asker === askerOf(client)) this.#known.clear()
     read(result, this.#known)
     this.#byAlias = undefined
   }
@@ -108,6 +108,13 @@ export class ToolIndex {
     this.#known = isAnew ? found : new Map([...(this.#known ?? []), ...found])
     this.#byAlias = undefined
   }
+}
+
+/** What clients are told apart by: those that can do the same are offered the same. */
+function askerOf(client: Client | undefined): string {
+  return createHash('sha256')
+    .update(canonical(client?.capabilities ?? {}))
+    .digest('base64url')
 }
 
 const NO_LIST = 'The server answered tools/list with something else than a list.'

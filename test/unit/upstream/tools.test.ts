@@ -79,3 +79,34 @@ describe('tools that are listed only for clients that can be asked', () => {
     expect(await tools.of('ask', asked)).toBeUndefined()
   })
 })
+
+describe('a tool that its server does not list any more', () => {
+  const toolsOf = (...names: string[]): Payload => Payload.of({ tools: names.map((name) => ({ name })) })
+  const first = Payload.of({})
+
+  it('is not known any more once somebody was listed all tools', async () => {
+    const tools = new ToolIndex(async () => toolsOf('kept', 'gone'))
+    expect(await tools.of('gone')).toBeDefined()
+    tools.learn(toolsOf('kept', 'new'), first)
+    expect(tools.of('gone')).toBeUndefined()
+    expect(tools.of('kept')).toBeDefined()
+    expect(tools.of('new')).toBeDefined()
+  })
+
+  it.each([
+    ['a page', toolsOf('kept').with({ nextCursor: '2' }), first],
+    ['the last page', toolsOf('kept'), Payload.of({ cursor: '2' })],
+  ])('is known where %s alone was listed', async (_what, listed, asked) => {
+    const tools = new ToolIndex(async () => toolsOf('kept', 'gone'))
+    await tools.of('gone')
+    tools.learn(listed, asked)
+    expect(tools.of('gone')).toBeDefined()
+  })
+
+  it('is known where it was listed for another kind of client', async () => {
+    const tools = new ToolIndex(async () => toolsOf('kept', 'gone'))
+    await tools.of('gone', { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } })
+    tools.learn(toolsOf('kept'), first, { era: 'modern', revision: '2026-07-28', capabilities: {} })
+    expect(tools.of('gone')).toBeDefined()
+  })
+})
