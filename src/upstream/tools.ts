@@ -71,7 +71,7 @@ export class ToolIndex {
   /** Takes note of tools that were listed for somebody. A list without pages also says which there are no more. */
   learn(result: Payload, asked: Payload, client?: Client): void {
     if (!this.#known || !Array.isArray(result.fields.tools)) return
-    const isWhole = asked.fields.cursor === undefined && result.fields.nextCursor === undefined
+    const isWhole = asked.fields.cursor === undefined && isLast(result.fields.nextCursor)
     if (isWhole && this.#asker === askerOf(client)) this.#known.clear()
     read(result, this.#known)
     this.#byAlias = undefined
@@ -103,7 +103,7 @@ export class ToolIndex {
       if (!Array.isArray(result.fields.tools)) throw new GatewayError('UPSTREAM_ERROR', NO_LIST)
       read(result, found)
       cursor = result.fields.nextCursor
-      if (typeof cursor !== 'string' || cursor === '') break
+      if (isLast(cursor)) break
     }
     this.#known = isAnew ? found : new Map([...(this.#known ?? []), ...found])
     this.#byAlias = undefined
@@ -115,6 +115,11 @@ function askerOf(client: Client | undefined): string {
   return createHash('sha256')
     .update(canonical(client?.capabilities ?? {}))
     .digest('base64url')
+}
+
+/** Whether there is no page after one; some servers say so with a cursor that is empty. */
+function isLast(nextCursor: unknown): boolean {
+  return typeof nextCursor !== 'string' || nextCursor === ''
 }
 
 const NO_LIST = 'The server answered tools/list with something else than a list.'

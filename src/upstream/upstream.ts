@@ -1,13 +1,10 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { park, type Working } from '../bridge/park.ts'
 import { type Call, compose, type Handler, type Outcome, type Policy } from '../core/call.ts'
-import { asGatewayError, GatewayError } from '../core/error.ts'
-import { Payload } from '../core/payload.ts'
+import { asGatewayError } from '../core/error.ts'
 import type { Quota } from '../core/record.ts'
 import type { Log } from '../core/log.ts'
-import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
 import type { Variables } from './child.ts'
 import type { Connection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
@@ -19,6 +16,7 @@ import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
 import type { Connect, Patience } from './link.ts'
+import { listenOn } from './listen-on.ts'
 import type { Login } from './login.ts'
 import { beingClosed, Pool } from './pool.ts'
 import { HeardQuota } from './quota.ts'
@@ -221,82 +219,4 @@ function openConnection(
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
   })
-}
-
-/** A listening call outlives connections: where one is lost, it goes on with the next. */
-async function listenOn(
-  working: Working,
-  connect: (call: Call) => Promise<Connection>,
-  retired: AbortSignal,
-  log: Log,
-): Promise<Outcome> {
-  const controller = new AbortController()
-  const stop = (): void => controller.abort()
-  for (const signal of [working.signal, retired]) signal.addEventListener('abort', stop)
-  let isAcknowledged = false
-  const quiet: Working = {
-    get call() {
-      return working.call
-    },
-    get signal() {
-      return controller.signal
-    },
-    progress: working.progress,
-    ask: (question, options) => working.ask(question, options),
-    note: (note) => {
-      if (note.method !== ACKNOWLEDGED) return working.note(note)
-      if (isAcknowledged) return tellChanges(working)
-      isAcknowledged = true
-      working.note(note)
-    },
-  }
-  // Who listens to several servers is not kept waiting for one that is away.
-  const later = (): void => {
-    const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
-    if (!isAcknowledged) quiet.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
-  }
-  try {
-    return await keepListening(quiet, connect, { gone: working.signal, retired, log }, later)
-  } finally {
-    for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
-  }
-}
-
-interface Ends {
-  /** Nobody listens any more. */
-  readonly gone: AbortSignal
-  /** The server is to be closed. */
-  readonly retired: AbortSignal
-  readonly log: Log
-}
-
-async function keepListening(
-  working: Working,
-  connect: (call: Call) => Promise<Connection>,
-  { gone, retired, log }: Ends,
-  onLost: () => void,
-): Promise<Outcome> {
-  for (let attempt = 0; ; attempt++) {
-    try {
-      if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
-      const connection = await connect(working.call)
-      const outcome = await connection.open(working)
-      if (!connection.isClosed) return outcome
-    } catch (error) {
-      if (retired.aborted && !gone.aborted) return { kind: 'result', result: Payload.of({}) }
-      if (gone.aborted || !isPassing(error)) throw error
-      log.debug('upstream.listen_again', { error: excerpt(String(error)) })
-    }
-    onLost()
-    await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, {
-      signal: working.signal,
-      ref: false,
-    }).catch(() => undefined)
-    if (gone.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
-  }
-}
-
-/** While the server was away anything may have changed. */
-function tellChanges(working: Working): void {
-  for (const method of toldChanges(readFilter(working.call.params))) working.note({ method })
 }

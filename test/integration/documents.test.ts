@@ -15,6 +15,8 @@ import { inRepository, readDocument, schemaKeys } from '../support/document.ts'
 import { type CommandProcess, runCommand, startCommand } from '../support/gateway-process.ts'
 
 const readme = readDocument('README.md')
+const reference = readDocument('docs/configuration.md')
+const manual = [readme, ...readdirSync(inRepository('docs')).map((name) => readDocument(`docs/${name}`))]
 const deploying = readDocument('deploy/README.md')
 const changes = readDocument('CHANGELOG.md')
 const env = { GITHUB_TOKEN: 'a-token', TICKETS_SECRET: 'a-secret' }
@@ -25,7 +27,7 @@ function load(text: string, file = readme.file) {
 }
 
 describe('the examples of configuration', () => {
-  const examples = [...readme.blocks('yaml'), ...deploying.blocks('yaml')]
+  const examples = [...manual, deploying].flatMap((each) => each.blocks('yaml'))
 
   test('are there', () => {
     expect(examples.length).toBeGreaterThanOrEqual(3)
@@ -92,7 +94,7 @@ describe('the examples of configuration', () => {
 })
 
 describe('the table of configuration keys', () => {
-  const rows = readme
+  const rows = reference
     .table('Key')
     .map(([key = '', value = '']) => [key, value].map((cell) => cell.replaceAll('`', '')))
 
@@ -123,7 +125,7 @@ describe('the tables of settings', () => {
   test('name every setting of every feature and no other', () => {
     const written = new Map<string, string[]>()
     let feature = ''
-    for (const [first = '', settings] of readme.table('Feature | Setting')) {
+    for (const [first = '', settings] of reference.table('Feature | Setting')) {
       feature = named(first)[0] ?? feature
       written.set(feature, [...(written.get(feature) ?? []), ...named(settings)].toSorted())
     }
@@ -135,13 +137,13 @@ describe('the tables of settings', () => {
   })
 
   test('name every setting of tools and no other', () => {
-    const written = readme.table('Setting').flatMap(([settings]) => named(settings))
+    const written = reference.table('Setting').flatMap(([settings]) => named(settings))
     expect(written.toSorted()).toEqual(Object.keys({ ...toolSchema.properties, ...toolWords }).toSorted())
   })
 })
 
 describe('the table of limits', () => {
-  const rows = readme
+  const rows = reference
     .table('Limit')
     .map(([key = '', value = '', meaning = '']) =>
       [key, value, meaning].map((cell) => cell.replaceAll('`', '')),
@@ -168,15 +170,16 @@ describe('the table of limits', () => {
     expect(codes.filter((code) => !isErrorCode(code))).toEqual([])
   })
 
-  test('C219 the README says what is refused, which errors there are, and every key', () => {
+  test('C219 the manual says what is refused, which errors there are, and every key', () => {
+    const text = manual.map((each) => `\n${each.text}`).join('')
     for (const title of ['Endpoints', 'What is refused, and how', 'Configuration reference', 'Limits']) {
-      expect(readme.text).toContain(`\n## ${title}\n`)
+      expect(text).toMatch(new RegExp(`\n##? ${title}\n`))
     }
   })
 })
 
 describe('links', () => {
-  const links = [readme, deploying, changes].flatMap(({ file, links: all }) =>
+  const links = [...manual, deploying, changes].flatMap(({ file, links: all }) =>
     all().map((link) => [link, file]),
   )
 
@@ -203,7 +206,7 @@ test('the changelog has this version', () => {
 })
 
 describe('the commands shown', () => {
-  const lines = [readme, deploying].flatMap(({ text }) => {
+  const lines = [...manual, deploying].flatMap(({ text }) => {
     const commands = text.matchAll(/(?:^|`)gatehouse ([a-z][^`\n#]*)/gm)
     return [...commands].map(([, line = '']) => line.split(' -- ')[0]?.split(' ') ?? [])
   })
@@ -316,7 +319,7 @@ function joined(keys: ReadonlyMap<string, unknown>): Map<string, unknown> {
   )
 }
 
-/** A default as the README writes it. */
+/** A default as the reference writes it. */
 function shown(value: unknown): string {
   if (value === undefined || (typeof value === 'object' && Object.keys(value ?? {}).length === 0)) return ''
   if (typeof value === 'boolean') return value ? 'on' : 'off'
