@@ -18,6 +18,8 @@ export async function serve(args: readonly string[]): Promise<number> {
   const foreseen = await foresee(source)
   tell(foreseen, source)
   if (foreseen.length > 0) return 1
+  // From here on there is something to end in order.
+  const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // What it opened would keep the process.
@@ -27,7 +29,6 @@ export async function serve(args: readonly string[]): Promise<number> {
   process.stdout.write(welcome(listener.url, source.settings, gateway.operatorCode))
   const watch = follow(source, gateway, log)
   const warmed = gateway.warm()
-  const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
   const found = await Promise.race([warmed, stopped.then(() => [])])
   tell(found, source)
   if (found.length === 0) await stopped

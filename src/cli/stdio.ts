@@ -11,8 +11,8 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const foreseen = await foresee(source)
   tell(foreseen, source)
   if (foreseen.length > 0) return 1
-  const gateway = createGateway(source.settings, { variables: environment(), log })
   const stopped = untilStopped({ onHangUp: true })
+  const gateway = createGateway(source.settings, { variables: environment(), log })
   const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
   const found = await Promise.race([gateway.warm(), ended.then(() => [])])
   tell(found, source)
