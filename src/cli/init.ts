@@ -15,6 +15,7 @@ export async function init(args: readonly string[]): Promise<number> {
     process.stderr.write(`gatehouse: ${target} exists. Write over it with --force.\n`)
     return 1
   }
+  if (!existsSync(dirname(target))) throw new UsageError(`there is no folder ${dirname(target)}`)
   const { yaml, notes } =
     options.from === undefined ? starter(schemaFor(target)) : imported(options.from, schemaFor(target))
   writeFileSync(target, yaml)

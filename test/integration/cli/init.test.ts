@@ -69,6 +69,12 @@ describe('gatehouse init', () => {
     expect(yaml).toMatch(/API_KEY: \$\{\w+\}/)
   })
 
+  test('names the folder that is not there', async () => {
+    const cwd = folder()
+    const { code, stderr } = await runCommand(['init', '--config', 'none/x.yaml'], { cwd })
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`there is no folder ${join(cwd, 'none')}`)])
+  })
+
   test('refuses what is no configuration of a client, and writes nothing', async () => {
     const cwd = folder()
     writeFileSync(join(cwd, 'x.json'), '{"mcpServers": {}}')

@@ -197,7 +197,7 @@ function begin(client: FakeClient, count: number) {
     begun.push(promise)
     return client.request(
       'tools/call',
-      { name: 'slow', arguments: { ms: 2000, steps: 5 } },
+      { name: 'slow', arguments: { ms: 4000, steps: 5 } },
       { onProgress: () => resolve() },
     )
   })
