@@ -11,6 +11,7 @@ import { type Naming, portraitOf, portraitOfAll } from './documents/draw.ts'
 import { frontOf } from './documents/draw-front.ts'
 import { latencyOf } from './documents/observed.ts'
 import type { Portrait } from './documents/portrait.ts'
+import { oneLine } from './documents/text.ts'
 
 interface Options {
   readonly settings: Settings
@@ -149,7 +150,22 @@ function portray(found: readonly ServerRecord[], upstream: string | undefined, a
   }
   const parts = found.flatMap(draw)
   const [first] = parts
-  return upstream !== undefined && first ? first : portraitOfAll(parts, front)
+  if (upstream === undefined || !first) return portraitOfAll(parts, front)
+  return { ...first, notFor: [...first.notFor, ...forOthers(upstream, options)] }
+}
+
+/** How many servers beside it a server is told from. */
+const NEIGHBOURS = 8
+
+/** What the other servers are for that are offered together with one, as far as their owner says it. */
+function forOthers(upstream: string, { settings, isOn }: Options): string[] {
+  if (!settings.listen.aggregate) return []
+  const others = settings.upstreams.flatMap(({ name, about: { about } }) =>
+    about !== undefined && name !== upstream && isOn('help', name)
+      ? [`${oneLine(about).replace(/\.$/, '')} (see ${name})`]
+      : [],
+  )
+  return others.slice(0, NEIGHBOURS)
 }
 
 function namingOfOne(isStrict: boolean): Naming {

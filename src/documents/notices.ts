@@ -66,6 +66,7 @@ export function headersNotice({ front }: Portrait): string {
   const sent = [
     '`X-Request-Id`: that of the request.',
     '`RateLimit`, `RateLimit-Policy`, `Retry-After`: what is left, and how long to wait.',
+    '`X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset`: the same one by one; the last in seconds from now.',
     isSigned ? '`WWW-Authenticate`: why a request was refused, and where to get a token.' : '',
   ]
   return joined([

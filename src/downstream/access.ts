@@ -4,7 +4,8 @@ import { GatewayError } from '../core/error.ts'
 import type { ListenSettings } from '../core/settings.ts'
 
 const EXPOSED =
-  'Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy'
+  'Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, X-Request-Id, Retry-After, ' +
+  'RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset'
 const ALLOWED = [
   'accept',
   'authorization',

@@ -147,10 +147,13 @@ export function mismatch(name: string, why: string): GatewayError {
   })
 }
 
-/** The headers that tell where a caller stands with a limit (draft-ietf-httpapi-ratelimit-headers-10). */
+/** The headers that tell where a caller stands with a limit (draft-ietf-httpapi-ratelimit-headers-10, and what was usual before). */
 export function limitHeaders({ name, limit, remaining, window, reset }: Standing): Record<string, string> {
   return {
     'ratelimit-policy': `"${name}";q=${limit};w=${window}`,
     ratelimit: `"${name}";r=${remaining};t=${reset}`,
+    'x-ratelimit-limit': String(limit),
+    'x-ratelimit-remaining': String(remaining),
+    'x-ratelimit-reset': String(reset),
   }
 }

@@ -17,7 +17,7 @@ async function start(two: unknown, three: unknown): Promise<LocalGateway> {
   const upstreams = Object.fromEntries(
     ['alpha', 'bravo', 'charlie'].map((name, at) => [
       name,
-      { url: servers[at]?.url, revision: '2025-11-25', features: given[at] },
+      { url: servers[at]?.url, revision: '2025-11-25', about: `The sea of ${name}.`, features: given[at] },
     ]),
   )
   gateway = await localGateway({ upstreams, features: { agent_profile: {}, skills: { listed: true } } })
@@ -55,6 +55,14 @@ describe.each([
       '/mcp/alpha/server-card',
       '/mcp/charlie/server-card',
     ])
+  })
+
+  test('is not told from others, which are told from each other', async () => {
+    const started = await start(features, {})
+    const { sections } = JSON.parse(await read(started, '/ai-help/alpha?format=json'))
+    expect(sections.whenNotToUse).toEqual(['The sea of charlie (see charlie)'])
+    const text = await read(started, '/ai-help/alpha')
+    expect(text).toContain('Do NOT use this server for:\n\n- The sea of charlie (see charlie)')
   })
 
   test('is in nothing that clients are told of all servers', async () => {

@@ -28,6 +28,9 @@ it('C195 C191 refuses with 429, Retry-After and the limit, in both eras and befo
   expect(first.status).toBe(200)
   expect(first.headers['ratelimit-policy']).toBe('"principal-60s";q=3;w=60')
   expect(first.headers['ratelimit']).toMatch(/^"principal-60s";r=2;t=\d+$/)
+  const [, reset] = /;t=(\d+)$/.exec(String(first.headers['ratelimit'])) ?? []
+  const names = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset']
+  expect(names.map((name) => first.headers[name])).toEqual(['3', '2', reset])
   const second = await modernPost(gateway.url, 2, 'echo')
   expect([second.status, second.headers['ratelimit']]).toEqual([200, expect.stringMatching(/;r=1;/)])
   const meta = objectAt(objectAt(parsed(second.text), 'result'), '_meta')
