@@ -2,6 +2,7 @@ import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Registry } from '../core/registry.ts'
 import type { Exchange } from '../wire/peer.ts'
+import { findRevision } from '../wire/revisions.ts'
 import type { ServerEvent } from '../wire/sse.ts'
 import {
   type Answer,
@@ -72,7 +73,7 @@ class HttpLink implements Link {
   }
 
   established(revision: string): void {
-    this.#version = revision
+    this.#version = findRevision(revision)?.versionHeader === false ? undefined : revision
     this.#postHeaders = undefined
   }
 
