@@ -10,8 +10,6 @@ export interface Revision {
   readonly priming: boolean
   /** Content block types a result may hold. */
   readonly content: ReadonlySet<string>
-  /** What `structuredContent` and `outputSchema` may be. */
-  readonly structured: 'none' | 'object' | 'any'
   readonly elicitation: 'none' | 'form' | 'url'
   /** The enum schemas of 2025-11-25 (titles, several choices) are known in elicitation forms. */
   readonly titledEnums: boolean
@@ -36,7 +34,6 @@ const v2024_11_05: Revision = {
   versionHeader: false,
   priming: false,
   content: new Set(text),
-  structured: 'none',
   elicitation: 'none',
   titledEnums: false,
   samplingTools: false,
@@ -57,7 +54,6 @@ const v2025_06_18: Revision = {
   batches: false,
   versionHeader: true,
   content: new Set(links),
-  structured: 'object',
   elicitation: 'form',
   completionContext: true,
 }
@@ -74,7 +70,6 @@ const v2026_07_28: Revision = {
   ...v2025_11_25,
   name: '2026-07-28',
   era: 'modern',
-  structured: 'any',
   followUps: false,
 }
 
