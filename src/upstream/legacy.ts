@@ -34,7 +34,6 @@ interface Options {
   readonly revision?: string
   /** Roots the configuration lists. */
   readonly roots?: readonly string[]
-  /** The opening exchange may take this long, in milliseconds. */
   readonly patience: Patience
   readonly discretion: Discretion
   readonly log: Log

@@ -1,7 +1,7 @@
-import { setTimeout as wait } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
+import { pause } from '../../core/waiting.ts'
 import type { Answer } from '../fetch.ts'
 import type { Login, LoginHeaders } from '../login.ts'
 import { readChallenge, words } from './challenge.ts'
@@ -89,18 +89,25 @@ export function createGrants(options: Options): Grants {
     }
   }
 
+  /** Waits for a turn; false where nobody gave it back for so long that it is not waited for any more. */
+  const taken = async (turn: Parameters<Vault['claim']>[0]): Promise<boolean> => {
+    for (const end = Date.now() + TURN; Date.now() < end; await pause(LOOK))
+      if (await vault.claim(turn, TURN)) return true
+    return false
+  }
+
   const obtain = async (principal: string, refused: string | undefined): Promise<Token> => {
     const turn = ['turn', ...audience, principal] as const
     const first = await usable(principal, refused)
     if (first.refresh === undefined) return first.grant
     // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
-    for (const end = Date.now() + TURN; Date.now() < end; await wait(LOOK))
-      if (await vault.claim(turn, TURN)) break
+    const isOurs = await taken(turn)
     try {
       const { grant, refresh } = await usable(principal, refused)
       return refresh === undefined ? grant : await renew(principal, { grant, refresh })
     } finally {
-      await vault.delete(turn)
+      // One that can not be given back ends by itself.
+      if (isOurs) await vault.delete(turn).catch(() => undefined)
     }
   }
 
