@@ -69,7 +69,7 @@ export function editMembers(text: string, edits: ReadonlyMap<string, string | un
 
 /** Adds the text of members to a JSON object that has none of their keys. */
 export function addMembers(text: string, added: string): string {
-  const end = text.lastIndexOf('}')
+  const end = text.endsWith('}') ? text.length - 1 : text.lastIndexOf('}')
   const isEmpty = skipSpace(text, text.indexOf('{') + 1) === end
   return `${text.slice(0, end)}${isEmpty ? '' : ','}${added}}`
 }

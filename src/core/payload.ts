@@ -126,12 +126,17 @@ export class Payload {
       const edit = this.#edits[key]
       const text = edit instanceof Payload ? edit.text : JSON.stringify(edit)
       if (Object.hasOwn(fields, key)) (changes ??= new Map()).set(key, text)
-      else if (text !== undefined) added += `${added === '' ? '' : ','}${JSON.stringify(key)}:${text}`
+      else if (text !== undefined) added += `${added === '' ? '' : ','}${quoted(key)}:${text}`
     }
     const text = isObject(base.value) ? base.text : '{}'
     const changed = changes ? editMembers(text, changes) : text
     return added === '' ? changed : addMembers(changed, added)
   }
+}
+
+/** A key as JSON, at once where nothing in it has to be escaped, as in nearly all. */
+function quoted(key: string): string {
+  return /^[\w./-]+$/.test(key) ? `"${key}"` : JSON.stringify(key)
 }
 
 function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<string, unknown> {

@@ -54,8 +54,13 @@ export const TRANSACTION_ID = 'transaction_id'
 
 /** Whether a call carries a value for a feature, wherever `extensionOf` would find it. */
 export function hasExtension({ meta, params }: Call, name: string): boolean {
-  return meta[keyOf(name)] !== undefined || meta[name] !== undefined || params.fields[name] !== undefined
+  // Every call is looked at for each of them.
+  if (meta !== noMeta && (meta[keyOf(name)] !== undefined || meta[name] !== undefined)) return true
+  return params.fields[name] !== undefined
 }
+
+/** The `_meta` of calls without one. */
+export const noMeta: Fields = {}
 
 /**
  * A value a client sends for a feature: in `_meta` under our own key or its bare name, or beside the other params.
@@ -146,7 +151,7 @@ export function withCarried(meta: Fields, carried: Carried | undefined): Fields 
 
 const keys = new Map<string, string>()
 
-/** Our own key of a value; every call is looked at for it, so it is made once. */
+/** Our own key of a value, which is made once. */
 function keyOf(name: string): string {
   const known = keys.get(name)
   if (known !== undefined) return known

@@ -4,7 +4,7 @@ import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Target } from '../core/target.ts'
 import type { Notification, Request } from './jsonrpc.ts'
-import { type Carried, withCarried } from './extensions.ts'
+import { type Carried, noMeta, withCarried } from './extensions.ts'
 import { method } from './methods.ts'
 import { type TraceContext, withTrace } from './trace-context.ts'
 
@@ -35,7 +35,7 @@ export function lift(message: Request | Notification, around: Circumstances): Ca
     target: targetOf(message, around.upstream),
     principal: around.principal,
     client: around.client,
-    meta: withCarried(withTrace(isObject(meta) ? meta : {}, around.trace), around.carried),
+    meta: withCarried(withTrace(isObject(meta) ? meta : noMeta, around.trace), around.carried),
     state: {},
     signal: around.controller.signal,
     abort: (reason) => around.controller.abort(reason),

@@ -22,9 +22,12 @@ export const multimodal: Feature<Record<never, never>> = {
     properties: {},
   },
   create: (_settings, deps) => {
-    const known = new WeakMap<object, readonly Input[]>()
-    const inputs = ({ definition }: Entry): readonly Input[] => {
-      const found = known.get(definition) ?? inputsOf(definition.inputSchema)
+    const known = new WeakMap<object, Inputs>()
+    const inputs = ({ definition }: Entry): Inputs => {
+      const seen = known.get(definition)
+      if (seen) return seen
+      const all = inputsOf(definition.inputSchema)
+      const found = { all, binary: all.filter(({ isBinary }) => isBinary) }
       known.set(definition, found)
       return found
     }
@@ -41,7 +44,7 @@ export const multimodal: Feature<Record<never, never>> = {
       },
       facts: (entry) => {
         const { upstream, name } = entry
-        const taken = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry))
+        const taken = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
         const given = setting(upstream, name, 'returns')
         return {
           ...(taken.length > 0 && { inputTypes: taken }),
@@ -57,7 +60,13 @@ interface Around {
   readonly next: Handler
   readonly limit: number | undefined
   readonly deps: Deps
-  inputs(entry: Entry): readonly Input[]
+  inputs(entry: Entry): Inputs
+}
+
+/** What a tool takes that is no plain text, and what of it comes as bytes. */
+interface Inputs {
+  readonly all: readonly Input[]
+  readonly binary: readonly Input[]
 }
 
 function checked(call: Call, around: Around): Promise<Outcome> {
@@ -70,7 +79,7 @@ function checked(call: Call, around: Around): Promise<Outcome> {
 }
 
 function looked(call: Call, entry: Entry | undefined, { next, inputs, limit }: Around): Promise<Outcome> {
-  const binary = entry ? inputs(entry).filter(({ isBinary }) => isBinary) : []
+  const binary = entry ? inputs(entry).binary : []
   if (binary.length === 0 && limit === undefined) return next(call)
   const { arguments: given } = call.params.fields
   const found = isObject(given) ? mediaIn(given, binary, limit !== undefined) : []

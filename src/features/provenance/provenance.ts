@@ -89,7 +89,8 @@ const changes = [
 ] as const
 
 function stampsOf(sources: readonly Source[], { facts }: Call, hash: string | undefined): Stamp[] {
-  const done = facts.size === 0 ? [] : changes.flatMap(([fact, words]) => (facts.has(fact) ? [words] : []))
+  const done: string[] = []
+  for (const [fact, words] of changes) if (facts.has(fact)) done.push(words)
   const at = isoTime(Date.now())
   // Members that are undefined are not told; to leave them out one by one would cost every call more.
   return sources.map(({ source, location, version }) => ({

@@ -84,8 +84,8 @@ function filled(template: string, given: Fields): string | undefined {
 function urisOf(content: unknown): { readonly uri: string; readonly index: number }[] {
   if (!Array.isArray(content)) return []
   const found: { readonly uri: string; readonly index: number }[] = []
-  for (const [index, block] of content.entries()) {
-    if (found.length === MOST) break
+  for (let index = 0; index < content.length && found.length < MOST; index++) {
+    const block: unknown = content[index]
     const { resource, uri: link } = isObject(block) ? block : {}
     const uri = shown(isObject(resource) ? resource.uri : link, LONGEST)
     if (uri !== undefined && !found.some((each) => each.uri === uri)) found.push({ uri, index })

@@ -41,8 +41,8 @@ export function stamped(
   const meta = result.member('_meta')
   const inMeta = isObject(meta) ? meta[PROVENANCE_KEY] : undefined
   const beside = result.member('provenance')
-  const [only, ...others] = stamps
-  if (only && others.length === 0 && inMeta === undefined && beside === undefined)
+  const [only] = stamps
+  if (only && stamps.length === 1 && inMeta === undefined && beside === undefined)
     return stampedOnce(result, only, { compat, isBare: meta === undefined })
   const claims = claimsOf([inMeta, beside], server)
   if (claims.length === 0 && stamps.length === 0) return result
@@ -58,12 +58,26 @@ function stampedOnce(
   stamp: Stamp,
   { compat, isBare }: { readonly compat: boolean; readonly isBare: boolean },
 ): Payload {
-  const text = JSON.stringify(stamp)
-  const entry = Payload.text(text, stamp)
-  const beside = compat ? { provenance: entry } : {}
-  if (!isBare) return result.withMeta({ [PROVENANCE_KEY]: entry }).with(beside)
-  const meta = Payload.text(`{"${PROVENANCE_KEY}":${text}}`, { [PROVENANCE_KEY]: stamp })
-  return result.with({ ...beside, _meta: meta })
+  const text = encoded(stamp)
+  const provenance = Payload.text(text, stamp)
+  if (!isBare) {
+    const noted = result.withMeta({ [PROVENANCE_KEY]: provenance })
+    return compat ? noted.with({ provenance }) : noted
+  }
+  // V8 is slow at literals with computed keys.
+  const meta: Record<string, unknown> = {}
+  meta[PROVENANCE_KEY] = stamp
+  const _meta = Payload.text(`{"${PROVENANCE_KEY}":${text}}`, meta)
+  return result.with(compat ? { provenance, _meta } : { _meta })
+}
+
+/** As `JSON.stringify` has it, which costs the usual stamp more than all else that is done for it. */
+function encoded(stamp: Stamp): string {
+  if ((stamp.location ?? stamp.version ?? stamp.transformation ?? stamp.content_hash) !== undefined)
+    return JSON.stringify(stamp)
+  const { source, retrieved_at: at, confidence, attested_by: by } = stamp
+  const quoted = JSON.stringify(source)
+  return `{"source":${quoted},"retrieved_at":"${at}","confidence":"${confidence}","attested_by":"${by}"}`
 }
 
 /** What the gateway said of a result of a server it stamps; nothing where it said nothing. */

@@ -17,7 +17,7 @@ export function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Check
   const look = (result: Payload, { definition, upstream, name }: Entry): void => {
     const { outputSchema } = definition
     if (!isObject(outputSchema) || (mode === 'warn' && told.has(definition))) return
-    const { structuredContent } = result.fields
+    const structuredContent = result.member('structuredContent')
     const reason = (): string | undefined => {
       if (structuredContent === undefined) return 'it has no structured content'
       const schema = { upstream, tool: name, schema: 'output' }
@@ -44,18 +44,19 @@ export function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Check
   return (answer, entry) => {
     const isWatched = mode !== 'off' && isObject(entry.definition.outputSchema)
     return answer.then((outcome) => {
-      if (outcome.kind !== 'result' || outcome.result.fields.isError === true) return outcome
+      if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
       const { result } = outcome
       if (!isAnswer(result)) return outcome
       if (isWatched) look(result, entry)
-      const { content, structuredContent } = result.fields
-      if (content !== undefined || structuredContent !== undefined) return outcome
+      if (result.member('content') !== undefined) return outcome
+      if (result.member('structuredContent') !== undefined) return outcome
       return { kind: 'result', result: result.with({ content: [] }) }
     })
   }
 }
 
 /** Not what stands for a task that goes on. */
-function isAnswer({ fields: { resultType, task } }: Payload): boolean {
-  return task === undefined && (resultType === undefined || resultType === 'complete')
+function isAnswer(result: Payload): boolean {
+  const type = result.member('resultType')
+  return result.member('task') === undefined && (type === undefined || type === 'complete')
 }
