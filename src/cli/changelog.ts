@@ -1,9 +1,8 @@
-import type { Settings } from '../core/settings.ts'
 import { changelogView, contractChangelog } from '../documents/changelog.ts'
 import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import { Contracts } from '../records/contracts.ts'
-import { readOptions, readSource, UsageError } from './options.ts'
+import { readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
 /** `gatehouse changelog [server]`: what servers offer, and what of it changed, from the store of running gateways. */
 export async function changelog(args: readonly string[]): Promise<number> {
@@ -15,7 +14,11 @@ export async function changelog(args: readonly string[]): Promise<number> {
   try {
     const all = await new Contracts(store).list()
     const found = upstream === undefined ? all : all.filter((each) => each.upstream === upstream)
-    if (upstream !== undefined && found.length === 0) throw new Error(unknown(upstream, settings))
+    if (upstream !== undefined && found.length === 0) {
+      // A server that was removed from the configuration still has a history.
+      const { name } = serverNamed(upstream, settings)
+      throw new Error(`nothing is known yet of ${name}: start the gateway once, with features.contract on`)
+    }
     const text = options.json
       ? JSON.stringify(changelogView(found), null, 2)
       : contractChangelog(found).trimEnd()
@@ -24,12 +27,4 @@ export async function changelog(args: readonly string[]): Promise<number> {
   } finally {
     await store.close()
   }
-}
-
-/** A server that was removed from the configuration still has a history. */
-function unknown(upstream: string, { upstreams }: Settings): string {
-  const isConfigured = upstreams.some(({ name }) => name === upstream)
-  return isConfigured
-    ? `nothing is known yet of ${upstream}: start the gateway once, with features.contract on`
-    : `there is no server "${upstream}"; there are ${upstreams.map(({ name }) => name).join(', ')}`
 }

@@ -12,6 +12,7 @@ import { createInterface } from 'node:readline'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json.ts'
+import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import type { Entry, Portable } from '../store/store.ts'
@@ -32,12 +33,21 @@ export async function store(args: readonly string[]): Promise<number> {
   if (action === 'info' && file !== undefined) throw new UsageError('store info takes no file')
   if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
   const { settings } = readSource({ config: options.config })
+  if (action !== 'import') checkThere(settings)
   const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
   try {
     return await run(opened, { file: file ?? '', isJson: options.json, isForced: options.force })
   } finally {
     await opened.close()
   }
+}
+
+/** Whoever looks at a store makes none. @throws Error where there is none */
+function checkThere({ store: kept }: Settings): void {
+  if (kept.kind !== 'folder' || existsSync(kept.path)) return
+  throw new Error(
+    `there is no store in ${kept.path}: no gateway with this configuration has kept anything yet`,
+  )
 }
 
 interface Told {

@@ -107,6 +107,17 @@ describe('gatehouse store', () => {
     expect(await run('sell')).toMatchObject({ code: 2 })
   })
 
+  it('makes no store where it looks at one', async () => {
+    const path = join(folder, 'none.yaml')
+    writeFileSync(path, JSON.stringify({ ...config, store: './none' }))
+    for (const action of ['info', 'export']) {
+      const { code, stderr } = await runCommand(['store', action, '--config', path])
+      expect(code).toBe(1)
+      expect(stderr).toContain(`there is no store in ${join(folder, 'none')}`)
+    }
+    expect(existsSync(join(folder, 'none'))).toBe(false)
+  })
+
   it('is refused where nothing outlives its process', async () => {
     const path = join(folder, 'memory.yaml')
     writeFileSync(path, JSON.stringify({ ...config, store: 'memory' }))
