@@ -7,7 +7,7 @@ export interface Footprint {
 }
 
 /** The resident megabytes of a target's processes, before its first call and after all load. */
-interface Memory {
+export interface Memory {
   readonly target: string
   readonly idle: number
   readonly afterLoad: number
@@ -49,10 +49,10 @@ export function judge(rows: readonly Row[], footprint: Footprint): Verdict[] {
     ...ratios,
     verdict('CPU per call, guarded', 1.2, '× unguarded', compared('gateway-guarded', 'gateway-legacy')),
     verdict(
-      'CPU per call, guarded and all else',
+      'CPU per call, with descriptions',
       1.05,
-      '× guarded',
-      compared('gateway-full', 'gateway-guarded'),
+      '× without',
+      compared('gateway-full', 'gateway-undescribed'),
     ),
     verdict(
       'CPU per call that reads, with safe actions',

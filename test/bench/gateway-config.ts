@@ -5,15 +5,15 @@ import { features } from '../../src/features/index.ts'
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
 
 /**
- * What a gateway does to what it passes on: it guards each call and nothing else, or with all it does by default;
- * nothing; calls with keys are made once and nothing else; or what it does by default, with or without what makes
- * actions safe.
+ * What a gateway does to what it passes on: it guards each call and nothing else, or with all it does by default, with
+ * or without what describes servers; nothing; calls with keys are made once and nothing else; or what it does by
+ * default, with or without what makes actions safe.
  */
-export type Guard = 'guarded' | 'full' | 'off' | 'keyed' | 'safe' | 'plain'
+export type Guard = 'guarded' | 'full' | 'undescribed' | 'off' | 'keyed' | 'safe' | 'plain'
 
 /** Whether callers have to say who they are, and each call is logged. */
 export function isGuarded(guard: Guard): boolean {
-  return guard === 'guarded' || guard === 'full'
+  return guard === 'guarded' || guard === 'full' || guard === 'undescribed'
 }
 
 const issuer = 'https://issuer.example.com'
@@ -28,6 +28,7 @@ export function gatewayConfig(upstream: Upstream, guard: Guard, folder: string):
 
 function settingsOf(guard: Guard, folder: string): object {
   if (guard === 'full') return guarded(folder)
+  if (guard === 'undescribed') return { ...guarded(folder), features: { ...guards, ...descriptionsOff } }
   if (guard === 'guarded') return { ...guarded(folder), features: { ...allOff, ...guards } }
   if (guard === 'off') return bare
   // A store on the disk that temporary files are on, as any other.
@@ -37,6 +38,11 @@ function settingsOf(guard: Guard, folder: string): object {
 }
 
 const safeOff = { idempotency: 'off', transactions: 'off', confirm: 'off', undo: 'off' }
+const descriptionsOff = {
+  ...{ manifest: 'off', dashdash: 'off', help: 'off', skills: 'off', agent_profile: 'off', contract: 'off' },
+  ...{ quota: 'off', usage: 'off', cost: 'off', intent: 'off', discovery: 'off', complete: 'off' },
+  ...{ multimodal: 'off', provenance: 'off', receipts: 'off' },
+}
 const allOff = Object.fromEntries(
   features.flatMap(({ name, place }) => (place === 'features' ? [[name, 'off']] : [])),
 )

@@ -7,6 +7,7 @@ export interface Options {
   readonly fail: boolean
   readonly json?: string
   readonly only?: readonly string[]
+  readonly launches: number
   readonly rounds: number
   readonly seconds: number
 }
@@ -14,7 +15,8 @@ export interface Options {
 /** What `--help` prints. */
 export const usage = `node test/bench/run.ts [options]
   --quick        concurrency 16 and 1 KB replies only, about two minutes
-  --rounds N     how often every target gets its turn (default 11, quick 7)
+  --launches N   how often all targets are started, since equal processes differ by some percent (default 3, quick 1)
+  --rounds N     how often every target gets its turn in each launch (default 5, quick 7)
   --seconds S    length of one turn (default 0.5, quick 0.25)
   --only A,B     only these targets, for example pass-through,gateway-legacy
   --stand-in     the baselines themselves in place of the gateway: ratios must come out near 1
@@ -33,6 +35,7 @@ export function readOptions(args: readonly string[]): Options | undefined {
       help: { type: 'boolean', default: false },
       json: { type: 'string' },
       only: { type: 'string' },
+      launches: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
     },
@@ -42,7 +45,8 @@ export function readOptions(args: readonly string[]): Options | undefined {
     quick: values.quick,
     standIn: values['stand-in'],
     fail: !values['no-fail'],
-    rounds: positive('rounds', values.rounds, values.quick ? 7 : 11),
+    launches: positive('launches', values.launches, values.quick ? 1 : 3),
+    rounds: positive('rounds', values.rounds, values.quick ? 7 : 5),
     seconds: positive('seconds', values.seconds, values.quick ? 0.25 : 0.5),
     ...(values.json === undefined ? {} : { json: values.json }),
     ...(values.only === undefined ? {} : { only: values.only.split(',') }),

@@ -1,9 +1,9 @@
 // Measures the gateway against bare programs that do the same work, all in one interleaved run.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
-import { judge } from './budgets.ts'
-import { meets, runRounds, startLoader, type Loader, type Shape } from './measure.ts'
+import { judge, type Memory } from './budgets.ts'
+import { meets, runRounds, startLoader, type Loader, type Sample, type Shape } from './measure.ts'
 import { readOptions, usage, type Options } from './options.ts'
 import { residentMegabytes } from './process-stats.ts'
 import { footprintLines, machine, table, verdictLines } from './report.ts'
@@ -20,35 +20,57 @@ else process.stdout.write(usage)
 async function bench(options: Options): Promise<number> {
   const folder = mkdtempSync(`${tmpdir()}/gatehouse-bench-`)
   try {
-    const field = await startField(folder, options)
-    const loader = startLoader()
-    try {
-      return await measure(folder, field, loader, options)
-    } finally {
-      loader.stop()
-      await field.stop()
-    }
+    const launches: Launch[] = []
+    for (let launch = 0; launch < options.launches; launch++)
+      launches.push(await measure(`${folder}/${launch}`, launch, options))
+    return report(launches, options)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
-async function measure(folder: string, field: Field, loader: Loader, options: Options): Promise<number> {
+/** What was measured with one set of processes. */
+interface Launch {
+  readonly notes: readonly string[]
+  readonly startMs: readonly number[]
+  readonly memory: readonly Memory[]
+  readonly samples: readonly Sample[]
+}
+
+async function measure(folder: string, launch: number, options: Options): Promise<Launch> {
+  mkdirSync(folder)
+  const field = await startField(folder, options)
+  const loader = startLoader()
+  try {
+    const startMs = await startTimes(folder, field, options.quick ? 3 : 5)
+    const shapes = shapesOf(options)
+    const idle = await idleMemory(field)
+    await warmUp(loader, field, shapes, options)
+    process.stderr.write(`launch ${launch + 1} of ${options.launches}\n`)
+    const taken = await runRounds(loader, field.targets, { shapes, ...options })
+    const samples = taken.map((each) => ({ ...each, round: launch * options.rounds + each.round }))
+    const memory = idle.map(({ pids, ...each }) => ({ ...each, afterLoad: megabytes(pids) }))
+    return { notes: field.notes, startMs, memory, samples }
+  } finally {
+    loader.stop()
+    await field.stop()
+  }
+}
+
+function report(launches: readonly Launch[], options: Options): number {
   const on = machine()
-  process.stdout.write(`${on.cpu}, ${on.cores} cores, Linux ${on.kernel}, Node ${on.node}\n`)
-  for (const note of field.notes) process.stdout.write(`note: ${note}\n`)
-  const readyMs = spread(await startTimes(folder, field, options.quick ? 3 : 5))
-  const shapes = shapesOf(options)
-  const idle = await idleMemory(field)
-  await warmUp(loader, field, shapes, options)
-  const samples = await runRounds(loader, field.targets, { shapes, ...options })
-  const memory = idle.map((each) => ({ ...each, afterLoad: megabytes(each.pids) }))
+  const notes = launches[0]?.notes ?? []
+  const samples = launches.flatMap((each) => each.samples)
+  const readyMs = spread(launches.flatMap(({ startMs }) => startMs))
+  const memory = launches[0]?.memory ?? []
   const footprint = readyMs ? { readyMs, memory } : { memory }
   const rows = summarize(samples)
   const verdicts = judge(rows, footprint)
+  process.stdout.write(`${on.cpu}, ${on.cores} cores, Linux ${on.kernel}, Node ${on.node}\n`)
+  for (const note of notes) process.stdout.write(`note: ${note}\n`)
   process.stdout.write(`\n${table(rows)}\n${footprintLines(footprint)}\n${verdictLines(verdicts)}`)
   if (options.json !== undefined) {
-    const results = { machine: on, notes: field.notes, options, rows, footprint, verdicts, samples }
+    const results = { machine: on, notes, options, rows, footprint, verdicts, samples }
     writeFileSync(options.json, JSON.stringify(results, null, 2) + '\n')
   }
   return options.fail && verdicts.some(({ met }) => !met) ? 1 : 0

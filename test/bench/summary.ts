@@ -23,11 +23,12 @@ const baselines: Readonly<Record<string, string>> = {
   'gateway-legacy': 'pass-through',
   'gateway-guarded': 'pass-through',
   'gateway-full': 'pass-through',
+  'gateway-undescribed': 'pass-through',
   'gateway-keyed': 'pass-through',
   'gateway-plain': 'pass-through',
   'gateway-safe': 'pass-through',
-  'gateway-modern': 'pass-through',
-  'gateway-modern-modern': 'pass-through',
+  'gateway-modern': 'pass-through-modern',
+  'gateway-modern-modern': 'pass-through-modern',
   'gateway-stdio': 'line-mux',
 }
 

@@ -51,6 +51,10 @@ export async function startField(folder: string, options: Options): Promise<Fiel
 const full: Shape = { concurrency: 16, bytes: 1024 }
 const half: Shape = { concurrency: 8, bytes: 1024 }
 
+const guards = ['guarded', 'full', 'undescribed', 'keyed', 'plain', 'safe'] as const
+const tokened = new Set(['gateway-guarded', 'gateway-full', 'gateway-undescribed'])
+const comparedAtFull = new Set(['gateway-full', 'gateway-undescribed', 'gateway-plain', 'gateway-safe'])
+
 type Keep = (starting: Promise<Serving>) => Promise<Serving>
 
 async function start(folder: string, options: Options, keep: Keep): Promise<Omit<Field, 'stop'>> {
@@ -64,9 +68,9 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
       url: serving.url,
       era,
       pids,
-      ...(['gateway-guarded', 'gateway-full'].includes(name) && { token: bearer() }),
+      ...(tokened.has(name) && { token: bearer() }),
       ...(name === 'gateway-keyed' && { isKeyed: true as const, shapes: [half, full] }),
-      ...(['gateway-full', 'gateway-plain', 'gateway-safe'].includes(name) && { shapes: [full] }),
+      ...(comparedAtFull.has(name) && { shapes: [full] }),
     })
 
   const stdioCommand = [process.execPath, fileURLToPath(new URL('upstream.ts', import.meta.url)), '--stdio']
@@ -80,13 +84,15 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
   } else if (isWanted('nginx')) notes.push('nginx is not installed: left out')
 
   add('pass-through', await keep(launchScript('pass-through.ts', [legacy.url])), 'legacy')
+  // A modern client's requests have more headers and longer bodies, whoever passes them on.
+  add('pass-through-modern', await keep(launchScript('pass-through.ts', [modern.url])), 'modern')
   const launch = gatewayLauncher(options)
   if (launch) {
     const http = await keep(launch(`${folder}/legacy`, { url: legacy.url }, '/ready'))
     add('gateway-legacy', http, 'legacy')
     if (options.standIn) notes.push('stand-in: no gateway-modern, a pass-through translates nothing')
     else add('gateway-modern', http, 'modern')
-    const wanted = options.standIn ? [] : (['guarded', 'full', 'keyed', 'plain', 'safe'] as const)
+    const wanted = options.standIn ? [] : guards
     for (const guard of wanted.filter((each) => isWanted(`gateway-${each}`))) {
       const own = await keep(launch(`${folder}/${guard}`, { url: legacy.url }, '/ready', guard))
       add(`gateway-${guard}`, own, 'legacy')
