@@ -281,8 +281,11 @@ describe('snippets for clients', () => {
 
   test('that of gatehouse serve is valid JSON and names the served URL', async () => {
     running = startCommand(['serve', '--port', '0', 'http://127.0.0.1:9/mcp'])
-    const { stdout } = running
-    const text = await until(() => /^\{\n.*^\}$/ms.exec(stdout())?.[0], 'the snippet')
+    const { stdout, stderr } = running
+    const printed = until(() => /^\{\n.*^\}$/ms.exec(stdout())?.[0], 'the snippet', 20_000)
+    const text = await printed.catch((cause: unknown) => {
+      throw new Error(`It printed:\n${stdout()}${stderr()}`, { cause })
+    })
     const url = /^Gatehouse serves (\S+)$/m.exec(stdout())?.[1]
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/mcp$/)
     expect(JSON.parse(text)).toEqual({ mcpServers: { gatehouse: { type: 'http', url } } })
