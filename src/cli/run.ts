@@ -1,4 +1,4 @@
-import { ConfigError } from '../config/problem.ts'
+import { ConfigError, problemLine } from '../config/problem.ts'
 import { helpOf, overview, version } from './help-text.ts'
 import { UsageError } from './options.ts'
 
@@ -36,25 +36,23 @@ export async function run(words: readonly string[]): Promise<number> {
   if (own.includes('--version') || first === '-v') return print(version)
   if (own.includes('--help') || own.includes('-h')) return print(isCommand ? helpOf(name) : overview)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
-    return complain(
-      `there is no command "${first}". Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`,
-      2,
-    )
+    const meant = `Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`
+    return complain([`there is no command "${first}". ${meant}`], 2)
   }
   try {
     const command = await (commands[name] ?? commands.serve)()
     return await command(others)
   } catch (error) {
-    if (error instanceof UsageError) return complain(`${error.message}. Run gatehouse ${name} --help`, 2)
-    if (error instanceof ConfigError) return complain(error.message, 1)
-    return complain(error instanceof Error ? error.message : String(error), 1)
+    if (error instanceof UsageError) return complain([`${error.message}. Run gatehouse ${name} --help`], 2)
+    if (error instanceof ConfigError) return complain(error.problems.map(problemLine), 1)
+    return complain([error instanceof Error ? error.message : String(error)], 1)
   }
 }
 
 function help(command: string | undefined): number {
   if (command === undefined) return print(overview)
   if (Object.hasOwn(commands, command)) return print(helpOf(command))
-  return complain(`there is no command "${command}". Run gatehouse --help`, 2)
+  return complain([`there is no command "${command}". Run gatehouse --help`], 2)
 }
 
 function print(text: string): number {
@@ -62,7 +60,7 @@ function print(text: string): number {
   return 0
 }
 
-function complain(message: string, code: number): number {
-  process.stderr.write(`gatehouse: ${message}\n`)
+function complain(messages: readonly string[], code: number): number {
+  for (const message of messages) process.stderr.write(`gatehouse: ${message}\n`)
   return code
 }

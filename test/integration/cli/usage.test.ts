@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { gatewayProgram, runCommand } from '../../support/gateway-process.ts'
 import { folder } from '../../support/journey.ts'
@@ -87,6 +87,15 @@ test('a folder in place of a file is named', async () => {
 })
 
 const older = olderNode()
+
+test('each mistake in a file is a line that says who speaks', async () => {
+  const cwd = folder()
+  writeFileSync(`${cwd}/gateway.config.yaml`, 'upstreams: { one: { url: nowhere } }\nlisten: { prt: 1 }\n')
+  const { code, stderr } = await runCommand(['check'], { cwd })
+  const lines = stderr.trimEnd().split('\n')
+  expect([code, lines.length]).toEqual([1, 2])
+  for (const line of lines) expect(line).toMatch(/^gatehouse: \S*gateway\.config\.yaml:[12]:\d+ \S+: /)
+})
 
 describe.skipIf(older === undefined)('on a Node.js that is too old', () => {
   test('it says which is needed instead of failing somewhere', async () => {
