@@ -38,11 +38,9 @@ function settingsOf(guard: Guard, folder: string): object {
 }
 
 const safeOff = { idempotency: 'off', transactions: 'off', confirm: 'off', undo: 'off' }
-const descriptionsOff = {
-  ...{ manifest: 'off', dashdash: 'off', help: 'off', skills: 'off', agent_profile: 'off', contract: 'off' },
-  ...{ quota: 'off', usage: 'off', cost: 'off', intent: 'off', discovery: 'off', complete: 'off' },
-  ...{ multimodal: 'off', provenance: 'off', receipts: 'off' },
-}
+const descriptions =
+  'manifest dashdash help skills agent_profile contract quota usage cost intent discovery complete multimodal provenance receipts'
+const descriptionsOff = Object.fromEntries(descriptions.split(' ').map((name) => [name, 'off']))
 const allOff = Object.fromEntries(
   features.flatMap(({ name, place }) => (place === 'features' ? [[name, 'off']] : [])),
 )

@@ -1,3 +1,4 @@
+import { isAnswer } from '../../core/answer.ts'
 import type { Call, Outcome, Policy } from '../../core/call.ts'
 import { resultValue } from '../../core/expression.ts'
 import { isoTime } from '../../core/iso-time.ts'
@@ -7,7 +8,7 @@ import { settingOf } from '../../core/tool-settings.ts'
 import { contentHash } from '../../records/receipts.ts'
 import type { Feature } from '../feature.ts'
 import { type Source, sourcesOf, toldSource } from './source.ts'
-import { isAnswer, type Stamp, stamped, US } from './stamp.ts'
+import { type Stamp, stamped, US } from './stamp.ts'
 
 interface Settings {
   readonly hash: boolean

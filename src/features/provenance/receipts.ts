@@ -1,3 +1,4 @@
+import { isAnswer } from '../../core/answer.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isoTime } from '../../core/iso-time.ts'
@@ -6,7 +7,7 @@ import type { Payload } from '../../core/payload.ts'
 import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
 import { extensionOf, hasExtension, KEYS_PATH, RECEIPT_KEY, withoutExtension } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { isAnswer, ownStamp } from './stamp.ts'
+import { ownStamp } from './stamp.ts'
 
 /** What asks for a receipt. */
 const FLAG = 'receipt'

@@ -25,13 +25,6 @@ const CLAIMS = 50
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Whether a result is what a tool or a resource says, and neither a failure nor a task that goes on. */
-export function isAnswer(result: Payload): boolean {
-  if (result.member('isError') === true || result.member('task') !== undefined) return false
-  const type = result.member('resultType')
-  return type === undefined || type === 'complete'
-}
-
 /** A result with what is said of it; what its server says by itself stands before that, as a claim of the server. */
 export function stamped(
   result: Payload,

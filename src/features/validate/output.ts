@@ -1,3 +1,4 @@
+import { isAnswer } from '../../core/answer.ts'
 import type { Outcome } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -44,19 +45,12 @@ export function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Check
   return (answer, entry) => {
     const isWatched = mode !== 'off' && isObject(entry.definition.outputSchema)
     return answer.then((outcome) => {
-      if (outcome.kind !== 'result' || outcome.result.member('isError') === true) return outcome
+      if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
       const { result } = outcome
-      if (!isAnswer(result)) return outcome
       if (isWatched) look(result, entry)
       if (result.member('content') !== undefined) return outcome
       if (result.member('structuredContent') !== undefined) return outcome
       return { kind: 'result', result: result.with({ content: [] }) }
     })
   }
-}
-
-/** Not what stands for a task that goes on. */
-function isAnswer(result: Payload): boolean {
-  const type = result.member('resultType')
-  return result.member('task') === undefined && (type === undefined || type === 'complete')
 }
