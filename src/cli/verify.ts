@@ -56,8 +56,7 @@ function receiptIn(text: string): { readonly receipt: string; readonly result?: 
   if (!text.startsWith('{')) return { receipt: text }
   const whole = Payload.text(text, parsed(text))
   const result = whole.at('result') ?? whole
-  const meta = result.member('_meta')
-  const receipt = isObject(meta) ? meta[RECEIPT_KEY] : undefined
+  const receipt = result.meta(RECEIPT_KEY)
   if (typeof receipt === 'string') return { receipt, result }
   throw new Error(`there is no receipt in the file: a result has it in _meta, at ${RECEIPT_KEY}`)
 }

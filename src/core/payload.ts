@@ -61,7 +61,7 @@ export class Payload {
 
   /** This object with members of its `_meta` set or removed; an emptied `_meta` goes too. */
   withMeta(fields: Fields): Payload {
-    const meta = (this.at('_meta') ?? Payload.of({})).with(fields)
+    const meta = (this.at('_meta') ?? EMPTY).with(fields)
     // Only what removes something can empty it; else its members need not be put together.
     const isRemoval = Object.values(fields).includes(undefined)
     return this.with({ _meta: isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta })
@@ -87,6 +87,17 @@ export class Payload {
     if (!Object.hasOwn(this.#edits, key)) return this.#base.member(key)
     const edit = this.#edits[key]
     return edit instanceof Payload ? edit.value : edit
+  }
+
+  /** The value of one member of its `_meta`, which is not put together for it either. */
+  meta(key: string): unknown {
+    if (this.#base && this.#edits && !this.#isParsed) {
+      if (!Object.hasOwn(this.#edits, '_meta')) return this.#base.meta(key)
+      const edit = this.#edits._meta
+      if (edit instanceof Payload) return edit.member(key)
+    }
+    const meta = this.member('_meta')
+    return isObject(meta) ? meta[key] : undefined
   }
 
   /** One member as a payload of its own, with its text. */
@@ -133,6 +144,8 @@ export class Payload {
     return added === '' ? changed : addMembers(changed, added)
   }
 }
+
+const EMPTY = Payload.text('{}', {})
 
 /** A key as JSON, at once where nothing in it has to be escaped, as in nearly all. */
 function quoted(key: string): string {

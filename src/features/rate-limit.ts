@@ -236,12 +236,10 @@ const KEY = `${NS}/rate_limit`
 function concluded(outcome: Outcome, standing: Standing, store: Store): Outcome | Promise<Outcome> {
   if (outcome.kind === 'ask') return withTicket(outcome, store)
   const { limit, remaining, reset } = standing
-  const { result } = outcome
-  const said = { limit, remaining, reset_seconds: reset }
-  if (result.member('_meta') !== undefined)
-    return { kind: 'result', result: result.withMeta({ [KEY]: said }) }
-  const text = `{"${KEY}":{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}}`
-  return { kind: 'result', result: result.with({ _meta: Payload.text(text, { [KEY]: said }) }) }
+  // Each call is told: to encode it would cost more than to write it.
+  const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
+  const said = Payload.text(text, { limit, remaining, reset_seconds: reset })
+  return { kind: 'result', result: outcome.result.withMeta({ [KEY]: said }) }
 }
 
 async function withTicket(outcome: Outcome & { kind: 'ask' }, store: Store): Promise<Outcome> {

@@ -23,8 +23,7 @@ export function endingOf(outcome: Outcome, ms: number): Ending {
   if (outcome.kind === 'ask') return { outcome: 'ask', ms }
   const { result } = outcome
   if (result.member('isError') !== true) return { outcome: ok, ms }
-  const meta = result.member('_meta')
-  const error = isObject(meta) ? meta[ERROR_KEY] : undefined
+  const error = result.meta(ERROR_KEY)
   const code = isObject(error) ? error.code : undefined
   return { outcome: TOOL_ERROR, ms, ...(typeof code === 'string' && { code }) }
 }

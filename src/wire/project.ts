@@ -35,9 +35,9 @@ function stripModern(result: Payload, fields: readonly string[]): Payload {
   const found = fields.filter((key) => result.member(key) !== undefined)
   const bare =
     found.length > 0 ? result.with(Object.fromEntries(found.map((key) => [key, undefined]))) : result
-  const meta = result.member('_meta')
-  if (!isObject(meta) || !Object.hasOwn(meta, metaKeys.serverInfo)) return bare
-  return bare.withMeta({ [metaKeys.serverInfo]: undefined })
+  return result.meta(metaKeys.serverInfo) === undefined
+    ? bare
+    : bare.withMeta({ [metaKeys.serverInfo]: undefined })
 }
 
 /** Output schemas that are not of an object, in the wrapping the SDKs use; else clients refuse the whole list. */

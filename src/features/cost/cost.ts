@@ -1,7 +1,7 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'
-import { canonical, isObject } from '../../core/json.ts'
+import { canonical } from '../../core/json.ts'
 import { background } from '../../core/log.ts'
 import type { Cost } from '../../core/record.ts'
 import { settingOf } from '../../core/tool-settings.ts'
@@ -124,8 +124,8 @@ async function charged(call: Call, { next, account, units, deps }: Charging): Pr
 /** What asks is not done yet, be it the server or the gateway. */
 function isMade(outcome: Outcome): boolean {
   if (outcome.kind === 'ask') return false
-  const meta = outcome.result.member('_meta')
-  return !(outcome.result.member('isError') === true && isObject(meta) && CONFIRMATION_KEY in meta)
+  const { result } = outcome
+  return !(result.member('isError') === true && result.meta(CONFIRMATION_KEY) !== undefined)
 }
 
 function isUnmade(error: unknown): boolean {

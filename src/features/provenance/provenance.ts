@@ -42,11 +42,11 @@ export const provenance: Feature<Settings> = {
       if (method !== 'tools/call' || name === undefined) return undefined
       const words = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
       const told = words && toldSource(words)
-      const here = `${upstream}:${name}`
+      const own = [{ source: `${upstream}:${name}` }] as const
       return stamping((result, call) => {
         // A failure comes from nowhere; what its server claims is still not said in our name.
         if (!isAnswer(result)) return stamped(result, [], how)
-        const seen = sourcesOf(result, here, upstream)
+        const seen = sourcesOf(result, own, upstream)
         const sources = told ? withWords(seen, told, { result, call }) : seen
         const hash = how.hash ? contentHash(result) : undefined
         return stamped(result, stampsOf(sources, call, hash), how)

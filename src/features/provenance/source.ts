@@ -32,22 +32,22 @@ const READ = 2000
 /** How many resources of one result are named. */
 const MOST = 10
 
-/** Where the result of a tool comes from, as far as it can be seen; `name` is the tool with its server. */
-export function sourcesOf(result: Payload, name: string, upstream: string): readonly Source[] {
+/** Where the result of a tool comes from, as far as it can be seen: from `own`, the tool itself, where it does not say. */
+export function sourcesOf(result: Payload, own: readonly [Source], upstream: string): readonly Source[] {
   const content = result.member('content')
   const uris = urisOf(content)
-  const [only, ...others] = uris
+  const [only] = uris
   const fields = fieldsOf(result.member('structuredContent'), content)
-  const version = first(fields, versions, LONGEST_VERSION)
-  const also = version === undefined ? {} : { version }
-  if (only && others.length === 0) return [{ source: `${upstream}:${only.uri}`, ...also }]
-  if (only) {
+  if (!only && !fields) return own
+  if (uris.length > 1) {
     return uris.map(({ uri, index }) => {
       return { source: `${upstream}:${uri}`, location: { json_path: `$.content[${index}]` } }
     })
   }
-  const address = first(fields, addresses, LONGEST)
-  return [{ source: address === undefined ? name : `${upstream}:${address}`, ...also }]
+  const address = only ? only.uri : first(fields, addresses, LONGEST)
+  const version = first(fields, versions, LONGEST_VERSION)
+  const source = address === undefined ? own[0].source : `${upstream}:${address}`
+  return [version === undefined ? { source } : { source, version }]
 }
 
 /** What the owner says, made ready: each a path, or a text in which `{argument}` stands for its value. */
@@ -81,30 +81,31 @@ function filled(template: string, given: Fields): string | undefined {
   return isWhole ? text.slice(0, LONGEST).toWellFormed() : undefined
 }
 
-function urisOf(content: unknown): { readonly uri: string; readonly index: number }[] {
+function urisOf(content: unknown): readonly { readonly uri: string; readonly index: number }[] {
   if (!Array.isArray(content)) return []
   const found: { readonly uri: string; readonly index: number }[] = []
   for (let index = 0; index < content.length && found.length < MOST; index++) {
     const block: unknown = content[index]
-    const { resource, uri: link } = isObject(block) ? block : {}
-    const uri = shown(isObject(resource) ? resource.uri : link, LONGEST)
+    if (!isObject(block)) continue
+    const uri = shown(isObject(block.resource) ? block.resource.uri : block.uri, LONGEST)
     if (uri !== undefined && !found.some((each) => each.uri === uri)) found.push({ uri, index })
   }
   return found
 }
 
 /** The members a result has, in its structured content or in the only text, where that is a short JSON object. */
-function fieldsOf(structuredContent: unknown, content: unknown): Fields {
+function fieldsOf(structuredContent: unknown, content: unknown): Fields | undefined {
   if (isObject(structuredContent)) return structuredContent
-  if (!Array.isArray(content) || content.length !== 1) return {}
+  if (!Array.isArray(content) || content.length !== 1) return undefined
   const [block]: readonly unknown[] = content
   const text = isObject(block) && block.type === 'text' ? block.text : undefined
-  if (typeof text !== 'string' || text.length > READ || !text.startsWith('{')) return {}
+  if (typeof text !== 'string' || text.length > READ || !text.startsWith('{')) return undefined
   const value = readJson(text)
-  return isObject(value) ? value : {}
+  return isObject(value) ? value : undefined
 }
 
-function first(fields: Fields, names: readonly string[], longest: number): string | undefined {
+function first(fields: Fields | undefined, names: readonly string[], longest: number): string | undefined {
+  if (!fields) return undefined
   for (const name of names) {
     const found = shown(Object.hasOwn(fields, name) ? fields[name] : undefined, longest)
     if (found !== undefined) return found

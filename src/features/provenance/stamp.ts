@@ -31,37 +31,20 @@ export function stamped(
   stamps: readonly Stamp[],
   { server, compat }: { readonly server: string; readonly compat: boolean },
 ): Payload {
-  const meta = result.member('_meta')
-  const inMeta = isObject(meta) ? meta[PROVENANCE_KEY] : undefined
+  const inMeta = result.meta(PROVENANCE_KEY)
   const beside = result.member('provenance')
   const [only] = stamps
   if (only && stamps.length === 1 && inMeta === undefined && beside === undefined)
-    return stampedOnce(result, only, { compat, isBare: meta === undefined })
+    return told(result, Payload.text(encoded(only), only), compat)
   const claims = claimsOf([inMeta, beside], server)
   if (claims.length === 0 && stamps.length === 0) return result
   const said = [...claims, ...stamps]
   const whole = said.length === 1 ? said[0] : said
-  const noted = result.withMeta({ [PROVENANCE_KEY]: whole })
-  return compat || beside !== undefined ? noted.with({ provenance: whole }) : noted
+  return told(result, whole, compat || beside !== undefined)
 }
 
-/** The same for nearly every result, without looking at what it holds. */
-function stampedOnce(
-  result: Payload,
-  stamp: Stamp,
-  { compat, isBare }: { readonly compat: boolean; readonly isBare: boolean },
-): Payload {
-  const text = encoded(stamp)
-  const provenance = Payload.text(text, stamp)
-  if (!isBare) {
-    const noted = result.withMeta({ [PROVENANCE_KEY]: provenance })
-    return compat ? noted.with({ provenance }) : noted
-  }
-  // V8 is slow at literals with computed keys.
-  const meta: Record<string, unknown> = {}
-  meta[PROVENANCE_KEY] = stamp
-  const _meta = Payload.text(`{"${PROVENANCE_KEY}":${text}}`, meta)
-  return result.with(compat ? { provenance, _meta } : { _meta })
+function told(result: Payload, provenance: unknown, compat: boolean): Payload {
+  return (compat ? result.with({ provenance }) : result).withMeta({ [PROVENANCE_KEY]: provenance })
 }
 
 /** As `JSON.stringify` has it, which costs the usual stamp more than all else that is done for it. */

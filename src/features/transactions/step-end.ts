@@ -88,10 +88,8 @@ async function asked(outcome: Outcome & { kind: 'ask' }, { key, step, desk }: Ru
 /** Someone is asked first, outside of the protocol: the call was not made, and comes again. */
 function isInterim(result: Payload): boolean {
   if (result.member('isError') !== true) return false
-  const meta = result.member('_meta')
-  if (!isObject(meta)) return false
-  const error = meta[ERROR_KEY]
-  return meta[CONFIRMATION_KEY] !== undefined || (isObject(error) && refused.has(String(error.code)))
+  const error = result.meta(ERROR_KEY)
+  return result.meta(CONFIRMATION_KEY) !== undefined || (isObject(error) && refused.has(String(error.code)))
 }
 
 /** What a step did; a step that reads does nothing. */

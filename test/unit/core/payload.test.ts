@@ -47,6 +47,28 @@ describe('a payload', () => {
     expect(Payload.text('{}').withMeta({ a: 1 }).text).toBe('{"_meta":{"a":1}}')
   })
 
+  it('tells a member of its `_meta`, however it got there', () => {
+    const property = fc.property(objects, objects, objects, fc.boolean(), (base, first, second, isParsed) => {
+      const payload = Payload.text(JSON.stringify({ _meta: base }))
+        .withMeta(first)
+        .with({ b: 1 })
+        .withMeta(second)
+      if (isParsed) expect(payload.value).toBeDefined()
+      const whole: Record<string, unknown> = { ...base, ...first, ...second }
+      for (const key of Object.keys(whole))
+        expect(JSON.stringify(payload.meta(key))).toBe(JSON.stringify(whole[key]))
+    })
+    fc.assert(property)
+    expect(Payload.text('{"_meta":{"a":1}}').with({ _meta: undefined }).meta('a')).toBeUndefined()
+    expect(
+      Payload.text('{"_meta":{"a":1}}')
+        .with({ _meta: { b: 2 } })
+        .meta('b'),
+    ).toBe(2)
+    expect(Payload.text('{"_meta":[1]}').meta('0')).toBeUndefined()
+    expect(Payload.of(7).meta('a')).toBeUndefined()
+  })
+
   it('gives its members and elements with their own text', () => {
     const payload = Payload.text('{"list":[1.0, {"a":1e3}],"n":10000000000000000001}')
     expect(payload.at('n')?.text).toBe('10000000000000000001')
