@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Call, Outcome, Standing } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { Payload } from '../core/payload.ts'
+import { only, Payload } from '../core/payload.ts'
 import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
 import type { Target } from '../core/target.ts'
 import { settingOf } from '../core/tool-settings.ts'
@@ -239,7 +239,7 @@ function concluded(outcome: Outcome, standing: Standing, store: Store): Outcome 
   // Each call is told: to encode it would cost more than to write it.
   const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
   const said = Payload.text(text, { limit, remaining, reset_seconds: reset })
-  return { kind: 'result', result: outcome.result.withMeta({ [KEY]: said }) }
+  return { kind: 'result', result: outcome.result.withMeta(only(KEY, said)) }
 }
 
 async function withTicket(outcome: Outcome & { kind: 'ask' }, store: Store): Promise<Outcome> {

@@ -1,5 +1,5 @@
 import { canonical, isObject } from '../../core/json.ts'
-import { Payload } from '../../core/payload.ts'
+import { only, Payload } from '../../core/payload.ts'
 import { NS } from '../../wire/extensions.ts'
 
 /** Where in `_meta` it stands where a result comes from. */
@@ -33,9 +33,9 @@ export function stamped(
 ): Payload {
   const inMeta = result.meta(PROVENANCE_KEY)
   const beside = result.member('provenance')
-  const [only] = stamps
-  if (only && stamps.length === 1 && inMeta === undefined && beside === undefined)
-    return told(result, Payload.text(encoded(only), only), compat)
+  const [stamp] = stamps
+  if (stamp && stamps.length === 1 && inMeta === undefined && beside === undefined)
+    return told(result, Payload.text(encoded(stamp), stamp), compat)
   const claims = claimsOf([inMeta, beside], server)
   if (claims.length === 0 && stamps.length === 0) return result
   const said = [...claims, ...stamps]
@@ -44,7 +44,7 @@ export function stamped(
 }
 
 function told(result: Payload, provenance: unknown, compat: boolean): Payload {
-  return (compat ? result.with({ provenance }) : result).withMeta({ [PROVENANCE_KEY]: provenance })
+  return (compat ? result.with({ provenance }) : result).withMeta(only(PROVENANCE_KEY, provenance))
 }
 
 /** As `JSON.stringify` has it, which costs the usual stamp more than all else that is done for it. */
