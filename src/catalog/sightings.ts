@@ -5,9 +5,11 @@ import type { Payload } from '../core/payload.ts'
 import type { Seen } from '../core/record.ts'
 import type { Target } from '../core/target.ts'
 
-/** How many of the last calls of a tool tell how long it takes, and from how many on they do. */
+/** How many of the last calls looked at tell how long a tool takes, and from how many on they do. */
 const LAST = 200
 const ENOUGH = 5
+/** After so many, one in this many is looked at: no multiple of a rhythm calls often have. */
+const ONE_IN = 7
 /** How many media types of a tool are remembered, and how many tools. */
 const TYPES = 20
 const TOOLS = 10_000
@@ -34,7 +36,9 @@ export function createSightings(): Sightings {
     policy: ({ isOwn, upstream, method, name }) => {
       if (isOwn || upstream === undefined || method !== 'tools/call' || name === undefined) return undefined
       let seen: Sighting | undefined
+      let calls = 0
       return (next) => (call) => {
+        if (++calls > LAST && calls % ONE_IN !== 0) return next(call)
         const start = performance.now()
         return next(call).then((outcome) => {
           // Only what a server answered to is one of its tools.

@@ -58,3 +58,9 @@ test('a tool no server answered to was never seen, nor what the gateway answers 
   expect(sightings.of(entry)).toBeUndefined()
   expect(sightings.policy({ ...target, isOwn: true })).toBeUndefined()
 })
+
+test('after the first calls of a tool only some are looked at, and of every kind in turn', async () => {
+  const before = Array.from({ length: 500 }, () => 90)
+  const later = Array.from({ length: 2000 }, (_, index) => (index % 4 === 3 ? 50 : 10))
+  expect(await sightingsOf([...before, ...later], {})).toMatchObject({ p50: 10 })
+})
