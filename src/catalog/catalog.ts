@@ -2,6 +2,7 @@ import { type Call, compose, type Handler, type Policy } from '../core/call.ts'
 import type { Listed } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
+import { isProtocolMethod } from '../wire/methods.ts'
 import { type Aggregate, aggregate } from './aggregate.ts'
 import { aliasCollisions, withAliases } from './aliases.ts'
 import { onlyDeclared } from './declared.ts'
@@ -17,8 +18,8 @@ interface Options {
   policies(target: Target): readonly (Policy | undefined)[]
   /** The frame around every call of a client. */
   readonly observe: Policy
-  /** What wraps what clients see, outermost first. */
-  readonly shown: readonly (Policy | undefined)[]
+  /** What wraps what clients see when they ask by a method, outermost first. */
+  shown(method: string): readonly (Policy | undefined)[]
   /** Whether all servers are offered together where a call names none. */
   readonly isAggregate: boolean
   /** Whether names are shown in snake case, and resources in the scheme of their server. */
@@ -120,7 +121,18 @@ export function createCatalog(options: Options): Catalog {
     return all.handle(call)
   }
   const answer = own.answer(servers)
-  const paged = withPages(compose(options.shown, answer), options.isStrict ? SHORT_PAGE : PAGE)
+  const views = new Map<string, Handler>()
+  const view: Handler = (call) => {
+    const { method } = call.target
+    let chain = views.get(method)
+    if (!chain) {
+      chain = compose(options.shown(method), answer)
+      // Callers choose the names of other methods.
+      if (isProtocolMethod(method)) views.set(method, chain)
+    }
+    return chain(call)
+  }
+  const paged = withPages(view, options.isStrict ? SHORT_PAGE : PAGE)
   const handle: Handler = observe((call) => paged(addressed(call)))
 
   return {

@@ -23,10 +23,13 @@ export const agentProfile: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    shown: (next) => (call) => {
-      const { method, upstream, name = '' } = call.target
-      if (method !== 'resources/read' || settings(upstream) === false || !isMisused(name)) return next(call)
-      return Promise.reject(unknownResource(name))
+    shown: (method) => {
+      if (method !== 'resources/read') return undefined
+      return (next) => (call) => {
+        const { upstream, name = '' } = call.target
+        if (settings(upstream) === false || !isMisused(name)) return next(call)
+        return Promise.reject(unknownResource(name))
+      }
     },
     prompts: () => briefings.map((each) => promptOf(each, deps)),
     resources: (upstream) => resourcesOf(upstream, deps),

@@ -60,12 +60,10 @@ export async function toolsToCheck(
   }
 }
 
-/** Adds something to what a server says of itself, to clients of every revision. */
+/** Adds something to what a server says of itself when it is discovered, to clients of every revision. */
 export function introducing(say: (call: Call) => Promise<Said | undefined>): Policy {
-  return (next) => (call) => {
-    if (call.method !== 'server/discover') return next(call)
-    return next(call).then(async (outcome) => withSaid(outcome, await say(call), call.client))
-  }
+  return (next) => (call) =>
+    next(call).then(async (outcome) => withSaid(outcome, await say(call), call.client))
 }
 
 /** The same introduction, with what is said beside it. */

@@ -45,8 +45,11 @@ export interface Contribution {
   facts?(entry: Entry): ToolFacts
   /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
   left?(target: Target, principal: Principal): Promise<Left | undefined>
-  /** Wraps what clients see of one server or of all together: lists, and what servers say of themselves. */
-  readonly shown?: Policy
+  /**
+   * Wraps what clients see when they ask by a method, of one server or of all together: lists, and what servers say
+   * of themselves. Nothing where there is nothing to do, which then costs nothing.
+   */
+  shown?(method: string): Policy | undefined
   /** Values for it that models may write among the arguments of a server's tools, where that is switched on. */
   reserved?(upstream: string): readonly Reserved[]
   /** What is said of it among the capabilities of a server with tools, or of all servers, by the name of the extension. */

@@ -75,7 +75,7 @@ export function permissionBench({
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
     policies: (target) => [contribution.policy?.(target)],
-    shown: [],
+    shown: () => [],
     observe: (next) => next,
     isAggregate: true,
     isStrict: false,

@@ -22,10 +22,12 @@ export const quota: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    shown: (next) => (call) => {
-      const { method, upstream } = call.target
-      if (method !== 'tools/list' || call.errand || settings(upstream) === false) return next(call)
-      return next(call).then((outcome) => withQuotas(outcome, call, deps))
+    shown: (method) => {
+      if (method !== 'tools/list') return undefined
+      return (next) => (call) => {
+        if (call.errand || settings(call.target.upstream) === false) return next(call)
+        return next(call).then((outcome) => withQuotas(outcome, call, deps))
+      }
     },
   }),
 }

@@ -27,6 +27,6 @@ export const dashdash: Feature<Settings | false> = {
       }
     })
     const lists = describing(deps, (upstream) => settings(upstream) !== false)
-    return { shown: (next) => said(lists(next)) }
+    return { shown: (method) => (method === 'server/discover' ? said : lists(method)) }
   },
 }

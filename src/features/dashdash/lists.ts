@@ -23,8 +23,11 @@ const KEPT = 8
 
 const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 'resources/templates/list'])
 
-/** Describes the entries of lists; the same list is described and encoded once. */
-export function describing(deps: Deps, isOn: (upstream?: string) => boolean): Policy {
+/** Describes the entries of the lists a method asks for, if it does; the same list is described and encoded once. */
+export function describing(
+  deps: Deps,
+  isOn: (upstream?: string) => boolean,
+): (asked: string) => Policy | undefined {
   const known = new Map<string, readonly Described[]>()
 
   const show = (call: Call, outcome: Outcome, portrait: Portrait | undefined): Outcome => {
@@ -48,8 +51,8 @@ export function describing(deps: Deps, isOn: (upstream?: string) => boolean): Po
     return { kind: 'result', result: shown }
   }
 
-  return (next) => (call) => {
-    if (!described.has(call.method) || !isOn(call.target.upstream)) return next(call)
+  const policy: Policy = (next) => (call) => {
+    if (!isOn(call.target.upstream)) return next(call)
     return next(call).then((outcome) => {
       const portrait = soonPortrait(NAME, call, deps)
       return portrait instanceof Promise
@@ -57,6 +60,7 @@ export function describing(deps: Deps, isOn: (upstream?: string) => boolean): Po
         : show(call, outcome, portrait)
     })
   }
+  return (asked) => (described.has(asked) ? policy : undefined)
 }
 
 interface About {

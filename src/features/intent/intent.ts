@@ -30,10 +30,12 @@ export const intent: Feature<Settings | false> = {
     // Calls by the name a tool has among those of all servers: their chain knows it by its own alone.
     const together = new WeakSet<Call['facts']>()
     return {
-      shown: (next) => (call) => {
-        if (isCall(call.target) && call.target.upstream === undefined && isStated(call))
-          together.add(call.facts)
-        return next(call)
+      shown: (method) => {
+        if (method !== 'tools/call') return undefined
+        return (next) => (call) => {
+          if (call.target.upstream === undefined && isStated(call)) together.add(call.facts)
+          return next(call)
+        }
       },
       policy: (target) => {
         const { upstream, isOwn } = target

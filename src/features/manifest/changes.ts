@@ -9,7 +9,10 @@ import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
 
 /** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
 interface Telling {
-  readonly policy: Policy
+  /** Says so where a server is discovered. */
+  readonly declared: Policy
+  /** Tells those who listen. */
+  readonly heard: Policy
   close(): void
 }
 
@@ -70,13 +73,9 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
   }
 
   return {
-    policy: (next) => (call) => {
-      const { upstream } = call.target
-      if (call.method === 'server/discover' && isOn(upstream)) return next(call).then(declared)
-      if (call.method !== 'subscriptions/listen' || !isOn(upstream) || !listsWanted(call).includes('tools'))
-        return next(call)
-      return listen(call, next)
-    },
+    declared: (next) => (call) => (isOn(call.target.upstream) ? next(call).then(declared) : next(call)),
+    heard: (next) => (call) =>
+      isOn(call.target.upstream) && listsWanted(call).includes('tools') ? listen(call, next) : next(call),
     close: stop,
   }
 }

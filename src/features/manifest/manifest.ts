@@ -43,7 +43,10 @@ export const manifest: Feature<Settings | false> = {
     return {
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
-      shown: (next) => said(changes.policy(next)),
+      shown: (method) => {
+        if (method === 'server/discover') return (next) => said(changes.declared(next))
+        return method === 'subscriptions/listen' ? changes.heard : undefined
+      },
       close: async () => changes.close(),
     }
   },

@@ -31,9 +31,10 @@ export const discovery: Feature<Settings | false> = {
           },
         },
       ],
-      shown: (next) => (call) => {
-        const { method, upstream } = call.target
-        return method === 'tools/call' && settings(upstream) !== false ? nearest(call, next) : next(call)
+      shown: (method) => {
+        if (method !== 'tools/call') return undefined
+        return (next) => (call) =>
+          settings(call.target.upstream) === false ? next(call) : nearest(call, next)
       },
       problems: async () => problemsOf(settings()),
     }

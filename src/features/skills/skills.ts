@@ -20,6 +20,9 @@ export const skills: Feature<Settings | false> = {
   schema: settingsSchema,
   create: (settings, deps) => {
     const relay = createRelay(deps)
+    const said = introducing(async ({ target: { upstream } }) =>
+      settings(upstream) === false ? undefined : { extensions: { [EXTENSION]: { directoryRead: false } } },
+    )
     const shelf: Shelf = { deps, relay, isListed: (upstream) => listedBy(settings(upstream)) }
     return {
       methods: { 'skills/list': listing(shelf), 'skills/get': getting(shelf) },
@@ -28,9 +31,7 @@ export const skills: Feature<Settings | false> = {
         { path: `/skills/${self.name}/SKILL.md`, handle: reading(deps) },
         { path: '/skills/*/SKILL.md', handle: reading(deps) },
       ],
-      shown: introducing(async ({ target: { upstream } }) =>
-        settings(upstream) === false ? undefined : { extensions: { [EXTENSION]: { directoryRead: false } } },
-      ),
+      shown: (method) => (method === 'server/discover' ? said : undefined),
     }
   },
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Handler } from '../../../../src/core/call.ts'
+import { compose, type Handler } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Portrait } from '../../../../src/documents/portrait.ts'
 import { describing } from '../../../../src/features/dashdash/lists.ts'
@@ -22,7 +22,7 @@ function bench(portraitNow: () => Portrait | Promise<Portrait>, listed: () => Pa
     },
   })
   const server: Handler = async () => ({ kind: 'result', result: listed() })
-  const handle = describing(deps, () => true)(server)
+  const handle = compose([describing(deps, () => true)('tools/list')], server)
   const call = toolCall({ method: 'tools/list', target: { method: 'tools/list', upstream: 'files' } })
   return {
     list: async () => {
@@ -103,7 +103,10 @@ test('of several servers a resource is described as its own server has it', asyn
   const resources = ['notes+note://1', 'web+https://pages.example/a'].map((uri) => ({ uri }))
   const server: Handler = async () => ({ kind: 'result', result: Payload.of({ resources }) })
   const target = { method: 'resources/list' }
-  const handle = describing(featureDeps({ portrait: () => both }), () => true)(server)
+  const handle = compose(
+    [describing(featureDeps({ portrait: () => both }), () => true)('resources/list')],
+    server,
+  )
   const outcome = await handle(toolCall({ method: 'resources/list', target }))
   expect(outcome.kind === 'result' && outcome.result.fields.resources).toMatchObject([
     { dashdash: { resourceType: 'note', refreshable: true } },

@@ -60,7 +60,7 @@ async function tried(params: object, world: World = {}): Promise<Tried> {
   })
   if (!handle) throw new Error('there is no policy')
   const isTogether = given?.target !== undefined
-  const around = shown?.((each) => handle({ ...each, target })) ?? handle
+  const around = shown?.('tools/call')?.((each) => handle({ ...each, target })) ?? handle
   return { outcome: await (isTogether ? around(call) : handle(call)), seen, call }
 }
 

@@ -47,7 +47,7 @@ function bench(capabilities: ServerRecord['capabilities']) {
     await ended.promise
     return { kind: 'result', result: Payload.of({}) }
   }
-  const listening = changes.policy(server)(
+  const listening = changes.heard(server)(
     toolCall({
       method: 'subscriptions/listen',
       params: Payload.of({ notifications: { toolsListChanged: true } }),
@@ -114,7 +114,7 @@ describe('whoever listens for changed tools', () => {
       call.emit({ method: 'notifications/subscriptions/acknowledged' })
       return { kind: 'result', result: Payload.of({}) }
     }
-    await late.changes.policy(server)(
+    await late.changes.heard(server)(
       toolCall({
         method: 'subscriptions/listen',
         params: Payload.of({ notifications: { toolsListChanged: true } }),
