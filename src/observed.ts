@@ -24,7 +24,7 @@ export function createObserving(log: Log, view: View): Observing {
     log,
     levels: () => ({
       upstreams: [...view.upstreams().values()].map(({ name, status, parked }) => {
-        return { name, parked, connections: status.connections, isUp: status.problem === undefined }
+        return { name, parked, connections: status.connections, isUp: isUp(status) }
       }),
       sessions: view.sessions(),
     }),
@@ -32,6 +32,12 @@ export function createObserving(log: Log, view: View): Observing {
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),
   })
+}
+
+/** Whether a server can be reached; unknown of one that was never tried, as it is for users who signed in alone. */
+function isUp({ problem, revision }: Upstream['status']): boolean | undefined {
+  if (problem !== undefined) return false
+  return revision === undefined ? undefined : true
 }
 
 const outcomes = new Set([...errorCodes, 'ok', 'tool_error', 'ask'])

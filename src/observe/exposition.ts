@@ -49,11 +49,14 @@ export function expose({ calls, authFailures, rateLimited, levels }: Counted): E
   const perUpstream = (
     name: string,
     help: string,
-    value: (each: Levels['upstreams'][number]) => number,
+    value: (each: Levels['upstreams'][number]) => number | undefined,
   ): void =>
     gauge(name, help, ['upstream'], (made) => {
       made.reset()
-      for (const each of levels().upstreams) made.set({ upstream: each.name }, value(each))
+      for (const each of levels().upstreams) {
+        const found = value(each)
+        if (found !== undefined) made.set({ upstream: each.name }, found)
+      }
     })
 
   const labels = ['method', 'upstream', 'tool', 'outcome']
@@ -68,7 +71,9 @@ export function expose({ calls, authFailures, rateLimited, levels }: Counted): E
   counter('gatehouse_rate_limited_total', 'Calls refused by a rate or quota.', ['upstream'], (made) => {
     for (const [upstream, count] of rateLimited) made.labels(upstream).inc(count)
   })
-  perUpstream('gatehouse_upstream_up', 'Whether a server can be reached.', ({ isUp }) => (isUp ? 1 : 0))
+  perUpstream('gatehouse_upstream_up', 'Whether a server can be reached.', ({ isUp }) =>
+    isUp === undefined ? undefined : Number(isUp),
+  )
   perUpstream('gatehouse_upstream_connections', 'Open connections to a server.', (each) => each.connections)
   gauge('gatehouse_sessions', 'Open sessions of clients.', [], (made) => made.set(levels().sessions))
   gauge('gatehouse_parked_calls', 'Calls that wait for an answer of their caller.', [], (made) =>

@@ -6,7 +6,8 @@ import type { Exposition } from './exposition.ts'
 export interface Levels {
   readonly upstreams: readonly {
     readonly name: string
-    readonly isUp: boolean
+    /** Unknown until it was tried. */
+    readonly isUp: boolean | undefined
     readonly connections: number
     /** How many of its calls wait for an answer of their caller. */
     readonly parked: number

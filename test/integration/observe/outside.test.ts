@@ -31,6 +31,16 @@ describe('/metrics', () => {
     expect(checked.status).toBe(0)
   })
 
+  it('says of a server that it can be reached, or not, once it was tried', async () => {
+    const gateway = await gatewayTo(
+      { slow: shellServer('sleep 60'), bad: { command: ['/nowhere/at-all'] } },
+      { warm: false },
+    )
+    const told = async (): Promise<string[]> =>
+      (await (await fetch(`${gateway.origin}/metrics`)).text()).match(/^gatehouse_upstream_up.*$/gm) ?? []
+    await expect.poll(told, { timeout: 5000 }).toEqual(['gatehouse_upstream_up{upstream="bad"} 0'])
+  })
+
   it('is not there where it is off', async () => {
     const gateway = await gatewayTo({ one: stdioServer() }, { config: { observe: { metrics: false } } })
     const answer = await fetch(`${gateway.origin}/metrics`)
