@@ -61,10 +61,15 @@ export class Payload {
 
   /** This object with members of its `_meta` set or removed; an emptied `_meta` goes too. */
   withMeta(fields: Fields): Payload {
+    return this.with({ _meta: this.metaWith(fields) })
+  }
+
+  /** Its `_meta` with members set or removed, for `with`; nothing where that empties it. */
+  metaWith(fields: Fields): Payload | undefined {
     const meta = (this.at('_meta') ?? EMPTY).with(fields)
     // Only what removes something can empty it; else its members need not be put together.
     const isRemoval = Object.keys(fields).some((key) => fields[key] === undefined)
-    return this.with({ _meta: isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta })
+    return isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta
   }
 
   /** This object with every element of one of its arrays as `change` has it; those it gives back keep their text. */

@@ -1,14 +1,13 @@
 import { isAnswer } from '../../core/answer.ts'
 import type { Call, Outcome, Policy } from '../../core/call.ts'
 import { resultValue } from '../../core/expression.ts'
-import { isoTime } from '../../core/iso-time.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { contentHash } from '../../records/receipts.ts'
 import type { Feature } from '../feature.ts'
 import { type Source, sourcesOf, toldSource } from './source.ts'
-import { type Stamp, stamped, US } from './stamp.ts'
+import { stamped, stampOf } from './stamp.ts'
 
 interface Settings {
   readonly hash: boolean
@@ -89,21 +88,12 @@ const changes = [
   ['text_added', 'the structured content was added as text'],
 ] as const
 
-function stampsOf(sources: readonly Source[], { facts }: Call, hash: string | undefined): Stamp[] {
-  const done: string[] = []
-  for (const [fact, words] of changes) if (facts.has(fact)) done.push(words)
-  const at = isoTime(Date.now())
-  // Members that are undefined are not told; to leave them out one by one would cost every call more.
-  return sources.map(({ source, location, version }) => ({
-    source,
-    location,
-    retrieved_at: at,
-    version,
-    confidence: done.length === 0 ? 'exact' : 'derived',
-    transformation: done.length === 0 ? undefined : done.join('; '),
-    content_hash: hash === undefined ? undefined : `sha256:${hash}`,
-    attested_by: US,
-  }))
+function stampsOf(sources: readonly Source[], { facts }: Call, hash: string | undefined): string[] {
+  let transformation: string | undefined
+  for (const [fact, words] of changes)
+    if (facts.has(fact)) transformation = transformation === undefined ? words : `${transformation}; ${words}`
+  const known = { at: Date.now(), transformation, hash }
+  return sources.map((source) => stampOf(source, known))
 }
 
 /** The contents of a resource are each stamped by themselves. */

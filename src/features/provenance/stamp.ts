@@ -1,59 +1,61 @@
+import { isoTime } from '../../core/iso-time.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import { only, Payload } from '../../core/payload.ts'
 import { NS } from '../../wire/extensions.ts'
+import type { Source } from './source.ts'
 
 /** Where in `_meta` it stands where a result comes from. */
 const PROVENANCE_KEY = `${NS}/provenance`
 
-/** What the gateway says of where a result comes from: that it was retrieved there, and whether it is as it was. */
-export interface Stamp {
-  readonly source: string
-  readonly location: { readonly json_path: string } | undefined
-  readonly retrieved_at: string
-  readonly version: string | undefined
-  readonly confidence: 'exact' | 'derived'
-  readonly transformation: string | undefined
-  readonly content_hash: string | undefined
-  readonly attested_by: typeof US
+/** What is said of a result beside where it comes from. */
+interface Known {
+  /** When it was retrieved, in milliseconds since 1970. */
+  readonly at: number
+  /** What was done to it since, in words; it is as it was sent where nothing was. */
+  readonly transformation?: string | undefined
+  /** The SHA-256 of its content, in hex. */
+  readonly hash?: string | undefined
 }
 
 /** Who says so: on each entry, as servers may claim things too. */
-export const US = 'gatehouse'
+const US = 'gatehouse'
 
 /** How many claims of a server are kept. */
 const CLAIMS = 50
 
 type Fields = Readonly<Record<string, unknown>>
 
+/**
+ * What the gateway says of a result, as JSON: that it was retrieved there, and whether it is as it was. Put together
+ * here, as an object that is encoded would cost more than all else that is done for it.
+ */
+export function stampOf({ source, location, version }: Source, { at, transformation, hash }: Known): string {
+  const place = location === undefined ? '' : `,"location":${JSON.stringify(location)}`
+  const which = version === undefined ? '' : `,"version":${JSON.stringify(version)}`
+  const done =
+    transformation === undefined
+      ? ',"confidence":"exact"'
+      : `,"confidence":"derived","transformation":${JSON.stringify(transformation)}`
+  const sum = hash === undefined ? '' : `,"content_hash":"sha256:${hash}"`
+  const time = isoTime(at)
+  return `{"source":${JSON.stringify(source)}${place},"retrieved_at":"${time}"${which}${done}${sum},"attested_by":"${US}"}`
+}
+
 /** A result with what is said of it; what its server says by itself stands before that, as a claim of the server. */
 export function stamped(
   result: Payload,
-  stamps: readonly Stamp[],
+  stamps: readonly string[],
   { server, compat }: { readonly server: string; readonly compat: boolean },
 ): Payload {
   const inMeta = result.meta(PROVENANCE_KEY)
   const beside = result.member('provenance')
-  const [stamp] = stamps
-  if (stamp && stamps.length === 1 && inMeta === undefined && beside === undefined)
-    return told(result, Payload.text(encoded(stamp), stamp), compat)
-  const claims = claimsOf([inMeta, beside], server)
-  if (claims.length === 0 && stamps.length === 0) return result
-  const said = [...claims, ...stamps]
-  const whole = said.length === 1 ? said[0] : said
-  return told(result, whole, compat || beside !== undefined)
-}
-
-function told(result: Payload, provenance: unknown, compat: boolean): Payload {
-  return (compat ? result.with({ provenance }) : result).withMeta(only(PROVENANCE_KEY, provenance))
-}
-
-/** As `JSON.stringify` has it, which costs the usual stamp more than all else that is done for it. */
-function encoded(stamp: Stamp): string {
-  if ((stamp.location ?? stamp.version ?? stamp.transformation ?? stamp.content_hash) !== undefined)
-    return JSON.stringify(stamp)
-  const { source, retrieved_at: at, confidence, attested_by: by } = stamp
-  const quoted = JSON.stringify(source)
-  return `{"source":${quoted},"retrieved_at":"${at}","confidence":"${confidence}","attested_by":"${by}"}`
+  const isClaimed = inMeta !== undefined || beside !== undefined
+  const said = isClaimed ? [...claimsOf([inMeta, beside], server), ...stamps] : stamps
+  const [one] = said
+  if (one === undefined) return result
+  const provenance = Payload.text(said.length === 1 ? one : `[${said.join(',')}]`)
+  const _meta = result.metaWith(only(PROVENANCE_KEY, provenance))
+  return result.with(compat || beside !== undefined ? { provenance, _meta } : { _meta })
 }
 
 /** What the gateway said of a result of a server it stamps; nothing where it said nothing. */
@@ -66,15 +68,15 @@ export function ownStamp(result: Payload): Fields | undefined {
   return isObject(last) && last.attested_by === US ? last : undefined
 }
 
-/** What a server says by itself of where its results come from: never in our name. */
-function claimsOf(places: readonly unknown[], server: string): Fields[] {
-  const found = new Map<string, Fields>()
+/** What a server says by itself of where its results come from, as JSON: never in our name. */
+function claimsOf(places: readonly unknown[], server: string): string[] {
+  const found = new Map<string, string>()
   for (const claim of places.flatMap((place) => (Array.isArray(place) ? place.slice(0, CLAIMS) : [place]))) {
     const fields = typeof claim === 'string' ? { source: claim } : claim
     if (!isObject(fields)) continue
     const { source } = fields
     const named = { ...fields, source: typeof source === 'string' ? source : server, attested_by: server }
-    found.set(canonical(named), named)
+    found.set(canonical(named), JSON.stringify(named))
   }
   return [...found.values()].slice(0, CLAIMS)
 }
