@@ -5,30 +5,36 @@ import { features } from '../../src/features/index.ts'
 export type Upstream = { readonly url: string } | { readonly command: readonly string[] }
 
 /**
- * What a gateway does to what it passes on: it guards each call and nothing else, or with all it does by default, with
- * or without what describes servers; nothing; calls with keys are made once and nothing else; or what it does by
- * default, with or without what makes actions safe.
+ * What a gateway does to what it passes on: it guards each call and nothing else, or with all it does by default;
+ * nothing; calls with keys are made once and nothing else; or what it does by default, with or without what makes
+ * actions safe.
  */
-export type Guard = 'guarded' | 'full' | 'undescribed' | 'off' | 'keyed' | 'safe' | 'plain'
+export type Guard = 'guarded' | 'full' | 'off' | 'keyed' | 'safe' | 'plain'
 
 /** Whether callers have to say who they are, and each call is logged. */
 export function isGuarded(guard: Guard): boolean {
-  return guard === 'guarded' || guard === 'full' || guard === 'undescribed'
+  return guard === 'guarded' || guard === 'full'
 }
 
 const issuer = 'https://issuer.example.com'
 const secret = 'the key of the benchmark, at least 32 characters'
 
-/** The config file of the gateway under test, in front of an upstream whose word about its tool is believed. */
+/**
+ * The config file of the gateway under test, in front of an upstream whose word about its tool is believed. One that
+ * does all there is to do has it twice, as `bench` and, without what describes servers, as `undescribed`.
+ */
 export function gatewayConfig(upstream: Upstream, guard: Guard, folder: string): string {
-  const upstreams = { bench: { ...upstream, trust: true } }
+  const bench = { ...upstream, trust: true }
+  const upstreams = {
+    bench,
+    ...(guard === 'full' && { undescribed: { ...bench, features: descriptionsOff } }),
+  }
   // JSON is YAML: no address or path can break out of its quotes.
   return JSON.stringify({ upstreams, ...settingsOf(guard, folder) }) + '\n'
 }
 
 function settingsOf(guard: Guard, folder: string): object {
   if (guard === 'full') return guarded(folder)
-  if (guard === 'undescribed') return { ...guarded(folder), features: { ...guards, ...descriptionsOff } }
   if (guard === 'guarded') return { ...guarded(folder), features: { ...allOff, ...guards } }
   if (guard === 'off') return bare
   // A store on the disk that temporary files are on, as any other.
@@ -60,10 +66,17 @@ function guarded(folder: string) {
   }
 }
 
-/** A token the guarded gateway takes, with the scope its one tool needs. */
+/** A token the guarded gateway takes, with the scopes its tools need. */
 export function bearer(): string {
   const now = Math.floor(Date.now() / 1000)
-  const claims = { iss: issuer, aud: 'bench', sub: 'load', iat: now, exp: now + 86_400, scope: 'read:bench' }
+  const claims = {
+    iss: issuer,
+    aud: 'bench',
+    sub: 'load',
+    iat: now,
+    exp: now + 86_400,
+    scope: 'read:bench read:undescribed',
+  }
   const signed = [{ alg: 'HS256', typ: 'JWT' }, claims].map(encoded).join('.')
   return `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`
 }

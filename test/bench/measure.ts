@@ -70,16 +70,23 @@ export async function runRounds(
   const samples: Sample[] = []
   for (let round = 0; round < plan.rounds; round++) {
     for (const shape of allShapes(targets, plan.shapes)) {
-      // Whoever goes first differs from round to round, so that no target always follows the same one.
       const present = targets.filter((target) => meets(target, shape, plan.shapes))
-      const first = round % present.length
-      for (const target of [...present.slice(first), ...present.slice(0, first)]) {
+      // In turn, each would go after the same one most often, and find the caches as that one leaves them.
+      for (const target of shuffled(present)) {
         samples.push({ round, ...(await loader.turn(target, shape, plan.seconds)) })
       }
     }
     process.stderr.write(`round ${round + 1} of ${plan.rounds} done\n`)
   }
   return samples
+}
+
+/** The same in a random order, each as likely as any other. */
+function shuffled<Item>(items: readonly Item[]): Item[] {
+  return items
+    .map((item) => ({ item, at: Math.random() }))
+    .toSorted((one, other) => one.at - other.at)
+    .map(({ item }) => item)
 }
 
 /** Whether a target meets a shape of load in a plan. */

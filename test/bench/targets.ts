@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { hasNginx, launchNginx } from './nginx.ts'
 import { isBuilt, launchBuilt, launchStandIn, type LaunchGateway } from './gateway.ts'
 import { launchScript, type Running, type Serving } from './launch.ts'
-import { bearer } from './gateway-config.ts'
+import { bearer, type Guard } from './gateway-config.ts'
 import type { Shape } from './measure.ts'
 import type { Options } from './options.ts'
 import { childrenOf } from './process-stats.ts'
@@ -51,7 +51,15 @@ export async function startField(folder: string, options: Options): Promise<Fiel
 const full: Shape = { concurrency: 16, bytes: 1024 }
 const half: Shape = { concurrency: 8, bytes: 1024 }
 
-const guards = ['guarded', 'full', 'undescribed', 'keyed', 'plain', 'safe'] as const
+/** The gateways beside those that do nothing of their own, each with its targets and where they are. */
+const guards: readonly (readonly [Guard, Readonly<Record<string, string>>])[] = [
+  ['guarded', { 'gateway-guarded': '' }],
+  // Two processes started alike differ by more than descriptions may cost: one is measured, with and without them.
+  ['full', { 'gateway-full': '/bench', 'gateway-undescribed': '/undescribed' }],
+  ['keyed', { 'gateway-keyed': '' }],
+  ['plain', { 'gateway-plain': '' }],
+  ['safe', { 'gateway-safe': '' }],
+]
 const tokened = new Set(['gateway-guarded', 'gateway-full', 'gateway-undescribed'])
 const comparedAtFull = new Set(['gateway-full', 'gateway-undescribed', 'gateway-plain', 'gateway-safe'])
 
@@ -92,10 +100,11 @@ async function start(folder: string, options: Options, keep: Keep): Promise<Omit
     add('gateway-legacy', http, 'legacy')
     if (options.standIn) notes.push('stand-in: no gateway-modern, a pass-through translates nothing')
     else add('gateway-modern', http, 'modern')
-    const wanted = options.standIn ? [] : guards
-    for (const guard of wanted.filter((each) => isWanted(`gateway-${each}`))) {
+    for (const [guard, addresses] of options.standIn ? [] : guards) {
+      const wanted = Object.entries(addresses).filter(([name]) => isWanted(name))
+      if (wanted.length === 0) continue
       const own = await keep(launch(`${folder}/${guard}`, { url: legacy.url }, '/ready', guard))
-      add(`gateway-${guard}`, own, 'legacy')
+      for (const [name, path] of wanted) add(name, { ...own, url: `${own.url}${path}` }, 'legacy')
     }
     const modernHttp = await keep(launch(`${folder}/modern`, { url: modern.url }, '/ready'))
     add('gateway-modern-modern', modernHttp, 'modern')
