@@ -111,6 +111,21 @@ export function stepEnded(step: string, end: StepEnd, now: number): Move {
     )
 }
 
+/** A step nobody is at any more ends; one that went on or ended since it was looked at stays as it is. */
+export function stepLost({ id, deed, runner, isOpen }: Step, now: number): Move {
+  return (transaction) => {
+    const found = pendingOf(transaction).find((each) => each.id === id)
+    const isSame = found?.deed === deed && found.runner === runner && found.isOpen === isOpen
+    return isSame && !isOver(transaction) ? stepEnded(id, lost, now)(transaction) : transaction
+  }
+}
+
+/** What is known of a step whose gateway went away. */
+const lost = {
+  status: 'failed',
+  error: new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.').data,
+} as const
+
 /** A pending step is taken back: it was not run, and comes again. */
 export function stepRemoved(step: string, now: number): Move {
   return (transaction) => {

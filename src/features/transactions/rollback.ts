@@ -8,7 +8,7 @@ import { pause } from '../../core/waiting.ts'
 import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
 import type { Deed, Deeds, WayBack } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
-import { compensated, pendingOf, rolledBack, stepEnded, takenUp } from '../../records/transaction-moves.ts'
+import { compensated, pendingOf, rolledBack, stepLost, takenUp } from '../../records/transaction-moves.ts'
 import {
   type Compensation,
   isOver,
@@ -96,15 +96,9 @@ async function settled(key: string, { book, worker }: Parts): Promise<Transactio
     if (!waiting) return found
     const isAtWork = !waiting.isOpen && (await worker.isAtWork(waiting.runner, stepWork(key, waiting.id)))
     if (isAtWork) await pause(LOOK)
-    else await book.change(key, stepEnded(waiting.id, lost, Date.now()))
+    else await book.change(key, stepLost(waiting, Date.now()))
   }
 }
-
-/** What is known of a step whose gateway went away. */
-export const lost = {
-  status: 'failed',
-  error: new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.').data,
-} as const
 
 /** What a step that is under way is called. */
 export function stepWork(key: string, step: string): string {

@@ -7,7 +7,7 @@ import {
   pendingOf,
   stepAsked,
   stepBegun,
-  stepEnded,
+  stepLost,
   TAKEN,
   UNDER_WAY,
 } from '../../records/transaction-moves.ts'
@@ -15,7 +15,7 @@ import { type Step, type Transaction, unknownTransaction } from '../../records/t
 import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
 import { type Desk, keyFor, mustHaveKeys } from './desk.ts'
 import { readId } from './ids.ts'
-import { lost, stepWork } from './rollback.ts'
+import { stepWork } from './rollback.ts'
 import { runStep, SLOT } from './step-end.ts'
 import { kindOf, mustBeUndoable } from './undoable.ts'
 
@@ -104,7 +104,7 @@ export async function waited(key: string, signal: AbortSignal, { book, worker }:
     const { isOpen = false, runner } = waiting
     if (isOpen && (await worker.isAlive(runner))) return found
     if (!isOpen && (await worker.isAtWork(runner, stepWork(key, waiting.id)))) await pause(LOOK, signal)
-    else await book.change(key, stepEnded(waiting.id, lost, Date.now()))
+    else await book.change(key, stepLost(waiting, Date.now()))
   }
 }
 

@@ -112,7 +112,10 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
     expect(listed.stdout).toMatch(/^needs attention {2}\S+ {2}t {2}anonymous {2}2 steps\n$/)
     expect((await tx(config, 'show', 't')).stdout).toContain('not undone: OUTCOME_UNKNOWN')
     expect((await tx(config, 'ack', 't')).stdout).toContain('acknowledged')
-    expect(await statusOf(second, 'partially_rolled_back')).toMatchObject({ needs_attention: false })
+    expect(await statusOf(second, 'partially_rolled_back')).toMatchObject({
+      needs_attention: false,
+      acknowledged_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+    })
     expect(await tx(config, 'ack', 't')).toMatchObject({ code: 1, stdout: '' })
   })
 

@@ -12,6 +12,7 @@ import {
   stepAsked,
   stepBegun,
   stepEnded,
+  stepLost,
   stepRemoved,
   takenUp,
   undoing,
@@ -60,6 +61,7 @@ const results: fc.Arbitrary<Compensation> = fc
 const moves: fc.Arbitrary<readonly [string, Move]> = fc.oneof(
   fc.tuple(ids, now).map(([id, at]) => ['begin', stepBegun(step(id), { most: 2, now: at })] as const),
   fc.tuple(ids, ends, now).map(([id, end, at]) => ['end', stepEnded(id, end, at)] as const),
+  fc.tuple(ids, now).map(([id, at]) => ['lose', stepLost(step(id), at)] as const),
   fc.tuple(ids, now).map(([id, at]) => ['remove', stepRemoved(id, at)] as const),
   fc.tuple(ids, fc.option(who, { nil: undefined })).map(([id, by]) => ['ask', stepAsked(id, by)] as const),
   now.map((at) => ['commit', committed(at)] as const),
@@ -98,6 +100,20 @@ describe('the moves of a transaction', () => {
     const rolling = active({ status: 'rolling_back', runner: 'you' })
     expect(takenUp('me', undefined)(rolling)).toBe(rolling)
     expect(() => compensated({ step: 's1', status: 'compensated' }, 'me')(rolling)).toThrow(GatewayError)
+  })
+
+  it('end a step nobody is at, unless it is another one by now, waits for its caller, or is over', () => {
+    const lose = stepLost(step('s1'), 0)
+    expect(lose(active({ steps: [step('s1')] })).steps).toMatchObject([
+      { status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } },
+    ])
+    const others = [{ deed: 'another' }, { runner: 'you' }, { isOpen: true }, { status: 'ok' }] as const
+    for (const other of others) {
+      const transaction = active({ steps: [step('s1', other)] })
+      expect(lose(transaction)).toBe(transaction)
+    }
+    const over = active({ status: 'rolled_back', steps: [step('s1')] })
+    expect(lose(over)).toBe(over)
   })
 
   it('start the time it may be idle anew with each step, up to its lifetime', () => {

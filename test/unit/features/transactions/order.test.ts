@@ -1,10 +1,48 @@
 import { describe, expect, it, vi } from 'vitest'
-import type { Outcome } from '../../../../src/core/call.ts'
+import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { anonymous } from '../../../../src/core/principal.ts'
+import { createPresence } from '../../../../src/records/presence.ts'
+import { stepEnded } from '../../../../src/records/transaction-moves.ts'
+import { transactionKey, Transactions } from '../../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { begun, codeOf, Place, put, SagaGateway } from '../../../support/saga-world.ts'
+import type { Json } from '../../../support/server/json.ts'
 import { toolCall } from '../../../support/tool-call.ts'
+
+/** Asks a gateway for something while another one ends, which writes down the end of its step at the last moment. */
+async function whileAnotherEnds(asked: (gateway: SagaGateway) => Promise<Json>): Promise<Json> {
+  const store = new MemoryStore()
+  const one = new Place()
+  const next = async (call: Call, run: Handler): Promise<Outcome> => {
+    await run(call)
+    return new Promise(() => undefined)
+  }
+  const first = new SagaGateway({ store, places: { one }, next })
+  await first.begin('t')
+  void first.step('t', ...put('a'))
+  await vi.waitFor(() => expect(one.calls).toEqual(['put a']))
+  const end = stepEnded('step-1', { status: 'ok' }, Date.now())
+  const isAlive = async (): Promise<boolean> => {
+    await new Transactions(store, 60_000).change(transactionKey(anonymous.id, 't'), end)
+    return false
+  }
+  const presence = { ...createPresence(() => store), isAlive }
+  return asked(new SagaGateway({ store, places: { one }, deps: { presence } }))
+}
+
+describe('a gateway that ends just after its step', () => {
+  it('is in nobody’s way who rolls back', async () => {
+    const rolled = await whileAnotherEnds((gateway) => gateway.ask('rollback', { transaction_id: 't' }))
+    expect(rolled).toMatchObject({ steps_compensated: [{ step_id: 'step-1', status: 'compensated' }] })
+  })
+
+  it('is in nobody’s way who goes on', async () => {
+    const step = await whileAnotherEnds((gateway) => gateway.step('t', ...put('b')))
+    expect(step).toMatchObject({ _meta: { step_id: 'step-2' } })
+  })
+})
 
 describe('a step', () => {
   it('waits for the one before it', async () => {
