@@ -2,6 +2,7 @@ import type { Call } from './core/call.ts'
 import { errorCodes } from './core/error.ts'
 import type { Log } from './core/log.ts'
 import type { Target } from './core/target.ts'
+import { checkOf } from './observe/health.ts'
 import { Observing } from './observe/observing.ts'
 import type { Way } from './observe/tracing.ts'
 import type { Store } from './store/store.ts'
@@ -24,7 +25,7 @@ export function createObserving(log: Log, view: View): Observing {
     log,
     levels: () => ({
       upstreams: [...view.upstreams().values()].map(({ name, status, parked }) => {
-        return { name, parked, connections: status.connections, isUp: isUp(status) }
+        return { name, parked, connections: status.connections, isUp: isUp[checkOf(status)] }
       }),
       sessions: view.sessions(),
     }),
@@ -35,10 +36,7 @@ export function createObserving(log: Log, view: View): Observing {
 }
 
 /** Whether a server can be reached; unknown of one that was never tried, as it is for users who signed in alone. */
-function isUp({ problem, revision }: Upstream['status']): boolean | undefined {
-  if (problem !== undefined) return false
-  return revision === undefined ? undefined : true
-}
+const isUp = { ok: true, failing: false, starting: undefined } as const
 
 const outcomes = new Set([...errorCodes, 'ok', 'tool_error', 'ask'])
 

@@ -33,7 +33,14 @@ export async function readiness({ isWarm, upstreams, probes }: Parts): Promise<R
   }
 }
 
-function checkOf({ problem, revision }: { readonly problem?: string; readonly revision?: string }): Check {
+/** How a server does, by how the last attempt to reach it ended. */
+export function checkOf({
+  problem,
+  revision,
+}: {
+  readonly problem?: string
+  readonly revision?: string
+}): Check {
   if (problem !== undefined) return 'failing'
   return revision === undefined ? 'starting' : 'ok'
 }

@@ -6,7 +6,7 @@ const never = (): boolean => false
 
 function metricsWith(
   levels = {
-    upstreams: [] as { name: string; isUp: boolean | undefined; connections: number; parked: number }[],
+    upstreams: [] as { name: string; isUp: boolean; connections: number; parked: number }[],
     sessions: 0,
   },
 ) {
