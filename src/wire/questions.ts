@@ -29,6 +29,7 @@ export function canAnswer(client: Client, question: Question): boolean {
       return isObject(elicitation.form) || !isObject(elicitation.url)
     case 'sampling/createMessage':
       if (!isObject(sampling) || (usesTools(question) && !isObject(sampling.tools))) return false
+      if (revision?.content.has('audio') !== true && hasAudio(question)) return false
       return revision?.samplingTools === true || !(usesTools(question) || hasManyBlocks(question))
     case 'roots/list':
       return isObject(roots)
@@ -100,9 +101,20 @@ function usesTools(question: Question): boolean {
   return fields.tools !== undefined || fields.toolChoice !== undefined
 }
 
-function hasManyBlocks({ params }: Question): boolean {
+function hasManyBlocks(question: Question): boolean {
+  return contents(question).some((content) => Array.isArray(content))
+}
+
+/** Unlike a result, a message to a model has no other place for a sound. */
+function hasAudio(question: Question): boolean {
+  return contents(question)
+    .flat()
+    .some((block) => isObject(block) && block.type === 'audio')
+}
+
+function contents({ params }: Question): unknown[] {
   const messages = params?.fields.messages
-  return Array.isArray(messages) && messages.some((each) => isObject(each) && Array.isArray(each.content))
+  return Array.isArray(messages) ? messages.map((each) => (isObject(each) ? each.content : undefined)) : []
 }
 
 /** Titled and multi-select enums of 2025-11-25 in the words of 2025-06-18. */

@@ -14,9 +14,16 @@ function client(revision: string): Client {
 describe('what a client can be asked', () => {
   const one = { role: 'user', content: { type: 'text', text: 'one' } }
   const many = { role: 'user', content: [one.content, one.content] }
+  const spoken = { role: 'user', content: { type: 'audio', mimeType: 'audio/wav', data: '' } }
   it.each([
     ['one block', { messages: [one] }, revisionNames],
     ['several blocks', { messages: [one, many] }, ['2025-11-25', '2026-07-28']],
+    ['audio', { messages: [one, spoken] }, revisionNames.slice(1)],
+    [
+      'audio among others',
+      { messages: [{ ...many, content: [one.content, spoken.content] }] },
+      revisionNames.slice(3),
+    ],
     ['tools', { messages: [one], tools: [] }, ['2025-11-25', '2026-07-28']],
   ])('its model, with %s', (_what, params, expected) => {
     const question: Question = { method: 'sampling/createMessage', params: Payload.of(params) }
