@@ -68,7 +68,8 @@ export class Payload {
   metaWith(fields: Fields): Payload | undefined {
     const meta = (this.at('_meta') ?? EMPTY).with(fields)
     // Only what removes something can empty it; else its members need not be put together.
-    const isRemoval = Object.keys(fields).some((key) => fields[key] === undefined)
+    let isRemoval = false
+    for (const key in fields) isRemoval ||= fields[key] === undefined
     return isRemoval && Object.keys(meta.fields).length === 0 ? undefined : meta
   }
 
@@ -138,7 +139,7 @@ export class Payload {
     let added = ''
     // Most results only get something more.
     let changes: Map<string, string | undefined> | undefined
-    for (const key of Object.keys(this.#edits)) {
+    for (const key in this.#edits) {
       const edit = this.#edits[key]
       const text = edit instanceof Payload ? edit.text : JSON.stringify(edit)
       if (Object.hasOwn(fields, key)) (changes ??= new Map()).set(key, text)
@@ -159,10 +160,20 @@ export function only(key: string, value: unknown): Fields {
 
 const EMPTY = Payload.text('{}', {})
 
-/** A key as JSON, at once where nothing in it has to be escaped, as in nearly all. */
+/** A key as JSON. Nearly all that are set are a few of our own; those of callers and servers are let go of again. */
 function quoted(key: string): string {
-  return /^[\w./-]+$/.test(key) ? `"${key}"` : JSON.stringify(key)
+  const known = quotedKeys.get(key)
+  if (known !== undefined) return known
+  if (quotedKeys.size >= QUOTED) quotedKeys.clear()
+  const text = JSON.stringify(key)
+  if (key.length <= LONGEST) quotedKeys.set(key, text)
+  return text
 }
+
+const quotedKeys = new Map<string, string>()
+/** How many keys are kept, and how long they may be, in characters. */
+const QUOTED = 200
+const LONGEST = 100
 
 function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<string, unknown> {
   const value: Record<string, unknown> = { ...base }

@@ -7,7 +7,7 @@ import { settingOf } from '../../core/tool-settings.ts'
 import { contentHash } from '../../records/receipts.ts'
 import type { Feature } from '../feature.ts'
 import { type Source, sourcesOf, toldSource } from './source.ts'
-import { stamped, stampOf } from './stamp.ts'
+import { stamped, stamper, stampOf } from './stamp.ts'
 
 interface Settings {
   readonly hash: boolean
@@ -42,10 +42,12 @@ export const provenance: Feature<Settings> = {
       const words = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
       const told = words && toldSource(words)
       const own = [{ source: `${upstream}:${name}` }] as const
+      const stampOwn = told || how.hash ? undefined : stamper(own[0], how)
       return stamping((result, call) => {
         // A failure comes from nowhere; what its server claims is still not said in our name.
         if (!isAnswer(result)) return stamped(result, [], how)
         const seen = sourcesOf(result, own, upstream)
+        if (stampOwn && seen === own && changesOf(call) === undefined) return stampOwn(result)
         const sources = told ? withWords(seen, told, { result, call }) : seen
         const hash = how.hash ? contentHash(result) : undefined
         return stamped(result, stampsOf(sources, call, hash), how)
@@ -88,11 +90,15 @@ const changes = [
   ['text_added', 'the structured content was added as text'],
 ] as const
 
-function stampsOf(sources: readonly Source[], { facts }: Call, hash: string | undefined): string[] {
-  let transformation: string | undefined
+function changesOf({ facts }: Call): string | undefined {
+  let found: string | undefined
   for (const [fact, words] of changes)
-    if (facts.has(fact)) transformation = transformation === undefined ? words : `${transformation}; ${words}`
-  const known = { at: Date.now(), transformation, hash }
+    if (facts.has(fact)) found = found === undefined ? words : `${found}; ${words}`
+  return found
+}
+
+function stampsOf(sources: readonly Source[], call: Call, hash: string | undefined): string[] {
+  const known = { at: Date.now(), transformation: changesOf(call), hash }
   return sources.map((source) => stampOf(source, known))
 }
 

@@ -41,21 +41,46 @@ export function stampOf({ source, location, version }: Source, { at, transformat
   return `{"source":${JSON.stringify(source)}${place},"retrieved_at":"${time}"${which}${done}${sum},"attested_by":"${US}"}`
 }
 
+/** Whose results are stamped, and whether it also stands beside their content. */
+interface How {
+  readonly server: string
+  readonly compat: boolean
+}
+
+/** Stamps results as they were sent, with the source they all have: those of one millisecond are stamped alike. */
+export function stamper(source: Source, how: How): (result: Payload) => Payload {
+  let since = Number.NaN
+  let stamp = ''
+  let edits: Fields = {}
+  return (result) => {
+    const at = Date.now()
+    if (at !== since) {
+      since = at
+      stamp = stampOf(source, { at })
+      edits = editsOf(Payload.of({}), stamp, how.compat)
+    }
+    const isBare = result.member('_meta') === undefined && result.member('provenance') === undefined
+    return isBare ? result.with(edits) : stamped(result, [stamp], how)
+  }
+}
+
 /** A result with what is said of it; what its server says by itself stands before that, as a claim of the server. */
-export function stamped(
-  result: Payload,
-  stamps: readonly string[],
-  { server, compat }: { readonly server: string; readonly compat: boolean },
-): Payload {
+export function stamped(result: Payload, stamps: readonly string[], { server, compat }: How): Payload {
   const inMeta = result.meta(PROVENANCE_KEY)
   const beside = result.member('provenance')
   const isClaimed = inMeta !== undefined || beside !== undefined
   const said = isClaimed ? [...claimsOf([inMeta, beside], server), ...stamps] : stamps
   const [one] = said
   if (one === undefined) return result
-  const provenance = Payload.text(said.length === 1 ? one : `[${said.join(',')}]`)
+  const all = said.length === 1 ? one : `[${said.join(',')}]`
+  return result.with(editsOf(result, all, compat || beside !== undefined))
+}
+
+/** What puts a text of stamps into a result. */
+function editsOf(result: Payload, stamps: string, isBeside: boolean): Fields {
+  const provenance = Payload.text(stamps)
   const _meta = result.metaWith(only(PROVENANCE_KEY, provenance))
-  return result.with(compat || beside !== undefined ? { provenance, _meta } : { _meta })
+  return isBeside ? { provenance, _meta } : { _meta }
 }
 
 /** What the gateway said of a result of a server it stamps; nothing where it said nothing. */

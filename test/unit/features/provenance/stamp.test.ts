@@ -1,6 +1,6 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
-import { stamped, stampOf } from '../../../../src/features/provenance/stamp.ts'
+import { stamped, stamper, stampOf } from '../../../../src/features/provenance/stamp.ts'
 
 const at = Date.parse('2026-11-22T10:00:00.000Z')
 const usual = {
@@ -27,4 +27,36 @@ test.each([
   const _meta = { 'dev.gatehouse/provenance': told }
   expect(result.text).toBe(`{"n":1.0,"provenance":${stamp},"_meta":{"dev.gatehouse/provenance":${stamp}}}`)
   expect(result.value).toEqual({ n: 1, provenance: told, _meta })
+})
+
+test('results as they were sent say when each was retrieved, whatever else they say', () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  try {
+    const stamp = stamper({ source: 'files:read' }, { server: 'files', compat: true })
+    const stampedAt = (time: number, text: string): unknown => {
+      vi.setSystemTime(time)
+      return JSON.parse(stamp(Payload.text(text)).text)
+    }
+    const told = (time: number) => {
+      return { ...usual, source: 'files:read', retrieved_at: new Date(time).toISOString() }
+    }
+    const all = (time: number) => {
+      return { provenance: told(time), _meta: { 'dev.gatehouse/provenance': told(time) } }
+    }
+    expect(stampedAt(at, '{}')).toEqual(all(at))
+    expect(stampedAt(at, '{"n":1}')).toEqual({ n: 1, ...all(at) })
+    expect(stampedAt(at, '{"_meta":{"a":1}}')).toEqual({
+      provenance: told(at),
+      _meta: { a: 1, 'dev.gatehouse/provenance': told(at) },
+    })
+    const claim = { source: 'theirs', attested_by: 'files' }
+    const both = [claim, told(at)]
+    expect(stampedAt(at, '{"provenance":"theirs"}')).toEqual({
+      provenance: both,
+      _meta: { 'dev.gatehouse/provenance': both },
+    })
+    expect(stampedAt(at + 1, '{}')).toEqual(all(at + 1))
+  } finally {
+    vi.useRealTimers()
+  }
 })
