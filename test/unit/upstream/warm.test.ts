@@ -1,0 +1,23 @@
+import { expect, test, vi } from 'vitest'
+import { GatewayError } from '../../../src/core/error.ts'
+import type { Upstream } from '../../../src/upstream/upstream.ts'
+import { warmServers } from '../../../src/upstream/warm.ts'
+import { ownCall } from '../../../src/wire/own-call.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+test('a server that is away is tried again until it is there, and then no more', async () => {
+  const away = new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.')
+  let tries = 0
+  const status = { connections: 0, problem: away.message }
+  const warm = (): Promise<void> => (++tries < 3 ? Promise.reject(away) : Promise.resolve())
+  // Of a server no more than this is asked here.
+  const upstream = { name: 'one', warm, status } as unknown as Upstream
+  const told: string[] = []
+  const note = (event: string): void => void told.push(event)
+  const ended = new AbortController()
+  await warmServers([upstream], ownCall(), ended.signal, { ...silentLog, info: note, warn: note })
+  expect(told).toEqual(['upstream.unavailable'])
+  const all = ['upstream.unavailable', 'upstream.unavailable', 'upstream.ready']
+  await vi.waitFor(() => expect(told).toEqual(all), 10_000)
+  ended.abort()
+})
