@@ -8,7 +8,7 @@ import { pause } from '../../core/waiting.ts'
 import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
 import type { Deed, Deeds, WayBack } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
-import { compensated, pendingOf, rolledBack, stepLost, takenUp } from '../../records/transaction-moves.ts'
+import { compensated, rolledBack, takenUp } from '../../records/transaction-moves.ts'
 import {
   type Compensation,
   isOver,
@@ -19,6 +19,7 @@ import {
 } from '../../records/transactions.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
+import { settled } from './settled.ts'
 import type { Worker } from './worker.ts'
 
 interface Parts {
@@ -42,8 +43,6 @@ export interface Rollback {
 /** How often a compensation is tried, and how long is waited before the second time, in milliseconds. */
 const TRIES = 3
 const DELAY = 250
-/** How often somebody else's step is looked at, in milliseconds. */
-const LOOK = 100
 
 /** Makes what rolls transactions back. Each compensation is written down before the next one begins. */
 export function createRollback(parts: Parts): Rollback {
@@ -85,24 +84,6 @@ export function createRollback(parts: Parts): Rollback {
       return run
     },
   }
-}
-
-/** Steps that are under way still end first; those whose gateway is gone have no known end. */
-async function settled(key: string, { book, worker }: Parts): Promise<Transaction> {
-  for (;;) {
-    const found = await book.find(key)
-    if (!found) throw unknownTransaction()
-    const [waiting] = pendingOf(found)
-    if (!waiting) return found
-    const isAtWork = !waiting.isOpen && (await worker.isAtWork(waiting.runner, stepWork(key, waiting.id)))
-    if (isAtWork) await pause(LOOK)
-    else await book.change(key, stepLost(waiting, Date.now()))
-  }
-}
-
-/** What a step that is under way is called. */
-export function stepWork(key: string, step: string): string {
-  return `${key} ${step}`
 }
 
 /** The caller with the rights it had at the beginning, and the token it has now. */

@@ -1,21 +1,13 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { pause } from '../../core/waiting.ts'
 import { newDeedKey } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
-import {
-  pendingOf,
-  stepAsked,
-  stepBegun,
-  stepLost,
-  TAKEN,
-  UNDER_WAY,
-} from '../../records/transaction-moves.ts'
-import { type Step, type Transaction, unknownTransaction } from '../../records/transactions.ts'
+import { pendingOf, stepAsked, stepBegun, TAKEN, UNDER_WAY } from '../../records/transaction-moves.ts'
+import { type Step, type Transaction } from '../../records/transactions.ts'
 import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
 import { type Desk, keyFor, mustHaveKeys } from './desk.ts'
 import { readId } from './ids.ts'
-import { stepWork } from './rollback.ts'
+import { settled, stepWork } from './settled.ts'
 import { runStep, SLOT } from './step-end.ts'
 import { kindOf, mustBeUndoable } from './undoable.ts'
 
@@ -35,9 +27,6 @@ export async function makeStep(call: Call, next: Handler, desk: Desk): Promise<O
     )
   })
 }
-
-/** How often somebody else's step is looked at, in milliseconds. */
-const LOOK = 50
 
 interface Beginning {
   readonly key: string
@@ -95,17 +84,13 @@ async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Desk): P
 }
 
 /** The transaction, once nobody else works on a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
-export async function waited(key: string, signal: AbortSignal, { book, worker }: Desk): Promise<Transaction> {
-  for (;;) {
-    const found = await book.find(key)
-    if (!found) throw unknownTransaction()
-    const [waiting] = pendingOf(found)
-    if (!waiting || found.status !== 'active') return found
-    const { isOpen = false, runner } = waiting
-    if (isOpen && (await worker.isAlive(runner))) return found
-    if (!isOpen && (await worker.isAtWork(runner, stepWork(key, waiting.id)))) await pause(LOOK, signal)
-    else await book.change(key, stepLost(waiting, Date.now()))
-  }
+export function waited(key: string, signal: AbortSignal, desk: Desk): Promise<Transaction> {
+  return settled(key, desk, {
+    signal,
+    // A step that waits for answers of its caller goes on when they come.
+    isLeft: async ({ status }, { isOpen = false, runner }) =>
+      status !== 'active' || (isOpen && (await desk.worker.isAlive(runner))),
+  })
 }
 
 /** The step a call comes back to with answers. */

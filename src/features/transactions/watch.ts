@@ -2,7 +2,8 @@ import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { pendingOf, rollingBack } from '../../records/transaction-moves.ts'
 import { isOver, type Transaction, type Transactions } from '../../records/transactions.ts'
-import { type Rollback, stepWork } from './rollback.ts'
+import type { Rollback } from './rollback.ts'
+import { stepWork } from './settled.ts'
 import type { Worker } from './worker.ts'
 
 interface Parts {
