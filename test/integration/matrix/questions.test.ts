@@ -19,6 +19,13 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
     expect(await ask('ask_sampling')).toEqual({ answer: sampled })
   })
 
+  if (server.audio) {
+    it('asks the model about a sound where the client has words for one', async () => {
+      const refused = { refused: expect.stringContaining('sampling') }
+      expect(await ask('ask_spoken')).toEqual(client.audio ? { answer: sampled } : refused)
+    })
+  }
+
   it('asks for the roots', async () => {
     expect(await ask('ask_roots')).toEqual({ answer: roots })
   })

@@ -105,7 +105,11 @@ export function questionFaults(traits: Traits, capabilities: Json, method: strin
   if (method === 'sampling/createMessage') {
     if (!Array.isArray(params['messages'])) return ['sampling without messages']
     const isForeign = !traits.urlElicitation && ('tools' in params || 'toolChoice' in params)
-    return isForeign ? [`sampling with tools in ${traits.revision}`] : []
+    const isHeard = !traits.audio && JSON.stringify(params['messages']).includes('"type":"audio"')
+    return [
+      ...(isForeign ? [`sampling with tools in ${traits.revision}`] : []),
+      ...(isHeard ? [`sampling with audio in ${traits.revision}`] : []),
+    ]
   }
   return []
 }

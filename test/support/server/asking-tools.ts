@@ -1,6 +1,6 @@
 import { type Call, pause, type Question } from './call.ts'
 import type { Json } from './json.ts'
-import { formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './questions.ts'
+import { formQuestion, rootsQuestion, samplingQuestion, spokenQuestion, urlQuestion } from './questions.ts'
 import { numberIn, stringIn, textResult, type Tool } from './tool.ts'
 
 /** The tools that ask the client; each replies with the answers it got, as JSON. */
@@ -30,6 +30,11 @@ export const askingTools: Readonly<Record<string, Tool>> = {
   ask_sampling: {
     description: 'Asks the model of the client',
     run: (call) => ask(call, { answer: samplingQuestion('What is the capital of France?') }),
+  },
+  ask_spoken: {
+    description: 'Asks the model of the client with a sound',
+    fits: (traits) => traits.audio,
+    run: (call) => ask(call, { answer: spokenQuestion() }),
   },
   ask_roots: {
     description: 'Asks for the roots',

@@ -22,7 +22,16 @@ export function urlQuestion(traits: Traits): Question {
 
 /** A question for the client's model. */
 export function samplingQuestion(text: string): Question {
-  const messages = [{ role: 'user', content: { type: 'text', text } }]
+  return sampling({ type: 'text', text })
+}
+
+/** The same, in a sound. */
+export function spokenQuestion(): Question {
+  return sampling({ type: 'audio', data: 'UklGRg==', mimeType: 'audio/wav' })
+}
+
+function sampling(content: Json): Question {
+  const messages = [{ role: 'user', content }]
   return { method: 'sampling/createMessage', params: { messages, maxTokens: 100 } }
 }
 

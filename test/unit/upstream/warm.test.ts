@@ -5,7 +5,7 @@ import { warmServers } from '../../../src/upstream/warm.ts'
 import { ownCall } from '../../../src/wire/own-call.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-test('a server that is away is tried again until it is there, and then no more', async () => {
+test('a server that is away is tried again until it is there', async () => {
   const away = new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.')
   let tries = 0
   const status = { connections: 0, problem: away.message }
