@@ -101,11 +101,11 @@ function byType(schema: Schema, name: string, depth: number): Made | undefined {
   return kind === 'array' ? arrayFor(schema, name, depth) : undefined
 }
 
-function numberFor({ minimum = 1, maximum, exclusiveMinimum, exclusiveMaximum }: Schema): Made | undefined {
+function numberFor({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Schema): Made | undefined {
   if (exclusiveMinimum !== undefined || exclusiveMaximum !== undefined) return undefined
   const least = Math.max(1, typeof minimum === 'number' ? Math.ceil(minimum) : 1)
   const value = typeof maximum === 'number' ? Math.min(least, Math.floor(maximum)) : least
-  return typeof minimum === 'number' && value < minimum && minimum !== 1 ? undefined : { value }
+  return typeof minimum === 'number' && value < minimum ? undefined : { value }
 }
 
 function arrayFor(

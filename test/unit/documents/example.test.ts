@@ -66,6 +66,18 @@ test('an example fits the schema it is made for', () => {
   )
 }, 30_000)
 
+test.each([
+  [{ minimum: 1, maximum: 0 }, undefined],
+  [{ minimum: 1 }, 1],
+  [{ maximum: 0 }, 0],
+  [{ minimum: -3 }, 1],
+  [{ minimum: 2, maximum: 2 }, 2],
+])('a number between %j is %j', (range, expected) => {
+  const properties = { n: { type: 'integer', ...range } }
+  const found = inputFor({ type: 'object', properties, required: ['n'] })
+  expect(found?.['n']).toBe(expected)
+})
+
 test('what is required is filled in, from defaults and choices first', () => {
   const input = {
     type: 'object',
