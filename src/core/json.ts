@@ -10,6 +10,10 @@ const QUOTE = 34
 const BACKSLASH = 92
 const COMMA = 44
 const COLON = 58
+const OPEN_OBJECT = 123
+const CLOSE_OBJECT = 125
+const OPEN_ARRAY = 91
+const CLOSE_ARRAY = 93
 
 /** Finds the top-level members of a JSON object without building values. The text must be valid JSON, an object. */
 export function members(text: string): Member[] {
@@ -18,11 +22,8 @@ export function members(text: string): Member[] {
   while (text.charCodeAt(at) === QUOTE) {
     const start = at
     const keyEnd = skipString(text, at)
-    const quoted = text.slice(start, keyEnd)
-    const key: string = quoted.includes('\\') ? JSON.parse(quoted) : quoted.slice(1, -1)
-    at = skipSpace(text, keyEnd)
-    if (text.charCodeAt(at) === COLON) at++
-    const valueStart = skipSpace(text, at)
+    const key = unquoted(text.slice(start, keyEnd))
+    const valueStart = valueAfter(text, keyEnd)
     const end = skipValue(text, valueStart)
     found.push({ key, start, valueStart, end })
     at = skipSpace(text, end)
@@ -36,7 +37,7 @@ export function members(text: string): Member[] {
 export function elements(text: string): string[] {
   const found: string[] = []
   let at = skipSpace(text, text.indexOf('[') + 1)
-  while (at < text.length && text.charCodeAt(at) !== 93) {
+  while (at < text.length && text.charCodeAt(at) !== CLOSE_ARRAY) {
     const end = skipValue(text, at)
     found.push(text.slice(at, end))
     at = skipSpace(text, end)
@@ -72,6 +73,56 @@ export function addMembers(text: string, added: string): string {
   const end = text.endsWith('}') ? text.length - 1 : text.lastIndexOf('}')
   const isEmpty = skipSpace(text, text.indexOf('{') + 1) === end
   return `${text.slice(0, end)}${isEmpty ? '' : ','}${added}}`
+}
+
+/** What to do with a member found by `cutMembers`: take it out, pass over its value unread, or look into its value. */
+export type Verdict = 'cut' | 'skip' | 'enter'
+
+/**
+ * Takes members out of a JSON text at any depth, in one pass; everything else keeps the very characters it came in.
+ * Text that is no JSON comes back in some form that is none either.
+ */
+export function cutMembers(text: string, judge: (key: string) => Verdict): string {
+  let kept = ''
+  let from = 0
+  let at = 0
+  let comma = 0
+  let isKeyNext = false
+  /** The containers around: an array, an object, or an object of which a member stays. */
+  const around: ('array' | 'object' | 'kept')[] = []
+  while (at < text.length) {
+    const code = text.charCodeAt(at)
+    if (code === QUOTE) {
+      const start = at
+      at = skipString(text, at)
+      if (!isKeyNext) continue
+      isKeyNext = false
+      const verdict = judge(unquoted(text.slice(start, at)))
+      if (verdict !== 'cut') around[around.length - 1] = 'kept'
+      if (verdict === 'enter') continue
+      at = skipSpace(text, skipValue(text, valueAfter(text, at)))
+      if (verdict === 'skip') continue
+      // The comma before goes too; where no member stands before, the one after.
+      const isAfter = around.at(-1) === 'kept'
+      kept += text.slice(from, isAfter ? comma : start)
+      isKeyNext = !isAfter && text.charCodeAt(at) === COMMA
+      if (isKeyNext) at++
+      from = at
+      continue
+    }
+    if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+      isKeyNext = code === OPEN_OBJECT
+      around.push(isKeyNext ? 'object' : 'array')
+    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
+      isKeyNext = false
+      around.pop()
+    } else if (code === COMMA) {
+      isKeyNext = around.at(-1) !== 'array'
+      comma = at
+    }
+    at++
+  }
+  return from === 0 ? text : kept + text.slice(from)
 }
 
 /** Whether a value is a JSON object: not null, not an array. */
@@ -117,6 +168,22 @@ export function isSame(one: unknown, other: unknown): boolean {
   }
 }
 
+/** A key as it is called, of its text. */
+function unquoted(quoted: string): string {
+  if (!quoted.includes('\\')) return quoted.slice(1, -1)
+  try {
+    return String(JSON.parse(quoted))
+  } catch {
+    return quoted
+  }
+}
+
+/** Where the value of a member begins whose key ends here. */
+function valueAfter(text: string, keyEnd: number): number {
+  const at = skipSpace(text, keyEnd)
+  return skipSpace(text, text.charCodeAt(at) === COLON ? at + 1 : at)
+}
+
 function skipSpace(text: string, from: number): number {
   let at = from
   for (;;) {
@@ -141,11 +208,11 @@ function isEscaped(text: string, quote: number): boolean {
 function skipValue(text: string, from: number): number {
   const first = text.charCodeAt(from)
   if (first === QUOTE) return skipString(text, from)
-  if (first === 123 || first === 91) return skipNested(text, from)
+  if (first === OPEN_OBJECT || first === OPEN_ARRAY) return skipNested(text, from)
   let at = from
   while (at < text.length) {
     const code = text.charCodeAt(at)
-    if (code === COMMA || code === 125 || code === 93 || code <= 32) return at
+    if (code === COMMA || code === CLOSE_OBJECT || code === CLOSE_ARRAY || code <= 32) return at
     at++
   }
   return at
@@ -160,8 +227,8 @@ function skipNested(text: string, from: number): number {
       at = skipString(text, at)
       continue
     }
-    if (code === 123 || code === 91) depth++
-    else if ((code === 125 || code === 93) && --depth === 0) return at + 1
+    if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth++
+    else if ((code === CLOSE_OBJECT || code === CLOSE_ARRAY) && --depth === 0) return at + 1
     at++
   }
   return at

@@ -5,6 +5,7 @@ import { asGatewayError } from '../core/error.ts'
 import type { Quota } from '../core/record.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
+import { admitting } from './admission.ts'
 import type { Variables } from './child.ts'
 import type { Connection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
@@ -208,7 +209,7 @@ function openConnection(
   around: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
 ): Promise<Connection> {
   const { revision, mirrors } = route
-  const connect: Connect = (receiver) => route.connect(receiver, login)
+  const connect: Connect = admitting((receiver) => route.connect(receiver, login), around)
   const { isolation, roots } = settings
   if (route.era === 'modern') return ModernConnection.open({ connect, revision, mirrors, ...around })
   return LegacyConnection.open({
