@@ -75,6 +75,24 @@ export function addMembers(text: string, added: string): string {
   return `${text.slice(0, end)}${isEmpty ? '' : ','}${added}}`
 }
 
+/** Whether the containers of a JSON text nest deeper than this. One pass over texts long enough for it, none over others. */
+export function isDeeperThan(text: string, most: number): boolean {
+  if (text.length < 2 * most) return false
+  let depth = 0
+  let at = 0
+  while (at < text.length) {
+    const code = text.charCodeAt(at)
+    if (code === QUOTE) at = skipString(text, at)
+    else {
+      if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth++
+      else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) depth--
+      if (depth > most) return true
+      at++
+    }
+  }
+  return false
+}
+
 /** What to do with a member found by `cutMembers`: take it out, pass over its value unread, or look into its value. */
 export type Verdict = 'cut' | 'skip' | 'enter'
 

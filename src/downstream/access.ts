@@ -59,7 +59,9 @@ export function createAccess({ host, publicUrl, origins }: ListenSettings): Acce
   }
   const isAllowedOrigin = (origin: string): boolean => {
     if (known.has('*') || known.has(origin)) return true
-    return URL.canParse(origin) && isLoopback(new URL(origin).hostname)
+    if (!URL.canParse(origin)) return false
+    const { protocol, hostname: name } = new URL(origin)
+    return (protocol === 'http:' || protocol === 'https:') && isLoopback(name)
   }
 
   const checkOrigin = ({ headers }: IncomingMessage): void => {

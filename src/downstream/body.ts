@@ -15,9 +15,10 @@ interface Taker {
 /** Reads a request's body, in UTF-8; it fails with PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE or PARSE_ERROR. */
 export function readBody(incoming: IncomingMessage, limit: number, taker: Taker): void {
   const type = incoming.headers['content-type'] ?? ''
-  if (type !== 'application/json' && !/^application\/json(?:;|$)/i.test(type.trim())) {
+  if (type !== 'application/json' && !isJsonInUtf8(type)) {
+    const message = /charset/i.test(type) ? 'The body must be JSON in UTF-8.' : 'The body must be JSON.'
     const suggestion = 'Send Content-Type: application/json.'
-    taker.onError(new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON.', { suggestion }))
+    taker.onError(new GatewayError('UNSUPPORTED_MEDIA_TYPE', message, { suggestion }))
     return
   }
   const body = new Body(limit, taker)
@@ -31,6 +32,15 @@ export function readBody(incoming: IncomingMessage, limit: number, taker: Taker)
 export function wholeBody(incoming: IncomingMessage, limit: number): Promise<string> {
   return new Promise((onBody, onError) => readBody(incoming, limit, { onBody, onError }))
 }
+
+/** Whether a media type is that of JSON, with any parameters but another `charset`: JSON is in UTF-8 (RFC 8259 §8.1). */
+function isJsonInUtf8(type: string): boolean {
+  const [media = '', ...parameters] = type.split(';').map((part) => part.trim().toLowerCase())
+  if (media !== 'application/json') return false
+  return parameters.every((parameter) => !/^charset\b/.test(parameter) || UTF8.test(parameter))
+}
+
+const UTF8 = /^charset ?= ?(?:utf-?8|"utf-?8")$/
 
 class Body {
   readonly #limit: number

@@ -9,7 +9,15 @@ import type { Seal } from '../bridge/seal.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
 import { checkMirror, type Mirror } from '../wire/headers.ts'
-import { encodeError, type Id, idOf, type Message, parseMessages, type Request } from '../wire/jsonrpc.ts'
+import {
+  checkNesting,
+  encodeError,
+  type Id,
+  idOf,
+  type Message,
+  parseMessages,
+  type Request,
+} from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers } from '../wire/methods.ts'
 import { modernStatus } from '../wire/modern.ts'
@@ -142,6 +150,7 @@ export class HttpFront {
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
     const message = parseMessages(text)
+    checkNesting(text)
     const door = this.#options.door()
     if (message.kind === 'batch') {
       door.permit(exchange, undefined)

@@ -7,7 +7,7 @@ import { hasItsShare } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
-import { idOf, parseMessages } from '../wire/jsonrpc.ts'
+import { checkNesting, idOf, parseMessages } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
 import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
@@ -108,6 +108,7 @@ export class LegacySse {
     const { session } = found
     found.lease.extend(principal)
     const message = parseMessages(text)
+    checkNesting(text)
     const requests = message.kind === 'batch' ? takeBatch(session, message) : []
     outgoing.writeHead(202, { 'content-type': 'text/plain', 'x-request-id': requestId }).end('Accepted')
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))

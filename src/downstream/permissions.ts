@@ -4,7 +4,7 @@ import type { Handler } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { parseJson } from '../wire/jsonrpc.ts'
+import { checkNesting, parseJson } from '../wire/jsonrpc.ts'
 import { askOwn } from './ask-own.ts'
 import { wholeBody } from './body.ts'
 import type { Exchange } from './exchange.ts'
@@ -64,9 +64,10 @@ function queryParams(query: Readonly<Record<string, string>>): Payload {
   })
 }
 
-/** What to check or negotiate, from the body of a request. @throws PARSE_ERROR, INVALID_INPUT */
+/** What to check or negotiate, from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
 function bodyParams(text: string): Payload {
   const value = parseJson(text)
+  checkNesting(text)
   if (isObject(value)) return Payload.text(text, value)
   throw new GatewayError('INVALID_INPUT', 'The body must be a JSON object.')
 }

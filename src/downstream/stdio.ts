@@ -13,6 +13,7 @@ import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
 import {
   type Batch,
+  checkNesting,
   encodeError,
   encodeErrorObject,
   idOf,
@@ -85,6 +86,7 @@ class StdioFront {
   receive(line: string): void {
     try {
       const message = this.#era === 'legacy' ? parseMessages(line) : parseMessage(line)
+      checkNesting(line)
       if (message.kind === 'batch') return this.#batch(message)
       this.#era ??= message.kind === 'response' ? undefined : classify(message, undefined)
       if (this.#era === 'modern') this.#stateless(message)

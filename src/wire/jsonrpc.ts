@@ -1,5 +1,5 @@
 import { GatewayError } from '../core/error.ts'
-import { elements, isObject, members } from '../core/json.ts'
+import { elements, isDeeperThan, isObject, members } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 
 /** A request id as the JSON text it came in, so that it goes back as it was: `7`, `"7"`, `9007199254740993`. */
@@ -32,6 +32,14 @@ export type Message = Request | Notification | Response
 export interface Batch {
   readonly kind: 'batch'
   readonly texts: readonly string[]
+}
+
+/** How deep a message of a client may nest: what looks through it, or keeps it, does so level by level. */
+const MAX_NESTING = 1000
+
+/** Refuses the text of a client's message that nests deeper than can be worked with. @throws INVALID_REQUEST */
+export function checkNesting(text: string): void {
+  if (isDeeperThan(text, MAX_NESTING)) throw invalid(`it nests deeper than ${MAX_NESTING} levels`)
 }
 
 /** Parses JSON text from a peer. @throws PARSE_ERROR */

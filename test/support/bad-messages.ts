@@ -20,6 +20,14 @@ function invalid(name: string, value: unknown, id?: unknown): BadMessage {
   return { name, bytes, code: -32600, error: 'INVALID_REQUEST', id }
 }
 
+/** A message with something that nests far too deep in one of its members. */
+function deep(name: string, member: string, method = 'tools/call'): BadMessage {
+  const value = '{"a":['.repeat(2500) + ']}'.repeat(2500)
+  const params = { name: 'echo', arguments: {}, protocolVersion: '2025-11-25', [member]: 'DEEP' }
+  const text = JSON.stringify({ jsonrpc: '2.0', id: 5, method, params }).replace('"DEEP"', value)
+  return invalid(`${name} that nest 5000 deep`, text, 5)
+}
+
 /** Text that is no message at all, whoever sends it and however. */
 export const badMessages: readonly BadMessage[] = [
   parseError('words', 'GET / HTTP/1.1'),
@@ -60,6 +68,12 @@ export const badMessages: readonly BadMessage[] = [
   invalid('an id that is an object', { ...call, id: {} }),
   invalid('an id that is a list', { ...call, id: [1] }),
   invalid('an id that is true', { ...call, id: true }),
+  deep('capabilities', 'capabilities', 'initialize'),
+  deep('metadata', '_meta'),
+  deep('arguments', 'arguments'),
+  deep('answers', 'inputResponses'),
+  deep('values for the gateway', 'idempotency_key'),
+  deep('params', 'anything', 'resources/read'),
   invalid('a key that stands twice', '{"jsonrpc":"2.0","id":5,"method":"ping","method":"tools/call"}'),
   invalid('neither a method nor a result', { jsonrpc: '2.0', id: 5 }, 5),
   invalid('a result that is text', { jsonrpc: '2.0', id: 5, result: 'done' }, 5),

@@ -47,6 +47,9 @@ const evilOrigins = [
   'file://',
   'https://agents.example.com.evil.example',
   'garbage',
+  'javascript://127.0.0.1',
+  'ws://localhost',
+  'chrome-extension://127.0.0.1',
 ]
 const paths = ['/mcp', '/mcp/fake', '/sse', '/messages?session_id=x']
 
@@ -119,6 +122,37 @@ test('C057 a preflight is answered for every header the protocol has and any arg
   expect(allowed).not.toContain('x-evil')
   expect(allowed.filter((each) => each.includes(' '))).toEqual([])
   expect(reply.headers['access-control-allow-methods']).toBe('GET, POST, DELETE')
+})
+
+describe('a body said to be', () => {
+  const types: readonly (readonly [string, boolean])[] = [
+    ['application/json', true],
+    ['Application/JSON; charset=UTF-8', true],
+    ['application/json;charset=utf8', true],
+    ['application/json; charset="utf-8"; profile=x', true],
+    ['application/json; profile="charset=utf-16"', true],
+    ['application/json; charset=utf-16', false],
+    ['application/json; charset=utf-16le', false],
+    ['application/json;CHARSET=ISO-8859-1', false],
+    ['application/json; profile=x; charset="us-ascii"', false],
+    ['application/json; charset=', false],
+    ['application/json; charset=utf-8; charset=utf-16', false],
+    ['application/json-patch+json', false],
+    ['text/plain', false],
+    ['', false],
+  ]
+  test.each(types)('%j is taken: %s', async (type, isTaken) => {
+    const { message, headers } = modern('tools/list')
+    const sent = JSON.stringify(message)
+    const reply = await post(gateway.url, sent, { ...headers, 'content-type': type })
+    expect(reply.status).toBe(isTaken ? 200 : 415)
+    if (!isTaken)
+      expect(parse(reply.text)).toMatchObject({ error: { data: { code: 'UNSUPPORTED_MEDIA_TYPE' } } })
+    const front = await sseFront(gateway.origin)
+    const answer = await front.send(JSON.stringify(message), { 'content-type': type })
+    if (!isTaken) expect(answer.status).toBe(415)
+    await front.close()
+  })
 })
 
 describe('a body over the limit', () => {

@@ -24,6 +24,16 @@ test.each([
   ['https://a.example:8443', 'https://a.example', false],
   ['vscode-webview://abc', 'vscode-webview://abc', true],
   ['vscode-webview://abc', 'vscode-webview://abd', false],
+  ['https://a.example', 'http://127.0.0.1', true],
+  ['https://a.example', 'https://localhost:3000', true],
+  ['https://a.example', 'http://[::1]:8080', true],
+  ['https://a.example', 'javascript://127.0.0.1', false],
+  ['https://a.example', 'file://localhost', false],
+  ['https://a.example', 'data://127.0.0.1', false],
+  ['https://a.example', 'chrome-extension://127.0.0.1', false],
+  ['https://a.example', 'ws://127.0.0.1', false],
+  ['https://a.example', 'null', false],
+  ['https://a.example', 'http://127.0.0.1.a.example', false],
 ])('%s lets in %s: %s', (known, origin, isKnown) => {
   expect(isLetIn(known, origin)).toBe(isKnown)
 })

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import {
+  checkNesting,
   encodeError,
   encodeNotification,
   encodeRequest,
@@ -16,7 +17,9 @@ import { anyText, mutated } from '../../support/mutations.ts'
 /** What reading text comes to: a message, or the code of the refusal. */
 function verdict(text: string): string {
   try {
-    return parseMessage(text).kind
+    const { kind } = parseMessage(text)
+    checkNesting(text)
+    return kind
   } catch (error) {
     if (error instanceof GatewayError) return error.code
     throw error
