@@ -44,6 +44,18 @@ export default defineConfig({
           sequence: { groupOrder: 2 },
         },
       },
+      {
+        // Peers in other languages: `npm run test:peers`.
+        test: {
+          env,
+          name: 'peers',
+          include: ['test/peers/**/*.test.ts'],
+          globalSetup: build,
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+          sequence: { groupOrder: 3 },
+        },
+      },
     ],
   },
 })

@@ -1,0 +1,65 @@
+/**
+ * One journey of a client written in another language: it lists, calls each of the five tools of a peer server, and
+ * prints what it saw. The invariant the tests hold: it sees the same through the gateway as without it.
+ */
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { promisify } from 'node:util'
+import { until } from '../support/condition.ts'
+import { end, freePort } from '../support/run-gateway.ts'
+import type { Peer } from './toolchains.ts'
+
+/** What a client saw: names, schemas, results by tool, numbers of progress, and the questions it was asked. */
+export interface Seen {
+  readonly tools: readonly string[]
+  readonly schemas: Readonly<Record<string, unknown>>
+  readonly results: Readonly<Record<string, unknown>>
+  readonly progress: readonly number[]
+  readonly questions: readonly string[]
+  /** What the high-level API of a client makes of a text; only fastmcp has one. */
+  readonly data?: string
+}
+
+/** A peer server that listens on loopback. */
+export interface PeerServer {
+  readonly url: string
+  readonly close: () => Promise<void>
+}
+
+const run = promisify(execFile)
+const JOURNEY_TIMEOUT_MS = 120_000
+const START_TIMEOUT_MS = 60_000
+
+/** Runs a client against a URL or a command. `environment` says which era it prefers. */
+export async function journey(
+  client: Peer['client'],
+  target: readonly string[],
+  environment: Readonly<Record<string, string>>,
+): Promise<Seen> {
+  const [program = '', ...args] = [...client, ...target]
+  const { stdout } = await run(program, args, {
+    env: { ...process.env, ...environment },
+    timeout: JOURNEY_TIMEOUT_MS,
+  })
+  const { revision: _revision, ...seen }: Seen & { revision?: string } = JSON.parse(stdout)
+  return seen
+}
+
+/** Starts a peer server over Streamable HTTP and resolves once it answers. */
+export async function serveOverHttp(server: Peer['server']): Promise<PeerServer> {
+  const port = await freePort()
+  const [program = '', ...args] = [...server, 'http', String(port)]
+  const child = spawn(program, args, { stdio: 'ignore' })
+  const exited = once(child, 'exit')
+  const url = `http://127.0.0.1:${port}/mcp`
+  const answers = until(() => isAnswering(url), `${program} to listen`, START_TIMEOUT_MS)
+  const isUp = await Promise.race([answers, exited.then(() => false)])
+  if (isUp !== true) throw new Error(`${[program, ...args].join(' ')} ended before it listened`)
+  return { url, close: () => end(child) }
+}
+
+async function isAnswering(url: string): Promise<boolean> {
+  const response = await fetch(url, { method: 'OPTIONS' })
+  await response.body?.cancel()
+  return true
+}

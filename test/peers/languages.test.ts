@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { gatewayProgram } from '../support/gateway-process.ts'
+import { configFile, gatewayWith } from '../support/gateway-with.ts'
+import type { RunningGateway } from '../support/run-gateway.ts'
+import { journey, type PeerServer, serveOverHttp } from './journey.ts'
+import { buildPeers, type Peer } from './toolchains.ts'
+
+const peers = await buildPeers()
+const names = Object.keys(peers)
+
+/** Each client in the era it prefers, and those that can be told to use the handshake also in that one. */
+const clients = [
+  ...names.map((name) => ({ name, era: 'preferred', environment: {} })),
+  ...['mcp new', 'fastmcp new', 'rust'].map((name) => ({
+    name,
+    era: 'handshake',
+    environment: { PEER_MODE: 'legacy' },
+  })),
+  { name: 'go', era: 'handshake', environment: { PEER_REVISION: '2025-06-18' } },
+]
+
+const servers = new Map<string, PeerServer>()
+let gateway: RunningGateway | undefined
+
+beforeAll(async () => {
+  for (const name of names) {
+    const built = peers[name]
+    if (built && 'peer' in built) servers.set(name, await serveOverHttp(built.peer.server))
+  }
+  const upstreams = Object.fromEntries(
+    [...servers].map(([name, { url }]) => [slug(name), { url, trust: true }] as const),
+  )
+  if (servers.size > 0) gateway = await gatewayWith({ upstreams })
+}, 180_000)
+
+afterAll(async () => {
+  await gateway?.close()
+  for (const server of servers.values()) await server.close()
+})
+
+describe.each(clients)('the client of $name, era $era', ({ name, environment }) => {
+  test.for(names)(
+    'sees the same of the server of %s through the gateway as without it, over HTTP',
+    async (other, { skip }) => {
+      const { client } = peerOf(name, skip)
+      peerOf(other, skip)
+      const url = servers.get(other)?.url ?? ''
+      const direct = await journey(client, [url], environment)
+      const through = await journey(client, [`${gateway?.url}/${slug(other)}`], environment)
+      expect(through).toEqual(direct)
+      expect(direct.progress).toEqual([1, 2, 3])
+      expect(direct.tools).toEqual(['add', 'ask', 'count', 'echo', 'fail'])
+    },
+  )
+
+  test('sees the same of a stdio server through the gateway as without it', async ({ skip }) => {
+    const { client } = peerOf(name, skip)
+    const other = names[(names.indexOf(name) + 1) % names.length] ?? name
+    const server = [...peerOf(other, skip).server, 'stdio']
+    const file = await configFile({ upstreams: { peer: { command: server } }, store: 'memory' })
+    try {
+      const direct = await journey(client, server, environment)
+      const through = await journey(client, [...gatewayProgram(), 'stdio', '--config', file.path], environment)
+      expect(through).toEqual(direct)
+      expect(direct.progress).toEqual([1, 2, 3])
+    } finally {
+      await file.remove()
+    }
+  })
+})
+
+function slug(name: string): string {
+  return name.replaceAll(' ', '-')
+}
+
+/** The peer of a name; where its language is missing the test is skipped with the reason. */
+function peerOf(name: string, skip: (reason: string) => never): Peer {
+  const built = peers[name]
+  return built && 'peer' in built ? built.peer : skip(built?.missing ?? `there is no peer ${name}`)
+}

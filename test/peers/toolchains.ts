@@ -1,0 +1,98 @@
+/**
+ * Peers in other languages: the official SDKs of Python (1.x and 2.x), Go and Rust, and fastmcp (3.x and 4.x).
+ *
+ * Each is built once into `out/peers`, from the versions named beside it. A language that the machine does not have
+ * yields a reason instead of a peer, and its tests are skipped with that reason.
+ */
+import { execFile } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+/** One peer: the command of its server, and the command of its client. */
+export interface Peer {
+  readonly server: readonly string[]
+  readonly client: readonly string[]
+}
+
+/** A peer that was built, or why it could not be. */
+export type Built = { readonly peer: Peer } | { readonly missing: string }
+
+const run = promisify(execFile)
+const here = fileURLToPath(new URL('.', import.meta.url))
+const out = fileURLToPath(new URL('../../out/peers/', import.meta.url))
+
+const BUILD_TIMEOUT_MS = 900_000
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+
+/** Builds every peer this machine has a language for. */
+export async function buildPeers(): Promise<Readonly<Record<string, Built>>> {
+  mkdirSync(out, { recursive: true })
+  const [older, newer, go, rust] = await Promise.all([
+    python('old'),
+    python('new'),
+    needs('go', ['version'], buildGo),
+    needs('cargo', ['--version'], buildRust),
+  ])
+  return { ...older, ...newer, go, rust }
+}
+
+/** Two peers of one generation of the Python packages. */
+async function python(generation: 'old' | 'new'): Promise<Record<string, Built>> {
+  const venv = join(out, `python-${generation}`)
+  const interpreter = join(venv, 'bin', 'python')
+  const build = async (script: string): Promise<Peer> => ({
+    server: [interpreter, join(here, 'python', `${script}_server.py`)],
+    client: [interpreter, join(here, 'python', `${script}_client.py`)],
+  })
+  const installed = await needs('python3', ['--version'], async () => {
+    await command('python3', ['-m', 'venv', venv])
+    await command(interpreter, [
+      '-m',
+      'pip',
+      'install',
+      '--quiet',
+      '--disable-pip-version-check',
+      '--requirement',
+      join(here, 'python', `requirements-${generation}.txt`),
+    ])
+    return build('mcp')
+  })
+  if ('missing' in installed) return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: installed }
+  return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: { peer: await build('fastmcp') } }
+}
+
+async function buildGo(): Promise<Peer> {
+  const program = join(out, 'go-peer')
+  await command('go', ['build', '-o', program, '.'], { cwd: join(here, 'go') })
+  return { server: [program, 'serve'], client: [program, 'call'] }
+}
+
+async function buildRust(): Promise<Peer> {
+  const target = join(out, 'rust')
+  await command('cargo', ['build', '--quiet', '--locked'], {
+    cwd: join(here, 'rust'),
+    env: { ...process.env, CARGO_TARGET_DIR: target },
+  })
+  const program = join(target, 'debug', 'peer')
+  return { server: [program, 'serve'], client: [program, 'call'] }
+}
+
+/** Builds with a tool. Where the tool itself is missing, says so; a build that fails is a failure. */
+async function needs(tool: string, args: readonly string[], build: () => Promise<Peer>): Promise<Built> {
+  try {
+    await command(tool, args)
+  } catch {
+    return { missing: `${tool} is not on this machine` }
+  }
+  return { peer: await build() }
+}
+
+async function command(
+  program: string,
+  args: readonly string[],
+  options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+): Promise<void> {
+  await run(program, [...args], { ...options, timeout: BUILD_TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES })
+}
