@@ -120,8 +120,7 @@ async function probe(
     try {
       const { supportedVersions } = (await peer.request('server/discover', () => params, { signal, headers }))
         .fields
-      if (!Array.isArray(supportedVersions)) return undefined
-      return modernRevisions.find((each) => supportedVersions.includes(each)) ?? revision
+      return Array.isArray(supportedVersions) ? shared(supportedVersions) : undefined
     } catch (error) {
       return revisionOfRefusal(error, revision)
     }
@@ -135,9 +134,17 @@ function revisionOfRefusal(error: unknown, revision: string): string | undefined
   const { code, data } = relayed.fields
   if (code === -32020 || code === -32021) return revision
   if (code !== -32022) return undefined
-  const supported = isObject(data) && Array.isArray(data.supported) ? data.supported : []
-  const shared = modernRevisions.find((each) => supported.includes(each))
-  if (shared !== undefined) return shared
+  return shared(isObject(data) && Array.isArray(data.supported) ? data.supported : [])
+}
+
+/**
+ * The modern revision to use with a server that names these; nothing where it names older ones only: a server may
+ * answer `server/discover` and still want the handshake. @throws SERVER_UNAVAILABLE where none is shared
+ */
+function shared(supported: readonly unknown[]): string | undefined {
+  const modern = modernRevisions.find((each) => supported.includes(each))
+  if (modern !== undefined) return modern
+  if (supported.some((each) => findRevision(each)?.era === 'legacy')) return undefined
   throw new GatewayError('SERVER_UNAVAILABLE', 'The server shares no protocol version with the gateway.', {
     details: { supported },
   })

@@ -36,8 +36,8 @@ export async function journey(
   target: readonly string[],
   environment: Readonly<Record<string, string>>,
 ): Promise<Seen> {
-  const [program = '', ...args] = [...client, ...target]
-  const { stdout } = await run(program, args, {
+  const [program = '', ...args] = client
+  const { stdout } = await run(program, [...args, ...target], {
     env: { ...process.env, ...environment },
     timeout: JOURNEY_TIMEOUT_MS,
   })
@@ -48,7 +48,7 @@ export async function journey(
 /** Starts a peer server over Streamable HTTP and resolves once it answers. */
 export async function serveOverHttp(server: Peer['server']): Promise<PeerServer> {
   const port = await freePort()
-  const [program = '', ...args] = [...server, 'http', String(port)]
+  const [program, ...args] = [...server, 'http', String(port)]
   const child = spawn(program, args, { stdio: 'ignore' })
   const exited = once(child, 'exit')
   const url = `http://127.0.0.1:${port}/mcp`

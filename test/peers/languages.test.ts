@@ -60,7 +60,11 @@ describe.each(clients)('the client of $name, era $era', ({ name, environment }) 
     const file = await configFile({ upstreams: { peer: { command: server } }, store: 'memory' })
     try {
       const direct = await journey(client, server, environment)
-      const through = await journey(client, [...gatewayProgram(), 'stdio', '--config', file.path], environment)
+      const through = await journey(
+        client,
+        [...gatewayProgram(), 'stdio', '--config', file.path],
+        environment,
+      )
       expect(through).toEqual(direct)
       expect(direct.progress).toEqual([1, 2, 3])
     } finally {

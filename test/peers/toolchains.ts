@@ -59,7 +59,8 @@ async function python(generation: 'old' | 'new'): Promise<Record<string, Built>>
     ])
     return build('mcp')
   })
-  if ('missing' in installed) return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: installed }
+  if ('missing' in installed)
+    return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: installed }
   return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: { peer: await build('fastmcp') } }
 }
 
