@@ -13,7 +13,7 @@ export interface Gate {
 /** What becomes of a call, and why. */
 export type Verdict =
   | { readonly kind: 'allowed' }
-  | { readonly kind: 'denied' }
+  | { readonly kind: 'denied'; readonly isUnreadable?: true }
   | { readonly kind: 'missing'; readonly required: readonly string[]; readonly missing: readonly string[] }
 
 type Refused = Exclude<Verdict, { kind: 'allowed' }>
@@ -21,7 +21,7 @@ type Scopes = ReadonlySet<string> | undefined
 
 /** The gate of something of a server. */
 export function gateOf(thing: Thing, settings: UpstreamSettings): Gate {
-  return { requirement: requirementOf(thing, settings), rules: rulesFor(settings, thing.name) }
+  return { requirement: requirementOf(thing, settings), rules: rulesFor(settings, thing.name, thing.kind) }
 }
 
 /** The gates of listed tools, each made once. */
@@ -38,7 +38,7 @@ export function createGates(): (entry: Entry, settings: UpstreamSettings) => Gat
 
 /** Decides about a call with these arguments; without scopes nothing limits the caller. */
 export function judge({ requirement, rules }: Gate, args: unknown, scopes: Scopes): Verdict {
-  if (rules && !rules.permits(args)) return denied
+  if (rules && !rules.permits(args)) return rules.isUnreadable ? unreadable : denied
   const missing = missingScopes(requirement, scopes)
   return missing.length === 0 ? allowed : { kind: 'missing', required: requiredScopes(requirement), missing }
 }
@@ -50,6 +50,12 @@ export function isShut({ requirement, rules }: Gate, scopes: Scopes): boolean {
 
 /** Why a call is refused. */
 export function refusal(verdict: Refused, elevateUrl: string | undefined): GatewayError {
+  if (verdict.kind === 'denied' && verdict.isUnreadable) {
+    return new GatewayError('PERMISSION_DENIED', 'This URI is not permitted here: it is not well formed.', {
+      suggestion: 'Send the URI as lists have it, with percent signs that encode UTF-8 (RFC 3986).',
+      details: { reason: 'policy' },
+    })
+  }
   if (verdict.kind === 'denied') {
     return new GatewayError('PERMISSION_DENIED', 'This call is not permitted here.', {
       suggestion: 'Do without it: no scope would permit it.',
@@ -84,3 +90,4 @@ export function missingWords(missing: readonly string[]): string {
 
 const allowed: Verdict = { kind: 'allowed' }
 const denied: Verdict = { kind: 'denied' }
+const unreadable: Verdict = { kind: 'denied', isUnreadable: true }

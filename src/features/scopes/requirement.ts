@@ -2,7 +2,8 @@ import type { Entry } from '../../core/entry.ts'
 import { fits, fitting } from '../../core/glob.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import { decoded, spellings } from './spellings.ts'
+import { decoded, fold, spellings, tidy } from './spellings.ts'
+import { uriReadings } from './uris.ts'
 
 /** Something a caller may need scopes for. */
 export type Thing = Pick<Entry, 'kind' | 'name'> & { readonly nature: Pick<Entry['nature'], 'op' | 'risk'> }
@@ -19,6 +20,12 @@ export function requirementOf(thing: Thing, settings: UpstreamSettings): Require
     const named = opening(settings.scopes, name)
     const group = named.length > 0 ? named : [derivedScope(thing, settings.name)]
     groups.set(group.join(' '), group)
+  }
+  if (thing.kind !== 'resource' || Object.keys(settings.scopes).length === 0) return [...groups.values()]
+  // What it may be read as matters where scopes are about just that.
+  for (const reading of uriReadings(thing.name)) {
+    const group = openingFolded(settings.scopes, reading)
+    if (group.length > 0) groups.set(group.join(' '), group)
   }
   return [...groups.values()]
 }
@@ -55,6 +62,18 @@ function opening(scopes: UpstreamSettings['scopes'], name: string): string[] {
   const encoded = globs.filter((glob) => !found.includes(glob) && fits(decoded(glob), name))
   const owners = [...found, ...encoded].flatMap((glob) =>
     Object.keys(scopes).filter((scope) => scopes[scope]?.includes(glob)),
+  )
+  return [...new Set(owners)]
+}
+
+/** The same for a reading of a name, in whatever case; none where only globs for everything fit it. */
+function openingFolded(scopes: UpstreamSettings['scopes'], reading: string): string[] {
+  const globs = Object.values(scopes).flat()
+  const folded = (glob: string): string => fold(tidy(decoded(glob)))
+  const found = new Set(fitting(globs.map(folded), fold(reading)))
+  if ([...found].every((glob) => glob.startsWith('*'))) return []
+  const owners = [...found].flatMap((glob) =>
+    Object.keys(scopes).filter((scope) => scopes[scope]?.some((each) => folded(each) === glob)),
   )
   return [...new Set(owners)]
 }

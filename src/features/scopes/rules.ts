@@ -1,18 +1,38 @@
+import type { Entry } from '../../core/entry.ts'
 import { fits, fitting } from '../../core/glob.ts'
 import { isObject } from '../../core/json.ts'
 import type { ArgumentRules, UpstreamSettings } from '../../core/settings.ts'
-import { fold, from, isAbsolute, looseSpellings, spellings, tidy } from './spellings.ts'
+import {
+  decoded,
+  fold,
+  from,
+  isAbsolute,
+  isWellEncoded,
+  looseSpellings,
+  spellings,
+  tidy,
+} from './spellings.ts'
+import { uriReadings } from './uris.ts'
 
 /** What the configuration lets through of a tool, prompt or resource, whatever the scopes of the caller. */
 export interface Rules {
   /** Whether no arguments at all are let through. */
   readonly isClosed: boolean
+  /** It is a resource whose URI could be read in ways nobody can foresee. */
+  readonly isUnreadable?: true
   permits(args: unknown): boolean
 }
 
 /** The rules for a name; nothing where every call is let through. */
-export function rulesFor(settings: UpstreamSettings, name: string): Rules | undefined {
-  const denying = Object.keys(settings.deny).filter((glob) => means(glob, name))
+export function rulesFor(
+  settings: UpstreamSettings,
+  name: string,
+  kind: Entry['kind'] = 'tool',
+): Rules | undefined {
+  const isUri = kind === 'resource'
+  const isLimited = hasRules(settings) || Object.keys(settings.scopes).length > 0
+  if (isUri && isLimited && !isWellEncoded(name)) return unreadable
+  const denying = Object.keys(settings.deny).filter((glob) => means(glob, name, isUri))
   const [allowing] = fitting(Object.keys(settings.allow), name)
   const denied = denying.flatMap((glob) => ruleOf(settings.deny, glob))
   const allowed = allowing === undefined ? [] : ruleOf(settings.allow, allowing)
@@ -36,6 +56,7 @@ export function hasRules({ allow, deny }: UpstreamSettings): boolean {
 }
 
 const closed: Rules = { isClosed: true, permits: () => false }
+const unreadable: Rules = { ...closed, isUnreadable: true }
 
 /** How many texts of one argument are looked at, and how long one and all may be; what has more is not let through. */
 const MAX_TEXTS = 1000
@@ -51,9 +72,9 @@ function ruleOf(rules: ArgumentRules, glob: string): (Readonly<Record<string, st
 }
 
 /** A resource is meant however its URI is spelled. */
-function means(glob: string, name: string): boolean {
+function means(glob: string, name: string, isUri: boolean): boolean {
   if (fits(glob, name)) return true
-  return name.includes('/') && denies(glob, [])([name])
+  return (isUri || name.includes('/')) && denies(glob, [])([name])
 }
 
 function argumentsOf(
@@ -101,11 +122,11 @@ function textsOf(values: readonly unknown[], withKeys: boolean): string[] {
 function denies(glob: string, directories: readonly string[]): (texts: readonly string[]) => boolean {
   const plain = fold(glob)
   const whole = fold(tidy(glob.replaceAll('\\', '/')))
-  const globs = [...new Set([plain, whole])]
+  const globs = [...new Set([plain, whole, fold(tidy(decoded(glob)))])]
   const ends = endsOf(whole)
   return (texts) =>
     texts.some((text) =>
-      looseSpellings(text, directories).some((path) =>
+      [...looseSpellings(text, directories), ...uriReadings(text).map(fold)].some((path) =>
         (isAbsolute(path) ? globs : [...globs, ...ends]).some((each) => covers(each, path)),
       ),
     )

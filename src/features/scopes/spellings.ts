@@ -9,9 +9,37 @@ export function spellings(text: string): string[] {
     found.add(tidy(each))
     const url = readUrl(each)
     if (url) found.add(tidy(url.href))
+    if (CLIMBS_ODDLY.test(each)) found.add(tidy(withoutParameters(each.replaceAll('\\', '/'))))
   }
   return [...found]
 }
+
+/** A step up that only some see: with a parameter (`..;`), or between backslashes. */
+const CLIMBS_ODDLY = /(?:^|[\\/])\.\.?(?:;|\\)|\\\.\.?(?:[\\/;]|$)/
+
+/** A path without the parameters of its segments (RFC 3986 §3.3). */
+export function withoutParameters(path: string): string {
+  return path.includes(';') ? path.replaceAll(/;[^/]*/g, '') : path
+}
+
+/**
+ * Whether the percent signs of a text can be decoded in one way: each begins two hexadecimal digits, together they are
+ * UTF-8 without control characters, and they are not encoded over and over.
+ */
+export function isWellEncoded(text: string): boolean {
+  const all = decodings(text)
+  if (all.some((each) => CONTROL.test(each)) || /%(?![\da-f]{2})/i.test(text)) return false
+  try {
+    decodeURIComponent(text)
+  } catch {
+    return false
+  }
+  const last = all.at(-1) ?? text
+  return all.length <= ROUNDS || decodedOnce(last) === last
+}
+
+// eslint-disable-next-line no-control-regex
+const CONTROL = /[\u0000-\u001f\u007f]/
 
 /** The text with all percent signs decoded. */
 export function decoded(text: string): string {
@@ -67,11 +95,12 @@ export function from(directory: string, path: string): string {
 /** How often a text may have been encoded on top of being encoded. */
 const ROUNDS = 4
 
-function decodings(text: string): string[] {
+/** The text, and the text with its percent signs decoded once, twice, and so on. */
+export function decodings(text: string): string[] {
   const found = [text]
   let last = text
   for (let round = 0; round < ROUNDS && last.includes('%'); round++) {
-    const next = last.replaceAll(/(?:%[\da-f]{2})+/gi, decode)
+    const next = decodedOnce(last)
     if (next === last) break
     found.push(next)
     last = next
@@ -79,15 +108,21 @@ function decodings(text: string): string[] {
   return found
 }
 
+function decodedOnce(text: string): string {
+  return text.replaceAll(/(?:%[\da-f]{2})+/gi, decode)
+}
+
+/** What is no UTF-8 stays as it is; some read the rest nevertheless. */
 function decode(encoded: string): string {
   try {
     return decodeURIComponent(encoded)
   } catch {
-    return encoded
+    return encoded.replaceAll(/%[0-7][\da-f]/gi, (each) => decodeURIComponent(each))
   }
 }
 
-function readUrl(text: string): URL | undefined {
+/** A text with a scheme and an authority as browsers read it. */
+export function readUrl(text: string): URL | undefined {
   if (!/^[a-z][a-z\d+.-]*:\/\//i.test(text)) return undefined
   return URL.parse(text) ?? undefined
 }

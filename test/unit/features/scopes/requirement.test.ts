@@ -8,6 +8,7 @@ import {
   scopesOf,
 } from '../../../../src/features/scopes/requirement.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
+import { otherSpellings } from '../../../support/uri-spellings.ts'
 
 interface Asked {
   readonly kind?: 'tool' | 'prompt' | 'resource'
@@ -59,6 +60,30 @@ describe('the scopes something needs', () => {
       expect(required({ kind: 'resource', name }, { scopes })).toContainEqual(['read:files'])
     },
   )
+
+  it.each(otherSpellings)('count for a resource in whatever way its URI is spelled: %s', (name) => {
+    const scopes = { 'read:private': ['file:///srv/private/**'], 'read:public': ['file:///srv/public/**'] }
+    const groups = required({ kind: 'resource', name }, { scopes })
+    expect(missingScopes(groups, new Set(['read:files', 'read:public']))).toContain('read:private')
+    const known = required({ kind: 'resource', name }, { scopes: { ...scopes, 'all:files': ['*'] } })
+    expect(missingScopes(known, new Set(['all:files']))).toEqual([])
+  })
+
+  it.each(['file:///srv/public/a', 'file:///srv/public/a;v=1?x=1#y', 'file:///srv/public/100%25'])(
+    'are only those of the one place a plain URI names: %s',
+    (name) => {
+      const scopes = { 'read:public': ['file:///srv/public/**'], 'read:rest': ['file:///srv/**'], all: ['*'] }
+      for (const held of ['read:public', 'read:rest', 'all'])
+        expect(missingScopes(required({ kind: 'resource', name }, { scopes }), new Set([held]))).toEqual([])
+    },
+  )
+
+  it('tell no case apart where it is about a place that has scopes of its own', () => {
+    const scopes = { 'read:Docs': ['file:///Docs/**'], 'read:docs': ['file:///docs/**'] }
+    const groups = required({ kind: 'resource', name: 'file:///Docs/a' }, { scopes })
+    expect(missingScopes(groups, new Set(['read:Docs']))).toEqual([])
+    expect(missingScopes(groups, new Set(['read:docs']))).not.toEqual([])
+  })
 
   it('open a resource whose URI is encoded like the glob', () => {
     const scopes = { 'read:docs': ['file:///my%20docs/**'] }

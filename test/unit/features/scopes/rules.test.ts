@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import { rulesFor } from '../../../../src/features/scopes/rules.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
+import { illFormed, otherSpellings } from '../../../support/uri-spellings.ts'
 
 const deny = { 'read_*': { path: '/srv/docs/private/**' } }
 
@@ -126,10 +127,39 @@ describe('a deny rule', () => {
     'file:///srv/public/../private/x',
     'file:///srv/%70rivate/x',
     'FILE:///srv/private/x',
+    ...otherSpellings,
+    ...illFormed,
   ])('closes a resource however its URI is spelled: %s', (uri) => {
     const rule = { deny: { 'file:///srv/private/**': true } } as const
-    expect(rulesFor(serverSettings(rule), uri)?.isClosed).toBe(true)
-    expect(rulesFor(serverSettings(rule), 'file:///srv/public/x')).toBeUndefined()
+    expect(rulesFor(serverSettings(rule), uri, 'resource')?.isClosed).toBe(true)
+    expect(rulesFor(serverSettings(rule), 'file:///srv/public/x', 'resource')).toBeUndefined()
+  })
+
+  it.each([
+    'file:///srv/public/100%25',
+    'file:///srv/public/a;v=1?x=%2F#y',
+    'memo://insights',
+    'notes/1',
+    '',
+  ])('says nothing of other resources: %j', (uri) => {
+    const rule = { deny: { 'file:///srv/private/**': true } } as const
+    expect(rulesFor(serverSettings(rule), uri, 'resource')).toBeUndefined()
+  })
+
+  it('closes one resource with whatever nobody may read behind it', () => {
+    const rule = { deny: { 'file:///srv/key': true, 'db://Main/my%20table': true } } as const
+    const closed = ['file:///srv/key?x', 'file:///srv/key#y', 'file:/srv/key?a#b', 'db://main/my table']
+    for (const uri of [...closed, 'db://user@MAIN/my%20table?limit=1', 'DB://Main//my%2520table'])
+      expect([uri, rulesFor(serverSettings(rule), uri, 'resource')?.isClosed]).toEqual([uri, true])
+  })
+
+  it('leaves URIs alone where there is no rule', () => {
+    for (const uri of illFormed) expect(rulesFor(serverSettings({}), uri, 'resource')).toBeUndefined()
+  })
+
+  it.each(otherSpellings)('covers an argument that is a URI however it is spelled: %s', (url) => {
+    const rule = { deny: { fetch: { url: 'file:///srv/private/**' } } }
+    expect(permits({ url }, rule, 'fetch')).toBe(false)
   })
 
   it('knows where a relative path begins', () => {
@@ -168,7 +198,14 @@ describe('a deny rule', () => {
 describe('an allow rule', () => {
   const allow = { 'read_*': { path: '/srv/docs/**' } }
 
-  it.each(['/srv/docs/a', '/srv/docs', '/srv/docs/a/../b', '/srv/docs/a%20b'])('lets %j through', (path) => {
+  it.each([
+    '/srv/docs/a',
+    '/srv/docs',
+    '/srv/docs/a/../b',
+    '/srv/docs/a%20b',
+    '/srv/docs/a;b',
+    '/srv/docs/a\\b',
+  ])('lets %j through', (path) => {
     expect(permits({ path }, { allow })).toBe(true)
   })
 
@@ -178,6 +215,11 @@ describe('an allow rule', () => {
     '/srv/docs/%2e%2e/x',
     '/srv/docs/%252e%252e/x',
     '/srv/docs/..%2fx',
+    '/srv/docs/..;/x',
+    '/srv/docs/a/..;v=1/..;/x',
+    '/srv/docs/%2e%2e%3b/x',
+    '/srv/docs/..\\x',
+    '/srv/docs/a\\..\\..\\x',
     '/SRV/docs/a',
     'a',
     '',
