@@ -13,6 +13,8 @@ interface Symptoms {
   readonly status?: number | undefined
   /** The code of its JSON-RPC error. */
   readonly rpc?: number | undefined
+  /** It failed to read a resource. */
+  readonly isRead?: boolean
 }
 
 /** What a failure means. */
@@ -119,31 +121,65 @@ const rpcs: Readonly<Record<number, ErrorCode>> = {
   [-32022]: 'UNSUPPORTED_VERSION',
 }
 
-function byRpc({ rpc, text }: Symptoms): Diagnosis | undefined {
+function byRpc({ rpc, text, isRead }: Symptoms): Diagnosis | undefined {
   if (rpc === undefined) return undefined
   if (rpc === -32602 && noTool.test(text)) return { code: 'UNKNOWN_TOOL', by: 'json_rpc' }
+  if (rpc === -32602 && isRead === true && noResource.test(text))
+    return { code: 'RESOURCE_NOT_FOUND', by: 'json_rpc' }
+  // What the SDKs answer where a handler threw, whatever it was: 0 in Python, -32603 where a resource is read.
+  if (rpc === 0 || (rpc === -32603 && isRead === true)) return byText(text)
   return { code: rpcs[rpc] ?? 'UPSTREAM_ERROR', by: 'json_rpc' }
 }
 
-/** What servers say of a tool they do not have. */
-const noTool = /\btool .{1,200} not found|\bunknown tool\b/i
+/** What the SDKs say of a tool they do not have, and of a resource. */
+const noTool = /\btool .{1,200} not found|\bunknown tool\b|^tool not found/i
+const noResource = /not[ _]found|unknown resource|no such (?:resource|file)|does not exist/i
 
+/** What the SDKs put before the message of an error they send or rethrow: `MCP error -32602: `. */
+const SDK_PREFIX = /^(?:MCP error -?\d{1,6}: ){1,5}/
+
+/** The message of a server without what its SDK put before it. */
+export function withoutSdkPrefix(text: string): string {
+  return text.replace(SDK_PREFIX, '')
+}
+
+/**
+ * What the texts of tools mean, the first that fits: first what only programs write, as texts of people and paths come
+ * after it, then what anybody may write.
+ */
 const words: readonly (readonly [RegExp, ErrorCode])[] = [
-  [/MCP error -32602: Tool .{1,200} not found/i, 'UNKNOWN_TOOL'],
+  [
+    /^(?:Error executing tool .{1,200}: )?(?:\d{1,6} validation errors? for |Input validation error)/,
+    'INVALID_INPUT',
+  ],
+  [/^failed to deserialize parameters|^validating "/i, 'INVALID_INPUT'],
+  [/\bENOENT\b|\[Errno 2\]/, 'RESOURCE_NOT_FOUND'],
+  [/\b(?:EACCES|EPERM|EROFS)\b|\[Errno (?:1|13|30)\]/, 'PERMISSION_DENIED'],
+  [/\b(?:EEXIST|ENOTEMPTY)\b|\[Errno (?:17|39)\]/, 'CONFLICT'],
+  [/\b(?:EISDIR|ENOTDIR|EINVAL|ENAMETOOLONG)\b|\[Errno (?:20|21|22|36)\]/, 'INVALID_INPUT'],
+  [/\baccess denied\b|outside (?:of )?(?:the )?allowed/i, 'PERMISSION_DENIED'],
+  [/^(?:tool \S{1,200} not found$|unknown tool\b)/i, 'UNKNOWN_TOOL'],
   [/rate.?limit|too many requests/i, 'RATE_LIMIT_EXCEEDED'],
   [/timed? ?out|ETIMEDOUT/i, 'OPERATION_TIMEOUT'],
-  [/ENOENT|not found|does not exist/i, 'RESOURCE_NOT_FOUND'],
-  [/EACCES|permission|forbidden/i, 'PERMISSION_DENIED'],
+  [/\bbad credentials\b|\bstatus(?: code)?[ :=]{1,3}401\b/i, 'AUTHENTICATION_REQUIRED'],
+  [/\bstatus(?: code)?[ :=]{1,3}403\b/i, 'PERMISSION_DENIED'],
+  [/already exists/i, 'CONFLICT'],
+  [/could not find exact match|cannot specify|validation failed/i, 'INVALID_INPUT'],
+  [
+    /not[ _]found|does not exist|no such|unknown resource|\bstatus(?: code)?[ :=]{1,3}404\b/i,
+    'RESOURCE_NOT_FOUND',
+  ],
+  [/permission|forbidden/i, 'PERMISSION_DENIED'],
   [/token (?:has |is )?expired|expired token/i, 'TOKEN_EXPIRED'],
   [/unauthori[sz]ed|invalid token|expired/i, 'AUTHENTICATION_REQUIRED'],
-  [/invalid|required|must be|expected/i, 'INVALID_INPUT'],
+  [/invalid|required|must be|expected|unknown prompt/i, 'INVALID_INPUT'],
 ]
 
 /** How much of a text is looked at, in characters. */
 const MAX_TEXT = 8192
 
 function byText(text: string): Diagnosis | undefined {
-  const start = text.slice(0, MAX_TEXT)
+  const start = withoutSdkPrefix(text.slice(0, MAX_TEXT))
   const code = words.find(([pattern]) => pattern.test(start))?.[1]
   if (!code) return undefined
   return { code, by: 'text', ...(code === 'RATE_LIMIT_EXCEEDED' && { retryAfterSeconds: secondsIn(start) }) }

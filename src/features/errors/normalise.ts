@@ -1,6 +1,13 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { classify, type Diagnosis, type Rule, suggestions, firstWords } from '../../core/failure.ts'
+import {
+  classify,
+  type Diagnosis,
+  firstWords,
+  type Rule,
+  suggestions,
+  withoutSdkPrefix,
+} from '../../core/failure.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { Redactor } from '../../core/redact.ts'
@@ -23,7 +30,7 @@ export interface Manners {
 export function objectOf(result: Payload, call: Call, manners: Manners): Structured {
   const { hosts, rules, ours } = manners
   const sent = sentBy(call, ours)
-  const raw = firstWords(result)
+  const raw = withoutSdkPrefix(firstWords(result))
   // Cut at last: a part of a secret is not recognised.
   const message = shortened(sanitise(raw, sent))
   const { _meta: meta, error, structuredContent } = result.fields
@@ -87,7 +94,8 @@ function completedRelay(
   const { rpc } = error
   if (rpc === VISIT) return error
   const sent = sentBy(call, ours)
-  const message = sanitise(error.message, sent)
+  const text = withoutSdkPrefix(error.message)
+  const message = sanitise(text, sent)
   const { data } = relayed.fields
   const { requestId } = call
   if (isStructured(data)) {
@@ -95,9 +103,10 @@ function completedRelay(
     const sound = relayed.with({ message, data: object })
     return new GatewayError(nearestCode(object), message, { ...error.extra, relayed: sound })
   }
-  const { uri } = call.method === 'resources/read' ? call.params.fields : {}
+  const isRead = call.method === 'resources/read'
+  const { uri } = isRead ? call.params.fields : {}
   const isNotThere = typeof uri === 'string' && rpc === -32602 && isObject(data) && data.uri === uri
-  const finding = classify({ text: error.message, rpc: isNotThere ? -32002 : rpc }, rules)
+  const finding = classify({ text, rpc: isNotThere ? -32002 : rpc, isRead }, rules)
   const meant = found(message, finding)
   const object = {
     ...(meant.code === 'RESOURCE_NOT_FOUND' && typeof uri === 'string' && { uri }),
@@ -105,12 +114,18 @@ function completedRelay(
     requestId,
   }
   const sound = relayed.with({
-    ...(meant.code === 'UNKNOWN_TOOL' && { code: meant.rpc }),
+    ...(isMistold(meant, rpc, isRead) && { code: meant.rpc }),
     message,
     data: object,
   })
   const { cause, extra } = error
   return new GatewayError(meant.code, message, { ...meant.extra, data: extra.data, cause, relayed: sound })
+}
+
+/** Whether the server's JSON-RPC code is not the one that clients know such a failure by. */
+function isMistold({ code }: GatewayError, rpc: number, isRead: boolean): boolean {
+  if (code === 'UNKNOWN_TOOL' || (code === 'INVALID_INPUT' && rpc === 0)) return true
+  return code === 'RESOURCE_NOT_FOUND' && isRead && rpc !== -32002
 }
 
 /** The server's own data, and ours; what of the server's would not fit beside ours stands apart. */

@@ -1,0 +1,26 @@
+// The meaning of what real servers say when something fails.
+import { expect, test } from 'vitest'
+import { classify, compileRules, withoutSdkPrefix } from '../../../src/core/failure.ts'
+import { errorAnswers, toolTexts } from '../../support/error-texts.ts'
+
+test.each(toolTexts)('a tool of %s that says %j means %s', (_server, text, code) => {
+  expect(classify({ text }, []).code).toBe(code)
+  expect(classify({ text: withoutSdkPrefix(text) }, []).code).toBe(code)
+})
+
+test.each(errorAnswers)(
+  '%s, asked by %s, means by %j %s',
+  (_server, method, { code: rpc, message }, code) => {
+    const isRead = method === 'resources/read'
+    const isNamed = isRead && rpc === -32602
+    const found = classify({ text: withoutSdkPrefix(message), rpc, isRead }, [])
+    expect(found.code).toBe(code)
+    if (isNamed) expect(classify({ text: message, rpc, isRead: false }, []).code).not.toBe('UNKNOWN_TOOL')
+  },
+)
+
+test('a rule of the configuration goes before all of it', () => {
+  const rules = compileRules([{ match: 'access denied', code: 'CONFLICT' }], () => undefined)
+  const text = 'Access denied - path outside allowed directories: /a not in /b'
+  expect(classify({ text }, rules)).toMatchObject({ code: 'CONFLICT', by: 'rule' })
+})
