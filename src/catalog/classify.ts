@@ -1,42 +1,76 @@
+/**
+ * What kind of action a tool is: what the configuration says of it, else what `core/judgement` finds.
+ *
+ * The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
+ */
 import type { Nature, Op, Risk } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
+import { opOfEffect, riskOfEffect } from '../core/judgement/call.ts'
+import { judge, type Judgement } from '../core/judgement/judge.ts'
+import { verbClass } from '../core/judgement/lexicon.ts'
+import { leadingVerb } from '../core/judgement/words.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
-import { opOfVerb } from '../core/verbs.ts'
-import { wordsOf } from '../core/words.ts'
 
-/** What kind of action a tool is, from what the configuration, its annotations and its name say. */
-export function classify(definition: Readonly<Record<string, unknown>>, settings: UpstreamSettings): Nature {
-  const name = String(definition.name)
+type Definition = Readonly<Record<string, unknown>>
+
+/** Judges a tool of a server. */
+export function classify(definition: Definition, settings: UpstreamSettings): Nature {
+  const configured = readConfigured(settings, String(definition.name))
+  const found = judge(definition, { server: settings.name, isTrusted: settings.trust })
+  const op = configured.op ?? opOfEffect(found.effect, found.verb)
+  const risk = configured.risk ?? (configured.op ? riskOfOp[configured.op] : riskOfEffect[found.effect])
+  const idempotent = configured.idempotent ?? isIdempotent(op, definition, settings.trust)
+  const evidence = [...configured.evidence, ...found.evidence]
+  // What the owner of a server says holds for all calls of a tool.
+  const isSaid = configured.op !== undefined || configured.risk !== undefined
+  return { op, risk, idempotent, evidence, ...(!isSaid && varying(found)) }
+}
+
+/** Judges a tool of the gateway itself, which is believed. */
+export function classifyOwn(definition: Definition): Nature {
+  const { effect, evidence, verb } = judge(definition, { server: '', isTrusted: true })
   const hints = isObject(definition.annotations) ? definition.annotations : {}
-  const configured = readConfigured(settings, name)
-  const named = byVerb(name, settings.name)
-  const told = byHints(named, hints, settings.trust)
-  const op = configured.op ?? told.op
-  const risk = configured.risk ?? (configured.op === undefined ? told.risk : riskOf[configured.op])
-  const idempotent = configured.idempotent ?? isIdempotent(op, hints, settings.trust)
-  const evidence = [...configured.evidence, ...told.evidence, ...named.evidence]
-  return { op, risk, idempotent, evidence }
+  const isRead = hints.readOnlyHint === true
+  const op = isRead ? 'read' : opOfEffect(effect, verb)
+  return {
+    op,
+    risk: isRead ? 'safe' : riskOfEffect[effect],
+    idempotent: isIdempotent(op, definition, true),
+    evidence,
+  }
 }
 
-/** What kind of action a tool of the gateway itself is. */
-export function classifyOwn(definition: Readonly<Record<string, unknown>>): Nature {
-  const hints = isObject(definition.annotations) ? definition.annotations : {}
-  const { op, risk, evidence } = byHints(byVerb(String(definition.name), ''), hints, true)
-  return { op, risk, idempotent: isIdempotent(op, hints, true), evidence }
+/** The verb a tool's name begins with, after its server's own name, and what kind of action it stands for. */
+export function verbOf(name: string, server: string): { readonly verb: string; readonly op: Op } | undefined {
+  const verb = leadingVerb(name, server)
+  const kind = verb === undefined ? undefined : verbClass(verb)
+  if (verb === undefined || kind === undefined) return undefined
+  return { verb, op: kind === 'session' ? 'write' : opOfClass[kind] }
 }
 
-interface Finding {
-  readonly op: Op
-  readonly risk: Risk
-  readonly evidence: readonly string[]
-}
+const opOfClass = {
+  read: 'read',
+  write: 'write',
+  soft: 'delete',
+  destructive: 'delete',
+  outward: 'write',
+  admin: 'admin',
+  execute: 'execute',
+} as const
 
-const riskOf: Readonly<Record<Op, Risk>> = {
+const riskOfOp: Readonly<Record<Op, Risk>> = {
   read: 'safe',
   write: 'reversible',
   delete: 'destructive',
   admin: 'destructive',
+  execute: 'destructive',
+}
+
+function varying({ least, conditions, dryRun, verb }: Judgement): Pick<Nature, 'varies' | 'verb'> {
+  const decided = verb !== undefined && { verb }
+  if (conditions.length === 0 && dryRun === undefined) return { ...decided }
+  return { ...decided, varies: { least, conditions, ...(dryRun !== undefined && { dryRun }) } }
 }
 
 interface Configured {
@@ -61,53 +95,9 @@ function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
   }
 }
 
-/** The verb a tool's name begins with, after the server's own name, and what kind of action it stands for. */
-export function verbOf(name: string, server: string): { readonly verb: string; readonly op: Op } | undefined {
-  const [verb = ''] = withoutServer(wordsOf(name), wordsOf(server))
-  const op = opOfVerb(verb)
-  return op && { verb, op }
-}
-
-function byVerb(name: string, server: string): Finding {
-  const found = verbOf(name, server)
-  if (!found) {
-    return { op: 'write', risk: 'reversible', evidence: ['its name begins with no known verb: write'] }
-  }
-  const { verb, op } = found
-  return { op, risk: riskOf[op], evidence: [`its name begins with the verb "${verb}": ${op}`] }
-}
-
-function withoutServer(words: readonly string[], server: readonly string[]): readonly string[] {
-  const isPrefixed = words.length > server.length && server.every((word, index) => words[index] === word)
-  return isPrefixed ? words.slice(server.length) : words
-}
-
-type Hints = Readonly<Record<string, unknown>>
-
-/** What a server that is not trusted says of itself can make its tool more of a risk, never less. */
-function byHints({ op, risk }: Finding, hints: Hints, isTrusted: boolean): Finding {
-  const { readOnlyHint, destructiveHint } = hints
-  if (readOnlyHint === true && isTrusted) {
-    return { op: 'read', risk: 'safe', evidence: ['its server says readOnlyHint: true'] }
-  }
-  const doubt =
-    readOnlyHint === true && op !== 'read'
-      ? ['its server says readOnlyHint: true, which is not believed (trust is off)']
-      : []
-  if (destructiveHint === true) {
-    const evidence = [...doubt, 'its server says destructiveHint: true']
-    return { op: op === 'read' ? 'write' : op, risk: 'destructive', evidence }
-  }
-  if (readOnlyHint === false && op === 'read') {
-    return { op: 'write', risk: 'reversible', evidence: ['its server says readOnlyHint: false'] }
-  }
-  if (destructiveHint !== false || risk !== 'destructive') return { op, risk, evidence: doubt }
-  if (isTrusted) return { op, risk: 'reversible', evidence: ['its server says destructiveHint: false'] }
-  const evidence = [...doubt, 'its server says destructiveHint: false, which is not believed (trust is off)']
-  return { op, risk, evidence }
-}
-
-function isIdempotent(op: Op, { readOnlyHint, idempotentHint }: Hints, isTrusted: boolean): boolean {
-  if (isTrusted && (readOnlyHint === true || idempotentHint === true)) return true
-  return op === 'read' && idempotentHint !== false
+function isIdempotent(op: Op, { annotations }: Definition, isTrusted: boolean): boolean {
+  const { readOnlyHint, idempotentHint } = isObject(annotations) ? annotations : {}
+  if (op === 'execute') return false
+  if (isTrusted && idempotentHint === true) return true
+  return op === 'read' && (idempotentHint !== false || (isTrusted && readOnlyHint === true))
 }

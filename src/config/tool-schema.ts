@@ -19,7 +19,7 @@ export const toolSchema = {
   additionalProperties: false,
   errorMessage: 'must be a mapping of settings',
   properties: {
-    op: { enum: ['read', 'write', 'delete', 'admin'], description: 'What kind of action it is.' },
+    op: { enum: ['read', 'write', 'delete', 'admin', 'execute'], description: 'What kind of action it is.' },
     risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
     idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
     scopes: { ...list, description: 'The scopes a caller needs, instead of those derived.' },

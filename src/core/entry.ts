@@ -1,3 +1,5 @@
+import type { Variation } from './judgement/judge.ts'
+
 /** What a server's own list says of a tool. */
 export interface Listed {
   readonly definition: Readonly<Record<string, unknown>>
@@ -24,9 +26,14 @@ export interface Nature {
   readonly idempotent: boolean
   /** Why, in the order it was considered; for people. */
   readonly evidence: readonly string[]
+  /** The verb that decided, where one did. */
+  readonly verb?: string
+  /** How arguments of a call decide what it does; what stands above is the worst of it. */
+  readonly varies?: Variation
 }
 
-export type Op = 'read' | 'write' | 'delete' | 'admin'
+/** `execute` runs what the caller writes, so it can do anything. */
+export type Op = 'read' | 'write' | 'delete' | 'admin' | 'execute'
 export type Risk = 'safe' | 'reversible' | 'destructive'
 
 /** How much can go wrong, for comparing. */

@@ -1,7 +1,7 @@
 import type { Entry } from '../core/entry.ts'
 import { stem } from '../core/stem.ts'
 import { actionOf } from '../core/synonyms.ts'
-import { opOfVerb } from '../core/verbs.ts'
+import { verbClass } from '../core/judgement/lexicon.ts'
 import { wordsOf } from '../core/words.ts'
 import { objectOf } from './category.ts'
 
@@ -17,10 +17,10 @@ export function effectsOf({ nature, upstream, definition }: Entry, words: readon
 function isVerb(word: string, description: unknown): boolean {
   if (!/^[a-z]{2,}$/.test(word)) return false
   const root = stem(word)
-  const op = opOfVerb(word)
+  const kind = verbClass(word)
   const [first = ''] = typeof description === 'string' ? wordsOf(description.slice(0, 100)) : []
   // What stands for administration is often a noun: `role`, `billing`.
-  return (op !== undefined && op !== 'admin') || actionOf(root) !== undefined || stem(first) === root
+  return (kind !== undefined && kind !== 'admin') || actionOf(root) !== undefined || stem(first) === root
 }
 
 function conjugated(verb: string): string {

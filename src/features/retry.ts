@@ -1,5 +1,6 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { asCalled } from '../core/judgement/call.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { pause } from '../core/waiting.ts'
 import { method as known } from '../wire/methods.ts'
@@ -83,7 +84,8 @@ function isUnsent(error: unknown): boolean {
 async function mayRepeat(call: Call, deps: Deps): Promise<boolean | undefined> {
   if (call.method !== 'tools/call') return true
   try {
-    const nature = (await deps.entry(call))?.nature
+    const entry = await deps.entry(call)
+    const nature = entry && asCalled(entry, call).nature
     return nature !== undefined && (nature.op === 'read' || nature.idempotent)
   } catch {
     return undefined

@@ -1,6 +1,7 @@
 import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { attempt, untilAborted } from '../../core/waiting.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
@@ -18,7 +19,8 @@ export function gate(around: Around): Policy {
   return (next) => {
     const decide = (given: Call, found: Entry | undefined): Promise<Outcome> => {
       const { call, word } = heard(given)
-      const entry = found ?? named(call, deps)
+      const listed = found ?? named(call, deps)
+      const entry = listed && asCalled(listed, call)
       return entry && isAsked(rule, entry, call) ? pass(call, entry, word) : next(call)
     }
     const pass = async (call: Call, entry: Entry, word: HostWord): Promise<Outcome> => {

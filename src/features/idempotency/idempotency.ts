@@ -1,5 +1,6 @@
 import type { Handler } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { settingOf } from '../../core/tool-settings.ts'
@@ -64,7 +65,8 @@ interface Once {
 function once({ runs, plan, ttl, auto, deps }: Once): Handler {
   const { next, upstream } = plan
   const automatic: Handler = async (call) => {
-    const entry = await deps.entry(call)
+    const listed = await deps.entry(call)
+    const entry = listed && asCalled(listed, call)
     if (!entry || entry.nature.op === 'read' || entry.nature.idempotent) return next(call)
     return runs.run(autoKeyed(call, upstream, auto ?? 0), plan)
   }

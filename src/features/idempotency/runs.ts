@@ -2,6 +2,7 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import { attempt, pause, untilAborted, within } from '../../core/waiting.ts'
@@ -222,7 +223,8 @@ export class Runs {
   async #settle(kept: Kept, shared: Shared, { upstream, verify: written }: Plan): Promise<Begun> {
     const { keyed } = shared
     const { startedAt, attemptedAt } = kept.record
-    const entry = await this.#entry(keyed.call)
+    const listed = await this.#entry(keyed.call)
+    const entry = listed && asCalled(listed, keyed.call)
     if (entry && (entry.nature.op === 'read' || entry.nature.idempotent))
       return this.#ledger.takeOver(keyed, kept)
     if (written === undefined) throw lost(keyed, startedAt)

@@ -45,12 +45,12 @@ export function missingScopes(requirement: Requirement, held: ReadonlySet<string
 /** Every scope the configuration of a server knows. */
 export function scopesOf({ name, scopes, tools }: UpstreamSettings): string[] {
   const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
-  const derived = ['read', 'write', 'delete', 'admin'].map((kind) => `${kind}:${name}`)
+  const derived = ['read', 'write', 'delete', 'admin', 'execute'].map((kind) => `${kind}:${name}`)
   return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]
 }
 
 function derivedScope({ nature: { op, risk } }: Thing, server: string): string {
-  if (op === 'admin') return `admin:${server}`
+  if (op === 'admin' || op === 'execute') return `${op}:${server}`
   if (op === 'delete' || risk === 'destructive') return `delete:${server}`
   return op === 'read' ? `read:${server}` : `write:${server}`
 }

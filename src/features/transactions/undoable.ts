@@ -2,6 +2,7 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { evaluate, type Expression } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import type { Principal } from '../../core/principal.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import type { Step } from '../../records/transactions.ts'
@@ -12,7 +13,7 @@ export async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
   const { upstream = '', name = '' } = call.target
   // A tool whose server says nothing of it may change something.
   const entry = await Promise.resolve(deps.entry(call)).catch(() => undefined)
-  if (entry?.nature.op === 'read') return 'read'
+  if (entry && asCalled(entry, call).nature.op === 'read') return 'read'
   return settingOf(deps.server(upstream)?.tools ?? {}, name, 'pivot')?.value === true ? 'pivot' : 'write'
 }
 

@@ -4,6 +4,7 @@ import { printExpression } from '../../core/print-expression.ts'
 import type { ToolFacts } from '../../core/record.ts'
 import { type UndoRule, undoRuleOf } from '../../core/undo.ts'
 import { durationSchema } from '../../core/units.ts'
+import { asCalled } from '../../core/judgement/call.ts'
 import { attempt } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
 import type { Deps, Feature } from '../feature.ts'
@@ -90,7 +91,7 @@ function passed(call: Call, around: Around): Promise<Outcome> {
 }
 
 function acted(call: Call, entry: Entry | undefined, { next, chronicle }: Around): Promise<Outcome> {
-  if (entry?.nature.op === 'read') return next(call)
+  if (entry && asCalled(entry, call).nature.op === 'read') return next(call)
   return chronicle.record(call, entry?.name ?? String(call.params.fields.name), next)
 }
 

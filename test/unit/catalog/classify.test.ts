@@ -70,19 +70,19 @@ describe('the verb of a name', () => {
     ['get_user', 'read safe idempotent'],
     ['listIssues', 'read safe idempotent'],
     ['search-code', 'read safe idempotent'],
-    ['issues.list', 'write reversible'],
+    ['issues.list', 'read safe idempotent'],
     ['createJiraIssue', 'write reversible'],
     ['GetHTTPStatus', 'read safe idempotent'],
     ['archive', 'write reversible'],
     ['delete_repository', 'delete destructive'],
     ['merge_pull_request', 'delete destructive'],
     ['overwrite', 'delete destructive'],
-    ['transfer_money', 'admin destructive'],
+    ['transfer_money', 'write destructive'],
     ['grantAccess', 'admin destructive'],
     ['get_permission', 'read safe idempotent'],
-    ['run_query', 'write reversible'],
-    ['getaway', 'write reversible'],
-    ['', 'write reversible'],
+    ['run_query', 'execute destructive'],
+    ['getaway', 'write destructive'],
+    ['', 'write destructive'],
   ])('%s: %s', (name, expected) => {
     expect(short(natureOf(name))).toBe(expected)
   })
@@ -94,7 +94,7 @@ describe('the verb of a name', () => {
     ['google-maps', 'google-maps.delete-place', 'delete destructive'],
     ['search', 'search', 'read safe idempotent'],
     ['delete', 'delete', 'delete destructive'],
-    ['git', 'github_get_issue', 'write reversible'],
+    ['git', 'github_get_issue', 'read safe idempotent'],
   ])('is looked for behind the name of the server %s: %s', (name, tool, expected) => {
     expect(short(natureOf(tool, undefined, { name }))).toBe(expected)
   })
@@ -102,18 +102,41 @@ describe('the verb of a name', () => {
 
 describe('what a server says of its tools', () => {
   it.each([
-    [{ readOnlyHint: true }, 'read safe idempotent'],
-    [{ destructiveHint: false }, 'delete reversible'],
+    [{ readOnlyHint: true }, 'delete destructive'],
+    [{ destructiveHint: false }, 'delete destructive'],
     [{ idempotentHint: true }, 'delete destructive idempotent'],
-  ])('is believed of a trusted one: delete_x with %o is %s', (hints, expected) => {
+  ])('never talks away a verb that destroys: delete_x with %o is %s', (hints, expected) => {
     expect(short(natureOf('delete_x', hints))).toBe(expected)
   })
+
+  it.each([
+    ['frob', { readOnlyHint: true }, 'read safe idempotent'],
+    ['clear_filter', { destructiveHint: false }, 'write reversible'],
+    ['frob', { destructiveHint: false }, 'write reversible'],
+    ['create_x', { idempotentHint: true }, 'write reversible idempotent'],
+  ])(
+    'is believed of a trusted one where nothing plain contradicts it: %s with %o is %s',
+    (name, hints, expected) => {
+      expect(short(natureOf(name, hints))).toBe(expected)
+    },
+  )
+
+  it.each([
+    ['create_x', { readOnlyHint: false }, 'write destructive'],
+    ['hover', { readOnlyHint: false }, 'write reversible'],
+    ['hover', { readOnlyHint: false, destructiveHint: true }, 'write reversible'],
+  ])(
+    'is read with the defaults of the protocol for what is absent: %s with %o is %s',
+    (name, hints, expected) => {
+      expect(short(natureOf(name, hints))).toBe(expected)
+    },
+  )
 
   it.each([
     ['delete_x', { readOnlyHint: true }, 'delete destructive'],
     ['delete_x', { destructiveHint: false }, 'delete destructive'],
     ['delete_x', { idempotentHint: true }, 'delete destructive'],
-    ['frob', { readOnlyHint: true }, 'write reversible'],
+    ['frob', { readOnlyHint: true }, 'write destructive'],
     ['get_x', { destructiveHint: true }, 'write destructive'],
     ['get_x', { readOnlyHint: true, destructiveHint: true }, 'write destructive'],
     ['get_x', { readOnlyHint: false }, 'write reversible'],
@@ -151,9 +174,6 @@ describe('what the configuration says of a tool', () => {
 
   it('tells which glob said it', () => {
     const { evidence } = natureOf('get_x', undefined, { tools: { 'get_*': { risk: 'destructive' } } })
-    expect(evidence).toEqual([
-      'the configuration says risk: destructive for get_*',
-      'its name begins with the verb "get": read',
-    ])
+    expect(evidence).toEqual(['the configuration says risk: destructive for get_*', 'its name says "get"'])
   })
 })

@@ -112,6 +112,7 @@ it('knows every scope of a server', () => {
     'write:files',
     'delete:files',
     'admin:files',
+    'execute:files',
     'read:repo',
     'special',
   ])

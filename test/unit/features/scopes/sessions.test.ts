@@ -118,7 +118,7 @@ describe('negotiating scopes', () => {
       expect(await outcome(here, 'delete_file', found.session?.token, alice)).toBe('SCOPE_INSUFFICIENT')
     }
     const { session } = await negotiate(here, { requested_scopes: ['read:nothing'] })
-    expect(session?.scopes).toEqual(['read:files', 'admin:files'])
+    expect(session?.scopes).toEqual(['read:files', 'admin:files', 'execute:files'])
   })
 
   it('gives nothing back that a session took away, where nothing is granted', async () => {

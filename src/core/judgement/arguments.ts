@@ -1,0 +1,234 @@
+/**
+ * What the arguments of a tool say of it: languages it runs, selectors for many things at once, files it writes,
+ * switches that make it worse or harmless. Evidence of an optional argument concerns the calls that use it.
+ */
+import { isObject } from '../json.ts'
+import { wordsOf } from '../words.ts'
+import type { Evidence } from './evidence.ts'
+import { baseVerb, verbClass } from './lexicon.ts'
+import { nameEvidence } from './words.ts'
+
+type Schema = Readonly<Record<string, unknown>>
+
+interface Argument {
+  readonly name: string
+  readonly words: readonly string[]
+  readonly schema: Schema
+  readonly isRequired: boolean
+  readonly description: string
+}
+
+/** What is known of a tool besides its arguments, when they are read. */
+export interface About {
+  /** Its name and description, as one text. */
+  readonly text: string
+  /** Some verb says that it does more than read. */
+  readonly isActing: boolean
+  /** Some verb says that it runs something. */
+  readonly isExecuting: boolean
+  /** Its verbs only add: create, append, insert, edit. */
+  readonly isAdding: boolean
+}
+
+const MAX_ARGUMENTS = 200
+
+/** What the input schema of a tool says. */
+export function argumentEvidence(inputSchema: unknown, about: About): readonly Evidence[] {
+  const all = argumentsOf(inputSchema)
+  return [
+    ...all.flatMap((each) => languageEvidence(each, about)),
+    ...all.flatMap((each) => choiceEvidence(each)),
+    ...all.flatMap((each) => switchEvidence(each, about)),
+    ...all.flatMap((each) => fileEvidence(each, about)),
+    ...wholeFileEvidence(all, about),
+    ...requestEvidence(all, about),
+    ...bulkEvidence(all, about),
+  ]
+}
+
+/** The argument that makes a call try out only, and change nothing, where a tool has one. */
+export function dryRunArgument(inputSchema: unknown): string | undefined {
+  return argumentsOf(inputSchema).find(({ words }) =>
+    /^(?:dry run|dryrun|preview only|simulate|validate only|what if|plan only|check only)$/.test(
+      words.join(' '),
+    ),
+  )?.name
+}
+
+/** Whether results are said to count what was changed or deleted. */
+export function outputEvidence(outputSchema: unknown): readonly Evidence[] {
+  const changed = argumentsOf(outputSchema).find(({ words }) =>
+    words.some((word) =>
+      /^(?:deleted|removed|dropped|destroyed|purged|truncated|affected|overwritten)$/.test(word),
+    ),
+  )
+  return changed ? [{ effect: 'destructive', isSoft: true, text: `its result tells ${changed.name}` }] : []
+}
+
+function argumentsOf(schema: unknown): readonly Argument[] {
+  if (!isObject(schema) || !isObject(schema.properties)) return []
+  const required = new Set<unknown>(Array.isArray(schema.required) ? schema.required : [])
+  return Object.entries(schema.properties)
+    .slice(0, MAX_ARGUMENTS)
+    .map(([name, value]) => {
+      const own = isObject(value) ? value : {}
+      const description = typeof own.description === 'string' ? own.description : ''
+      return { name, words: wordsOf(name), schema: own, isRequired: required.has(name), description }
+    })
+}
+
+/** Names of arguments that hold a program by themselves. */
+const programs =
+  /^(?:sql|script|javascript|js code|python|bash|shell|cmd|command|commands|mutation|graphql|code snippet|source code|python code|javascript code)$/
+/** Names of arguments that hold a program where the text around says so. */
+const maybePrograms =
+  /^(?:query|queries|code|expression|function|functions|statement|statements|program|pipeline|operations|page function|eval|args|cypher|sql query|sql queries|query string|raw query|input)$/
+const languages =
+  /\b(?:sql|cypher|graphql|javascript|typescript|python|shell|bash|powershell|groovy|lua|aggregation|snippet|mongosh)\b|\bfunctions? (?:to|that will be) (?:execute|run|evaluate)|\bcode to (?:run|execute|evaluate)/i
+/** Languages that can only read, whatever is written in them. */
+const readingLanguages =
+  /\b(?:promql|logql|traceql|jql|cql|lucene|kql|esql|es\|ql|es_ql|query dsl|xpath|jsonpath|jq|css selector|regex|regular expression)\b/i
+
+function languageEvidence(argument: Argument, about: About): Evidence[] {
+  const { words, schema, name, description } = argument
+  const label = words.join(' ')
+  if (schema.type === 'boolean' || schema.type === 'number' || schema.type === 'integer') return []
+  if (Array.isArray(schema.enum) || schema.const !== undefined) return []
+  const around = `${description} ${about.text}`
+  const isInit = /^(?:init|initialization|startup|on load|before load)(?: page)? scripts?$/.test(label)
+  const isPlain = programs.test(label) && !readingLanguages.test(description)
+  const isLikely =
+    maybePrograms.test(label) &&
+    !readingLanguages.test(around) &&
+    (languages.test(description) || (languages.test(about.text) && about.isExecuting))
+  if (!isInit && !isPlain && !isLikely) return []
+  if (label === 'pipeline' && /\b(?:aggregat|mongo)/i.test(around)) {
+    return [
+      {
+        effect: 'destructive',
+        text: `${name} can hold a stage that writes`,
+        when: { argument: name, is: 'stores' },
+      },
+    ]
+  }
+  const text = `${name} takes a program or statement that the caller writes`
+  return [{ effect: 'execute', text, ...(!argument.isRequired && { when: { argument: name, is: 'given' } }) }]
+}
+
+/** An argument that chooses what is done: the worst choice counts, for calls that make it. */
+function choiceEvidence({ name, words, schema, description }: Argument): Evidence[] {
+  if (
+    !/^(?:action|operation|method|mode|command|op|verb|type|subcommand|state|status)$/.test(
+      words.at(-1) ?? '',
+    )
+  )
+    return []
+  const isState = /^(?:state|status|type|mode)$/.test(words.at(-1) ?? '')
+  const values: readonly unknown[] = Array.isArray(schema.enum)
+    ? schema.enum
+    : isState
+      ? []
+      : listed(description)
+  return values.flatMap((value) => {
+    if (typeof value !== 'string' || isState) return []
+    const [worst] = nameEvidence(value, '').toSorted((one, other) => rank(other) - rank(one))
+    if (!worst || worst.effect === 'read') return []
+    return [{ ...worst, text: `${name} can be "${value}"`, when: { argument: name, is: 'value', value } }]
+  })
+}
+
+/** Values that a description lists in quotes. */
+function listed(description: string): string[] {
+  return [...description.matchAll(/['"`]([a-z][a-z_-]{2,30})['"`]/g)].flatMap(([, value]) => value ?? [])
+}
+
+function rank({ effect }: Evidence): number {
+  return ['read', 'write', 'destructive', 'execute'].indexOf(effect)
+}
+
+const worsening =
+  /^(?:force|forced|overwrite|overwrite existing|recursive|cascade|purge|hard|hard delete|permanent|permanently|delete|delete existing|replace|replace all|replace existing|clear|clear existing|wipe|destroy|prune|truncate|delete source|delete branch|remove source|drop|ignore errors none)$/
+
+/** A switch that makes a call worse. Those of tools that only read say how they read. */
+function switchEvidence({ name, words, schema }: Argument, about: About): Evidence[] {
+  if (schema.type !== 'boolean' || !about.isActing || !worsening.test(words.join(' '))) return []
+  return [{ effect: 'destructive', text: `${name} makes it worse`, when: { argument: name, is: 'given' } }]
+}
+
+const files =
+  /^(?:filename|file name|output|output file|output filename|output path|output dir|output directory|save to|save path|save as|save dir|save directory|file path to save|download path|download dir|downloads dir|local path|local file path|local directory|destination path|target path|target file|export path|pdf path|png path|image path to save)$/
+
+/** A file that a tool which reads writes its result to. */
+function fileEvidence({ name, words, schema, isRequired, description }: Argument, about: About): Evidence[] {
+  const label = words.join(' ')
+  if (!files.test(label) || about.isActing || Array.isArray(schema.enum)) return []
+  if (label === 'output' && !/\b(?:file|path)\b/i.test(description)) return []
+  const isWritten =
+    /\b(?:save|sav|writ|stor|output|download|export)/i.test(`${description} ${name}`) || isRequired
+  if (!isWritten || /\b(?:to read|to load|to upload|input file)\b/i.test(description)) return []
+  return [
+    {
+      effect: 'write',
+      text: `it writes a file where ${name} is given`,
+      ...(!isRequired && { when: { argument: name, is: 'given' } }),
+    },
+  ]
+}
+
+/** A path and contents: a file is written as a whole, and what it held is lost. */
+function wholeFileEvidence(all: readonly Argument[], { isActing, isAdding, text }: About): Evidence[] {
+  const path = all.find(({ words }) =>
+    /^(?:path|file path|filepath|filename|file name|file)$/.test(words.join(' ')),
+  )
+  const content = all.find(({ words }) =>
+    /^(?:content|contents|data|text|file content|file contents|body)$/.test(words.join(' ')),
+  )
+  if (!path || !content || !isActing || isAdding || !/\bfile\b|\bnote\b|\bdocument\b/i.test(text)) return []
+  return [
+    {
+      effect: 'destructive',
+      text: `${path.name} and ${content.name} replace a file as a whole`,
+      isSoft: true,
+    },
+  ]
+}
+
+/** Any request to any address. */
+function requestEvidence(all: readonly Argument[], { text }: About): Evidence[] {
+  const url = all.find(({ words }) => /^(?:url|uri|endpoint|path)$/.test(words.join(' ')))
+  const method = all.find(({ words }) => /^(?:method|http method|verb)$/.test(words.join(' ')))
+  if (!url || !method || !/\bhttp|\brequest|\bapi\b/i.test(`${text} ${method.description}`)) return []
+  return [
+    {
+      effect: 'execute',
+      text: `${url.name} and ${method.name} make any request`,
+      ...(!method.isRequired && { when: { argument: method.name, is: 'given' } }),
+    },
+  ]
+}
+
+const selectors = /^(?:filter|filters|where|where clause|selector|conditions?|criteria|match|query)$/
+
+/** A selector: one call changes as many things as it fits. */
+function bulkEvidence(all: readonly Argument[], { isActing, text }: About): Evidence[] {
+  const selector = all.find(
+    ({ words, schema }) => selectors.test(words.join(' ')) && schema.type !== 'boolean',
+  )
+  if (!selector || !isActing || !/\b(?:many|all|multiple|bulk|matching|update|set|modify)/i.test(text))
+    return []
+  return [
+    {
+      effect: 'destructive',
+      text: `${selector.name} selects what is changed, which may be all`,
+      isSoft: true,
+    },
+  ]
+}
+
+/** Whether any of these words is a verb of one of these classes. */
+export function hasVerb(words: readonly string[], kinds: readonly string[]): boolean {
+  return words.some((word) => {
+    const verb = baseVerb(word)
+    return verb !== undefined && kinds.includes(verbClass(verb) ?? '')
+  })
+}

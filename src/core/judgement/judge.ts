@@ -1,0 +1,211 @@
+/**
+ * Judges what a tool does by all that is known of it before it runs: its name, title, description, arguments, output
+ * and annotations. The worst evidence wins; what its server says in its favour counts only where the server is
+ * trusted and nothing plain contradicts it. A tool of which nothing says what it does is taken for destructive.
+ *
+ * A judgement holds for the tool; `effectOfCall` tells what of it concerns the call at hand.
+ */
+import { isObject } from '../json.ts'
+import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
+import { type Condition, type Effect, effectRanks, type Evidence, worse } from './evidence.ts'
+import { verbClass } from './lexicon.ts'
+import { descriptionEvidence, isSaidToRead, nameEvidence, titleEvidence } from './words.ts'
+
+/** How arguments decide what a call does. */
+export interface Variation {
+  /** What a call does that uses no argument named in `conditions`. */
+  readonly least: Effect
+  /** Uses of arguments that make a call worse than `least`. */
+  readonly conditions: readonly (Evidence & { readonly when: Condition })[]
+  /** With this argument `true`, a call changes nothing. */
+  readonly dryRun?: string
+}
+
+/** What a tool does, and why that is believed. */
+export interface Judgement extends Variation {
+  /** What the worst call of it does. */
+  readonly effect: Effect
+  /** The decisive verb, where one decided. */
+  readonly verb?: string
+  /** Why, the decisive reason first; for people. */
+  readonly evidence: readonly string[]
+}
+
+/** What is known of the server of a tool. */
+export interface Context {
+  readonly server: string
+  /** Its annotations are believed where they reassure. */
+  readonly isTrusted: boolean
+}
+
+type Definition = Readonly<Record<string, unknown>>
+
+/** Judges an entry of `tools/list`. */
+export function judge(definition: Definition, { server, isTrusted }: Context): Judgement {
+  const name = String(definition.name)
+  const description = typeof definition.description === 'string' ? definition.description : ''
+  const hints = isObject(definition.annotations) ? definition.annotations : {}
+  const named = nameEvidence(name, server)
+  const told = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
+  const plain = [...told, ...argumentEvidence(definition.inputSchema, aboutOf(name, description, told))]
+  const all = [...plain, ...outputEvidence(definition.outputSchema)]
+  const heard = annotated(all, { hints, isTrusted, description })
+  const base = heard.evidence.filter((each) => !each.when)
+  const conditions = heard.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
+  const least = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
+  const ordered = heard.evidence.toSorted((one, other) => effectRanks[other.effect] - effectRanks[one.effect])
+  const worst = conditions.reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+  const dryRun = dryRunArgument(definition.inputSchema)
+  const verb = ordered.find((each) => each.effect === worst && each.verb !== undefined)?.verb
+  return {
+    effect: worst,
+    least,
+    conditions: conditions.filter((each) => effectRanks[each.effect] > effectRanks[least]),
+    ...(dryRun !== undefined && { dryRun }),
+    ...(verb !== undefined && { verb }),
+    evidence: [...ordered.map(said), ...heard.doubts],
+  }
+}
+
+/** What one call of a judged tool does. */
+export function effectOfCall(
+  { least, conditions, dryRun }: Variation,
+  given: Readonly<Record<string, unknown>>,
+): Effect {
+  if (dryRun !== undefined && given[dryRun] === true) return 'read'
+  return conditions
+    .filter(({ when }) => isMet(when, Object.hasOwn(given, when.argument) ? given[when.argument] : undefined))
+    .reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+}
+
+function isMet({ is, value }: Condition, given: unknown): boolean {
+  if (is === 'value') return given === value
+  if (given === undefined || given === null || given === false || given === '') return false
+  return is === 'given' || /"\$(?:out|merge)"/.test(JSON.stringify(given))
+}
+
+function said({ text, when }: Evidence): string {
+  return when && when.is === 'given' ? `${text} (only calls with ${when.argument})` : text
+}
+
+function titlesOf(definition: Definition, hints: Definition): readonly Evidence[] {
+  const titles = [definition.title, hints.title].filter((each) => typeof each === 'string')
+  return [...new Set(titles)].flatMap(titleEvidence)
+}
+
+function aboutOf(name: string, description: string, told: readonly Evidence[]) {
+  const verbs = told.flatMap(({ verb }) => verb ?? [])
+  const acting = told.filter(({ effect }) => effect !== 'read')
+  return {
+    text: `${name.replaceAll(/[_-]/g, ' ')} ${description}`,
+    isActing: acting.length > 0,
+    isExecuting:
+      hasVerb(verbs, ['execute']) ||
+      acting.some(({ effect }) => effect === 'execute') ||
+      verbs.includes('query'),
+    isAdding: acting.length > 0 && verbs.every((verb) => adding.has(verb) || verbClass(verb) === 'read'),
+  }
+}
+
+const adding = new Set('create add insert append edit comment annotate patch modify'.split(' '))
+
+interface Hearing {
+  readonly hints: Definition
+  readonly isTrusted: boolean
+  readonly description: string
+}
+
+interface Heard {
+  readonly evidence: readonly Evidence[]
+  readonly doubts: readonly string[]
+}
+
+/** What annotations add to the evidence or take from it, with the protocol's own defaults for what is absent. */
+function annotated(all: readonly Evidence[], { hints, isTrusted, description }: Hearing): Heard {
+  const { readOnlyHint, destructiveHint } = hints
+  const isSession = all.length > 0 && all.every(isPassing)
+  if (readOnlyHint === true) return readingSaid(all, isTrusted, destructiveHint)
+  const worst = all.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
+  if (
+    isTrusted &&
+    isSaidToRead(description) &&
+    worst === 'execute' &&
+    readOnlyHint !== false &&
+    !isWriting(all)
+  ) {
+    return { evidence: [{ effect: 'read', text: 'its description says that it only reads' }], doubts: [] }
+  }
+  if (destructiveHint === true) {
+    const isPassingOnly = isSession && all.some(({ effect }) => effect !== 'read')
+    return isPassingOnly ? { evidence: all, doubts: [] } : raised(all, 'destructive', 'destructiveHint: true')
+  }
+  if (destructiveHint === false) return reassured(all, isTrusted, readOnlyHint)
+  if (readOnlyHint === false) {
+    if (isSession) return raised(all, 'write', 'readOnlyHint: false')
+    return raised(all, 'destructive', 'readOnlyHint: false, and not that it destroys nothing')
+  }
+  if (all.length > 0) return { evidence: all, doubts: [] }
+  return { evidence: [{ effect: 'destructive', text: 'nothing says what it does' }], doubts: [] }
+}
+
+/** Only what passes by itself, and reads. */
+function isPassing({ effect, verb }: Evidence): boolean {
+  return effect === 'read' || (verb !== undefined && verbClass(verb) === 'session')
+}
+
+function isWriting(all: readonly Evidence[]): boolean {
+  return all.some(
+    ({ verb, effect }) => verb !== undefined && effect !== 'read' && verbClass(verb) !== 'execute',
+  )
+}
+
+function raised(all: readonly Evidence[], effect: Effect, what: string): Heard {
+  return { evidence: [{ effect, text: `its server says ${what}` }, ...all], doubts: [] }
+}
+
+/** A trusted server that says it only reads is believed, but not against a name that says otherwise. */
+function readingSaid(all: readonly Evidence[], isTrusted: boolean, destructiveHint: unknown): Heard {
+  if (destructiveHint === true && !isTrusted) return raised(all, 'destructive', 'destructiveHint: true')
+  const text = 'its server says readOnlyHint: true'
+  if (!isTrusted) {
+    const evidence: readonly Evidence[] =
+      all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
+    const isDoubted = evidence.some(({ effect }) => effect !== 'read')
+    return { evidence, doubts: isDoubted ? [`${text}, which is not believed (trust is off)`] : [] }
+  }
+  const kept = all.filter(
+    ({ verb, when, effect, isName }) =>
+      when !== undefined || effect === 'read' || (isName && verb !== undefined && isContradiction(verb)),
+  )
+  const isContradicted = kept.some(({ effect, when }) => effect !== 'read' && when === undefined)
+  if (isContradicted) return { evidence: kept, doubts: [`${text}, which its own words contradict`] }
+  return { evidence: [{ effect: 'read', text }, ...kept], doubts: [] }
+}
+
+/** Verbs that no server talks away. */
+function isContradiction(verb: string): boolean {
+  const kind = verbClass(verb)
+  return kind === 'destructive' || kind === 'outward'
+}
+
+/** A trusted server that says it destroys nothing is believed where the words are soft. */
+function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: unknown): Heard {
+  const text = 'its server says destructiveHint: false'
+  const acts: readonly Evidence[] =
+    readOnlyHint === false || all.length === 0 ? [{ effect: 'write', text }] : []
+  if (!isTrusted) {
+    const evidence: readonly Evidence[] =
+      all.length > 0 ? all : [{ effect: 'destructive', text: 'nothing but its server says what it does' }]
+    const isDoubted = evidence.some(({ effect }) => effectRanks[effect] > effectRanks.write)
+    const more: readonly Evidence[] =
+      readOnlyHint === false ? [{ effect: 'write', text: 'its server says readOnlyHint: false' }] : []
+    return {
+      evidence: [...evidence, ...more],
+      doubts: isDoubted ? [`${text}, which is not believed (trust is off)`] : [],
+    }
+  }
+  const softened = all.map((each): Evidence =>
+    each.isSoft && !each.when ? { ...each, effect: 'write' } : each,
+  )
+  return { evidence: [...softened, ...acts], doubts: [] }
+}

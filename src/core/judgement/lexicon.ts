@@ -1,0 +1,127 @@
+/**
+ * The verbs by which names and descriptions of tools say what they do, each with the worst it commonly stands for.
+ *
+ * A verb that is not listed says nothing: it never makes a tool harmless. Words that are as often nouns (`commit`,
+ * `release`, `run`) are marked, because after a reading verb they name what is read.
+ */
+
+/** What a verb stands for. `outward` goes to people or pays, and cannot be taken back; `session` passes by itself. */
+export type VerbClass =
+  | 'read'
+  | 'session'
+  | 'write'
+  | 'soft'
+  | 'destructive'
+  | 'outward'
+  | 'admin'
+  | 'execute'
+
+const classes: Readonly<Record<VerbClass, string>> = {
+  read: `
+    analyse analyze audit browse calculate cat check classify collect compare compute convert count
+    crawl describe detail detect determine diagnose diff discover display download echo enumerate
+    estimate examine explain explore extract fetch find format get glob grep head identify info inspect
+    introduce introspect lint list load lookup ls match measure monitor parse peek ping preview print
+    profile provide query read recommend render report resolve retrieve return scan scrape search see
+    show stat status suggest summarize tail test trace transcribe translate tree validate verify view
+    visualize watch whoami`,
+  session: `
+    back capture connect emulate focus forward goto highlight hover navigate reload resize screenshot
+    scroll select sequentialthinking sleep snapshot switch think visit wait zoom`,
+  write: `
+    add adjust allocate annotate answer append apply approve archive assign associate attach bind book
+    bookmark branch build categorize change checkout click clone collapse comment commit compile
+    complete configure copy create decrement disable drag duplicate edit enable export favorite fill
+    flag follow fork generate group import increment index init initialize insert install join label
+    link lock log make map mark mkdir modify move open patch pin post prepare press provision put queue
+    record refresh register reindex rename reorder replay request rerun reserve respond restore resume
+    retry rewrite save scale schedule set setup snooze stage star start stash store submit subscribe
+    sync tag toggle touch track transition type unfollow unlock unpin unstage update upload
+    upsert upvote vote write`,
+  soft: `
+    abandon amend ban block cancel clean cleanup clear close deactivate decline demote detach discard
+    disconnect dismiss eject evict exclude expire failover flush invalidate kick leave logout merge
+    migrate mute overwrite promote prune rebase reboot rebuild recreate redeploy reject release remove
+    replace reset restart revert rollback rotate squash swap switchover trash unassign unbind undo
+    unlabel unlink unregister unset unsubscribe untag`,
+  destructive: `
+    abort annihilate cutover decommission del delete deploy deprovision destroy drop erase flushall
+    flushdb force halt hdel kill lrem ltrim obliterate pause purge push revoke rm rmdir shutdown srem
+    stop suspend teardown terminate truncate uninstall wipe zrem`,
+  outward: `
+    broadcast buy charge deliver dial dispatch email finalize invite notify order pay payout publish
+    purchase refund remit reply send share sms transfer tweet withdraw`,
+  admin: `
+    admin authorize billing config grant impersonate member permission role`,
+  execute: `
+    eval evaluate exec execute invoke launch run script shell spawn`,
+}
+
+/** Where a word belongs to two classes, the later class of this list wins. */
+const order: readonly VerbClass[] = [
+  'read',
+  'session',
+  'write',
+  'soft',
+  'destructive',
+  'outward',
+  'admin',
+  'execute',
+]
+
+const verbs = new Map(
+  order.flatMap((kind) =>
+    classes[kind]
+      .trim()
+      .split(/\s+/)
+      .map((word) => [word, kind] as const),
+  ),
+)
+
+/** Verbs that are as often nouns: "get a release", "list stashes", "the check run". */
+const nouns = new Set(
+  `
+    admin answer archive audit back ban billing block book branch build call cat change charge check
+    clear clone close comment commit config copy count deploy display drop email exec export flag focus
+    force fork form format forward group head import index info invite kick label launch link list load
+    lock log map mark match member merge move order patch pause pay permission pin press profile
+    purchase push query queue record refund release replace reply report request reset respond restore
+    role run scan schedule screenshot script search select set share shell sms snapshot star start stash
+    stat status stop store switch tag test trace track transfer transition tree type update view vote
+    wait watch`
+    .trim()
+    .split(/\s+/),
+)
+
+/** Verbs after which the rest of a name is what they read. */
+const governing = new Set(
+  `
+    browse check collect count describe detail download enumerate explain fetch get inspect list lookup
+    preview read retrieve see show stat status summarize view watch`
+    .trim()
+    .split(/\s+/),
+)
+
+/** What kind of action a word stands for as a verb in its base form; nothing where it is no known verb. */
+export function verbClass(word: string): VerbClass | undefined {
+  return verbs.get(word)
+}
+
+/** The base form of a verb in the third person ("deletes", "applies", "pushes"), where that is a known verb. */
+export function baseVerb(word: string): string | undefined {
+  if (verbs.has(word)) return word
+  if (!word.endsWith('s') || word.length < 4) return undefined
+  const forms = [word.slice(0, -1), ...(word.endsWith('es') ? [word.slice(0, -2)] : [])]
+  if (word.endsWith('ies')) forms.push(`${word.slice(0, -3)}y`)
+  return forms.find((form) => verbs.has(form))
+}
+
+/** Whether a verb is as often a noun. */
+export function isNoun(word: string): boolean {
+  return nouns.has(word)
+}
+
+/** Whether what follows a verb in a name is what it reads. */
+export function isGoverning(verb: string): boolean {
+  return governing.has(verb)
+}

@@ -1,0 +1,218 @@
+/**
+ * What names and descriptions of tools say in verbs.
+ *
+ * Only imperatives count: verbs at the start of a clause, in their base form or third person. Nouns, participles,
+ * negations and references to other tools say nothing of what this one does.
+ */
+import { wordsOf } from '../words.ts'
+import type { Effect, Evidence } from './evidence.ts'
+import { baseVerb, isGoverning, isNoun, verbClass, type VerbClass } from './lexicon.ts'
+
+/** What the words of a tool's name say, after its server's own name. */
+export function nameEvidence(name: string, server: string): readonly Evidence[] {
+  const words = withoutServer(wordsOf(name), wordsOf(server))
+  const found = verbsOfName(words)
+  const message = words.find((word) => messages.has(word))
+  const isSent = message !== undefined && found.some((verb) => sending.has(verb))
+  return [
+    ...found.map((verb): Evidence => ({ ...ofVerb(verb, 'its name says'), isName: true })),
+    ...(isSent ? [{ effect: 'destructive' as const, text: `a ${message} cannot be taken back` }] : []),
+  ]
+}
+
+/** What goes to people once it is posted. */
+const messages = new Set(
+  'message messages email mail sms tweet dm invitation invite notification payment'.split(' '),
+)
+const sending = new Set('post create submit reply forward publish'.split(' '))
+
+/** What the words of a title say. */
+export function titleEvidence(title: string): readonly Evidence[] {
+  const [first = ''] = wordsOf(title)
+  return baseVerb(first) === undefined
+    ? []
+    : verbsOfName(wordsOf(title)).map((verb) => ofVerb(verb, 'its title says'))
+}
+
+/** The verb a tool's name begins with, after its server's own name; nothing where that is no known verb. */
+export function leadingVerb(name: string, server: string): string | undefined {
+  const [first = ''] = withoutServer(wordsOf(name), wordsOf(server))
+  return baseVerb(first)
+}
+
+/** What the first sentences of a description say, and what later ones warn of. */
+export function descriptionEvidence(description: string): readonly Evidence[] {
+  const sentences = sentencesOf(description)
+  const told = sentences
+    .slice(0, MAX_SENTENCES)
+    .flatMap((sentence, at) => (isReference(sentence) ? [] : clauseVerbs(sentence, at === 0)))
+  const warned = sentences.flatMap((sentence) => warnings(sentence))
+  const unique = new Map(told.map((verb) => [verb, ofVerb(verb, 'its description says')]))
+  return [...unique.values(), ...warned]
+}
+
+/** Whether a description says of the whole tool that it only reads. */
+export function isSaidToRead(description: string): boolean {
+  return /\bread[- ]?only\b|\bselect (?:queries|statements?) only\b|\bonly select\b|\bexecute an? select (?:query|statement)\b|\bdoes not (?:modify|change|write)\b/i.test(
+    description,
+  )
+}
+
+/** Sentences of a description that are read for verbs: the rest is examples, notes and arguments. */
+const MAX_SENTENCES = 2
+const MAX_DESCRIPTION_LENGTH = 20_000
+
+const effects: Readonly<Record<VerbClass, Effect>> = {
+  read: 'read',
+  session: 'write',
+  write: 'write',
+  soft: 'destructive',
+  destructive: 'destructive',
+  outward: 'destructive',
+  admin: 'destructive',
+  execute: 'execute',
+}
+
+function ofVerb(verb: string, origin: string): Evidence {
+  const kind = verbClass(verb) ?? 'write'
+  return {
+    effect: effects[kind],
+    text: `${origin} "${verb}"${kind === 'outward' ? ', which cannot be taken back' : ''}`,
+    ...(kind === 'soft' && { isSoft: true }),
+    verb,
+  }
+}
+
+function withoutServer(words: readonly string[], server: readonly string[]): readonly string[] {
+  const isPrefixed = words.length > server.length && server.every((word, index) => words[index] === word)
+  return isPrefixed ? words.slice(server.length) : words
+}
+
+const conjunctions = new Set(['and', 'or', 'then'])
+
+/**
+ * The verbs of a name. After a reading verb, words that name what is read do not count, until `and` or `or`. Where a
+ * name begins with a noun, the first verb in it is what it does.
+ */
+function verbsOfName(words: readonly string[]): string[] {
+  const found: string[] = []
+  let isObject = false
+  words.forEach((word, at) => {
+    if (conjunctions.has(word)) isObject = false
+    const verb = baseVerb(word)
+    if (verb === undefined || (word !== verb && found.length > 0 && !conjunctions.has(words[at - 1] ?? '')))
+      return
+    // After any verb, a word that may be a noun is its object: "create_release", "get_build_log".
+    if (isObject || (found.length > 0 && isNoun(verb) && !conjunctions.has(words[at - 1] ?? ''))) return
+    // At the head of a name of several words a noun that governs nothing is a noun: "build_status", "order_list".
+    if (found.length === 0 && isNoun(verb) && isHeadOfVerb(words, at)) return
+    found.push(verb)
+    if (isGoverning(verb)) isObject = true
+  })
+  return found
+}
+
+/** Whether a word that may be a noun stands before the verb of a name: "branch_delete", "order_get". */
+function isHeadOfVerb(words: readonly string[], at: number): boolean {
+  const rest = words.slice(at + 1)
+  const next = rest.find((word) => verbClass(word) !== undefined && !isNoun(word))
+  return next !== undefined && rest.at(-1) === next
+}
+
+function sentencesOf(description: string): readonly string[] {
+  return description
+    .slice(0, MAX_DESCRIPTION_LENGTH)
+    .split(/(?<=[.!?])\s+|\n+/)
+    .map((each) => each.trim())
+    .filter((each) => each !== '')
+}
+
+/** A sentence about other tools, or about when to use this one. */
+function isReference(sentence: string): boolean {
+  return /^(?:for |note|see |example|returns?\b|when |if |before |after |prefer|instead|warning|important|args|parameters|requires?\b|this (?:is|requires)|use (?!this|it|to))/i.test(
+    sentence,
+  )
+}
+
+const lead =
+  /^(?:\W*)(?:\[[^\]]*\]\s*)?(?:(?:use )?this (?:tool|command|function|operation|endpoint)?\s*(?:will |can be used |is used |lets you |allows you |allows |enables )?(?:to )?|a tool (?:to|that|for) |tool (?:to|that|for) |(?:use|used) (?:this |it )?(?:tool )?to |allows (?:you |users )?to |lets you |can |will |to )?/i
+
+/** The verbs at the start of a sentence and after "and", "or", "then" and commas in its first clause. */
+function clauseVerbs(sentence: string, isFirst: boolean): string[] {
+  const text = sentence.replaceAll(/`[^`]*`|"[^"]*"|'[^']{2,}'|\([^)]*\)|\b\w+_\w+\b/g, ' ').replace(lead, '')
+  const words = text.split(/\s+/).filter((word) => word !== '')
+  const leading = verbIn(words[0], true)
+  const first = isRunOfReading(leading, words) ? 'query' : leading
+  // A sentence that does not begin with a verb says nothing in imperatives.
+  if (first === undefined) return isFirst ? laterVerbs(words, 0) : []
+  return [first, ...laterVerbs(words, 1)]
+}
+
+/** "Run a find query", "execute a search": what is run only reads, and the caller writes no program. */
+function isRunOfReading(verb: string | undefined, words: readonly string[]): boolean {
+  if (verb === undefined || verbClass(verb) !== 'execute') return false
+  const object = words.slice(1, 8).join(' ')
+  const isProgram =
+    /\b(?:sql|code|javascript|python|commands?|scripts?|shell|statements?|graphql|mutations?|cypher|arbitrary|raw)\b/i
+  return (
+    /\b(?:search|query|queries|find|report|audit|analysis|check|scan|lookup|aggregation)\b/i.test(object) &&
+    !isProgram.test(object)
+  )
+}
+
+function laterVerbs(words: readonly string[], from: number): string[] {
+  return words.slice(from).flatMap((word, index) => {
+    const before = words[from + index - 1] ?? ''
+    const twoBefore = words[from + index - 2] ?? ''
+    const isJoined = /^(?:and|or|then|and\/or|&)$/i.test(before)
+    const isListed = before.endsWith(',') && verbIn(before, false) !== undefined
+    if (!(isJoined || isListed) || negations.has(twoBefore.toLowerCase())) return []
+    const verb = verbIn(word, false)
+    // "projects and releases", "by name and label": a plain noun in a list is none.
+    if (verb === undefined || (isNoun(verb) && !isVerbLike(twoBefore))) return []
+    return [verb]
+  })
+}
+
+const negations = new Set(['not', 'never', 'without', 'cannot', "don't", "doesn't"])
+
+function isVerbLike(word: string): boolean {
+  return verbIn(word, false) !== undefined
+}
+
+function verbIn(word: string | undefined, isLeading: boolean): string | undefined {
+  const bare = (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '')
+  const verb = baseVerb(bare)
+  // "Config includes …", "roles and members": what is administered is a noun in a sentence.
+  if (verb === undefined || (verbClass(verb) === 'admin' && isNoun(verb))) return undefined
+  // "Lists" leads a sentence as a verb; "releases" after "and" is a noun.
+  return isLeading || verb === bare || !isNoun(verb) ? verb : undefined
+}
+
+const alarms: readonly (readonly [RegExp, Evidence])[] = [
+  [
+    /\b(?:arbitrary|any|raw|custom|your) (?:\w+ )?(?:sql|code|javascript|python|commands?|scripts?|shell|expressions?)\b|\b(?:execut|evaluat|run)(?:es?|s|ing)? (?:an? |the |any |raw |arbitrary |some |provided |given )*(?:\w+ )?(?:sql|code|javascript|python|commands?|scripts?|shell|expressions?|function in|statements?)\b/i,
+    { effect: 'execute', text: 'its description says that it runs what the caller writes' },
+  ],
+  [
+    /\b(?:irreversibl|cannot be undone|can't be undone|permanently (?:delet|remov|eras|destroy))/i,
+    { effect: 'destructive', text: 'its description says that this cannot be undone' },
+  ],
+  [
+    /\b(?:completely )?(?:overwrit(?:es?|ing)|replac(?:es|ing)) (?:the |an? |any |all |its )*(?:existing|entire|whole|current|previous|files?|contents?)\b/i,
+    { effect: 'destructive', text: 'its description says that it overwrites what is there' },
+  ],
+]
+
+/** What any sentence of a description warns of. */
+function warnings(sentence: string): Evidence[] {
+  const isNegated =
+    /\b(?:does not|doesn't|do not|don't|will not|won't|never|cannot|without|instead of)\b/i.test(sentence)
+  const isOther = /\buse (?:the )?`?\w+`? (?:tool )?(?:instead|to|for)\b|\binstead\b/i.test(sentence)
+  if (isOther) return []
+  return alarms.flatMap(([pattern, evidence], at) => {
+    const isAlarm = pattern.test(sentence)
+    // "cannot be undone" is no negation of the alarm.
+    return isAlarm && (at === 1 || !isNegated) ? [evidence] : []
+  })
+}

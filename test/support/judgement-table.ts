@@ -1,0 +1,103 @@
+/**
+ * The judge of tools against labels that people gave: how often it agrees, and where it errs.
+ *
+ * A call is asked about by default where its tool is destructive or executes; calls that use none of a tool's optional
+ * arguments are held to the least the tool does.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { judge, type Judgement } from '../../src/core/judgement/judge.ts'
+
+/** What a person says that a tool does. `harmless` changes only the caller's own passing session. */
+export type Label = 'read' | 'harmless' | 'write' | 'destructive' | 'execute'
+
+/** A server's tools as the judge sees them, with their labels. */
+export interface LabelledServer {
+  readonly server: string
+  readonly package: string
+  readonly version?: string
+  readonly tools: readonly {
+    readonly label: Label
+    readonly reason: string
+    readonly definition: Readonly<Record<string, unknown>>
+  }[]
+}
+
+/** One tool, judged. */
+export interface Verdict {
+  readonly server: string
+  readonly tool: string
+  readonly label: Label
+  readonly judgement: Judgement
+  /** The worst call of it is asked about by default. */
+  readonly isAsked: boolean
+  /** So is a call that uses no argument it could leave out. */
+  readonly isAlwaysAsked: boolean
+}
+
+/** How much the judge may err on servers it was not built on. */
+export const limits = { overAsked: 0.08 }
+
+/** Reads the labelled servers of a folder. */
+export function labelledServers(folder: string): LabelledServer[] {
+  return readdirSync(folder)
+    .filter((file) => file.endsWith('.json'))
+    .toSorted()
+    .map((file): LabelledServer => JSON.parse(readFileSync(join(folder, file), 'utf8')))
+}
+
+/** Judges all tools of labelled servers. */
+export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolean): Verdict[] {
+  return servers.flatMap(({ server, tools }) =>
+    tools.map(({ label, definition }) => {
+      const judgement = judge(definition, { server, isTrusted })
+      const [isAsked, isAlwaysAsked] = [judgement.effect, judgement.least].map(
+        (effect) => effect === 'destructive' || effect === 'execute',
+      )
+      return {
+        server,
+        tool: String(definition.name),
+        label,
+        judgement,
+        isAsked: isAsked === true,
+        isAlwaysAsked: isAlwaysAsked === true,
+      }
+    }),
+  )
+}
+
+/** What is wrong by the rules that keep people safe, and what is only tiresome. */
+export function mistakesOf(verdicts: readonly Verdict[]) {
+  const harmless = verdicts.filter(({ label }) => label === 'read' || label === 'harmless')
+  const tiresome = harmless.filter(({ isAlwaysAsked }) => isAlwaysAsked)
+  return {
+    unasked: verdicts.filter(
+      ({ label, isAsked }) => (label === 'destructive' || label === 'execute') && !isAsked,
+    ),
+    writingRead: verdicts.filter(
+      ({ label, judgement }) => !['read', 'harmless'].includes(label) && judgement.effect === 'read',
+    ),
+    tiresome,
+    share: harmless.length === 0 ? 0 : tiresome.length / harmless.length,
+  }
+}
+
+/** The confusion table as text: a row for each label, a column for each effect. */
+export function confusionTable(verdicts: readonly Verdict[]): string {
+  const effects = ['read', 'write', 'destructive', 'execute'] as const
+  const labels = ['read', 'harmless', 'write', 'destructive', 'execute'] as const
+  const rows = labels.map((label) => {
+    const own = verdicts.filter((each) => each.label === label)
+    const counts = effects.map((effect) => own.filter(({ judgement }) => judgement.effect === effect).length)
+    return [label, ...counts, own.filter(({ isAlwaysAsked }) => isAlwaysAsked).length].map(String)
+  })
+  return [['label', ...effects, 'asked'], ...rows]
+    .map(([first = '', ...cells]) => first.padEnd(12) + cells.map((cell) => cell.padStart(12)).join(''))
+    .join('\n')
+}
+
+/** A verdict as a line for people. */
+export function lineOf({ server, tool, label, judgement: { effect, least, evidence } }: Verdict): string {
+  const both = effect === least ? effect : `${least} to ${effect}`
+  return `${server} ${tool}: ${label}, judged ${both}: ${evidence.slice(0, 2).join('; ')}`
+}
