@@ -20,7 +20,7 @@ import type { Records } from './core/record.ts'
 import { featureSettings, isAsked, type Settings } from './core/settings.ts'
 import { fetchJson } from './downstream/fetch-json.ts'
 import type { Deps } from './features/feature.ts'
-import { patienceOf } from './features/limits.ts'
+import { callBounds } from './features/limits.ts'
 import { permissions } from './features/scopes/permissions.ts'
 import { transactions } from './features/transactions/transactions.ts'
 import { leftOf } from './left.ts'
@@ -114,7 +114,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     quota: (name) => upstreams.get(name)?.quota(),
     left: (principal, upstream, name) => leftOf(active, { principal, upstream, name, quota: deps.quota }),
     largestRequest: settings.listen.body,
-    patience: (name, tool) => patienceOf(settings, name, tool),
+    callBounds: (name, tool) => callBounds(settings, name, tool),
     auth: settings.auth,
     entry,
     undoRule: (name, tool) => undoRules(name, tool),

@@ -153,8 +153,8 @@ export interface Deps {
   servers(): readonly string[]
   /** How a server is configured. */
   server(upstream: string): UpstreamSettings | undefined
-  /** How long a call of a tool may be silent, in milliseconds. */
-  patience(upstream: string, tool: string): number
+  /** How long a call of a tool may be silent, and how long it may take in all, in milliseconds. */
+  callBounds(upstream: string, tool: string): { readonly silence: number; readonly total: number }
   /** How long narrowed sessions last, and where people ask for more rights. */
   readonly auth: Pick<AuthSettings, 'session' | 'elevateUrl'>
   /**

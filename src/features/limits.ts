@@ -48,10 +48,8 @@ export const limits: Feature<Settings> = {
       }),
       policy: ({ upstream, method, name }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
-        const { timeout, max_timeout: longest } = settings(upstream)
         const tools = method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
-        const silence = silenceOf(timeout, tools, name)
-        const total = Math.max(longest, silenceOf(0, tools, name))
+        const { silence, total } = boundsOf(settings(upstream), tools, name)
         return (next) => async (call) => {
           const key = ++last
           const deadline = new Deadline(call, silence, total)
@@ -71,15 +69,34 @@ export const limits: Feature<Settings> = {
   },
 }
 
+/** How long a call may be without a sign of its server, and how long it may take in all, in milliseconds. */
+export interface CallBounds {
+  readonly silence: number
+  /** Infinite where nothing ends a call. */
+  readonly total: number
+}
+
 /** How long a call is taken to be silent at most where nothing ends it, in milliseconds. */
 const UNLIMITED = 600_000
 
-/** After how long without a sign of a call it is sure that its server does not work on it any more, in milliseconds. */
-export function patienceOf(settings: GatewaySettings, upstream: string, tool: string): number {
+/** The bounds of a call of a tool. Where limits are off nothing but its client ends it. */
+export function callBounds(settings: GatewaySettings, upstream: string, tool: string): CallBounds {
   const tools = settings.upstreams.find(({ name }) => name === upstream)?.tools
   // Checked against the schema above when the configuration was read.
   const own = featureSettings(settings, limits.name, upstream) as Settings | false
-  return silenceOf(own === false ? UNLIMITED : own.timeout, tools, tool)
+  const unlimited = { timeout: UNLIMITED, max_timeout: Number.POSITIVE_INFINITY }
+  return boundsOf(own === false ? unlimited : own, tools, tool)
+}
+
+function boundsOf(
+  { timeout, max_timeout: longest }: Settings,
+  tools: UpstreamSettings['tools'] | undefined,
+  tool: string | undefined,
+): CallBounds {
+  return {
+    silence: silenceOf(timeout, tools, tool),
+    total: Math.max(longest, silenceOf(0, tools, tool)),
+  }
 }
 
 /** How long a call may be silent, in milliseconds: what the settings say of its tool, else `timeout`. */

@@ -22,6 +22,8 @@ export interface CallRecord {
   readonly attemptedAt: number
   /** Until when the answers to a question of the server can still come; nobody works on it after that. */
   readonly openUntil?: number
+  /** When it was found that the answer of the last attempt is lost. */
+  readonly lostAt?: number
   readonly result?: Payload
   readonly failure?: GatewayError
 }
@@ -70,7 +72,7 @@ export function encodeCall({ result, failure, ...head }: CallRecord): string {
 /** A record of text; nothing where it is none, which only another program can have written. */
 export function keptCall(text: string): Kept | undefined {
   const payload = parsed(text)
-  const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, openUntil } =
+  const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, openUntil, lostAt } =
     payload?.fields ?? {}
   const words = [fingerprint, tool, owner, attempt]
   const times = [expiresAt, startedAt, attemptedAt]
@@ -89,6 +91,7 @@ export function keptCall(text: string): Kept | undefined {
     startedAt: Number(startedAt),
     attemptedAt: Number(attemptedAt),
     ...(typeof openUntil === 'number' && { openUntil }),
+    ...(typeof lostAt === 'number' && { lostAt }),
     ...(result && { result }),
     ...(failure && { failure }),
   }

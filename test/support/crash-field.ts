@@ -33,10 +33,13 @@ interface FieldOptions {
   readonly gateways: number
   /** The settings of the tools of the server. */
   readonly tools: Json
+  /** The limits of its calls; the usual ones where not given. */
+  readonly limits?: Json
 }
 
 /** Starts gateways and their server. */
-export async function startField({ upstream, store, gateways, tools }: FieldOptions): Promise<CrashField> {
+export async function startField(options: FieldOptions): Promise<CrashField> {
+  const { upstream, store, gateways, tools, limits } = options
   const folder = mkdtempSync(join(tmpdir(), 'gatehouse-crash-'))
   const log = join(folder, 'effects.log')
   const server = upstream === 'http' ? await startEffects(log, await steadyPort()) : undefined
@@ -45,6 +48,7 @@ export async function startField({ upstream, store, gateways, tools }: FieldOpti
   const settings = { ...reach, tools, trust: true }
   const config = {
     store: store ?? join(folder, 'store'),
+    ...(limits && { limits }),
     // A server that was killed is back at once.
     features: { breaker: { pause: '250ms' } },
     upstreams: { effects: settings },

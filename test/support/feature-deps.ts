@@ -34,7 +34,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     quota: () => undefined,
     left: async () => undefined,
     largestRequest: 1_048_576,
-    patience: () => 30_000,
+    callBounds: () => ({ silence: 30_000, total: 600_000 }),
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: (): Entry | undefined => undefined,
     undoRule: () => undefined,

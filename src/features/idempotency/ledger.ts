@@ -19,14 +19,18 @@ export type Change = Partial<CallRecord> | 'dropped'
 
 /** How long the record of a call under way is kept at least, in milliseconds. */
 const LONGEST = 86_400_000
-/** How long the answer waits for its record, and how long a record is tried to be written at all, in milliseconds. */
+/** How long the answer waits for its record, and how long a record is tried to be written whole, in milliseconds. */
 const PATIENCE = 5000
 const TRIES = 600_000
+/** How often a record is tried to be written after that, without its result, in milliseconds, and how many are. */
+const LATE_RETRY_MS = 30_000
+const MAX_LATE_RECORDS = 10_000
 
 /** The records of keyed calls, written ahead: what is promised is in the store before anybody hears of it. */
 export class Ledger {
   readonly #deps: Deps
   readonly #quota: Quota
+  #late = 0
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -45,8 +49,14 @@ export class Ledger {
 
   /** Makes a record ours whose call may be made again. */
   takeOver({ id }: Keyed, kept: Kept): Promise<Begun> {
-    const { openUntil: _until, ...rest } = kept.record
+    const { openUntil: _until, lostAt: _lostAt, ...rest } = kept.record
     return orAway(this.#swap(id, kept, { ...rest, ...this.#attempt(), state: 'executing' }))
+  }
+
+  /** Writes down when it was found that nobody works on a call any more; it is ours until that is known. */
+  markLost({ id }: Keyed, kept: Kept): Promise<Begun> {
+    const { openUntil: _until, ...rest } = kept.record
+    return orAway(this.#swap(id, kept, { ...rest, state: 'unknown', lostAt: Date.now() }))
   }
 
   /**
@@ -161,21 +171,26 @@ export class Ledger {
   }
 
   #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<'whole' | 'short' | undefined> {
+    // Where there is no room for it all, there may be for that it was done.
+    const short = after?.record.result ? shortened(after.record) : after
+    const writeShort = () => this.#put(keyed, before, short)
     return this.#insist(async () => {
       try {
         await this.#put(keyed, before, after)
         return 'whole'
       } catch (error) {
-        if (!after?.record.result) throw error
-        // Where there is no room for it all, there may be for that it was done.
-        await this.#put(keyed, before, shortened(after.record))
+        if (short === after) throw error
+        await writeShort()
         return 'short'
       }
-    })
+    }, writeShort)
   }
 
-  /** Writes until the store takes it; nothing once that took too long. */
-  async #insist<Value>(write: () => Promise<Value>): Promise<Value | undefined> {
+  /** Writes until the store takes it; nothing once that took too long: from then on `late` is tried alone. */
+  async #insist<Value>(
+    write: () => Promise<Value>,
+    late: () => Promise<unknown> = write,
+  ): Promise<Value | undefined> {
     const until = Date.now() + TRIES
     for (let delay = 50; ; delay = Math.min(delay * 2, 5000)) {
       try {
@@ -183,11 +198,27 @@ export class Ledger {
       } catch (error) {
         if (Date.now() > until) {
           this.#deps.log.error('idempotency.given_up', { error: asGatewayError(error).message })
+          background(this.#writeLate(late), this.#deps.log)
           return undefined
         }
         await pause(delay)
       }
     }
+  }
+
+  /** Without an end in the store a call would be under way there for as long as this gateway lives. */
+  async #writeLate(write: () => Promise<unknown>): Promise<void> {
+    const { closing } = this.#deps
+    if (this.#late >= MAX_LATE_RECORDS) return
+    this.#late++
+    for (let isWritten = false; !isWritten && !closing.aborted;) {
+      await pause(LATE_RETRY_MS)
+      isWritten = await write().then(
+        () => true,
+        () => false,
+      )
+    }
+    this.#late--
   }
 
   async #put({ id, call }: Keyed, before: Kept, after: Kept | undefined): Promise<void> {

@@ -172,16 +172,20 @@ export class Runs {
   /** What the call gives; where its answer is lost, what a read finds of it stands in its place. */
   async #answered(shared: Shared, plan: Plan): Promise<Outcome> {
     const { keyed } = shared
+    const { upstream, verify: written } = plan
+    const { total } = this.#deps.callBounds(upstream, keyed.tool)
     try {
-      return await plan.next(await this.#prepared(shared.call, keyed, plan))
-    } catch (error) {
-      const { upstream, verify: written } = plan
+      return await shared.within(total, async (call) => plan.next(await this.#prepared(call, keyed, plan)))
+    } catch (thrown) {
+      if (failureVerdict(thrown, keyed, plan) !== 'unknown') throw thrown
+      // Who waits longer than a call may take is told that nobody knows, not to wait on.
+      const error = shared.isOverdue ? lost(keyed, shared.startedAt) : thrown
       // A step is in doubt in its transaction, too.
-      const isLost = failureVerdict(error, keyed, plan) === 'unknown' && !isStep(keyed.call)
-      if (written === undefined || !isLost || !shared.isWanted) throw error
-      const finding = await verify(shared.call, upstream, written, this.#deps)
+      if (written === undefined || isStep(keyed.call) || !shared.isWanted) throw error
+      const call = shared.afterwards
+      const finding = await verify(call, upstream, written, this.#deps)
       if (finding.kind !== 'found') throw keyed.key === undefined ? error : repeatable(error)
-      return { kind: 'result', result: verifiedResult(finding.value, await this.#entry(shared.call)) }
+      return { kind: 'result', result: verifiedResult(finding.value, await this.#entry(call)) }
     }
   }
 
@@ -222,7 +226,7 @@ export class Runs {
   /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
   async #settle(kept: Kept, shared: Shared, { upstream, verify: written }: Plan): Promise<Begun> {
     const { keyed } = shared
-    const { startedAt, attemptedAt } = kept.record
+    const { startedAt, lostAt, state, attemptedAt } = kept.record
     const listed = await this.#entry(keyed.call)
     const entry = listed && asCalled(listed, keyed.call)
     if (entry && (entry.nature.op === 'read' || entry.nature.idempotent))
@@ -232,9 +236,16 @@ export class Runs {
     if (finding.kind === 'failed') throw lost(keyed, startedAt, finding.reason)
     if (finding.kind === 'found')
       return this.#ledger.settle(keyed, kept, verifiedResult(finding.value, entry))
-    // What was sent before may act until the call would have been given up.
-    const left = attemptedAt + this.#deps.patience(upstream, keyed.tool) - Date.now()
-    if (left > 0) throw inProgress(keyed, startedAt, Math.ceil(left / 1000))
+    // What was sent before may act for as long as a server may be silent, from when nobody hears of it any more.
+    const { silence } = this.#deps.callBounds(upstream, keyed.tool)
+    if (state === 'executing' && silence > 0) {
+      // Its gateway ended, and that is known just now.
+      const marked = await this.#ledger.markLost(keyed, kept)
+      if (marked.kind !== 'own') return marked
+      throw inProgress(keyed, startedAt, silence / 1000)
+    }
+    const left = silence - (Date.now() - (lostAt ?? attemptedAt))
+    if (left > 0) throw inProgress(keyed, startedAt, left / 1000)
     return this.#ledger.takeOver(keyed, kept)
   }
 
@@ -249,7 +260,7 @@ export class Runs {
 
 function changeOf(verdict: Verdict, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {
   if (verdict === 'released') return 'dropped'
-  if (verdict === 'unknown') return { state: 'unknown' }
+  if (verdict === 'unknown') return { state: 'unknown', lostAt: Date.now() }
   if (verdict === 'open') return { openUntil: Date.now() + OPEN }
   return { ...end, state: 'done' }
 }

@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Payload } from '../../core/payload.ts'
-import { untilAborted } from '../../core/waiting.ts'
+import { LONGEST_TIMER, untilAborted } from '../../core/waiting.ts'
 import type { Kept } from '../../records/calls.ts'
 import type { Keyed } from './keyed.ts'
 
@@ -25,8 +25,13 @@ export type Ended =
 
 /** How long a call goes on without anybody who waits for it, in milliseconds. */
 const GRACE = 5000
+/** How long what does the call may take to end once it was aborted, in milliseconds. */
+const ABORT_TIMEOUT_MS = 1000
 
-/** A call under way, and everybody who waits for what comes of it. */
+/**
+ * A call under way, and everybody who waits for what comes of it. It ends by itself, when nobody waits, or when it
+ * has taken as long as a call may, whoever waits.
+ */
 export class Shared {
   readonly keyed: Keyed
   readonly startedAt = Date.now()
@@ -36,15 +41,21 @@ export class Shared {
   readonly #controller = new AbortController()
   readonly #turn = Promise.withResolvers<Ended>()
   readonly #gone = Promise.withResolvers<void>()
+  readonly #stuck = Promise.withResolvers<never>()
   #waiting = 0
   #isFirstHere = false
   #hasEnded = false
   #timer: NodeJS.Timeout | undefined
+  #total = Number.POSITIVE_INFINITY
+  #resting = 0
+  #deadline: NodeJS.Timeout | undefined
+  #isOverdue = false
 
   constructor(keyed: Keyed) {
     this.keyed = keyed
     this.#first = keyed.call
     this.gone = this.#gone.promise
+    this.#stuck.promise.catch(() => undefined)
   }
 
   /** Whether anybody waits. */
@@ -52,16 +63,41 @@ export class Shared {
     return this.#waiting > 0
   }
 
-  /** The call that is made for all of them: it ends when none of them is left. Notes are for the first one alone. */
+  /** Whether it was ended as it took longer than a call may. */
+  get isOverdue(): boolean {
+    return this.#isOverdue
+  }
+
+  /** The call that is made for all of them. Notes are for the first one alone. */
   get call(): Call {
     const { signal } = this.#controller
     return {
       ...this.#first,
       signal,
-      abort: (reason) => this.#controller.abort(reason),
+      abort: (reason) => this.#abort(reason),
+      rest: () => this.#rest(),
       emit: (note) => {
         if (this.#isFirstHere) this.#first.emit(note)
       },
+    }
+  }
+
+  /** A call to look something up with for all of them, which may be done when theirs was ended. */
+  get afterwards(): Call {
+    const controller = new AbortController()
+    const { signal } = controller
+    return { ...this.#first, signal, abort: (reason) => controller.abort(reason), emit: () => undefined }
+  }
+
+  /** What the call comes to; it takes so many milliseconds at most. @throws what it throws, or why it was ended */
+  async within<Value>(total: number, make: (call: Call) => Promise<Value>): Promise<Value> {
+    this.#total = total
+    this.#start()
+    try {
+      return await Promise.race([make(this.call), this.#stuck.promise])
+    } finally {
+      clearTimeout(this.#deadline)
+      this.#total = Number.POSITIVE_INFINITY
     }
   }
 
@@ -91,7 +127,7 @@ export class Shared {
     // The server goes on for as long as the one who is asked can be heard of.
     const { signal } = this.#first
     if (ended.kind !== 'ask') return
-    const stop = (): void => this.#controller.abort(signal.reason)
+    const stop = (): void => this.#abort(signal.reason)
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
   }
@@ -104,6 +140,40 @@ export class Shared {
     clearTimeout(this.#timer)
     const why =
       reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', 'Nobody waits for it.')
-    this.#timer = setTimeout(() => this.#controller.abort(why), GRACE).unref()
+    this.#timer = setTimeout(() => this.#abort(why), GRACE).unref()
   }
+
+  /** What does the call ends with it; where it does not, nobody waits for that. */
+  #abort(reason: unknown): void {
+    this.#controller.abort(reason)
+    setTimeout(() => this.#stuck.reject(reason), ABORT_TIMEOUT_MS).unref()
+  }
+
+  #start(): void {
+    clearTimeout(this.#deadline)
+    if (this.#resting > 0 || this.#total > LONGEST_TIMER) return
+    this.#deadline = setTimeout(() => {
+      this.#isOverdue = true
+      this.#abort(tooLong(this.#total))
+    }, this.#total).unref()
+  }
+
+  /** Stops the clock while a person is waited for; the time begins anew after that. */
+  #rest(): () => void {
+    const first = this.#first.rest?.()
+    this.#resting++
+    clearTimeout(this.#deadline)
+    let isOver = false
+    return () => {
+      if (isOver) return
+      isOver = true
+      first?.()
+      this.#resting--
+      this.#start()
+    }
+  }
+}
+
+function tooLong(total: number): GatewayError {
+  return new GatewayError('OPERATION_TIMEOUT', `The server did not answer within ${total / 1000} s.`)
 }

@@ -222,7 +222,7 @@ describe('a read that settles the doubt', () => {
     new Promise((_, reject) => call.signal.addEventListener('abort', () => reject(call.signal.reason)))
 
   /** A gateway that died in the middle of the call, and the one that comes after it. */
-  async function doubt(items: unknown, patience = 0, more: Partial<Parameters<typeof bench>[0]> = {}) {
+  async function doubt(items: unknown, silence = 0, more: Partial<Parameters<typeof bench>[0]> = {}) {
     const store = new MemoryStore()
     const dying = bench({ store, me: 'dead', server: lost })
     dying.make({}, keyed('k')).catch(() => undefined)
@@ -233,7 +233,7 @@ describe('a read that settles the doubt', () => {
       const outcome: Outcome = { kind: 'result', result: Payload.of(items) }
       return outcome
     }
-    const deps = { call, patience: () => patience }
+    const deps = { call, callBounds: () => ({ silence, total: 600_000 }) }
     return {
       ...bench({ store, me: 'b', tool: { verify }, deps, server: async () => done(9), ...more }),
       reads,
@@ -262,7 +262,14 @@ describe('a read that settles the doubt', () => {
       return { kind: 'result', result: Payload.of({ structuredContent: { items } }) }
     }
     const server = () => Promise.reject(new GatewayError('OUTCOME_UNKNOWN', 'It went away.'))
-    return { ...bench({ tool: { verify }, deps: { call, patience: () => 30_000 }, server }), reads }
+    return {
+      ...bench({
+        tool: { verify },
+        deps: { call, callBounds: () => ({ silence: 30_000, total: 600_000 }) },
+        server,
+      }),
+      reads,
+    }
   }
 
   it('is made at once where the caller is still there, and what it finds is the answer', async () => {

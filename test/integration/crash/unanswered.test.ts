@@ -1,0 +1,64 @@
+// A server that does what it is called for and never answers. Its calls with a key have one end, whatever their
+// clients do: `max_timeout` after the call was made it is settled by a read, or in doubt for good, and it is never
+// made again.
+import { setTimeout as pause } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { type CrashField, startField } from '../../support/crash-field.ts'
+import { additionsOf, effectsOf } from '../../support/effects.ts'
+import { type Attempt, attemptCall, type KeyedCall } from '../../support/keyed-client.ts'
+
+const limits = { timeout: '1s', max_timeout: '3s' }
+const verify = 'list_effects(value=$.args.value) -> $.result.effects[0]'
+const tools = { add_effect: { verify }, add_blind_effect: {} }
+/** How long the end may take to be told, on a slow machine, in milliseconds. */
+const LONGEST = 25_000
+
+/** How clients make a call again: how many do at a time, how long they wait for an answer and pause after it. */
+const patterns = [
+  { pattern: 'it is retried at once', clients: 1, patience: 15_000, rest: 0 },
+  { pattern: 'it is retried by several at a time', clients: 3, patience: 15_000, rest: 100 },
+  { pattern: 'it is retried by a client that gives up early', clients: 1, patience: 600, rest: 0 },
+  { pattern: 'it is retried after a long pause', clients: 1, patience: 15_000, rest: 7000 },
+] as const
+
+const rows = patterns.flatMap((row) => [
+  { ...row, tool: 'add_effect', title: 'settled by a read' },
+  { ...row, tool: 'add_blind_effect', title: 'in doubt' },
+])
+
+describe.each(['http', 'stdio'] as const)('a call that a server over %s never answers', (upstream) => {
+  let field: CrashField
+  beforeAll(async () => {
+    field = await startField({ upstream, gateways: 1, tools, limits })
+  })
+  afterAll(() => field.close())
+
+  test.concurrent.for(rows)('is $title when $pattern', async (row, { expect }) => {
+    const { tool, clients, pattern } = row
+    const key = `${tool} ${pattern}`.replaceAll(' ', '-')
+    const call = { tool, arguments: { key, value: `lost ${key}` }, key }
+    const ends = await Promise.all(Array.from({ length: clients }, () => untilEnd(field, call, row)))
+    const again = await attemptCall(field.gateways[0].url, call, AbortSignal.timeout(15_000))
+    const effect = effectsOf(field.log).find((each) => each.key === key)
+    for (const end of [...ends, again]) {
+      if (tool === 'add_blind_effect') expect(end).toEqual({ kind: 'doubt' })
+      else expect(end).toMatchObject({ kind: 'answered', answer: { structured: { id: effect?.id } } })
+    }
+    expect(additionsOf(field.log).get(key)).toBe(1)
+  })
+})
+
+/** Makes a call again and again until its end is told. @throws where it is not told in time */
+async function untilEnd(
+  field: CrashField,
+  call: KeyedCall,
+  { patience, rest }: (typeof patterns)[number],
+): Promise<Attempt> {
+  const deadline = Date.now() + LONGEST
+  for (;;) {
+    const attempt = await attemptCall(field.gateways[0].url, call, AbortSignal.timeout(patience))
+    if (attempt.kind !== 'again') return attempt
+    if (Date.now() > deadline) throw new Error(`it has no end: ${attempt.why}`)
+    await pause(rest)
+  }
+}
