@@ -1,4 +1,5 @@
 import { escapeHtml } from '../core/html.ts'
+import { rememberText } from '../core/remember.ts'
 import type { Approval, Decision } from '../records/approvals.ts'
 import { approvedCount } from '../records/approval-view.ts'
 import { shownJson, shownText, shownWord } from './shown.ts'
@@ -114,15 +115,15 @@ ${shownJson(sent, 'Arguments as they were sent')}`
 
 function decisionsHtml(decisions: readonly Decision[]): string {
   if (decisions.length === 0) return ''
-  const rows = decisions.map(({ by, via, verdict, at, reason }) => {
+  const rows = decisions.map(({ by, via, verdict, at, reason, remember }) => {
     const why = reason === undefined ? '' : `<br>${shownWord(reason)}`
-    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${shownWord(by)}, known by ${proofs[via]}, ${timeHtml(at)}${why}</li>`
+    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${shownWord(by)}, known by ${proofs[via]}, ${timeHtml(at)}${remember ? ', also for calls of this tool that follow' : ''}${why}</li>`
   })
   return `<h2>Decisions</h2>\n<ul>${rows.join('\n')}</ul>`
 }
 
 function formOf({ approval, visitor, token }: ApprovalPage): string {
-  const { status, typed, decisions, needed } = approval
+  const { status, typed, offer, decisions, needed } = approval
   const isPerson = visitor.via === 'code' ? isOperator : (each: Decision) => each.by === visitor.by
   if (status === 'approved') return '<p>The call runs when it is made again, once.</p>'
   if (status !== 'pending') return ''
@@ -132,12 +133,16 @@ function formOf({ approval, visitor, token }: ApprovalPage): string {
       ? ''
       : `<label for="typed">To approve, type <code>${shownWord(typed)}</code></label>
 <input id="typed" name="typed" required autocomplete="off" autocapitalize="none" spellcheck="false">`
+  const box = offer
+    ? `<p><label><input type="checkbox" name="remember" value="on"> Do not ask again about this tool: the answer then holds for ${rememberText(offer)}, in the session of this caller.</label></p>`
+    : ''
   // The first button is the one that Enter presses.
   return `<form method="post">
 <input type="hidden" name="token" value="${escapeHtml(token)}">
 ${field}
 <label for="reason">Reason (optional)</label>
 <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off">
+${box}
 <div class="buttons">
 <button name="verdict" value="denied" formnovalidate>Deny</button>
 <button class="approve" name="verdict" value="approved">Approve</button>

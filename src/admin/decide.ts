@@ -24,12 +24,17 @@ export async function decide(
   approval: Approval,
   { visitor, form, approvals, onDecided }: Deciding,
 ): Promise<Shown> {
-  const { verdict, reason, typed } = form
+  const { verdict, reason, typed, remember } = form
   if (!verdict)
     throw new GatewayError('INVALID_INPUT', 'The verdict is approved or denied.', { field: 'verdict' })
   if (isMistyped(approval, { verdict, said: typed }))
     return { approval, problem: 'What was typed is not what had to be typed. Nothing was decided.' }
-  const decision = { ...visitor, verdict, ...(reason !== undefined && { reason }) }
+  const decision = {
+    ...visitor,
+    verdict,
+    ...(reason !== undefined && { reason }),
+    ...(remember && { remember }),
+  }
   const after = await approvals().decide(approval.id, decision)
   onDecided(stepOf(after, decision))
   return { approval: after }

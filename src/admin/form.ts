@@ -9,6 +9,8 @@ export interface Form {
   readonly verdict?: Decision['verdict']
   readonly reason?: string
   readonly typed?: string
+  /** The approval is to hold for more calls. */
+  readonly remember?: true
   /** What the form had to say to be taken. */
   readonly token?: string
   /** The code of the terminal. */
@@ -37,14 +39,23 @@ function formOf(fields: Readonly<Record<string, unknown>>): Form {
     throw new GatewayError('INVALID_INPUT', `A reason has at most ${LONGEST_REASON} characters.`, {
       field: 'reason',
     })
+  const isRemembered = verdict === 'approved' && isTrue(fields.remember)
   const [typed, token, code] = [of('typed'), of('token'), of('code')]
   return {
     ...(verdict && { verdict }),
     ...(reason !== undefined && reason !== '' && { reason }),
     ...(typed !== undefined && { typed }),
+    ...(isRemembered && { remember: true }),
     ...(token !== undefined && { token }),
     ...(code !== undefined && { code }),
   }
+}
+
+/** A box of a form that was ticked, or the same as JSON. @throws INVALID_INPUT */
+function isTrue(value: unknown): boolean {
+  if (value === undefined || value === false) return false
+  if (value === true || value === 'on' || value === 'true') return true
+  throw new GatewayError('INVALID_INPUT', 'remember has to be true or false.', { field: 'remember' })
 }
 
 function parse(text: string): Readonly<Record<string, unknown>> {

@@ -33,6 +33,7 @@ li { border-top: 1px solid var(--line); padding: .75rem 0 }
 li a { font-weight: 600; display: inline-block; padding: .5rem 0 }
 label { display: block; margin: 1rem 0 .25rem }
 input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--faint); border-radius: .375rem; background: var(--back); color: var(--text) }
+input[type='checkbox'] { width: 1.25rem; min-height: 1.25rem; margin: 0 .5rem 0 0; vertical-align: text-bottom }
 .buttons { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.25rem }
 button { flex: 1 1 8rem; font: inherit; font-weight: 600; min-height: 3rem; padding: .5rem 1rem; border-radius: .375rem; border: 2px solid var(--text); background: var(--back); color: var(--text); cursor: pointer }
 .approve { background: var(--text); color: var(--button) }

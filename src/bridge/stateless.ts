@@ -21,6 +21,8 @@ interface Options {
   readonly principal: Principal
   /** The request's HTTP headers, which must agree with it; absent where it did not come over HTTP. */
   readonly headers?: Headers
+  /** The connection's one client, where it has but one. */
+  readonly session?: string
   /** Aborted when the client gives the request up. */
   readonly controller: AbortController
   /** A check of the call before it is made. */
@@ -29,9 +31,9 @@ interface Options {
 
 /** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
 export async function serveStateless(request: Request, reply: Reply, options: Options): Promise<void> {
-  const { handle, seal, upstream, principal, headers, controller } = options
+  const { handle, seal, upstream, principal, headers, session, controller } = options
   const { signal } = controller
-  const client = readClient(request, headers)
+  const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
   const pace = new Pace((each) => {

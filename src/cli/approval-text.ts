@@ -1,5 +1,6 @@
 import { escapeHidden } from '../core/hidden.ts'
 import { oneLine } from '../core/one-line.ts'
+import { rememberText } from '../core/remember.ts'
 import type { Approval, Decision } from '../records/approvals.ts'
 import { approvedCount } from '../records/approval-view.ts'
 
@@ -12,7 +13,7 @@ export function approvalLine(approval: Approval): string {
 
 /** Everything about an approval. */
 export function approvalText(approval: Approval): string {
-  const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, sent } = approval
+  const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, sent } = approval
   const { approvers, needed, decisions } = approval
   const by = approvers.length === 0 ? '' : `, by ${approvers.map(oneLine).join(', ')}`
   return [
@@ -26,6 +27,7 @@ export function approvalText(approval: Approval): string {
     `expires    ${timeText(expiresAt)}`,
     `approvals  ${approvedCount(approval)} of ${needed}${by}`,
     ...(typed === undefined ? [] : [`to type    ${oneLine(typed)}`]),
+    ...(offer ? [`remember   with --remember it holds for ${rememberText(offer)}`] : []),
     'arguments',
     `  ${indented(escapeHidden(JSON.stringify(approval.arguments, null, 2)), '  ')}`,
     ...(sent === undefined ? [] : ['arguments as they were sent, which say more', `  ${oneLine(sent)}`]),
@@ -42,9 +44,9 @@ export function decidedLine(approval: Approval, verdict: Decision['verdict']): s
   return `Approved ${what}: it runs when the call is made again, once.`
 }
 
-function decisionText({ by, via, verdict, at, reason }: Decision): string {
+function decisionText({ by, via, verdict, at, reason, remember }: Decision): string {
   const why = reason === undefined ? '' : `: ${oneLine(reason)}`
-  return `${verdict.padEnd(9)}  by ${oneLine(by)} (${via.replace('_', ' ')}), ${timeText(at)}${why}`
+  return `${verdict.padEnd(9)}  by ${oneLine(by)} (${via.replace('_', ' ')}), ${timeText(at)}${remember ? ', remembered' : ''}${why}`
 }
 
 function indented(text: string, margin: string): string {

@@ -14,6 +14,7 @@ const known = {
   json: { type: 'boolean' },
   reason: { type: 'string' },
   typed: { type: 'string' },
+  remember: { type: 'boolean' },
 } as const
 
 /** How much of an id has to be given. */
@@ -42,7 +43,7 @@ type Recorded = (decide: (audit: Audit | undefined) => Promise<Approval>) => Pro
 
 async function act(
   kept: Approvals,
-  { action, id, isJson, reason, typed }: Told,
+  { action, id, isJson, reason, typed, isRemembered }: Told,
   recorded: Recorded,
 ): Promise<string> {
   if (action === 'list') {
@@ -60,6 +61,7 @@ async function act(
     via: 'command_line',
     verdict,
     ...(reason !== undefined && { reason }),
+    ...(isRemembered && { remember: true as const }),
   } as const
   const after = await recorded(async (audit) => {
     const decided = await kept.decide(approval.id, decision)
@@ -92,6 +94,7 @@ interface Told {
   readonly isJson: boolean
   readonly reason?: string
   readonly typed?: string
+  readonly isRemembered: boolean
 }
 
 function read(args: readonly string[]): Told {
@@ -102,15 +105,17 @@ function read(args: readonly string[]): Told {
   if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
     throw new UsageError('name one approval at a time')
-  const { config, json = false, reason, typed } = values
+  const { config, json = false, reason, typed, remember: isRemembered = false } = values
   if (reason !== undefined && action !== 'approve' && action !== 'deny')
     throw new UsageError('--reason has no meaning here')
   if (typed !== undefined && action !== 'approve') throw new UsageError('--typed has no meaning here')
+  if (isRemembered && action !== 'approve') throw new UsageError('--remember has no meaning here')
   return {
     action,
     id: id ?? '',
     config,
     isJson: json,
+    isRemembered,
     ...(reason !== undefined && { reason }),
     ...(typed !== undefined && { typed }),
   }

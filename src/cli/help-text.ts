@@ -58,13 +58,14 @@ into the configuration: with the tool that does the opposite, or by putting back
 say why. What has no way back is proposed as a pivot, with a question to ask before.`,
   approvals: `Usage: gatehouse approvals list [--config FILE] [--json]
        gatehouse approvals show ID
-       gatehouse approvals approve ID [--reason TEXT] [--typed TEXT]
+       gatehouse approvals approve ID [--reason TEXT] [--typed TEXT] [--remember]
        gatehouse approvals deny ID [--reason TEXT]
 
 Shows the calls that wait for a person, and decides them, in the store that running gateways share.
 Of an id the first 6 characters do, where no other begins with them.
   --reason TEXT   why, for those who look at it later
   --typed TEXT    what has to be typed to approve, where the call takes that
+  --remember      do not ask again about this tool in the session of the caller, where that is offered
   --json          print for programs`,
   audit: `Usage: gatehouse audit verify FILE… [--head HASH]
 

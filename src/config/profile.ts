@@ -16,7 +16,7 @@ export const profiles: Readonly<Record<Settings['profile'], Profile>> = {
     features: {
       errors: { http_status: 'mapped' },
       structured_text: 'on',
-      confirm: { fallback: 'deny' },
+      confirm: { fallback: 'deny', remember: 'off' },
       agent_profile: 'on',
       complete: 'on',
     },

@@ -118,10 +118,9 @@ export const toolSchema = {
       description: 'Who may approve, out of band; by default everyone who signs in but the caller.',
     },
     remember: {
-      type: 'object',
       ...rememberSchema,
-      errorMessage: 'must be a mapping such as { for: 10m, max: 20 }',
-      description: 'Ask once for several calls of the tool in one session; the person is told so.',
+      description:
+        'Ask once for several calls of the tool in one session; the person is told so, or with `offer: on` may choose it. `off` asks about each call.',
     },
     alias: {
       type: 'boolean',

@@ -48,7 +48,7 @@ export interface Client {
   readonly revision: string
   readonly capabilities: Readonly<Record<string, unknown>>
   readonly info?: Readonly<Record<string, unknown>>
-  /** One client's session, where its revision has sessions. */
+  /** One client's session: where its revision has sessions, or where a connection is one client's alone. */
   readonly session?: string
   /** Set on calls through which nothing can be asked, whatever the capabilities say. */
   readonly isMute?: true

@@ -2,6 +2,7 @@ import type { AuthSettings } from './auth-settings.ts'
 import type { Op, Risk } from './entry.ts'
 import type { ErrorCode } from './error.ts'
 import type { About, Cost } from './record.ts'
+import type { Remember } from './remember.ts'
 import type { ObserveSettings } from './observe-settings.ts'
 import type { Secret } from './secret.ts'
 
@@ -134,8 +135,8 @@ export interface ToolSettings extends ToolWords {
   /** Of how many people it takes the approval, and who they may be; anybody but the caller where none is named. */
   readonly approvals?: number
   readonly approvers?: readonly string[]
-  /** For how long, in milliseconds, and for how many calls one approval holds. */
-  readonly remember?: { readonly for: number; readonly max: number }
+  /** For how long and for how many calls one approval holds. */
+  readonly remember?: Remember | false
   /** Once its server dropped it, calls of it are made of the tool to use instead. */
   readonly alias?: boolean
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Readable, Writable } from 'node:stream'
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
@@ -70,6 +71,8 @@ class StdioFront {
   readonly #output: Writable
   readonly #options: Options
   readonly #session: ClientSession
+  /** Several gateways may keep what they know in one store. */
+  readonly #id = `stdio-${randomUUID()}`
   readonly #running = new Map<Id, AbortController>()
   #era: 'legacy' | 'modern' | undefined
 
@@ -77,8 +80,8 @@ class StdioFront {
     this.#output = output
     this.#options = options
     this.#session = new ClientSession({
-      id: 'stdio',
       ...options,
+      id: this.#id,
       send: (message) => this.#write(message),
     })
   }
@@ -133,7 +136,8 @@ class StdioFront {
         this.#running.get(message.params.at('requestId')?.text ?? '')?.abort()
       }
       if (!isForServers(message.method)) return
-      const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
+      const modern = { era: 'modern', revision: latestModern.name } as const
+      const client = { ...modern, capabilities: {}, session: this.#id }
       const controller = new AbortController()
       const call = lift(message, {
         requestId: newRequestId(),
@@ -157,6 +161,7 @@ class StdioFront {
       upstream,
       principal,
       controller,
+      session: this.#id,
     })
     const answered = served.catch((thrown: unknown) => {
       const error = asGatewayError(thrown)

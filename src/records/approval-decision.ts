@@ -1,5 +1,5 @@
 import type { ApprovalStep } from '../core/approval-step.ts'
-import { conflict } from './approval-refusals.ts'
+import { conflict, notOffered } from './approval-refusals.ts'
 import type { Approval, Decision } from './approvals.ts'
 
 /** Whether a person may decide. A token that calls never approves itself. */
@@ -36,8 +36,9 @@ const TIME_TO_REPEAT = 300_000
 
 /** What one decision more makes of an approval: one person who denies it is enough, though it approved before. */
 export function decided(approval: Approval, decision: Decision): Partial<Approval> {
-  const { status, decisions, needed } = approval
+  const { status, decisions, needed, offer } = approval
   if (status !== 'pending') throw conflict(`It is ${status} already.`)
+  if (decision.remember && !offer) throw notOffered()
   const all = [...decisions, decision]
   if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
   const people = new Set(decisions.map(personOf))

@@ -25,6 +25,13 @@ export function conflict(message: string): GatewayError {
   return new GatewayError('CONFLICT', message)
 }
 
+/** The approval holds for one call. */
+export function notOffered(): GatewayError {
+  return new GatewayError('INVALID_INPUT', 'This approval holds for one call: it cannot be remembered.', {
+    field: 'remember',
+  })
+}
+
 /** A caller has as many open as it may. */
 export function tooMany(): GatewayError {
   return new GatewayError('QUOTA_EXHAUSTED', 'Too many calls of this caller wait for approval.', {

@@ -3,7 +3,7 @@ import type { Approval } from './approvals.ts'
 /** An approval as programs are told of it. */
 export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
   const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
-  const { sent, typed, needed, approvers, createdAt, expiresAt, decisions } = approval
+  const { sent, typed, offer, needed, approvers, createdAt, expiresAt, decisions } = approval
   return {
     id,
     status,
@@ -21,6 +21,7 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     needed,
     ...(approvers.length > 0 && { approvers }),
     ...(typed !== undefined && { typed }),
+    ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
     decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: timeText(at) })),
   }
 }

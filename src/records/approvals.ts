@@ -2,6 +2,7 @@ import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Risk } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonical, isObject, readJson } from '../core/json.ts'
+import type { Remember } from '../core/remember.ts'
 import type { Store } from '../store/store.ts'
 import { decided, mayDecide } from './approval-decision.ts'
 import { notYours, tooLarge, tooMany, unknownApproval } from './approval-refusals.ts'
@@ -29,6 +30,8 @@ export interface Approval {
   readonly message: string
   /** What the person has to type, where it takes that. */
   readonly typed?: string
+  /** What the person may choose: that the answer holds for more calls of the tool, of this caller in its session. */
+  readonly offer?: Pick<Remember, 'for' | 'max'>
   readonly createdAt: number
   readonly expiresAt: number
   /** How many have to approve, and who may; anybody but the caller where none is named. */
@@ -46,6 +49,8 @@ export interface Decision {
   readonly verdict: 'approved' | 'denied'
   readonly at: number
   readonly reason?: string
+  /** The person chose what was offered. */
+  readonly remember?: true
 }
 
 /** An approval that is asked for; `ttl` is how long people have, in milliseconds. */
@@ -72,7 +77,8 @@ export interface Approvals {
   list(): Promise<readonly Approval[]>
   /**
    * Writes down what a person decided; the approval as it then is. @throws RESOURCE_NOT_FOUND where there is none or
-   * its time is over, PERMISSION_DENIED where that person may not decide, CONFLICT where it is decided already
+   * its time is over, PERMISSION_DENIED where that person may not decide, CONFLICT where it is decided already,
+   * INVALID_INPUT where it is to hold for more calls and that is not offered
    */
   decide(id: string, decision: Omit<Decision, 'at'>): Promise<Approval>
   /**

@@ -34,6 +34,8 @@ export interface Confirmed {
   readonly grant: Grant
   /** It was granted just now, and not for an earlier round or call. */
   readonly isFresh: boolean
+  /** The person chose that the answer holds for more calls of the tool. */
+  readonly isChosen?: boolean
   /** The call as it goes on, where it waited. */
   readonly call?: Call
 }

@@ -9,8 +9,8 @@ import { type Around, type Confirmed, FLAG, type HostWord, TOKEN } from './aroun
 import { declined, run } from './grant.ts'
 import { askForm, canAsk, readForm, useOnce } from './inline.ts'
 import { approvedByOthers, approvedOnPage } from './people.ts'
-import { isAsked, isNeverAsked } from './rules.ts'
-import { slotOf } from './slot.ts'
+import { isAsked, isNeverAsked, type Rule } from './rules.ts'
+import { type Grant, slotOf } from './slot.ts'
 import { type Subject, subjectOf } from './subject.ts'
 
 /** Lets calls of a tool through once a person confirmed them. */
@@ -44,12 +44,28 @@ export function gate(around: Around): Policy {
 
 async function go(
   subject: Subject,
-  { grant, isFresh, call = subject.call }: Confirmed,
+  { grant, isFresh, isChosen = false, call = subject.call }: Confirmed,
   { around, next }: { readonly around: Around; readonly next: Handler },
 ): Promise<Outcome> {
   const { deps, rule, memory } = around
-  if (isFresh && rule.remember) await memory.keep(call, subject.entry, grant, rule)
+  if (isFresh && isKept(rule, subject, isChosen)) {
+    await memory.keep(subject, grant, rule)
+    logKept(subject, grant, around)
+  }
   return run({ ...subject, call }, grant, { next, deps })
+}
+
+function logKept({ entry, call }: Subject, { approval }: Grant, { rule, deps }: Around): void {
+  if (!rule.remember) return
+  const { for: milliseconds, max: calls } = rule.remember
+  const { upstream, name: tool } = entry
+  const told = { approval, upstream, tool, principal: call.principal.id, calls }
+  deps.log.info('confirm.remembered', { ...told, seconds: milliseconds / 1000 })
+}
+
+/** Whether a grant holds for the calls that follow. What is offered holds where a person chose it. */
+function isKept({ remember }: Rule, { offer }: Subject, isChosen: boolean): boolean {
+  return remember?.offer ? offer !== undefined && isChosen : remember !== undefined
 }
 
 /** That a call may run, or what its caller is told instead. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
@@ -60,7 +76,7 @@ async function confirmed(
   around: Around,
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, deps, memory } = around
-  const { call, digest, entry } = subject
+  const { call, digest } = subject
   const slot = slotOf(given)
   const now = Date.now()
   if (slot?.kind === 'granted' && slot.digest === digest) {
@@ -69,13 +85,14 @@ async function confirmed(
   }
   // The rules may have changed since: what others approve by now the caller can not confirm.
   if (slot?.kind === 'asked' && !rule.isOutOfBand) {
-    const said = await readForm(given, slot, { subject, store: deps.store, now })
-    if (said !== 'accept') throw declined(call, slot.nonce, { reason: said, by: call.principal.id })
+    const { verdict, isChosen } = await readForm(given, slot, { subject, store: deps.store, now })
+    if (verdict !== 'accept') throw declined(call, slot.nonce, { reason: verdict, by: call.principal.id })
     const grant = { approval: slot.nonce, by: [call.principal.id], via: ['elicitation'], at: now }
-    return { grant, isFresh: true }
+    return { grant, isFresh: true, isChosen }
   }
   // A step without a way back is looked at by itself.
-  const grant = rule.remember && !call.step ? await memory.recall(call, entry, rule) : undefined
+  const isRecalled = rule.remember?.offer ? subject.offer !== undefined : rule.remember !== undefined
+  const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(given, subject, around)
   if (canAsk(call, 'form')) return askForm(subject, settings.ttl)

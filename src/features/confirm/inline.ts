@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto'
 import type { Answer, Call, Client, Outcome, Question } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
+import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
+import { rememberText } from '../../core/remember.ts'
 import { LONGEST_TIMER } from '../../core/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../wire/questions.ts'
@@ -25,7 +27,8 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
 }
 
 /** The question whether a call may run, good once and for so many milliseconds from now on. */
-export function askForm({ digest, message, typed }: Subject, ttl: number): Outcome {
+export function askForm(subject: Subject, ttl: number): Outcome {
+  const { digest, message, typed } = subject
   const nonce = randomBytes(16).toString('base64url')
   const slot: Slot = { kind: 'asked', nonce, digest, until: Date.now() + ttl }
   // Who holds a stream open for the answer need not do so for longer.
@@ -34,8 +37,22 @@ export function askForm({ digest, message, typed }: Subject, ttl: number): Outco
     typed === undefined
       ? { type: 'boolean', title: 'Run it', description: message, default: false }
       : { type: 'string', title: `Type “${typed}” to confirm`, description: message }
-  const requestedSchema = { type: 'object', properties: { confirm }, required: ['confirm'] }
+  const properties = { confirm, ...choices(subject) }
+  const requestedSchema = { type: 'object', properties, required: ['confirm'] }
   return { ...asking({ mode: 'form', message, requestedSchema }, slot), withdrawn }
+}
+
+/** What the person may choose besides. */
+function choices({ offer, entry, call }: Subject): Readonly<Record<string, unknown>> {
+  if (!offer) return {}
+  const where = call.client.session === undefined ? 'made in your name' : 'in this session'
+  const remember = {
+    type: 'boolean',
+    title: `Do not ask again about ${oneLine(entry.name)}`,
+    description: `The answer then holds for ${rememberText(offer)}, ${where}.`,
+    default: false,
+  }
+  return { remember }
 }
 
 /** The question whether the person opens the page on which others approve. */
@@ -55,12 +72,19 @@ export async function readForm(
   call: Call,
   slot: Asked,
   { subject, store, now }: { readonly subject: Subject; readonly store: Store; readonly now: number },
-): Promise<Refusal | 'accept'> {
+): Promise<FormAnswer> {
   if (slot.digest !== subject.digest) throw notThisAnswer('it was given for another call')
   const left = slot.until - now
-  if (left <= 0) return 'timeout'
+  if (left <= 0) return { verdict: 'timeout', isChosen: false }
   await useOnce(slot.nonce, store, left)
-  return verdictOf(call.answers?.[QUESTION], subject.typed)
+  const answer = call.answers?.[QUESTION]
+  return { verdict: verdictOf(answer, subject.typed), isChosen: contentOf(answer).remember === true }
+}
+
+interface FormAnswer {
+  readonly verdict: Refusal | 'accept'
+  /** The person chose that it holds for more calls. */
+  readonly isChosen: boolean
 }
 
 /** Uses up what a client was given, whichever gateway it comes back to. @throws CONFIRMATION_TOKEN_INVALID */
@@ -80,10 +104,14 @@ function verdictOf(answer: Answer | undefined, typed: string | undefined): Refus
   if (!answer) return 'timeout'
   if ('error' in answer) return 'error'
   if (actionOf(answer) !== 'accept') return refusals[actionOf(answer)] ?? 'cancel'
-  const { content } = answer.result.fields
-  const said = isObject(content) ? content.confirm : undefined
+  const { confirm: said } = contentOf(answer)
   if (typed === undefined) return said === true ? 'accept' : 'decline'
   return typeof said === 'string' && said.trim() === typed ? 'accept' : 'mismatch'
+}
+
+function contentOf(answer: Answer | undefined): Readonly<Record<string, unknown>> {
+  const content = answer && 'result' in answer ? answer.result.fields.content : undefined
+  return isObject(content) ? content : {}
 }
 
 const refusals: Readonly<Record<string, Refusal>> = {

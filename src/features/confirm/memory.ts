@@ -1,22 +1,31 @@
+/**
+ * Grants that hold for several calls of a tool, in the store.
+ *
+ * A grant holds for one session of a caller (the caller, where there are no sessions), for one tool, and for calls
+ * that can do no more harm than the one it was given for. It never takes fewer people than the rule asks for now.
+ */
 import { hash } from 'node:crypto'
+import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
 import type { Call } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import { revise, type Revised } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 import type { Grant } from './slot.ts'
 import type { Rule } from './rules.ts'
+import type { Subject } from './subject.ts'
 
 /** Grants that hold for several calls of a tool. */
 export interface Memory {
   /** One call of those that were granted. */
-  recall(call: Call, entry: Entry, rule: Rule): Promise<Grant | undefined>
-  /** Keeps a grant for the calls that follow. */
-  keep(call: Call, entry: Entry, grant: Grant, rule: Rule): Promise<void>
+  recall(subject: Subject, rule: Rule): Promise<Grant | undefined>
+  /** Keeps the grant of a call for the calls that follow. */
+  keep(subject: Subject, grant: Grant, rule: Rule): Promise<void>
 }
 
 interface Kept {
   readonly grant: Grant
+  /** How much harm the call could do it was given for. */
+  readonly risk?: Risk
   /** How many calls are left, and until when, in milliseconds since 1970. */
   readonly left: number
   readonly until: number
@@ -25,22 +34,27 @@ interface Kept {
 /** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
 export function createMemory(store: Store, now: () => number): Memory {
   return {
-    recall: (call, entry, rule) => {
+    recall: ({ call, entry, risk }, rule) => {
       const look = (text: string | undefined): Revised<Grant | undefined> => {
         const kept = text === undefined ? undefined : parse(text)
         const ttl = kept ? kept.until - now() : 0
-        if (!kept || kept.left < 1 || ttl <= 0) return { told: undefined }
+        if (!kept || kept.left < 1 || ttl <= 0 || isWorse(risk, kept)) return { told: undefined }
         return { told: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
       }
       return revise(store, keyOf(call, entry, rule), look, () => undefined)
     },
-    keep: async (call, entry, grant, rule) => {
+    keep: async ({ call, entry, risk }, grant, rule) => {
       const { for: ttl, max } = rule.remember ?? { for: 0, max: 0 }
       if (max < 2) return
-      const kept: Kept = { grant, left: max - 1, until: now() + ttl }
+      const kept: Kept = { grant, risk, left: max - 1, until: now() + ttl }
       await store.put(keyOf(call, entry, rule), JSON.stringify(kept), ttl)
     },
   }
+}
+
+/** Records of earlier versions do not say their risk: it was that of the tool. */
+function isWorse(risk: Risk, kept: Kept): boolean {
+  return kept.risk !== undefined && riskRanks[risk] > riskRanks[kept.risk]
 }
 
 /** For one session of a caller, where there are sessions. A grant that took fewer people, or others, is none of it. */

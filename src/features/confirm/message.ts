@@ -2,6 +2,7 @@ import type { Call } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { oneLine } from '../../core/one-line.ts'
 import { isTelling, Redactor } from '../../core/redact.ts'
+import { rememberText } from '../../core/remember.ts'
 import type { Entry } from '../../core/entry.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Rule } from './rules.ts'
@@ -74,13 +75,8 @@ function costs({ price }: Rule): string {
 }
 
 function promise({ remember }: Rule): string {
-  if (!remember || remember.max < 2) return ''
-  return ` Agreeing holds for ${remember.max} calls of this tool within ${duration(remember.for)}.`
-}
-
-function duration(milliseconds: number): string {
-  const minutes = milliseconds / 60_000
-  return Number.isInteger(minutes) ? `${minutes} min` : `${Math.ceil(milliseconds / 1000)} s`
+  if (!remember || remember.offer || remember.max < 2) return ''
+  return ` Agreeing holds for ${rememberText(remember)}.`
 }
 
 const redactor = new Redactor()

@@ -75,7 +75,10 @@ export async function approvedByOthers(
 
 /** What people decided, if they did. @throws CONFIRMATION_DECLINED where they denied it */
 function settled(approval: Approval | undefined, call: Call): Confirmed | undefined {
-  if (approval?.status === 'approved') return { grant: grantOf(approval), isFresh: true }
+  if (approval?.status === 'approved') {
+    const isChosen = approval.decisions.some(({ remember }) => remember)
+    return { grant: grantOf(approval), isFresh: true, isChosen }
+  }
   if (approval?.status !== 'denied') return undefined
   const denial = approval.decisions.find(({ verdict }) => verdict === 'denied')
   throw declined(call, approval.id, {

@@ -2,6 +2,7 @@ import type { Call } from '../../core/call.ts'
 import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
 import { isObject } from '../../core/json.ts'
 import type { Cost } from '../../core/record.ts'
+import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import type { Settings } from './settings.ts'
@@ -23,7 +24,8 @@ export interface Rule {
   readonly isOutOfBand: boolean
   readonly needed: number
   readonly approvers: readonly string[]
-  readonly remember?: { readonly for: number; readonly max: number }
+  /** For which calls an agreement holds, where it holds for more than one, or may. */
+  readonly remember?: Remember
 }
 
 const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
@@ -37,7 +39,7 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
   const approval = settingOf(tools, name, 'approval')?.value
   const needed = settingOf(tools, name, 'approvals')?.value
   const approvers = settingOf(tools, name, 'approvers')?.value
-  const remember = settingOf(tools, name, 'remember')?.value ?? (settings.remember || undefined)
+  const ownRemember = settingOf(tools, name, 'remember')?.value
   const cost = settingOf(tools, name, 'cost')?.value
   const isCostly = cost?.category === 'requires_approval'
   const isPivot = settingOf(tools, name, 'pivot')?.value === true
@@ -48,6 +50,9 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
   const from = isCostly ? levels.all : asked === undefined ? least : isNo(asked) ? levels.none : levels.all
   const isKnown = risk !== undefined && riskRanks[risk] < from
   if ((from === levels.none || isKnown) && !isPivot) return undefined
+  // What the configuration names to be asked about is asked about each time, unless it says otherwise of that tool.
+  const isOffered = !isMeant && !isCostly && (asked === undefined || ownRemember !== undefined)
+  const remember = rememberOf(ownRemember ?? settings.remember, isOffered)
   return {
     from,
     isPivot,
@@ -60,6 +65,19 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
     approvers: approvers ?? [],
     ...(remember && { remember }),
   }
+}
+
+function rememberOf(remember: false | Remember, isOffered: boolean): Remember | undefined {
+  return remember === false || (remember.offer === true && !isOffered) ? undefined : remember
+}
+
+/** What the person who is asked about a call may choose: that the answer holds for calls of this tool that follow. */
+export function offerOf({ remember }: Rule, { step, client, principal }: Call): Remember | undefined {
+  if (!remember?.offer || remember.max < 2) return undefined
+  // A step of a transaction is looked at by itself.
+  if (step !== undefined) return undefined
+  // One answer would hold for everybody who reaches the gateway.
+  return principal.isEverybody && client.session === undefined ? undefined : remember
 }
 
 function priceOf({ units, label }: Cost): string {

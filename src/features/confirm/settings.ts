@@ -1,4 +1,4 @@
-import { rememberSchema } from '../../core/remember.ts'
+import { type Remember, rememberSchema } from '../../core/remember.ts'
 import { durationSchema } from '../../core/units.ts'
 
 /** What the configuration says of asking people. Durations are milliseconds. */
@@ -9,7 +9,7 @@ export interface Settings {
   readonly ttl: number
   readonly approval_ttl: number
   readonly wait: number
-  readonly remember: false | { readonly for: number; readonly max: number }
+  readonly remember: false | Remember
   readonly rollbacks: boolean
   readonly accept_bare_flag: boolean
   readonly model_may_confirm: boolean
@@ -55,13 +55,10 @@ export const settingsSchema = {
         'How long a call waits for others to approve it before it has to be made again; most clients give up after a minute.',
     },
     remember: {
-      type: ['object', 'boolean', 'string'],
-      pattern: '^(off|false)$',
-      not: { const: true },
-      default: false,
       ...rememberSchema,
-      errorMessage: 'must be off, or a mapping such as { for: 10m, max: 20 }',
-      description: 'Ask once for several calls of a tool in one session; the person is told so.',
+      default: { for: '1h', max: 100, offer: true },
+      description:
+        'Ask once for several calls of a tool in one session: always, or with `offer: on` where the person who is asked chooses so. By default it is offered, and `off` in the corporate profile.',
     },
     rollbacks: {
       type: 'boolean',

@@ -2,10 +2,11 @@ import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import type { Entry, Risk } from '../../core/entry.ts'
 import { canonical, isObject } from '../../core/json.ts'
+import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Draft } from '../../records/approvals.ts'
 import { messageOf, stated, typedText } from './message.ts'
-import { riskOf, type Rule } from './rules.ts'
+import { offerOf, riskOf, type Rule } from './rules.ts'
 import { withoutSlot } from './slot.ts'
 
 type Arguments = Readonly<Record<string, unknown>>
@@ -23,6 +24,8 @@ export interface Subject {
   readonly message: string
   /** What the person has to type. */
   readonly typed?: string
+  /** What the person may choose: that the answer holds for more calls of the tool. */
+  readonly offer?: Remember
   /** The text of the arguments, where it says more than their values. */
   readonly sent?: string
 }
@@ -36,6 +39,7 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
   // Equal values in another order are the same call, and so are equal digits in other spaces.
   const told = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
   const typed = typedText(rule, entry, values)
+  const offer = offerOf(rule, call)
   return {
     call,
     entry,
@@ -45,6 +49,7 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
     risk: riskOf(rule, entry),
     message: `${messageOf(rule, entry, values, server)}${stated(call)}`,
     ...(typed !== undefined && { typed }),
+    ...(offer && { offer }),
     ...(sent !== undefined && { sent }),
   }
 }
@@ -64,7 +69,7 @@ function withoutSpace(json: string): string {
 
 /** The approval of a call that is asked for. */
 export function draftOf(
-  { call, entry, digest, risk, message, typed, sent, arguments: given }: Subject,
+  { call, entry, digest, risk, message, typed, offer, sent, arguments: given }: Subject,
   { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
   { kind, ttl }: Pick<Draft, 'kind' | 'ttl'>,
 ): Draft {
@@ -80,6 +85,7 @@ export function draftOf(
     risk,
     message,
     ...(typed !== undefined && { typed }),
+    ...(offer && kind === 'page' && { offer: { for: offer.for, max: offer.max } }),
     ...(sent !== undefined && { sent }),
     needed,
     approvers,

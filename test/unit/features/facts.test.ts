@@ -14,7 +14,7 @@ import { idempotencyDefaults } from '../../support/idempotency-bench.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
 const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
-const confirming = { level: 'destructive', unannotated: 'derive' } as const
+const confirming = { level: 'destructive', unannotated: 'derive', remember: false } as const
 
 /** What a feature says of the tool `t` of the server `one`. */
 function factsOf<Settings>(

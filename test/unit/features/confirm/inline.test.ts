@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import type { Outcome } from '../../../../src/core/call.ts'
+import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
+import { silentLog } from '../../../support/silent-log.ts'
 import { asked, bench, fieldsOf, legacy, modern, plain, question, says, yes } from './bench.ts'
 
 describe('asking the person at the client', () => {
@@ -282,5 +283,137 @@ describe('one approval for several calls', () => {
       code: 'CONFIRMATION_DECLINED',
     })
     expect((await call()).kind).toBe('ask')
+  })
+})
+
+describe('an answer the person may let hold for more calls', () => {
+  const offered = { remember: { for: 600_000, max: 3, offer: true } }
+  const chosen = says('accept', { confirm: true, remember: true })
+  const box = (outcome: Outcome): unknown => Object(question(outcome)['requestedSchema']).properties.remember
+
+  it('is offered in the form, unticked, and promised nowhere else', async () => {
+    const first = asked(await bench({ settings: offered }).call({ client: legacy }))
+    expect(box(first)).toEqual({
+      type: 'boolean',
+      title: 'Do not ask again about delete_repo',
+      description: 'The answer then holds for 3 calls of this tool within 10 min, in this session.',
+      default: false,
+    })
+    expect(question(first)['requestedSchema']).toMatchObject({ required: ['confirm'] })
+    expect(question(first)['message']).not.toContain('holds')
+  })
+
+  it.each([
+    ['leaves it', yes, 'ask'],
+    ['chooses it', chosen, 'result'],
+    ['writes it another way', says('accept', { confirm: true, remember: 'true' }), 'ask'],
+  ] as const)('where the person %s, the next call comes to: %s', async (_what, answers, kind) => {
+    const { call } = bench({ settings: offered })
+    const { state } = asked(await call({ client: legacy }))
+    expect((await call({ client: legacy, state, answers })).kind).toBe('result')
+    expect((await call({ client: legacy }, { repo: 'another' })).kind).toBe(kind)
+  })
+
+  it('holds for so many calls, one session and one caller', async () => {
+    const { call, served } = bench({ settings: offered })
+    const { state } = asked(await call({ client: legacy }))
+    await call({ client: legacy, state, answers: chosen })
+    expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('ask')
+    expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('ask')
+    const more = [
+      await call({ client: legacy }),
+      await call({ client: legacy }),
+      await call({ client: legacy }),
+    ]
+    expect(more.map(({ kind }) => kind)).toEqual(['result', 'result', 'ask'])
+    expect(served).toHaveLength(3)
+  })
+
+  it('does not hold where it is declined', async () => {
+    const { call } = bench({ settings: offered })
+    const { state } = asked(await call())
+    const answers = says('accept', { confirm: false, remember: true })
+    await expect(call({ state, answers })).rejects.toMatchObject({ code: 'CONFIRMATION_DECLINED' })
+    expect((await call()).kind).toBe('ask')
+  })
+
+  it('is in the name of the caller where there are no sessions', async () => {
+    const { call } = bench({ settings: offered })
+    const first = asked(await call({ client: modern }))
+    expect(box(first)).toMatchObject({
+      description: expect.stringMatching(/within 10 min, made in your name\.$/),
+    })
+    await call({ client: modern, state: first.state, answers: chosen })
+    expect((await call({ client: modern })).kind).toBe('result')
+  })
+
+  const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: false }
+  const nobody = { principal: { id: 'anonymous', isEverybody: true } } as const
+  const never: readonly (readonly [string, Parameters<typeof bench>[0], Partial<Call>])[] = [
+    ['a step of a transaction', {}, { step }],
+    ['callers who are not told apart', {}, nobody],
+    ['a tool the configuration asks about', { tool: { confirm: true } }, {}],
+    ['a tool with a question of its own', { tool: { confirm: 'Delete {repo}?' } }, {}],
+    ['a tool whose name is typed', { tool: { typeToConfirm: 'repo' } }, {}],
+    ['a tool whose name is typed, though it says so', { tool: { typeToConfirm: 'repo', ...offered } }, {}],
+    ['a tool that costs', { tool: { cost: { category: 'requires_approval' } } }, {}],
+    ['a tool without it', { tool: { remember: false } }, {}],
+    ['a gateway without it', { settings: { remember: false } }, {}],
+    ['one call only', { settings: { remember: { for: 600_000, max: 1, offer: true } } }, {}],
+  ]
+  it.each(never)('is not offered, and not taken, for %s', async (_what, given, more) => {
+    const { call } = bench({ settings: offered, ...given })
+    const first = asked(await call(more))
+    expect(box(first)).toBeUndefined()
+    const answers = says('accept', {
+      confirm: given?.tool?.typeToConfirm ? 'test-repo' : true,
+      remember: true,
+    })
+    expect((await call({ ...more, state: first.state, answers })).kind).toBe('result')
+    expect((await call(more)).kind).toBe('ask')
+  })
+
+  it('is not used by a step of a transaction, nor by callers who are not told apart', async () => {
+    const { call } = bench({ settings: offered })
+    const everybody = { ...nobody, client: legacy }
+    const { state } = asked(await call(everybody))
+    await call({ ...everybody, state, answers: chosen })
+    expect((await call(everybody)).kind).toBe('result')
+    expect((await call(nobody)).kind).toBe('ask')
+    expect((await call({ ...everybody, step })).kind).toBe('ask')
+  })
+
+  it('is offered for a tool the configuration asks about where it says so there', async () => {
+    const { call } = bench({ tool: { confirm: true, ...offered } })
+    expect(box(asked(await call()))).toMatchObject({ type: 'boolean' })
+  })
+
+  it('holds for no call that can do more harm', async () => {
+    const store = new MemoryStore()
+    const settings = { ...offered, level: 'reversible' } as const
+    const before = bench({ settings, risk: 'reversible', deps: { store } })
+    const { state } = asked(await before.call())
+    await before.call({ state, answers: chosen })
+    expect((await before.call()).kind).toBe('result')
+    expect((await bench({ settings, risk: 'destructive', deps: { store } }).call()).kind).toBe('ask')
+  })
+
+  it('is logged', async () => {
+    const lines: unknown[] = []
+    const info = (event: string, fields?: object): void => void lines.push({ event, ...fields })
+    const { call } = bench({ settings: offered, deps: { log: { ...silentLog, info } } })
+    const { state } = asked(await call())
+    await call({ state, answers: chosen })
+    expect(lines).toEqual([
+      {
+        event: 'confirm.remembered',
+        approval: expect.any(String),
+        upstream: 'hub',
+        tool: 'delete_repo',
+        principal: 'agent',
+        calls: 3,
+        seconds: 600,
+      },
+    ])
   })
 })

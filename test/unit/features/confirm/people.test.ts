@@ -80,6 +80,30 @@ describe('a client that can not ask', () => {
     expect(one.served).toHaveLength(1)
   })
 
+  it('is not asked again about the tool in this session where the person chose so', async () => {
+    const session = { ...plain, session: 's1' }
+    const one = bench({ settings: { remember: { for: 600_000, max: 3, offer: true } } })
+    await one.call({ client: session })
+    const id = await pendingId(one)
+    expect(await one.approvals.find(id)).toMatchObject({ offer: { for: 600_000, max: 3 } })
+    await one.approvals.decide(id, { ...operator, remember: true })
+    await one.call({ client: session })
+    await one.call({ client: session }, { repo: 'another' })
+    expect(one.served).toHaveLength(2)
+    await one.call({ client: { ...session, session: 's2' } })
+    expect(one.served).toHaveLength(2)
+  })
+
+  it('is asked each time where that is not offered', async () => {
+    const one = bench()
+    await one.call({ client: plain })
+    const decision = { ...operator, remember: true } as const
+    await expect(one.approvals.decide(await pendingId(one), decision)).rejects.toMatchObject({
+      code: 'INVALID_INPUT',
+      extra: { field: 'remember' },
+    })
+  })
+
   it('does not run another call, nor that of another caller', async () => {
     const one = bench()
     await one.call({ client: plain })

@@ -1,0 +1,137 @@
+/**
+ * An answer that a person lets hold for more calls of a tool: in the form of a client, on the page, and at the command
+ * line. It holds for the session it was given in, and in no other one of the same store.
+ */
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { approvingGateway, bearer, pageOf, peopleNamed, textIn } from '../../support/approving.ts'
+import { open } from '../../support/client/raw.ts'
+import { gatewayProgram, runCommand } from '../../support/gateway-process.ts'
+import { configFile } from '../../support/gateway-with.ts'
+import type { Way } from '../../support/peers/client.ts'
+import {
+  type ConfirmingClient,
+  connectLegacy,
+  connectModern,
+  eras,
+  type Person,
+} from '../../support/peers/confirming.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
+
+const chooses: Person = () => ({ action: 'accept', content: { confirm: true, remember: true } })
+const agrees: Person = () => ({ action: 'accept', content: { confirm: true } })
+const form = 'application/x-www-form-urlencoded'
+
+function closing(client: ConfirmingClient): ConfirmingClient {
+  onTestFinished(() => client.close())
+  return client
+}
+
+/** What a question lets the person choose besides. */
+function choiceIn(params: unknown): unknown {
+  return Object(Object(Object(params).requestedSchema).properties).remember
+}
+
+describe.each(eras)('a client of the $title over stdio', ({ connect }) => {
+  test('is asked once where its person chooses so, and another one of the same store is asked', async () => {
+    const folder = await realpath(await mkdtemp(join(tmpdir(), 'remembered-')))
+    onTestFinished(() => rm(folder, { recursive: true, force: true }))
+    const command = publishedServer('@modelcontextprotocol/server-filesystem', folder)
+    const file = await configFile({ store: './store', upstreams: { files: { command } } })
+    onTestFinished(() => file.remove())
+    const way: Way = { transport: 'stdio', command: [...gatewayProgram(), 'stdio', '--config', file.path] }
+    const paths = ['a', 'b'].map((name) => join(folder, name))
+    for (const path of paths) await writeFile(path, 'before')
+
+    const client = closing(await connect(way, chooses))
+    for (const path of paths) await client.call('write_file', { path, content: 'after' })
+    expect(client.asked).toHaveLength(1)
+    expect(choiceIn(client.asked[0])).toMatchObject({
+      title: 'Do not ask again about write_file',
+      default: false,
+    })
+    for (const path of paths) expect(await readFile(path, 'utf8')).toBe('after')
+
+    const other = closing(await connect(way, () => ({ action: 'decline' })))
+    await other.call('write_file', { path: paths[0], content: 'other' })
+    expect(other.asked).toHaveLength(1)
+    expect(await readFile(String(paths[0]), 'utf8')).toBe('after')
+  })
+})
+
+test('over HTTP it holds for one session, and each call is asked about where its person does not choose it', async () => {
+  const { gateway, ran } = await approvingGateway()
+  const way: Way = { transport: 'http', url: gateway.url }
+  const client = closing(await connectLegacy(way, chooses))
+  for (const disk of ['a', 'b', 'c']) await client.call('wipe', { disk })
+  expect(client.asked).toHaveLength(1)
+  expect(ran).toHaveLength(3)
+  const other = closing(await connectLegacy(way, agrees))
+  for (const disk of ['d', 'e']) await other.call('wipe', { disk })
+  expect(other.asked).toHaveLength(2)
+})
+
+test('is offered to no callers without a session who are not told apart', async () => {
+  const { gateway, ran } = await approvingGateway()
+  const client = closing(await connectModern({ transport: 'http', url: gateway.url }, chooses))
+  for (const disk of ['a', 'b']) await client.call('wipe', { disk })
+  expect(client.asked.map(choiceIn)).toEqual([undefined, undefined])
+  expect(ran).toHaveLength(2)
+})
+
+test.each([
+  ['in the corporate profile', { profile: 'corporate', auth: peopleNamed() }],
+  ['where it is off', { auth: peopleNamed(), features: { confirm: { remember: 'off' } } }],
+] as const)('is not offered %s', async (_where, config) => {
+  const { gateway, ran } = await approvingGateway({ config })
+  const headers = { authorization: `Bearer ${bearer.agent}` }
+  const client = closing(await connectModern({ transport: 'http', url: gateway.url }, chooses, headers))
+  for (const disk of ['a', 'b']) await client.call('wipe', { disk })
+  expect(client.asked.map(choiceIn)).toEqual([undefined, undefined])
+  expect(ran).toHaveLength(2)
+})
+
+test('can be chosen on the page, where the client cannot ask', async () => {
+  const { gateway, code, ran } = await approvingGateway()
+  const client = closing(await connectLegacy({ transport: 'http', url: gateway.url }))
+  const url = pageOf(await client.call('wipe', { disk: 'a' }))
+  const headers = { 'content-type': form, origin: gateway.origin }
+  const entered = await open(url, { method: 'POST', headers, body: new URLSearchParams({ code }).toString() })
+  const cookie = String(entered.headers['set-cookie']).split(';', 1)[0] ?? ''
+  const page = await (await open(url, { method: 'GET', headers: { cookie } })).text()
+  expect(page).toContain('<input type="checkbox" name="remember" value="on">')
+  expect(page).toContain('100 calls of this tool within 60 min')
+  const token = /name="token" value="([^"]+)"/.exec(page)?.[1] ?? ''
+  const body = new URLSearchParams({ token, remember: 'on', verdict: 'approved' }).toString()
+  const after = await open(url, { method: 'POST', headers: { ...headers, cookie }, body })
+  expect(await after.text()).toContain('also for calls of this tool that follow')
+  for (const disk of ['a', 'b', 'c']) expect(textIn(await client.call('wipe', { disk }))).toBe('wiped')
+  expect(ran).toHaveLength(3)
+  const line = await gateway.logged(({ event, msg }) => (event ?? msg) === 'confirm.remembered')
+  expect(line).toMatchObject({ tool: 'wipe', upstream: 'disks', calls: 100, seconds: 3600 })
+})
+
+test('can be chosen at the command line, where it is offered', async () => {
+  const { gateway } = await approvingGateway()
+  const way: Way = { transport: 'http', url: gateway.url }
+  const approve = (id: string) =>
+    runCommand(['approvals', 'approve', id, '--remember', '--config', gateway.configFile])
+  const client = closing(await connectLegacy(way))
+  const id =
+    pageOf(await client.call('wipe', { disk: 'a' }))
+      .split('/')
+      .at(-1) ?? ''
+  expect(await approve(id)).toMatchObject({ code: 0, stderr: '' })
+  for (const disk of ['a', 'b']) expect(textIn(await client.call('wipe', { disk }))).toBe('wiped')
+  const stateless = closing(await connectModern(way))
+  const other =
+    pageOf(await stateless.call('wipe', { disk: 'c' }))
+      .split('/')
+      .at(-1) ?? ''
+  expect(await approve(other)).toMatchObject({
+    code: 1,
+    stderr: 'gatehouse: This approval holds for one call: it cannot be remembered.\n',
+  })
+})
