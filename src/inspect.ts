@@ -2,6 +2,7 @@ import { type Built, isUndoDerived } from './build.ts'
 import type { Entry } from './core/entry.ts'
 import { type Inverse, proposeUndo } from './core/inverse.ts'
 import { featureSettings, type UndoSettings, type UpstreamSettings } from './core/settings.ts'
+import type { StopAsking } from './core/stop-asking.ts'
 import { settingOf } from './core/tool-settings.ts'
 import { confirm } from './features/confirm/confirm.ts'
 import { templateOf } from './features/confirm/message.ts'
@@ -26,6 +27,8 @@ interface Asking {
   /** What happens where the client can not ask anybody. */
   readonly fallback?: ConfirmSettings['fallback']
   readonly message?: string
+  /** What to write to be asked no more. */
+  readonly stop?: StopAsking
   /** For people. */
   readonly why: readonly string[]
 }
@@ -69,6 +72,7 @@ function askingOf(entry: Entry, server: UpstreamSettings, settings: ConfirmSetti
     isOutOfBand: rule.isOutOfBand,
     fallback: settings.fallback,
     message: templateOf(rule, entry, server),
+    ...(rule.stop && { stop: rule.stop }),
     why,
   }
 }

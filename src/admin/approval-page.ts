@@ -39,7 +39,8 @@ ${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(probl
 ${shownJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
-${formOf(page)}`
+${formOf(page)}
+${stopHtml(approval)}`
   return { title, content }
 }
 
@@ -149,6 +150,11 @@ ${box}
 </div>
 </form>
 <p class="size">You decide as ${shownWord(visitor.by)}, known by ${proofs[visitor.via]}.</p>`
+}
+
+function stopHtml({ stop }: Approval): string {
+  if (!stop) return ''
+  return `<p class="size">To be asked about this tool no more, write <code>${shownWord(stop.write)}</code> under <code>${shownWord(stop.under)}</code> in the configuration.</p>`
 }
 
 function isOperator({ via }: Decision): boolean {

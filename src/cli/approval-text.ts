@@ -13,7 +13,7 @@ export function approvalLine(approval: Approval): string {
 
 /** Everything about an approval. */
 export function approvalText(approval: Approval): string {
-  const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, sent } = approval
+  const { id, status, message, tool, upstream, risk, caller, expiresAt, typed, offer, stop, sent } = approval
   const { approvers, needed, decisions } = approval
   const by = approvers.length === 0 ? '' : `, by ${approvers.map(oneLine).join(', ')}`
   return [
@@ -27,6 +27,9 @@ export function approvalText(approval: Approval): string {
     `expires    ${timeText(expiresAt)}`,
     `approvals  ${approvedCount(approval)} of ${needed}${by}`,
     ...(typed === undefined ? [] : [`to type    ${oneLine(typed)}`]),
+    ...(stop
+      ? [`stop       to be asked no more, write ${oneLine(stop.write)} under ${oneLine(stop.under)}`]
+      : []),
     ...(offer ? [`remember   with --remember it holds for ${rememberText(offer)}`] : []),
     'arguments',
     `  ${indented(escapeHidden(JSON.stringify(approval.arguments, null, 2)), '  ')}`,

@@ -14,6 +14,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
   const { entry, asking, undoing } = inspected
   const { op, risk, idempotent, evidence } = entry.nature
   const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
+  const { stop } = asking
   const message = asking.message === undefined ? [] : [`the question: ${asking.message}`]
   return [
     `  op           ${op}`,
@@ -22,6 +23,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     ...reasons(evidence),
     `  confirmation ${askedWhom(asking)}`,
     ...reasons([...message, ...asking.why]),
+    ...(stop ? [`  to stop it   write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
     ...reasons(undoing.why),

@@ -1,10 +1,10 @@
 import type { Entry } from '../core/entry.ts'
-import { escapeHidden } from '../core/hidden.ts'
 import { type Inverse, proposeUndo } from '../core/inverse.ts'
 import { oneLine } from '../core/one-line.ts'
 import type { ToolSettings, UndoSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { shapeOf } from '../core/tool-shape.ts'
+import { isYamlWord, quotedText, yamlKey } from '../core/yaml-text.ts'
 import { verifyHint } from './verify-hint.ts'
 
 /** The tools of a server, and what the configuration says of them. */
@@ -31,7 +31,7 @@ function serverLines({ upstream, tools, entries }: Planned): string[] {
   const settings = parts.filter(({ settings: own }) => own.length > 0)
   const isBare = settings.length === 0
   return [
-    `  ${key(upstream)}:`,
+    `  ${yamlKey(upstream)}:`,
     ...(acting.length === 0 ? ['    # It lists no tool that does more than read.'] : []),
     ...parts.filter(({ settings: own }) => own.length === 0).flatMap(({ notes }) => notes.map(indented(4))),
     isBare ? '    tools: {}' : '    tools:',
@@ -65,7 +65,7 @@ function toolPart(entry: Entry, all: readonly Entry[], tools: Planned['tools']):
   if (inverse) {
     const check = inverse.confidence === 'check' ? [comment('check: schemas do not say all of it')] : []
     const notes = [about, ...check, ...because(inverse.why), ...probe]
-    return { notes, settings: [`${key(name)}:`, ...undoLines(inverse)] }
+    return { notes, settings: [`${yamlKey(name)}:`, ...undoLines(inverse)] }
   }
   const missed = misses.length === 0 ? ['no tool of this server is known to undo it'] : misses
   const notes = [about, ...because(missed), ...probe]
@@ -74,7 +74,7 @@ function toolPart(entry: Entry, all: readonly Entry[], tools: Planned['tools']):
     ...(settingOf(tools, name, 'pivot') ? [] : ['  pivot: true']),
     ...(settingOf(tools, name, 'confirm') ? [] : [`  confirm: ${scalar(question(definition))}`]),
   ]
-  return { notes, settings: settings.length === 0 ? [] : [`${key(name)}:`, ...settings] }
+  return { notes, settings: settings.length === 0 ? [] : [`${yamlKey(name)}:`, ...settings] }
 }
 
 function readsOf(all: readonly Entry[]): readonly Entry['definition'][] {
@@ -106,23 +106,9 @@ function because(reasons: readonly string[]): string[] {
   return reasons.map((each) => comment(`- ${each}`))
 }
 
-/** What anything else than plain words is quoted as; JSON is YAML. */
-function quoted(text: string): string {
-  return escapeHidden(JSON.stringify(text))
-}
-
-function key(name: string): string {
-  return /^[A-Za-z][\w-]*$/.test(name) && !isWord(name) ? name : quoted(name)
-}
-
 function scalar(text: string): string {
   const isPlain = /^[A-Za-z][\w./-]*\([\w\s.$=,"[\]*/-]*\)$/.test(text) && !text.includes(' #')
-  return (isPlain || /^[a-z]+$/.test(text)) && !isWord(text) ? text : quoted(text)
-}
-
-/** Whether YAML of some version reads a word as something else than text. */
-function isWord(text: string): boolean {
-  return /^(?:y|n|yes|no|on|off|true|false|null|nan|inf)$/i.test(text)
+  return (isPlain || /^[a-z]+$/.test(text)) && !isYamlWord(text) ? text : quotedText(text)
 }
 
 function indented(columns: number): (line: string) => string {

@@ -3,7 +3,7 @@ import type { Approval } from './approvals.ts'
 /** An approval as programs are told of it. */
 export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
   const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
-  const { sent, typed, offer, needed, approvers, createdAt, expiresAt, decisions } = approval
+  const { sent, typed, offer, stop, needed, approvers, createdAt, expiresAt, decisions } = approval
   return {
     id,
     status,
@@ -22,6 +22,7 @@ export function approvalView(approval: Approval): Readonly<Record<string, unknow
     ...(approvers.length > 0 && { approvers }),
     ...(typed !== undefined && { typed }),
     ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
+    ...(stop && { to_be_asked_no_more: stop }),
     decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: timeText(at) })),
   }
 }

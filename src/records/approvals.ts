@@ -3,6 +3,7 @@ import type { Risk } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonical, isObject, readJson } from '../core/json.ts'
 import type { Remember } from '../core/remember.ts'
+import type { StopAsking } from '../core/stop-asking.ts'
 import type { Store } from '../store/store.ts'
 import { decided, mayDecide } from './approval-decision.ts'
 import { notYours, tooLarge, tooMany, unknownApproval } from './approval-refusals.ts'
@@ -32,6 +33,8 @@ export interface Approval {
   readonly typed?: string
   /** What the person may choose: that the answer holds for more calls of the tool, of this caller in its session. */
   readonly offer?: Pick<Remember, 'for' | 'max'>
+  /** What to write to be asked about the tool no more, where it is the gateway's own judgement that asks. */
+  readonly stop?: StopAsking
   readonly createdAt: number
   readonly expiresAt: number
   /** How many have to approve, and who may; anybody but the caller where none is named. */

@@ -4,7 +4,9 @@ import { isObject } from '../../core/json.ts'
 import type { Cost } from '../../core/record.ts'
 import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
+import type { StopAsking } from '../../core/stop-asking.ts'
 import { settingOf } from '../../core/tool-settings.ts'
+import { yamlKey } from '../../core/yaml-text.ts'
 import type { Settings } from './settings.ts'
 
 /** What the configuration says of asking about one tool. */
@@ -26,6 +28,8 @@ export interface Rule {
   readonly approvers: readonly string[]
   /** For which calls an agreement holds, where it holds for more than one, or may. */
   readonly remember?: Remember
+  /** What to write to be asked no more, where it is the gateway's own judgement that asks. */
+  readonly stop?: StopAsking
 }
 
 const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
@@ -51,7 +55,8 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
   const isKnown = risk !== undefined && riskRanks[risk] < from
   if ((from === levels.none || isKnown) && !isPivot) return undefined
   // What the configuration names to be asked about is asked about each time, unless it says otherwise of that tool.
-  const isOffered = !isMeant && !isCostly && (asked === undefined || ownRemember !== undefined)
+  const isNamed = isMeant || isCostly || asked !== undefined
+  const isOffered = !isNamed || (ownRemember !== undefined && !isMeant && !isCostly)
   const remember = rememberOf(ownRemember ?? settings.remember, isOffered)
   return {
     from,
@@ -64,7 +69,18 @@ export function ruleOf(name: string, server: UpstreamSettings, settings: Setting
     needed: needed ?? 1,
     approvers: approvers ?? [],
     ...(remember && { remember }),
+    ...(!isNamed && !isPivot && { stop: stopOf(name, server) }),
   }
+}
+
+/** The setting by which people are asked about a tool no more: the nearest place that is there, and what goes there. */
+function stopOf(tool: string, { name, tools }: UpstreamSettings): StopAsking {
+  const under = `upstreams.${name}`
+  const setting = 'confirm: never'
+  if (Object.hasOwn(tools, tool)) return { under: `${under}.tools.${yamlKey(tool)}`, write: setting }
+  const write = `${yamlKey(tool)}: { ${setting} }`
+  if (Object.keys(tools).length > 0) return { under: `${under}.tools`, write }
+  return { under, write: `tools: { ${write} }` }
 }
 
 function rememberOf(remember: false | Remember, isOffered: boolean): Remember | undefined {
@@ -72,8 +88,11 @@ function rememberOf(remember: false | Remember, isOffered: boolean): Remember | 
 }
 
 /** What the person who is asked about a call may choose: that the answer holds for calls of this tool that follow. */
-export function offerOf({ remember }: Rule, { step, client, principal }: Call): Remember | undefined {
+export function offerOf({ remember }: Rule, { nature }: Entry, call: Call): Remember | undefined {
+  const { step, client, principal } = call
   if (!remember?.offer || remember.max < 2) return undefined
+  // Each program is another one.
+  if (nature.op === 'execute') return undefined
   // A step of a transaction is looked at by itself.
   if (step !== undefined) return undefined
   // One answer would hold for everybody who reaches the gateway.

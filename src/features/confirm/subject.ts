@@ -4,6 +4,7 @@ import type { Entry, Risk } from '../../core/entry.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
+import type { StopAsking } from '../../core/stop-asking.ts'
 import type { Draft } from '../../records/approvals.ts'
 import { messageOf, stated, typedText } from './message.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
@@ -26,6 +27,8 @@ export interface Subject {
   readonly typed?: string
   /** What the person may choose: that the answer holds for more calls of the tool. */
   readonly offer?: Remember
+  /** What to write to be asked about the tool no more. */
+  readonly stop?: StopAsking
   /** The text of the arguments, where it says more than their values. */
   readonly sent?: string
 }
@@ -39,7 +42,7 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
   // Equal values in another order are the same call, and so are equal digits in other spaces.
   const told = sent === undefined ? values : [canonical(values), withoutSpace(sent)]
   const typed = typedText(rule, entry, values)
-  const offer = offerOf(rule, call)
+  const offer = offerOf(rule, entry, call)
   return {
     call,
     entry,
@@ -50,6 +53,7 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
     message: `${messageOf(rule, entry, values, server)}${stated(call)}`,
     ...(typed !== undefined && { typed }),
     ...(offer && { offer }),
+    ...(rule.stop && { stop: rule.stop }),
     ...(sent !== undefined && { sent }),
   }
 }
@@ -69,7 +73,7 @@ function withoutSpace(json: string): string {
 
 /** The approval of a call that is asked for. */
 export function draftOf(
-  { call, entry, digest, risk, message, typed, offer, sent, arguments: given }: Subject,
+  { call, entry, digest, risk, message, typed, offer, stop, sent, arguments: given }: Subject,
   { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
   { kind, ttl }: Pick<Draft, 'kind' | 'ttl'>,
 ): Draft {
@@ -85,6 +89,7 @@ export function draftOf(
     risk,
     message,
     ...(typed !== undefined && { typed }),
+    ...(stop && kind === 'page' && { stop }),
     ...(offer && kind === 'page' && { offer: { for: offer.for, max: offer.max } }),
     ...(sent !== undefined && { sent }),
     needed,

@@ -116,6 +116,25 @@ describe('gatehouse explain', () => {
     expect(row('list_directory')).toEqual(['list_directory', 'safe', 'yes', 'no'])
   })
 
+  test('says what to write to be asked about a tool no more, and that stops it', async () => {
+    const { files } = servers()
+    const asked = await runCommand([
+      'explain',
+      'files',
+      'write_file',
+      '--config',
+      file({ upstreams: { files } }),
+    ])
+    expect(asked.stdout).toContain(
+      'to stop it   write tools: { write_file: { confirm: never } } under upstreams.files',
+    )
+    const tools = { write_file: { confirm: 'never' } }
+    const path = file({ upstreams: { files: { ...files, tools } } })
+    const { stdout } = await runCommand(['explain', 'files', 'write_file', '--config', path])
+    expect(stdout).toContain('confirmation nobody is asked')
+    expect(stdout).not.toContain('to stop it')
+  })
+
   test('tells of one tool why somebody is asked, what, and what undoes it', async () => {
     const { memory } = servers()
     const tools = {

@@ -103,6 +103,8 @@ test('can be chosen on the page, where the client cannot ask', async () => {
   const page = await (await open(url, { method: 'GET', headers: { cookie } })).text()
   expect(page).toContain('<input type="checkbox" name="remember" value="on">')
   expect(page).toContain('100 calls of this tool within 60 min')
+  const stop = /write <code><bdi>(.*?)<\/bdi><\/code> under <code><bdi>(.*?)<\/bdi><\/code>/.exec(page)
+  expect(stop?.slice(1)).toEqual(['confirm: never', 'upstreams.disks.tools.wipe'])
   const token = /name="token" value="([^"]+)"/.exec(page)?.[1] ?? ''
   const body = new URLSearchParams({ token, remember: 'on', verdict: 'approved' }).toString()
   const after = await open(url, { method: 'POST', headers: { ...headers, cookie }, body })

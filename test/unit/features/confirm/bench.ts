@@ -1,5 +1,5 @@
 import type { Answers, Call, Client, Outcome } from '../../../../src/core/call.ts'
-import type { Entry, Risk } from '../../../../src/core/entry.ts'
+import type { Entry, Op, Risk } from '../../../../src/core/entry.ts'
 import { isObject } from '../../../../src/core/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
@@ -13,7 +13,8 @@ import { featureDeps } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-const defaults: Settings = {
+/** Settings that ask about what destroys, each time. */
+export const confirmDefaults: Settings = {
   level: 'destructive',
   unannotated: 'derive',
   fallback: 'page',
@@ -46,6 +47,7 @@ interface Given {
   readonly tool?: ToolSettings
   readonly server?: Partial<UpstreamSettings>
   readonly risk?: Risk
+  readonly op?: Op
   readonly definition?: Record<string, unknown>
   readonly deps?: Partial<Deps>
   /** What the server does with a call; by default it says `done`. */
@@ -73,10 +75,10 @@ const done: Outcome = { kind: 'result', result: Payload.of({ content: [{ type: '
 
 /** The feature around a server with one tool. */
 export function bench(given: Given = {}): Bench {
-  const { settings, tool = {}, risk = 'destructive', serve = async () => done } = given
+  const { settings, tool = {}, risk = 'destructive', op = 'delete', serve = async () => done } = given
   const store = given.deps?.store ?? new MemoryStore()
   const server = serverSettings({ name: 'hub', tools: { [TOOL]: tool }, ...given.server })
-  const nature = { op: 'delete', idempotent: false, evidence: [], risk } as const
+  const nature = { op, idempotent: false, evidence: [], risk } as const
   const definition = given.definition ?? { name: TOOL, description: 'Deletes a repository. For good.' }
   const entry: Entry = { upstream: 'hub', kind: 'tool', name: TOOL, definition, nature }
   const signed: Readonly<Record<string, unknown>>[] = []
@@ -91,7 +93,7 @@ export function bench(given: Given = {}): Bench {
     },
     ...given.deps,
   })
-  const contribution = confirm.create(() => ({ ...defaults, ...settings }), deps)
+  const contribution = confirm.create(() => ({ ...confirmDefaults, ...settings }), deps)
   const served: Call[] = []
   const target = { method: 'tools/call', upstream: 'hub', name: TOOL }
   const policy = contribution.policy?.(target)

@@ -356,6 +356,7 @@ describe('an answer the person may let hold for more calls', () => {
     ['a tool with a question of its own', { tool: { confirm: 'Delete {repo}?' } }, {}],
     ['a tool whose name is typed', { tool: { typeToConfirm: 'repo' } }, {}],
     ['a tool whose name is typed, though it says so', { tool: { typeToConfirm: 'repo', ...offered } }, {}],
+    ['a tool that runs what the caller writes', { op: 'execute' }, {}],
     ['a tool that costs', { tool: { cost: { category: 'requires_approval' } } }, {}],
     ['a tool without it', { tool: { remember: false } }, {}],
     ['a gateway without it', { settings: { remember: false } }, {}],

@@ -1,8 +1,12 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import type { Risk } from '../../../../src/core/entry.ts'
-import type { ToolSettings } from '../../../../src/core/settings.ts'
+import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
+import { ruleOf } from '../../../../src/features/confirm/rules.ts'
 import type { Settings } from '../../../../src/features/confirm/settings.ts'
-import { bench, TOOL } from './bench.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+import { bench, confirmDefaults, fieldsOf, plain, TOOL } from './bench.ts'
 
 const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: true }
 const levels: readonly (readonly [Settings['level'], readonly Risk[]])[] = [
@@ -108,5 +112,49 @@ describe('a tool without annotations', () => {
 
   it('is not, where the configuration knows its risk', async () => {
     expect(bench({ ...literal, tool: { risk: 'reversible' } }).isWrapped).toBe(false)
+  })
+})
+
+describe('the line by which people are asked about a tool no more', () => {
+  const stopOf = async (tools: Readonly<Record<string, ToolSettings>>, tool = TOOL) => {
+    const { call, approvals } = bench({ server: { tools }, definition: { name: tool } })
+    const outcome = await call({ client: plain })
+    const [approval] = await approvals.list()
+    return { stop: approval?.stop, answer: JSON.stringify(fieldsOf(outcome)) }
+  }
+
+  it.each<[Record<string, ToolSettings>, string, string]>([
+    [{}, 'upstreams.hub', 'tools: { delete_repo: { confirm: never } }'],
+    [{ '*': { scopes: ['a'] } }, 'upstreams.hub.tools', 'delete_repo: { confirm: never }'],
+    [{ [TOOL]: { scopes: ['a'] } }, 'upstreams.hub.tools.delete_repo', 'confirm: never'],
+  ])('goes to the nearest place that is there: %j', async (tools, under, write) => {
+    expect((await stopOf(tools)).stop).toEqual({ under, write })
+  })
+
+  it.each<[ToolSettings]>([
+    [{ confirm: true }],
+    [{ confirm: 'Sure?' }],
+    [{ typeToConfirm: 'repo' }],
+    [{ approval: 'out_of_band' }],
+    [{ pivot: true }],
+    [{ cost: { category: 'requires_approval' } }],
+  ])('is not named where the configuration itself asks: %j', async (tool) => {
+    expect((await stopOf({ [TOOL]: tool })).stop).toBeUndefined()
+  })
+
+  it('stands in nothing that a model reads', async () => {
+    expect((await stopOf({})).answer).not.toContain('never')
+  })
+
+  it('is YAML that stops it, whatever the tool is called', { timeout: 60_000 }, () => {
+    const rule = (tool: string, tools: UpstreamSettings['tools']) =>
+      ruleOf(tool, serverSettings({ name: 'hub', tools }), confirmDefaults)
+    const stops = (name: string): void => {
+      const tool = name.toWellFormed()
+      expect(parse(rule(tool, {})?.stop?.write ?? '')).toEqual({ tools: { [tool]: { confirm: 'never' } } })
+      expect(rule(tool, { '*': { confirm: true }, [tool]: { confirm: 'never' } })).toBeUndefined()
+    }
+    for (const name of ['on', 'null', 'a b', 'a: b', "it's", '# a', '\u202e', '-', '*']) stops(name)
+    fc.assert(fc.property(fc.string({ unit: 'binary', minLength: 1 }), stops), { numRuns: 30 })
   })
 })
