@@ -3,7 +3,7 @@ import type { Entry } from './core/entry.ts'
 import type { ToolFacts } from './core/record.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
-import type { Contribution, Deps, Reserved, SettingsOf } from './features/feature.ts'
+import type { CallerValue, Contribution, Deps, Reserved, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
 
 /** A feature that is on, for some server or all. */
@@ -45,4 +45,9 @@ export function reservedOf(active: readonly Active[], upstream: string): readonl
   return active.flatMap(({ contribution, isOn }) =>
     isOn(upstream) ? (contribution.reserved?.(upstream) ?? []) : [],
   )
+}
+
+/** The values for them that callers send beside the arguments of a server's tools. */
+export function callerValuesOf(active: readonly Active[], upstream: string): readonly CallerValue[] {
+  return active.flatMap(({ contribution, isOn }) => (isOn(upstream) ? (contribution.values ?? []) : []))
 }

@@ -1,4 +1,4 @@
-import { type Active, activeFeatures, factsOf, policiesOf, reservedOf } from './active.ts'
+import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reservedOf } from './active.ts'
 import type { Portrait } from './documents/portrait.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
@@ -108,6 +108,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     relay: (call) => catalog.servers(call),
     isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
     reserved: (name) => reservedOf(active, name),
+    callerValues: (name) => callerValuesOf(active, name),
     closing,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,

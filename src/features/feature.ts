@@ -52,6 +52,8 @@ export interface Contribution {
   shown?(method: string): Policy | undefined
   /** Values for it that models may write among the arguments of a server's tools, where that is switched on. */
   reserved?(upstream: string): readonly Reserved[]
+  /** Values for it that callers send beside the arguments of a tool: among the arguments they mean nothing. */
+  readonly values?: readonly CallerValue[]
   /** What is said of it among the capabilities of a server with tools, or of all servers, by the name of the extension. */
   extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
   /** Takes up what an earlier process left behind; called once servers were tried. */
@@ -79,6 +81,15 @@ export interface Reserved {
   readonly schema?: JsonSchema
   /** The tools where they are told; all of them unless given. */
   isFor?(entry: Entry): boolean
+}
+
+/** A value for a feature that callers send beside the arguments of a tool. */
+export interface CallerValue {
+  /** What it is called among the values for features. */
+  readonly name: string
+  readonly aliases?: readonly string[]
+  /** The HTTP header it can come in. */
+  readonly header?: string
 }
 
 /** A prompt or a resource of the gateway's own, which answers `prompts/get` or `resources/read`. */
@@ -147,6 +158,8 @@ export interface Deps {
   isOn(feature: string, upstream?: string): boolean
   /** The values for features that models may write among the arguments of a server's tools. */
   reserved(upstream: string): readonly Reserved[]
+  /** The values for features that callers send beside the arguments of a server's tools. */
+  callerValues(upstream: string): readonly CallerValue[]
   /** Aborted when the gateway closes: what fails from then on may not have failed otherwise. */
   readonly closing: AbortSignal
   /** The names of all servers. */

@@ -20,6 +20,7 @@ import { provenance } from './provenance/provenance.ts'
 import { receipts } from './provenance/receipts.ts'
 import { limits } from './limits.ts'
 import { manifest } from './manifest/manifest.ts'
+import { misplaced } from './misplaced.ts'
 import { mask } from './mask/mask.ts'
 import { permissions } from './scopes/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
@@ -49,6 +50,7 @@ export const features: readonly Feature<never>[] = [
   rateLimit, // cheap, before anything is looked into
   permissions, // what may not be done spends nothing more
   intent, // a call that is sent elsewhere was permitted, and need not fit; the server is not told why it is called
+  misplaced, // above what a schema refuses without saying where the value belongs
   validate, // what the server would get, against its own schema
   multimodal, // what is too large is refused before anything is kept of it
   idempotency, // what was done already is told again: nobody is asked, nothing is done

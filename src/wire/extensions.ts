@@ -161,7 +161,7 @@ function keyOf(name: string): string {
 }
 
 /** The other name of the idempotency key. */
-const CAMEL_KEY = 'idempotencyKey'
+export const CAMEL_KEY = 'idempotencyKey'
 
 /** What an idempotency key looks like. */
 export const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/

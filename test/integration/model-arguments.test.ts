@@ -112,6 +112,25 @@ describe.each(eras)('a model that writes arguments alone, at a client of the off
     expect(codeOf({ result: again })).toBe('CONFIRMATION_TOKEN_INVALID')
   })
 
+  it.each(['idempotency_key', 'idempotencyKey', 'transaction_id', 'intent', 'user_confirmed'])(
+    'has no call made with %s where it means nothing, and is told where it belongs',
+    async (name) => {
+      const client = await connect()
+      const path = join(folder, `${own}-misplaced.txt`)
+      const injected = await client.call('files_write_file', { path, content: 'new', [name]: 'x' })
+      const entities = [{ name: `${own}-misplaced`, entityType: 'client', observations: [] }]
+      const bare = await client.call('memory_create_entities', { entities, [name]: 'x' })
+      for (const result of [injected, bare]) {
+        expect(codeOf({ result })).toBe('INVALID_INPUT')
+        expect(textOf(result)).toContain('in _meta of the params')
+      }
+      const hasArgument = name !== 'user_confirmed'
+      expect(textOf(injected).includes('as the argument "_')).toBe(hasArgument)
+      await expect(readFile(path, 'utf8')).rejects.toMatchObject({ code: 'ENOENT' })
+      expect(JSON.stringify(await client.call('memory_read_graph', {}))).not.toContain(`${own}-misplaced`)
+    },
+  )
+
   it('takes steps of a transaction, which are undone', async () => {
     const client = await connect()
     const from = join(folder, `${own}-from.txt`)
@@ -141,11 +160,10 @@ describe('what is written for the gateway', () => {
       x: 1,
       _idempotency_key: 'k',
       _intent: 'to hear it again',
-      _confirmation_token: 'for the server',
     }
     await client.request('tools/call', { name: 'echo', arguments: args })
     const [seen] = server.received('tools/call')
-    expect(seen?.text).toContain('"arguments":{"x":1,"_confirmation_token":"for the server"}')
+    expect(seen?.text).toContain('"arguments":{"x":1}')
     expect(seen?.text).not.toMatch(/_idempotency_key|_intent/)
   })
 
@@ -211,13 +229,17 @@ describe('what is written for the gateway', () => {
     }
   })
 
-  it('means nothing to the gateway where nobody switched it on', async () => {
+  it('is refused where nobody switched it on, unless it is to go to the server', async () => {
     const { server, one } = await serverWith({ confirm: 'never' })
     const { url } = await found({ upstreams: { one } })
     const client = await clientOf({ url: `${url}/one` })
     const params = { name: 'echo', arguments: { _idempotency_key: 'k' } }
-    await client.request('tools/call', params)
-    await client.request('tools/call', params)
+    expect(codeOf(await client.request('tools/call', params))).toBe('INVALID_INPUT')
+    expect(callsOf(server, 'echo')).toBe(0)
+    const other = await found({ features: { misplaced_values: 'off' }, upstreams: { one } })
+    const open = await clientOf({ url: `${other.url}/one` })
+    await open.request('tools/call', params)
+    await open.request('tools/call', params)
     expect(callsOf(server, 'echo')).toBe(2)
     expect(server.received('tools/call')[0]?.text).toContain('_idempotency_key')
   })

@@ -28,6 +28,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
     isOn: () => true,
     reserved: () => [],
+    callerValues: () => [],
     closing: new AbortController().signal,
     servers: () => [],
     server: () => undefined,

@@ -1,5 +1,6 @@
 import { createApprovals } from '../../records/approvals.ts'
 import type { Feature } from '../feature.ts'
+import { FLAG, TOKEN } from './around.ts'
 import { gate } from './gate.ts'
 import { describing } from './lists.ts'
 import { createMemory } from './memory.ts'
@@ -36,6 +37,7 @@ export const confirm: Feature<Settings> = {
         const message = templateOf(rule, entry, server)
         return { confirmation: { message, isOutOfBand: rule.isOutOfBand } }
       },
+      values: [{ name: FLAG }, { name: TOKEN }],
       reserved: (upstream) => reservedOf(settings(upstream), upstream, deps),
       close: async () => waiting.close(),
     }

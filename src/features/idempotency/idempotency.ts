@@ -4,10 +4,11 @@ import { asCalled } from '../../core/judgement/call.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import { IDEMPOTENCY_KEY, keyShape, NS } from '../../wire/extensions.ts'
+import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
+import { autoKeyed, isForUs, isTask, readKeyed } from './keyed.ts'
 import { type Plan, Runs } from './runs.ts'
+import { noTask } from './refusals.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 /** Makes calls with an idempotency key once, and tells again what came of them. */
@@ -31,6 +32,7 @@ export const idempotency: Feature<Settings | false> = {
       },
       facts: ({ upstream, nature }) =>
         settings(upstream) !== false && nature.op !== 'read' ? { isIdempotentWithKey: true } : {},
+      values: [{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }],
       reserved: () => [
         {
           argument: `_${IDEMPOTENCY_KEY}`,
@@ -68,11 +70,15 @@ function once({ runs, plan, ttl, auto, deps }: Once): Handler {
     const listed = await deps.entry(call)
     const entry = listed && asCalled(listed, call)
     if (!entry || entry.nature.op === 'read' || entry.nature.idempotent) return next(call)
+    if (isTask(call)) throw noTask()
     return runs.run(autoKeyed(call, upstream, auto ?? 0), plan)
   }
   const keyed: Handler = async (call) => {
     const read = readKeyed(call, upstream, ttl)
-    if ('id' in read) return runs.run(read, plan)
+    if ('id' in read) {
+      if (isTask(call)) throw noTask()
+      return runs.run(read, plan)
+    }
     return auto === undefined ? next(read) : automatic(read)
   }
   const unkeyed: Handler = auto === undefined ? next : (call) => (call.errand ? next(call) : automatic(call))

@@ -1,11 +1,14 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
 import { callKey, fingerprintOf } from '../../records/calls.ts'
 import {
   extensionOf,
   hasExtension,
   hasIdempotencyKey,
   idempotencyKeyOf,
+  metaKeys,
+  tasksExtension,
   TRANSACTION_ID,
   withoutExtension,
   withoutIdempotencyKey,
@@ -48,14 +51,19 @@ export function readKeyed(
   const wanted = seconds === undefined ? ttl : Math.max(seconds, SHORTEST) * 1000
   // No key of a caller has a sign of this kind.
   const own = call.errand === undefined ? key : `~${call.errand}:${key}`
-  const known = { call, key, ttl: Math.min(wanted, longest) }
+  const known = { call: withoutTasks(call), key, ttl: Math.min(wanted, longest) }
   return { ...known, ...identity(call), id: callKey(call.principal.id, upstream, own) }
 }
 
 /** A call without a key that counts as one with every equal call, for so many milliseconds. */
 export function autoKeyed(call: Call, upstream: string, ttl: number): Keyed {
   const known = identity(call)
-  return { call, ttl, ...known, id: callKey(call.principal.id, upstream, `~auto:${known.fingerprint}`) }
+  return {
+    call: withoutTasks(call),
+    ttl,
+    ...known,
+    id: callKey(call.principal.id, upstream, `~auto:${known.fingerprint}`),
+  }
 }
 
 function identity(call: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
@@ -72,6 +80,26 @@ function identity(call: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
 /** A step of one transaction is no step of another one. */
 function told(call: Call, name: string): Readonly<Record<string, unknown>> {
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
+}
+
+/** Whether a client wants a call as a task (2025-11-25 basic/utilities/tasks). */
+export function isTask({ params }: Call): boolean {
+  const { task } = params.fields
+  return task !== undefined && task !== null
+}
+
+/** The same call of a client that takes no tasks, so that its server answers with what the tool gives. */
+function withoutTasks(call: Call): Call {
+  const { capabilities } = call.client
+  const { extensions } = capabilities
+  if (!isObject(extensions) || extensions[tasksExtension] === undefined) return call
+  const { [tasksExtension]: _tasks, ...rest } = extensions
+  const client = { ...call.client, capabilities: { ...capabilities, extensions: rest } }
+  const isWritten = call.meta[metaKeys.capabilities] !== undefined
+  const params = isWritten
+    ? call.params.withMeta({ [metaKeys.capabilities]: client.capabilities })
+    : call.params
+  return { ...call, client, params }
 }
 
 /** Whether a call is a step of a transaction. */

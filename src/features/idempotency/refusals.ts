@@ -16,6 +16,20 @@ export function conflict({ key }: Keyed, tool: string, startedAt: number): Gatew
   )
 }
 
+/** A task is answered when it is accepted: that answer says nothing of what becomes of the call. */
+export function noTask(): GatewayError {
+  return new GatewayError(
+    'INVALID_INPUT',
+    'A call that is to run once, by an idempotency key or by auto_key, cannot be made as a task.',
+    {
+      field: 'task',
+      reason: 'unsupported',
+      suggestion:
+        'Make the call without "task": the gateway waits for its result. Or make it as a task without an idempotency key.',
+    },
+  )
+}
+
 /** The call is still under way. */
 export function inProgress({ key }: Keyed, startedAt: number | undefined, seconds = 2): GatewayError {
   return new GatewayError(

@@ -15,6 +15,7 @@ export type Verdict = 'done' | 'released' | 'unknown' | 'open'
 export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
   if (outcome.kind === 'ask') return outcome.isOpen ? 'open' : 'released'
   const { result } = outcome
+  if (isAccepted(result)) return 'unknown'
   if (result.member('isError') !== true) return 'done'
   const given = structuredOf(result)
   if (given && isRefusal(given)) return 'released'
@@ -22,6 +23,11 @@ export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
     ? given.category
     : meaning(firstWords(result), undefined, rules).category
   return isReleased(category) ? 'released' : 'done'
+}
+
+/** Whether a result says that a task was begun, not what the call came to. */
+function isAccepted(result: Payload): boolean {
+  return result.member('task') !== undefined || result.member('resultType') === 'task'
 }
 
 /** What a failure means for a key. `isResumed`: the server had begun in an earlier round. */

@@ -45,6 +45,7 @@ export const intent: Feature<Settings | false> = {
         const rules = readRules(deps.server(upstream)?.intent ?? [], upstream, deps.log)
         return hinting({ suggest, rules, own, deps, isTogether: ({ facts }) => together.has(facts) })
       },
+      values: [{ name: INTENT }],
       reserved: () => [
         {
           argument: RESERVED,

@@ -37,6 +37,7 @@ export const permissions: Feature<Settings | false> = {
         return isOn ? { scopes: gates(entry, server).requirement } : {}
       },
       methods: { [CHECK]: check, [NEGOTIATE]: negotiate },
+      values: [{ name: SESSION_TOKEN, header: 'X-MCP-Session-Token' }],
       tools: [asTool(checkTool, check), asTool(negotiateTool, negotiate)],
     }
   },

@@ -51,6 +51,7 @@ export const transactions: Feature<Settings | false> = {
         asTool(rollbackTool, rollback),
         asTool(statusTool, status),
       ],
+      values: [{ name: TRANSACTION_ID }],
       reserved: (upstream) => (deps.hasTools && deps.isOn('idempotency', upstream) ? [reserved] : []),
       extensions: (upstream) => {
         const isThere = settings(upstream) !== false && deps.isOn('idempotency', upstream)

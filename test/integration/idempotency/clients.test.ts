@@ -214,6 +214,24 @@ describe('a read that settles the doubt', () => {
   })
 })
 
+describe('a tool that runs as a task', () => {
+  it('is not made as one with a key, and gives its result to a plain call with it, once and again', async () => {
+    const everything = { command: publishedServer('@modelcontextprotocol/server-everything') }
+    const found = await localGateway({ store: 'memory', upstreams: { everything } })
+    onTestFinished(() => found.close())
+    const client = await clientOf({ url: `${found.url}/everything` })
+    const params = { name: 'simulate-research-query', arguments: { topic: 'gates' }, idempotency_key: 'k' }
+    const refused = await client.request('tools/call', { ...params, task: { ttl: 60_000 } })
+    expect(refused.error).toMatchObject({ code: -32602, data: { field: 'task', reason: 'unsupported' } })
+    const [first, again] = [
+      await client.request('tools/call', params, { timeoutMs: 30_000 }),
+      await client.request('tools/call', params),
+    ]
+    expect(first.text).toContain('Research Report: gates')
+    expect(again.result).toMatchObject({ content: first.result?.['content'], _meta: { was_replay: true } })
+  })
+})
+
 describe('a server that asks in the middle of the call', () => {
   it.each(['2025-11-25', '2026-07-28'] as const)(
     'is asked once, and answers the retry of a client of %s from what it said',
