@@ -10,6 +10,7 @@ const known = new Set(
   readdirSync(source).flatMap((file) =>
     readFileSync(new URL(file, source), 'utf8')
       .toLowerCase()
+      .replaceAll(/\\[a-z]/g, ' ')
       .split(/[^a-z]+/)
       .filter((word) => word.length > 1),
   ),
@@ -31,29 +32,21 @@ export function reducedTool(definition: Readonly<Record<string, unknown>>): Reco
   }
 }
 
-function reducedSchema({
-  type,
-  properties,
-  required,
-}: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const own = Object.entries(isObject(properties) ? properties : {})
-  return {
-    ...(type !== undefined && { type }),
-    properties: Object.fromEntries(
-      own.map(([name, each]) => [name, isObject(each) ? reducedProperty(each) : {}]),
-    ),
-    ...(Array.isArray(required) && { required }),
-  }
+/** A schema with what the judge reads of it, at every depth. */
+function reducedSchema(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const kept = Object.entries(schema).flatMap(([key, value]): [string, unknown][] => {
+    if (['type', 'required', 'enum', 'const', '$ref'].includes(key)) return [[key, value]]
+    if (key === 'description' && typeof value === 'string') return [[key, reducedText(value)]]
+    const isMap = key === 'properties' || key === '$defs' || key === 'definitions'
+    return isMap && isObject(value) ? [[key, reducedMembers(value)]] : []
+  })
+  return Object.fromEntries(kept)
 }
 
-function reducedProperty(property: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const { type, enum: values, const: value, description } = property
-  return {
-    ...(type !== undefined && { type }),
-    ...(values !== undefined && { enum: values }),
-    ...(value !== undefined && { const: value }),
-    ...(typeof description === 'string' && { description: reducedText(description) }),
-  }
+function reducedMembers(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(members).map(([name, each]) => [name, isObject(each) ? reducedSchema(each) : {}]),
+  )
 }
 
 /** Keeps known words, quotes, line ends and the marks of sentences and clauses. */
@@ -71,5 +64,5 @@ function isKnown(word: string): boolean {
 
 /** Patterns of the judge name words by their stems. */
 function isInflected(word: string): boolean {
-  return [1, 2, 3].some((length) => word.length - length > 2 && known.has(word.slice(0, -length)))
+  return [1, 2, 3, 4, 5].some((length) => word.length - length > 2 && known.has(word.slice(0, -length)))
 }

@@ -12,6 +12,7 @@ type Schema = Readonly<Record<string, unknown>>
 
 interface Argument {
   readonly name: string
+  readonly path: readonly string[]
   readonly words: readonly string[]
   readonly schema: Schema
   readonly isRequired: boolean
@@ -22,6 +23,8 @@ interface Argument {
 export interface About {
   /** Its name and description, as one text. */
   readonly text: string
+  /** Its verbs. */
+  readonly verbs: readonly string[]
   /** Some verb says that it does more than read. */
   readonly isActing: boolean
   /** Some verb says that it runs something. */
@@ -36,23 +39,25 @@ const MAX_ARGUMENTS = 200
 export function argumentEvidence(inputSchema: unknown, about: About): readonly Evidence[] {
   const all = argumentsOf(inputSchema)
   return [
-    ...all.flatMap((each) => languageEvidence(each, about)),
+    ...all.flatMap((each) => languageEvidence(each, about, isLanguageChosen(all))),
     ...all.flatMap((each) => choiceEvidence(each)),
     ...all.flatMap((each) => switchEvidence(each, about)),
     ...all.flatMap((each) => fileEvidence(each, about)),
     ...wholeFileEvidence(all, about),
     ...requestEvidence(all, about),
     ...bulkEvidence(all, about),
+    ...targetEvidence(all, about),
+    ...forwardingEvidence(all, about),
   ]
 }
 
 /** The argument that makes a call try out only, and change nothing, where a tool has one. */
-export function dryRunArgument(inputSchema: unknown): string | undefined {
+export function dryRunArgument(inputSchema: unknown): readonly string[] | undefined {
   return argumentsOf(inputSchema).find(({ words }) =>
     /^(?:dry run|dryrun|preview only|simulate|validate only|what if|plan only|check only)$/.test(
       words.join(' '),
     ),
-  )?.name
+  )?.path
 }
 
 /** Whether results are said to count what was changed or deleted. */
@@ -65,16 +70,53 @@ export function outputEvidence(outputSchema: unknown): readonly Evidence[] {
   return changed ? [{ effect: 'destructive', isSoft: true, text: `its result tells ${changed.name}` }] : []
 }
 
+/** Arguments, and members of those that only wrap others. References inside a schema are followed. */
 function argumentsOf(schema: unknown): readonly Argument[] {
-  if (!isObject(schema) || !isObject(schema.properties)) return []
+  const own = membersOf(schema, schema, [])
+  const wrapped = own.flatMap(({ path, words, schema: member }) =>
+    wrappers.has(words.join(' ')) ? membersOf(member, schema, path) : [],
+  )
+  return [...own, ...wrapped].slice(0, MAX_ARGUMENTS)
+}
+
+const wrappers = new Set(
+  'params parameters args arguments input request options payload body action'.split(' '),
+)
+
+function membersOf(given: unknown, root: unknown, above: readonly string[]): readonly Argument[] {
+  const schema = resolved(given, root)
+  if (!schema || !isObject(schema.properties)) return []
   const required = new Set<unknown>(Array.isArray(schema.required) ? schema.required : [])
   return Object.entries(schema.properties)
     .slice(0, MAX_ARGUMENTS)
     .map(([name, value]) => {
-      const own = isObject(value) ? value : {}
+      const own = resolved(value, root) ?? {}
       const description = typeof own.description === 'string' ? own.description : ''
-      return { name, words: wordsOf(name), schema: own, isRequired: required.has(name), description }
+      const path = [...above, name]
+      return {
+        name: path.join('.'),
+        path,
+        words: wordsOf(name),
+        schema: own,
+        isRequired: required.has(name),
+        description,
+      }
     })
+}
+
+/** A schema, or the one inside the same document that it refers to. */
+function resolved(given: unknown, root: unknown): Schema | undefined {
+  if (!isObject(given)) return undefined
+  const { $ref: reference } = given
+  if (typeof reference !== 'string' || !reference.startsWith('#/')) return given
+  const found = reference
+    .slice(2)
+    .split('/')
+    .reduce<unknown>(
+      (value, step) => (isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined),
+      root,
+    )
+  return isObject(found) ? found : undefined
 }
 
 /** Names of arguments that hold a program by themselves. */
@@ -89,8 +131,18 @@ const languages =
 const readingLanguages =
   /\b(?:promql|logql|traceql|jql|cql|lucene|kql|esql|es\|ql|es_ql|query dsl|xpath|jsonpath|jq|css selector|regex|regular expression)\b/i
 
-function languageEvidence(argument: Argument, about: About): Evidence[] {
-  const { words, schema, name, description } = argument
+/** Whether an argument says in which programming language another one is written. */
+function isLanguageChosen(all: readonly Argument[]): boolean {
+  return all.some(({ words, schema }) => {
+    const choices = Array.isArray(schema.enum) ? schema.enum.join(' ') : ''
+    return (
+      words.join(' ') === 'language' && /\b(?:python|node|javascript|typescript|bash|sql)\b/i.test(choices)
+    )
+  })
+}
+
+function languageEvidence(argument: Argument, about: About, isChosen: boolean): Evidence[] {
+  const { words, schema, name, path, description } = argument
   const label = words.join(' ')
   if (schema.type === 'boolean' || schema.type === 'number' || schema.type === 'integer') return []
   if (Array.isArray(schema.enum) || schema.const !== undefined) return []
@@ -100,23 +152,27 @@ function languageEvidence(argument: Argument, about: About): Evidence[] {
   const isLikely =
     maybePrograms.test(label) &&
     !readingLanguages.test(around) &&
-    (languages.test(description) || (languages.test(about.text) && about.isExecuting))
+    (languages.test(description) ||
+      (label === 'code' && isChosen) ||
+      (languages.test(about.text) && about.isExecuting))
   if (!isInit && !isPlain && !isLikely) return []
   if (label === 'pipeline' && /\b(?:aggregat|mongo)/i.test(around)) {
     return [
       {
         effect: 'destructive',
         text: `${name} can hold a stage that writes`,
-        when: { argument: name, is: 'stores' },
+        when: { argument: name, path, is: 'stores' },
       },
     ]
   }
   const text = `${name} takes a program or statement that the caller writes`
-  return [{ effect: 'execute', text, ...(!argument.isRequired && { when: { argument: name, is: 'given' } }) }]
+  return [
+    { effect: 'execute', text, ...(!argument.isRequired && { when: { argument: name, path, is: 'given' } }) },
+  ]
 }
 
 /** An argument that chooses what is done: the worst choice counts, for calls that make it. */
-function choiceEvidence({ name, words, schema, description }: Argument): Evidence[] {
+function choiceEvidence({ name, path, words, schema, description }: Argument): Evidence[] {
   if (
     !/^(?:action|operation|method|mode|command|op|verb|type|subcommand|state|status)$/.test(
       words.at(-1) ?? '',
@@ -133,7 +189,9 @@ function choiceEvidence({ name, words, schema, description }: Argument): Evidenc
     if (typeof value !== 'string' || isState) return []
     const [worst] = nameEvidence(value, '').toSorted((one, other) => rank(other) - rank(one))
     if (!worst || worst.effect === 'read') return []
-    return [{ ...worst, text: `${name} can be "${value}"`, when: { argument: name, is: 'value', value } }]
+    return [
+      { ...worst, text: `${name} can be "${value}"`, when: { argument: name, path, is: 'value', value } },
+    ]
   })
 }
 
@@ -150,16 +208,21 @@ const worsening =
   /^(?:force|forced|overwrite|overwrite existing|recursive|cascade|purge|hard|hard delete|permanent|permanently|delete|delete existing|replace|replace all|replace existing|clear|clear existing|wipe|destroy|prune|truncate|delete source|delete branch|remove source|drop|ignore errors none)$/
 
 /** A switch that makes a call worse. Those of tools that only read say how they read. */
-function switchEvidence({ name, words, schema }: Argument, about: About): Evidence[] {
+function switchEvidence({ name, path, words, schema }: Argument, about: About): Evidence[] {
   if (schema.type !== 'boolean' || !about.isActing || !worsening.test(words.join(' '))) return []
-  return [{ effect: 'destructive', text: `${name} makes it worse`, when: { argument: name, is: 'given' } }]
+  return [
+    { effect: 'destructive', text: `${name} makes it worse`, when: { argument: name, path, is: 'given' } },
+  ]
 }
 
 const files =
   /^(?:filename|file name|output|output file|output filename|output path|output dir|output directory|save to|save path|save as|save dir|save directory|file path to save|download path|download dir|downloads dir|local path|local file path|local directory|destination path|target path|target file|export path|pdf path|png path|image path to save)$/
 
 /** A file that a tool which reads writes its result to. */
-function fileEvidence({ name, words, schema, isRequired, description }: Argument, about: About): Evidence[] {
+function fileEvidence(
+  { name, path, words, schema, isRequired, description }: Argument,
+  about: About,
+): Evidence[] {
   const label = words.join(' ')
   if (!files.test(label) || about.isActing || Array.isArray(schema.enum)) return []
   if (label === 'output' && !/\b(?:file|path)\b/i.test(description)) return []
@@ -170,7 +233,7 @@ function fileEvidence({ name, words, schema, isRequired, description }: Argument
     {
       effect: 'write',
       text: `it writes a file where ${name} is given`,
-      ...(!isRequired && { when: { argument: name, is: 'given' } }),
+      ...(!isRequired && { when: { argument: name, path, is: 'given' } }),
     },
   ]
 }
@@ -202,20 +265,23 @@ function requestEvidence(all: readonly Argument[], { text }: About): Evidence[] 
     {
       effect: 'execute',
       text: `${url.name} and ${method.name} make any request`,
-      ...(!method.isRequired && { when: { argument: method.name, is: 'given' } }),
+      ...(!method.isRequired && { when: { argument: method.name, path: method.path, is: 'given' } }),
     },
   ]
 }
 
 const selectors = /^(?:filter|filters|where|where clause|selector|conditions?|criteria|match|query)$/
 
+const changing = new Set(
+  'archive assign change disable edit enable label mark modify move patch set tag update'.split(' '),
+)
+
 /** A selector: one call changes as many things as it fits. */
-function bulkEvidence(all: readonly Argument[], { isActing, text }: About): Evidence[] {
+function bulkEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
   const selector = all.find(
     ({ words, schema }) => selectors.test(words.join(' ')) && schema.type !== 'boolean',
   )
-  if (!selector || !isActing || !/\b(?:many|all|multiple|bulk|matching|update|set|modify)/i.test(text))
-    return []
+  if (!selector || !verbs.some((verb) => changing.has(verb))) return []
   return [
     {
       effect: 'destructive',
@@ -223,6 +289,35 @@ function bulkEvidence(all: readonly Argument[], { isActing, text }: About): Evid
       isSoft: true,
     },
   ]
+}
+
+/** Moved or renamed onto something: what is there may be replaced. */
+function targetEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
+  if (!verbs.some((verb) => verb === 'rename' || verb === 'move')) return []
+  const target = all.find(({ words }) =>
+    /^(?:destination|dest|new path|new key|target path|destination path|new file path)$/.test(
+      words.join(' '),
+    ),
+  )
+  return target
+    ? [{ effect: 'destructive', isSoft: true, text: `what is at ${target.name} may be replaced` }]
+    : []
+}
+
+/** Something goes to an address from then on. */
+function forwardingEvidence(all: readonly Argument[], { isActing }: About): Evidence[] {
+  const address = all.find(({ words }) =>
+    /^(?:forward|forward to|redirect to|forwarding address)$/.test(words.join(' ')),
+  )
+  return address && isActing
+    ? [
+        {
+          effect: 'destructive',
+          text: `${address.name} sends things to an address`,
+          ...(!address.isRequired && { when: { argument: address.name, path: address.path, is: 'given' } }),
+        },
+      ]
+    : []
 }
 
 /** Whether any of these words is a verb of one of these classes. */

@@ -23,7 +23,9 @@ export interface Evidence {
 
 /** How a call has to use an argument for evidence to concern it. */
 export interface Condition {
+  /** The argument, as a path where it stands inside another one: `params.force`. */
   readonly argument: string
+  readonly path: readonly string[]
   /** `given`: it is there and not false, null or empty; `value`: it is exactly this; `stores`: a pipeline that writes. */
   readonly is: 'given' | 'value' | 'stores'
   readonly value?: unknown

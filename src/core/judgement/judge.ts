@@ -17,8 +17,8 @@ export interface Variation {
   readonly least: Effect
   /** Uses of arguments that make a call worse than `least`. */
   readonly conditions: readonly (Evidence & { readonly when: Condition })[]
-  /** With this argument `true`, a call changes nothing. */
-  readonly dryRun?: string
+  /** With `true` at this path of its arguments, a call changes nothing. */
+  readonly dryRun?: readonly string[]
 }
 
 /** What a tool does, and why that is believed. */
@@ -72,10 +72,17 @@ export function effectOfCall(
   { least, conditions, dryRun }: Variation,
   given: Readonly<Record<string, unknown>>,
 ): Effect {
-  if (dryRun !== undefined && given[dryRun] === true) return 'read'
+  if (dryRun !== undefined && at(given, dryRun) === true) return 'read'
   return conditions
-    .filter(({ when }) => isMet(when, Object.hasOwn(given, when.argument) ? given[when.argument] : undefined))
+    .filter(({ when }) => isMet(when, at(given, when.path)))
     .reduce<Effect>((effect, each) => worse(effect, each.effect), least)
+}
+
+function at(given: unknown, path: readonly string[]): unknown {
+  return path.reduce<unknown>(
+    (value, step) => (isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined),
+    given,
+  )
 }
 
 function isMet({ is, value }: Condition, given: unknown): boolean {
@@ -98,6 +105,7 @@ function aboutOf(name: string, description: string, told: readonly Evidence[]) {
   const acting = told.filter(({ effect }) => effect !== 'read')
   return {
     text: `${name.replaceAll(/[_-]/g, ' ')} ${description}`,
+    verbs,
     isActing: acting.length > 0,
     isExecuting:
       hasVerb(verbs, ['execute']) ||
@@ -175,12 +183,17 @@ function readingSaid(all: readonly Evidence[], isTrusted: boolean, destructiveHi
   }
   const kept = all.filter(
     ({ verb, when, effect, isName }) =>
-      when !== undefined || effect === 'read' || (isName && verb !== undefined && isContradiction(verb)),
+      when !== undefined ||
+      effect === 'read' ||
+      (isName && verb !== undefined && (isContradiction(verb) || plainWrites.has(verb))),
   )
   const isContradicted = kept.some(({ effect, when }) => effect !== 'read' && when === undefined)
   if (isContradicted) return { evidence: kept, doubts: [`${text}, which its own words contradict`] }
   return { evidence: [{ effect: 'read', text }, ...kept], doubts: [] }
 }
+
+/** Verbs that say in a name that something is made or changed, whatever its server says. */
+const plainWrites = new Set('create add insert update modify edit rename submit upload write'.split(' '))
 
 /** Verbs that no server talks away. */
 function isContradiction(verb: string): boolean {

@@ -5,7 +5,10 @@
  * `release`, `run`) are marked, because after a reading verb they name what is read.
  */
 
-/** What a verb stands for. `outward` goes to people or pays, and cannot be taken back; `session` passes by itself. */
+/**
+ * What a verb stands for. `outward` goes to people or pays, and cannot be taken back; `session` passes by itself; of a
+ * `soft` verb a trusted server may say that it destroys nothing.
+ */
 export type VerbClass =
   | 'read'
   | 'session'
@@ -31,7 +34,7 @@ const classes: Readonly<Record<VerbClass, string>> = {
   write: `
     add adjust allocate annotate answer append apply approve archive assign associate attach bind book
     bookmark branch build categorize change checkout click clone collapse comment commit compile
-    complete configure copy create decrement disable drag duplicate edit enable export favorite fill
+    complete configure copy create decrement disable draft drag duplicate edit enable export favorite fill
     flag follow fork generate group import increment index init initialize insert install join label
     link lock log make map mark mkdir modify move open patch pin post prepare press provision put queue
     record refresh register reindex rename reorder replay request rerun reserve respond restore resume
@@ -39,15 +42,15 @@ const classes: Readonly<Record<VerbClass, string>> = {
     sync tag toggle touch track transition type unfollow unlock unpin unstage update upload
     upsert upvote vote write`,
   soft: `
-    abandon amend ban block cancel clean cleanup clear close deactivate decline demote detach discard
-    disconnect dismiss eject evict exclude expire failover flush invalidate kick leave logout merge
-    migrate mute overwrite promote prune rebase reboot rebuild recreate redeploy reject release remove
-    replace reset restart revert rollback rotate squash swap switchover trash unassign unbind undo
-    unlabel unlink unregister unset unsubscribe untag`,
+    ban block cancel clear close deactivate decline demote detach disconnect dismiss eject exclude kick
+    leave mute reject reset unassign unbind unlabel unlink unset unsubscribe untag`,
   destructive: `
-    abort annihilate cutover decommission del delete deploy deprovision destroy drop erase flushall
-    flushdb force halt hdel kill lrem ltrim obliterate pause purge push revoke rm rmdir shutdown srem
-    stop suspend teardown terminate truncate uninstall wipe zrem`,
+    abandon abort amend annihilate clean cleanup cutover decommission del delete deploy deprovision
+    destroy discard drop erase evict expire failover flush flushall flushdb force halt hdel invalidate
+    kill logout lrem ltrim merge migrate obliterate overwrite pause promote prune purge push rebase
+    reboot rebuild recreate redeploy release remove replace restart revert revoke rm rmdir rollback
+    rotate shutdown squash srem stop suspend swap switchover teardown terminate trash truncate undo
+    uninstall unregister wipe zrem`,
   outward: `
     broadcast buy charge deliver dial dispatch email finalize invite notify order pay payout publish
     purchase refund remit reply send share sms transfer tweet withdraw`,

@@ -13,9 +13,23 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
   const words = withoutServer(wordsOf(name), wordsOf(server))
   const found = verbsOfName(words)
   const message = words.find((word) => messages.has(word))
+  const isWhole =
+    words.includes('file') &&
+    (found.includes('update')
+      ? found.includes('create')
+      : found.some((verb) => verb === 'write' || verb === 'put'))
   const isSent = message !== undefined && found.some((verb) => sending.has(verb))
   return [
     ...found.map((verb): Evidence => ({ ...ofVerb(verb, 'its name says'), isName: true })),
+    ...(isWhole
+      ? [
+          {
+            effect: 'destructive' as const,
+            isSoft: true as const,
+            text: 'what the file held may be replaced',
+          },
+        ]
+      : []),
     ...(isSent ? [{ effect: 'destructive' as const, text: `a ${message} cannot be taken back` }] : []),
   ]
 }
@@ -201,6 +215,18 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
   [
     /\b(?:completely )?(?:overwrit(?:es?|ing)|replac(?:es|ing)) (?:the |an? |any |all |its )*(?:existing|entire|whole|current|previous|files?|contents?)\b/i,
     { effect: 'destructive', text: 'its description says that it overwrites what is there' },
+  ],
+  [
+    /\b(?:apply|applied|applies|deploy\w*|push\w*|releas\w*|promot\w*|changes?|migrat\w*) [^.]{0,60}\b(?:to|in|on) (?:the )?(?:production|main branch|live (?:site|environment|service))\b/i,
+    { effect: 'destructive', text: 'its description says that it changes what is in use' },
+  ],
+  [
+    /\b(?:writes?|saves?|appends?|creates?|generates?|exports?)\b[^.]{0,60}\b(?:files?|reports?|disk|workspace)\b|\b(?:files?|reports?) (?:will be|is|are) (?:appended|written|saved|created|generated)\b/i,
+    { effect: 'write', text: 'its description says that it writes files' },
+  ],
+  [
+    /\bconsumer groups?\b|\bmarks? [^.]{0,40}\bas (?:read|seen)\b/i,
+    { effect: 'write', text: 'its description says that what it reads counts as read' },
   ],
 ]
 
