@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Call, Outcome, Standing } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
+import { isOwnRefusal } from '../core/own-refusal.ts'
 import { only, Payload } from '../core/payload.ts'
 import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
 import type { Target } from '../core/target.ts'
@@ -63,9 +64,10 @@ export const rateLimit: Feature<Settings> = {
             const standing = standingOf(limits, taken)
             call.envelope?.limited?.(standing)
             if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
+            const refused = (error: unknown): Promise<never> => uncharged(call, error, { limits, deps })
             // What the result of another's method may hold is not known.
-            if (isVendor) return next(call)
-            return next(call).then((outcome) => concluded(outcome, standing, deps.store))
+            if (isVendor) return next(call).catch(refused)
+            return next(call).then((outcome) => concluded(outcome, standing, deps.store), refused)
           }
           const charge = (call: Call): Promise<Outcome> => {
             const taken = deps.store.take(bucketsFor(limits, call.principal.id))
@@ -76,7 +78,9 @@ export const rateLimit: Feature<Settings> = {
             taken.isGranted ? next(call) : Promise.reject(refusal(call, standingOf(limits, taken), taken))
           const resume = async (call: Call, ticket: string): Promise<Outcome> => {
             if (!(await isPaid(deps.store, ticket))) return charge(call)
-            const outcome = await next(call)
+            const outcome = await next(call).catch((error: unknown) =>
+              isUnconfirmed(error) ? uncharged(call, error, { limits, deps }) : Promise.reject(error),
+            )
             return outcome.kind === 'ask' ? withTicket(outcome, deps.store) : outcome
           }
           const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
@@ -103,6 +107,31 @@ interface Limit extends Rate {
   readonly suffix: string
   /** What callers are told it is called. */
   readonly name: string
+}
+
+/** How many refused calls of a caller cost nothing, in any stretch of time. Those beyond it are charged as calls. */
+const FREE_REFUSALS: Rate = { limit: 60, window: 60_000 }
+
+/** A call its server never heard of is not charged, as long as its caller has not too many of them. @throws the error */
+async function uncharged(
+  call: Call,
+  error: unknown,
+  { limits, deps }: { readonly limits: readonly Limit[]; readonly deps: Deps },
+): Promise<never> {
+  if (!isOwnRefusal(error)) throw error
+  const buckets = bucketsOf(limits, call.principal.id).map((bucket) => ({
+    ...bucket,
+    isReturn: true as const,
+  }))
+  const refusals = { key: `${ownerOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
+  const left = await deps.store.take([...buckets, refusals])
+  if (left.isGranted) call.envelope?.limited?.(standingOf(limits, left))
+  throw error
+}
+
+/** Whether a person did not agree to a call: it asked its own question, and was charged before that. */
+function isUnconfirmed(error: unknown): boolean {
+  return isOwnRefusal(error) && error.code.startsWith('CONFIRMATION_')
 }
 
 interface Limited extends Standing {
@@ -145,8 +174,13 @@ const plain = /^[\w.:@|-]+$/
 
 /** The buckets of a caller. It is who calls that counts, never the session. */
 function bucketsOf(limits: readonly Limit[], principal: string): Bucket[] {
-  const prefix = `rate:{${plain.test(principal) ? principal : encodeURIComponent(principal)}`
-  return limits.map(({ limit, window, suffix }) => ({ key: prefix + suffix, limit, window }))
+  const owner = ownerOf(principal)
+  return limits.map(({ limit, window, suffix }) => ({ key: owner + suffix, limit, window }))
+}
+
+/** What the keys of a caller's buckets begin with. */
+function ownerOf(principal: string): string {
+  return `rate:{${plain.test(principal) ? principal : encodeURIComponent(principal)}`
 }
 
 /** How many callers' buckets are remembered at a time. */

@@ -66,7 +66,7 @@ export class MemoryStore implements Store {
     const now = this.#clock()
     const isGranted = this.#isLeft(buckets, now)
     // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
-    if (isGranted) for (const { key, window } of buckets) this.#window(key, window, now).add()
+    if (isGranted) for (const bucket of buckets) this.#change(bucket, now)
     return this.#standing(buckets, now, isGranted)
   }
 
@@ -88,7 +88,16 @@ export class MemoryStore implements Store {
   }
 
   #isLeft(buckets: readonly Bucket[], now: number): boolean {
-    return buckets.every(({ key, limit }) => (this.#windows.get(key)?.taken(now) ?? 0) < limit)
+    return buckets.every(
+      ({ key, limit, isReturn }) => isReturn || (this.#windows.get(key)?.taken(now) ?? 0) < limit,
+    )
+  }
+
+  #change({ key, window, isReturn }: Bucket, now: number): void {
+    if (!isReturn) return this.#window(key, window, now).add()
+    const known = this.#windows.get(key)
+    known?.taken(now)
+    known?.giveBack()
   }
 
   #standing(buckets: readonly Bucket[], now: number, isGranted: boolean): Taken {

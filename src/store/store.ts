@@ -22,7 +22,10 @@ export interface Store {
   drop(key: string, before: string): Promise<boolean>
   /** The members of a collection by key, in no order. */
   scan(collection: string): Promise<ReadonlyMap<string, string>>
-  /** Takes one from every bucket, or from none where one of them is empty. At once where the store is in memory. */
+  /**
+   * Takes one from every bucket, or gives one back; does nothing where one to take from is empty. At once where the
+   * store is in memory.
+   */
   take(buckets: readonly Bucket[]): Taken | Promise<Taken>
   /** The same without taking anything: what is left of every bucket, and whether one could be taken from each. */
   look(buckets: readonly Bucket[]): Taken | Promise<Taken>
@@ -69,6 +72,8 @@ export interface Bucket {
   readonly limit: number
   /** In milliseconds. */
   readonly window: number
+  /** One that was taken is given back instead, whether or not there is room. */
+  readonly isReturn?: true
 }
 
 export interface Taken {

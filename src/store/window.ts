@@ -34,6 +34,19 @@ export class Window {
     this.#total++
   }
 
+  /** Gives back the last one that was taken, at the time of the last look. */
+  giveBack(): void {
+    if (this.#total === 0) return
+    for (let slice = this.#newest; slice > this.#newest - this.#counts.length; slice--) {
+      const at = ((slice % this.#counts.length) + this.#counts.length) % this.#counts.length
+      const count = this.#counts[at] ?? 0
+      if (count === 0) continue
+      this.#counts[at] = count - 1
+      this.#total--
+      return
+    }
+  }
+
   /** How long from a time until the oldest that was taken comes back, in milliseconds. */
   reset(now: number): number {
     if (this.#total === 0) return 0

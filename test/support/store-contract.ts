@@ -204,6 +204,22 @@ export function storeContract(open: () => StoreUnderTest): void {
       expect(empty.reset[1]).toBe(0)
     })
 
+    it('take back what was taken, together with what is taken for it, or nothing', async () => {
+      const { store } = open()
+      const [one, other] = [bucket(2), bucket(1)]
+      await store.take([one])
+      await store.take([one])
+      const back = { ...one, isReturn: true } as const
+      expect(await store.take([back, other])).toMatchObject({ isGranted: true, remaining: [1, 0] })
+      expect(await store.take([back, other])).toMatchObject({ isGranted: false, remaining: [1, 0] })
+      expect(await store.take([one])).toMatchObject({ isGranted: true, remaining: [0] })
+      for (const remaining of [1, 2, 2]) {
+        expect(await store.take([back])).toMatchObject({ isGranted: true, remaining: [remaining] })
+      }
+      expect((await store.look([one])).reset).toEqual([0])
+      expect(await store.take([{ ...bucket(1), isReturn: true }])).toMatchObject({ remaining: [1] })
+    })
+
     it('never give more than their limits, whatever is taken together', async () => {
       const { store } = open()
       const property = fc.asyncProperty(

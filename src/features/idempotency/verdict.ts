@@ -2,6 +2,7 @@ import type { Outcome } from '../../core/call.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule } from '../../core/failure.ts'
 import { isObject } from '../../core/json.ts'
+import { isAnsweredCode, isOwnRefusal } from '../../core/own-refusal.ts'
 import type { Payload } from '../../core/payload.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
 
@@ -44,26 +45,9 @@ export function verdictOfFailure(
     const { category } = meaning(thrown.message, thrown.rpc, rules)
     return isReleased(category) ? 'released' : 'done'
   }
-  if (answered.has(code)) return 'done'
-  if (doubtful.has(code) || isResumed) return 'unknown'
-  return 'released'
+  if (isAnsweredCode(code)) return 'done'
+  return isOwnRefusal(thrown) && !isResumed ? 'released' : 'unknown'
 }
-
-/** Codes of what a server answered, or of what became of its answer on the way back. */
-const answered: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'PAYLOAD_TOO_LARGE'])
-
-/** Codes of calls that may have reached their server. All others are refusals of the gateway. */
-const doubtful: ReadonlySet<string> = new Set([
-  'OUTCOME_UNKNOWN',
-  'OPERATION_TIMEOUT',
-  'CANCELLED',
-  'SLOW_CLIENT',
-  'SERVER_UNAVAILABLE',
-  'SERVER_ERROR',
-  'OVERLOADED',
-  'TOO_MANY_ROUNDS',
-  'SESSION_NOT_FOUND',
-])
 
 /** Refused before anything was done; 502 and 504 are of something between that does not know. */
 function verdictOfStatus(status: number): Verdict {

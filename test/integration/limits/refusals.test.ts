@@ -60,6 +60,26 @@ it('C195 C191 refuses with 429, Retry-After and the limit, in both eras and befo
   expect(callsOf(server, 'echo')).toBe(3)
 })
 
+it('charges no call that is refused before the server hears of it', async () => {
+  const server = await httpServer()
+  const one = {
+    url: server.url,
+    tools: { echo: { rate: '2/hour' } },
+    deny: { echo: { path: 'secret*' } },
+  }
+  const gateway = await gatewayTo({ one })
+  const session = await openSession(gateway.url, '2025-11-25')
+  for (let id = 1; id <= 8; id++) {
+    const { text } = await session.post(toolCall(id, 'echo', { path: 'secret' }))
+    expect(text).toContain('PERMISSION_DENIED')
+  }
+  const { headers } = await session.post(toolCall(10, 'echo', { path: 'open' }))
+  expect(headers['ratelimit']).toMatch(/;r=1;/)
+  expect((await session.post(toolCall(11, 'echo', { path: 'open' }))).status).toBe(200)
+  expect((await session.post(toolCall(12, 'echo', { path: 'open' }))).status).toBe(429)
+  expect(callsOf(server, 'echo')).toBe(2)
+})
+
 it('C195 refuses on stdio with the same error', async () => {
   const limits = { rate: '1/hour' }
   const file = await configFile({ upstreams: { one: stdioServer() }, limits })

@@ -246,6 +246,72 @@ describe('rate limits', () => {
   })
 })
 
+describe('a call that its server never hears of', () => {
+  const refusing = (...error: ConstructorParameters<typeof GatewayError>): Handler => {
+    return () => Promise.reject(new GatewayError(...error))
+  }
+  const denied = refusing('SCOPE_INSUFFICIENT', 'No.')
+  const tools = { t: { rate: '2/day' } }
+
+  it.each([
+    ['a missing scope', denied],
+    ['a rule', refusing('PERMISSION_DENIED', 'No.')],
+    ['its arguments', refusing('INVALID_INPUT', 'No.', { isResult: true })],
+    ['its name', refusing('UNKNOWN_TOOL', 'No.')],
+    ['its session', refusing('TOKEN_EXPIRED', 'No.')],
+    ['its budget', refusing('QUOTA_EXHAUSTED', 'No.')],
+    ['its key', refusing('IDEMPOTENCY_CONFLICT', 'No.')],
+    ['its transaction', refusing('TRANSACTION_CONFLICT', 'No.')],
+    ['a person who has to agree', refusing('CONFIRMATION_REQUIRED', 'No.')],
+  ])('is refused for %s, and costs nothing', async (_why, end) => {
+    const ends = [end, end, end, end]
+    const handle = limited({ common: '3/minute', tools, end: (call) => (ends.shift() ?? done)(call) })
+    const headers: Standing[] = []
+    const envelope = { limited: (standing: Standing): void => void headers.push(standing) }
+    for (let index = 0; index < 4; index++) {
+      await expect(handle(to('t', { envelope }))).rejects.toMatchObject({ message: 'No.' })
+    }
+    expect(headers.at(-1)).toMatchObject({ limit: 2, remaining: 2 })
+    expect(await granted(handle, [to('t'), to('t'), to('t')])).toEqual([true, true, false])
+  })
+
+  it.each([
+    ['answers an error', refusing('UPSTREAM_ERROR', 'No.', { relayed: Payload.of({ code: 1 }) })],
+    ['refuses by its status', refusing('PERMISSION_DENIED', 'No.', { details: { http_status: 403 } })],
+    ['is not reached', refusing('SERVER_UNAVAILABLE', 'No.', { isUnsent: true })],
+    ['does not answer', refusing('OPERATION_TIMEOUT', 'No.')],
+  ])('is told from one whose server %s, which is charged', async (_why, end) => {
+    const handle = limited({ common: '2/minute', end })
+    for (let index = 0; index < 2; index++)
+      await expect(handle(to('t'))).rejects.toMatchObject({ message: 'No.' })
+    expect(await granted(handle, [to('t')])).toEqual([false])
+  })
+
+  it('is charged once its caller had too many of them, so that they have a bound', async () => {
+    const handle = limited({ tools, end: denied })
+    const codes: unknown[] = []
+    for (let index = 0; index < 70; index++)
+      await handle(to('t')).catch((error: unknown) => codes.push((error as GatewayError).code))
+    const bounded = codes.indexOf('RATE_LIMIT_EXCEEDED')
+    expect([bounded, new Set(codes.slice(bounded)).size]).toEqual([62, 1])
+    expect(await granted(limited({ tools }), [to('t', as('other'))])).toEqual([true])
+  })
+
+  it('is that of a person who does not agree in the end, however it was asked', async () => {
+    const asking: Handler = async ({ answers }) =>
+      answers ? declined() : { kind: 'ask', questions: {}, state: { confirm: 'asked' } }
+    const declined = () => Promise.reject(new GatewayError('CONFIRMATION_DECLINED', 'No.'))
+    const handle = limited({ common: '1/minute', end: asking })
+    for (let index = 0; index < 2; index++) {
+      const first = await handle(to('t'))
+      if (first.kind !== 'ask') throw new Error('it did not ask')
+      await expect(handle(to('t', { state: first.state, answers: {} }))).rejects.toMatchObject({
+        code: 'CONFIRMATION_DECLINED',
+      })
+    }
+  })
+})
+
 describe('a call that was made before under its key', () => {
   const key = (name: string, x = 1): Partial<Call> => ({
     params: Payload.of({ name: 't', arguments: { x }, idempotency_key: name }),
