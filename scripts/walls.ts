@@ -40,6 +40,7 @@ const walls: readonly Wall[] = [
   { part: 'documents', may: ['core', 'wire/extensions.ts', 'wire/revisions.ts'] },
   { part: 'bridge', may: ['core', 'wire', 'store/store.ts'], uses: timers },
   { part: 'catalog', may: ['core', 'wire'] },
+  { part: 'catalog/packs.ts', may: ['core'], own: ['packs/*.json'] },
   {
     part: 'upstream',
     may: ['core', 'wire', 'bridge/park.ts'],

@@ -1,5 +1,6 @@
 /**
- * What kind of action a tool is: what the configuration says of it, else what `core/judgement` finds.
+ * What kind of action a tool is: what the configuration says of it, else what is known of its very definition, else
+ * what `core/judgement` finds.
  *
  * The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
  */
@@ -11,13 +12,16 @@ import { verbClass } from '../core/judgement/lexicon.ts'
 import { leadingVerb } from '../core/judgement/words.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
+import { withPack } from './packs.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 
 /** Judges a tool of a server. */
 export function classify(definition: Definition, settings: UpstreamSettings): Nature {
   const configured = readConfigured(settings, String(definition.name))
-  const found = judge(definition, { server: settings.name, isTrusted: settings.trust })
+  const { trust } = settings
+  const judged = judge(definition, { server: settings.name, isTrusted: trust })
+  const found = withPack(judged, definition, trust)
   const op = configured.op ?? opOfEffect(found.effect, found.verb)
   const risk = configured.risk ?? (configured.op ? riskOfOp[configured.op] : riskOfEffect[found.effect])
   const idempotent = configured.idempotent ?? isIdempotent(op, definition, settings.trust)

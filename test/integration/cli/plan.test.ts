@@ -135,6 +135,19 @@ describe('gatehouse explain', () => {
     expect(stdout).not.toContain('to stop it')
   })
 
+  test('asks about a well-known server only where it runs programs or takes files', async () => {
+    const program = join(import.meta.dirname, '../../../node_modules/@playwright/mcp/cli.js')
+    const upstreams = { browser: { command: [process.execPath, program, '--headless'] } }
+    const { stdout } = await runCommand(['explain', 'browser', '--config', file({ upstreams })])
+    const rows = stdout.split('\n').filter((line) => line.startsWith('  browser_'))
+    const asked = rows.filter((line) => /\binline\b/.test(line))
+    expect(rows.length).toBeGreaterThan(20)
+    const names = asked.map((line) => line.trim().split(' ', 1)[0] ?? '')
+    expect(new Set(names)).toEqual(
+      new Set(['browser_drop', 'browser_evaluate', 'browser_file_upload', 'browser_run_code_unsafe']),
+    )
+  })
+
   test('tells of one tool why somebody is asked, what, and what undoes it', async () => {
     const { memory } = servers()
     const tools = {

@@ -1,0 +1,24 @@
+/**
+ * Adds to a pack of `src/catalog/packs` the hashes of the definitions that a server lists.
+ *
+ *   node scripts/write-packs.ts PACK LIST…
+ *
+ * PACK is the file of a pack, each LIST a file with `tools`: the entries of `tools/list` of one version. Read what a
+ * new version says of the tools first: by its hash a definition is taken for what the pack says.
+ */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { definitionHash, type Pack } from '../src/catalog/packs.ts'
+
+const [file = '', ...lists] = process.argv.slice(2)
+const pack: Pack = JSON.parse(readFileSync(file, 'utf8'))
+const listed = lists.flatMap((list) => {
+  const { tools }: { tools: readonly Readonly<Record<string, unknown>>[] } = JSON.parse(
+    readFileSync(list, 'utf8'),
+  )
+  return tools
+})
+const tools = Object.entries(pack.tools).map(([name, tool]) => {
+  const found = listed.filter((definition) => definition['name'] === name).map(definitionHash)
+  return [name, { ...tool, definitions: [...new Set([...tool.definitions, ...found])].toSorted() }]
+})
+writeFileSync(file, `${JSON.stringify({ ...pack, tools: Object.fromEntries(tools) }, null, 2)}\n`)

@@ -1,0 +1,105 @@
+import { fileURLToPath } from 'node:url'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { classify } from '../../../src/catalog/classify.ts'
+import { type Pack, withPack } from '../../../src/catalog/packs.ts'
+import chromeDevtools from '../../../src/catalog/packs/chrome-devtools.json' with { type: 'json' }
+import notion from '../../../src/catalog/packs/notion.json' with { type: 'json' }
+import playwright from '../../../src/catalog/packs/playwright.json' with { type: 'json' }
+import { effectRanks } from '../../../src/core/judgement/evidence.ts'
+import type { Judgement } from '../../../src/core/judgement/judge.ts'
+import type { UpstreamSettings } from '../../../src/core/settings.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+
+type Definition = Readonly<Record<string, unknown>>
+
+/** What the published server lists, by name. */
+const listed = new Map<string, Definition>()
+beforeAll(async () => {
+  const program = fileURLToPath(new URL('../../../node_modules/@playwright/mcp/cli.js', import.meta.url))
+  const [command, args] = [process.execPath, [program, '--headless', '--caps=vision']]
+  const client = new Client({ name: 'lister', version: '1.0.0' }, { capabilities: {} })
+  await client.connect(new StdioClientTransport({ command, args, stderr: 'ignore' }))
+  try {
+    for (const tool of (await client.listTools()).tools) listed.set(tool.name, tool)
+  } finally {
+    await client.close()
+  }
+}, 120_000)
+
+function tool(name: string): Definition {
+  const found = listed.get(name)
+  if (!found) throw new Error(`the server lists no ${name}`)
+  return found
+}
+
+function judged(definition: Definition, given: Partial<UpstreamSettings> = {}): string {
+  const { op, risk } = classify(definition, serverSettings({ name: 'playwright', ...given }))
+  return `${op} ${risk}`
+}
+
+describe('the published browser server, which says of every tool that acts that it destroys', () => {
+  it('is asked about for what runs programs or takes files alone', () => {
+    const asked = [...listed.values()].filter((each) => judged(each).endsWith('destructive'))
+    expect(new Set(asked.map(({ name }) => name))).toEqual(
+      new Set(['browser_drop', 'browser_evaluate', 'browser_file_upload', 'browser_run_code_unsafe']),
+    )
+  })
+
+  it.each(['browser_click', 'browser_type', 'browser_tabs', 'browser_close', 'browser_mouse_click_xy'])(
+    'is known by the definition of %s, and says where from',
+    (name) => {
+      const { evidence } = classify(tool(name), serverSettings())
+      expect(evidence[0]).toMatch(/^it is known from @playwright\/mcp: it /)
+      expect(judged(tool(name))).toBe('write reversible')
+    },
+  )
+
+  it.each<[string, Definition]>([
+    ['another description', { description: 'Perform click on a web page.' }],
+    ['another argument', { inputSchema: { type: 'object', properties: { code: { type: 'string' } } } }],
+    ['other annotations', { annotations: { readOnlyHint: false } }],
+    ['a title', { title: 'Click' }],
+  ])('is not known by a definition with %s', (_what, changed) => {
+    const { evidence, risk } = classify({ ...tool('browser_click'), ...changed }, serverSettings())
+    expect(evidence.join()).not.toContain('known from')
+    expect(risk).toBe('destructive')
+  })
+
+  it('is known whatever stands in _meta, and in whatever order', () => {
+    const backwards = Object.fromEntries(Object.entries(tool('browser_click')).toReversed())
+    expect(judged({ ...backwards, _meta: { version: 2 } })).toBe('write reversible')
+  })
+
+  it('is not believed where it is not trusted: any server could list the same', () => {
+    const { risk, evidence } = classify(tool('browser_click'), serverSettings({ trust: false }))
+    expect(risk).toBe('destructive')
+    expect(evidence.at(-1)).toMatch(/does not count here \(trust is off\)$/)
+  })
+
+  it('is what the configuration says where that says something', () => {
+    expect(judged(tool('browser_click'), { tools: { browser_click: { risk: 'destructive' } } })).toBe(
+      'write destructive',
+    )
+  })
+})
+
+describe.each([playwright, chromeDevtools, notion] satisfies readonly Pack[])(
+  'the pack of $package',
+  (pack) => {
+    it('says of each tool one effect, and of which definitions', () => {
+      for (const { effect, why, definitions } of Object.values(pack.tools)) {
+        expect(Object.keys(effectRanks)).toContain(effect)
+        expect(why).toMatch(/^[a-z].*[^.]$/)
+        expect(definitions.length).toBeGreaterThan(0)
+        for (const each of definitions) expect(each).toMatch(/^[0-9a-f]{32}$/)
+      }
+    })
+  },
+)
+
+it('a pack makes a tool worse for every server', () => {
+  const found: Judgement = { effect: 'read', least: 'read', conditions: [], evidence: ['it reads'] }
+  expect(withPack(found, tool('browser_click'), false)).toMatchObject({ effect: 'write', least: 'write' })
+})
