@@ -2,6 +2,7 @@ import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reser
 import type { Portrait } from './documents/portrait.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
+import { createNameCheck, type NameCheck } from './catalog/name-check.ts'
 import { prefixed, strict } from './catalog/names.ts'
 import { createRecords } from './catalog/records.ts'
 import { createSightings } from './catalog/sightings.ts'
@@ -55,6 +56,8 @@ export interface Built {
   readonly about: Pick<Deps, 'portrait' | 'document' | 'isOn'>
   /** What the server's own list says of the tool a call names. */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
+  /** What the names in the configuration are held against servers by. */
+  readonly names: NameCheck
   /** Aborted when other settings take over. */
   readonly ended: AbortController
 }
@@ -121,14 +124,18 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     undoRule: (name, tool) => undoRules(name, tool),
     tools: async (name) =>
       (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
-    records: () =>
-      (records ??= createRecords({
+    records: () => {
+      if (records) return records
+      records = createRecords({
         servers: upstreams,
         listed,
         facts: (described) => factsOf(active, described),
         seen: sightings.of,
         log,
-      })),
+      })
+      records.onChange((upstream) => background(names.again(upstream), log))
+      return records
+    },
     portrait: (upstream, call) => portraits.of(upstream, call),
     document: (portrait, key, make) => portraits.document(portrait, key, make),
     exposed: (name, tool, isTogether) => {
@@ -153,6 +160,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     },
     handle: deps.call,
   })
+  const names = createNameCheck({ names: settings.names, servers: upstreams, log })
   const sightings = createSightings()
   let records: Records | undefined
   const undoRules = createUndoRules({
@@ -210,6 +218,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     isPermitted,
     tools,
     tool,
+    names,
     ended,
   }
 }
@@ -239,13 +248,21 @@ export function isUndoDerived(settings: Settings, upstream: string): boolean {
 const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 
 /** Reaches each server once. Resolves with what does not go together with what they list. */
-export async function warmUp({ upstreams, catalog, active, ended }: Built, log: Log): Promise<Finding[]> {
+export async function warmUp(
+  { upstreams, catalog, active, names, ended }: Built,
+  log: Log,
+): Promise<Finding[]> {
   const call = ownCall()
-  await warmServers(upstreams.values(), call, ended.signal, log)
+  await warmServers(upstreams.values(), call, {
+    ended: ended.signal,
+    onReached: (upstream) => background(names.again(upstream), log),
+    log,
+  })
   const collisions = await catalog.collisions(call)
-  const problems = await Promise.all(
-    active.map(async ({ contribution }) => (await contribution.problems?.()) ?? []),
-  )
+  const problems = await Promise.all([
+    names.all(),
+    ...active.map(async ({ contribution }) => (await contribution.problems?.()) ?? []),
+  ])
   // What can not be taken up just then, as the store is away, is no reason not to serve.
   if (!ended.signal.aborted)
     for (const { contribution } of active) if (contribution.start) background(contribution.start(), log)

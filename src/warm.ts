@@ -29,9 +29,3 @@ async function problemOf(store: Store, settings: Settings): Promise<string | und
   await store.opened?.()
   return settings.store.kind === 'folder' ? store.problem : undefined
 }
-
-/** Writes to the log what is wrong with settings that hold already. */
-export function tellProblems(found: readonly Finding[], log: Log): void {
-  for (const { path, message } of found)
-    log.error('config.problem', { key: path.join('.'), problem: message })
-}

@@ -170,12 +170,7 @@ const nothing: Lists = {
 
 async function listsOf({ settings, handle }: Source, { listed }: Options): Promise<Lists> {
   const { name } = settings
-  const target = { upstream: name, method: 'server/discover' }
-  const call: Call = ownCall({ target })
-  const discovered = resultOf(await handle(call))
-  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
-    lists.map(async (list) => (isDeclared(list, discovered) ? walk(handle, call, list) : [])),
-  )
+  const { discovered, tools, prompts, resources, templates } = await readLists(handle, name)
   const { capabilities, instructions, _meta: meta } = discovered.fields
   const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
   return {
@@ -188,6 +183,23 @@ async function listsOf({ settings, handle }: Source, { listed }: Options): Promi
     resourceTemplates: templates.map(({ fields }) => fields),
     contentVersion: versionOf([discovered, ...tools, ...prompts, ...resources, ...templates]),
   }
+}
+
+/** What a server says of itself, and each list it says it has. @throws what asking it throws */
+export async function readLists(
+  handle: Handler,
+  upstream: string,
+): Promise<
+  Readonly<Record<'tools' | 'prompts' | 'resources' | 'templates', readonly Payload[]>> & {
+    discovered: Payload
+  }
+> {
+  const call: Call = ownCall({ target: { upstream, method: 'server/discover' } })
+  const discovered = resultOf(await handle(call))
+  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
+    lists.map(async (list) => (isDeclared(list, discovered) ? walk(handle, call, list) : [])),
+  )
+  return { discovered, tools, prompts, resources, templates }
 }
 
 const lists = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']

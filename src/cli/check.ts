@@ -2,8 +2,10 @@ import { existsSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
 import { type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
+import { tellProblems } from '../core/finding.ts'
+import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { createGateway, openLog } from '../gateway.ts'
+import { createGateway, issuerProblem, openLog } from '../gateway.ts'
 import { isStoreDoubtful, openSharedStore } from '../offline.ts'
 import { readServed, type Source } from './options.ts'
 
@@ -21,6 +23,8 @@ export async function check(args: readonly string[]): Promise<number> {
     else process.stdout.write(`${name}: not tried, since each caller has credentials of its own\n`)
   }
   await gateway.close()
+  const issuer = await issuerProblem(source.settings.auth.jwt)
+  if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
   for (const problem of problemsOf(found, source)) process.stderr.write(`${problemLine(problem)}\n`)
   return found.length === 0 ? 0 : 1
 }
@@ -46,6 +50,14 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
 /** Tells people at the terminal what was found. */
 export function tell(found: readonly Finding[], source: Source): void {
   for (const each of problemsOf(found, source)) process.stderr.write(`gatehouse: ${problemLine(each)}\n`)
+}
+
+/** Tells what was found once the servers were asked. Whether the gateway serves nevertheless. */
+export function goesOn(found: readonly Finding[], source: Source, log: Log): boolean {
+  const isServing = found.every(({ isMinor }) => isMinor === true)
+  if (isServing) tellProblems(found, log)
+  else tell(found, source)
+  return isServing
 }
 
 /** What was found later on, at its place in the file. */

@@ -3,7 +3,7 @@ import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { foresee, tell } from './check.ts'
+import { foresee, goesOn, tell } from './check.ts'
 import { readServed, type Source } from './options.ts'
 import { untilStopped } from './stop.ts'
 
@@ -30,13 +30,13 @@ export async function serve(args: readonly string[]): Promise<number> {
   const watch = follow(source, gateway, log)
   const warmed = gateway.warm()
   const found = await Promise.race([warmed, stopped.then(() => [])])
-  tell(found, source)
-  if (found.length === 0) await stopped
+  const isServing = goesOn(found, source, log)
+  if (isServing) await stopped
   log.info('stopping')
   watch?.close()
   await listener.drain(PATIENCE)
   await Promise.all([gateway.close(), listener.close()])
-  return found.length === 0 ? 0 : 1
+  return isServing ? 0 : 1
 }
 
 /** Goes on with each good version of the file. */

@@ -1,6 +1,6 @@
 import { environment } from '../config/secrets.ts'
 import { createGateway, openLog } from '../gateway.ts'
-import { foresee, tell } from './check.ts'
+import { foresee, goesOn, tell } from './check.ts'
 import { readServed } from './options.ts'
 import { untilStopped } from './stop.ts'
 
@@ -15,9 +15,9 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
   const found = await Promise.race([gateway.warm(), ended.then(() => [])])
-  tell(found, source)
-  if (found.length === 0) await ended
+  const isServing = goesOn(found, source, log)
+  if (isServing) await ended
   await gateway.close()
   process.stdin.destroy()
-  return found.length === 0 ? 0 : 1
+  return isServing ? 0 : 1
 }

@@ -54,7 +54,12 @@ export const aboutProperties = {
       errorMessage: 'must be a rule such as { when: recent incident, suggest: list_issues }',
       properties: {
         when: { ...sentence, description: 'Words that all stand in the intent, or a /regular expression/.' },
-        on: { type: 'string', default: '*', description: 'The tools it holds for, by name or glob.' },
+        on: {
+          type: 'string',
+          default: '*',
+          'x-names': 'tool',
+          description: 'The tools it holds for, by name or glob.',
+        },
         suggest: { ...sentence, description: 'The tool to use instead.' },
         reason: { ...sentence, description: 'Why.' },
       },
@@ -101,7 +106,11 @@ export const toolWords = {
       errorMessage: 'must be a mapping such as { input: { title: Broken } }',
       properties: {
         description: sentence,
-        input: { type: 'object', errorMessage: 'must be a mapping of arguments to values' },
+        input: {
+          type: 'object',
+          propertyNames: { 'x-names': 'argument' },
+          errorMessage: 'must be a mapping of arguments to values',
+        },
         output: {},
       },
     },
@@ -153,6 +162,7 @@ export const toolWords = {
     properties: {
       source: {
         ...sentence,
+        'x-names': 'template',
         description:
           'Where results come from: a text in which `{argument}` stands for its value, or a path such as $.result.url.',
       },
@@ -163,6 +173,7 @@ export const toolWords = {
   },
   deprecated: {
     ...sentence,
+    'x-names': 'successor',
     description:
       'What to use instead, and until when it is there: `use` and the name of a tool, and a date. It stands in front of the description of the tool; until that day, calls are answered even where its server dropped the tool.',
     examples: ['use log_work, support ends 2027-03-31'],

@@ -1,15 +1,10 @@
 import type { JsonSchema } from '../core/schema.ts'
+import { scopeListSchema } from '../core/scope.ts'
 import { durationSchema } from '../core/units.ts'
 
 const text = { type: 'string', minLength: 1, errorMessage: 'must be text' }
 const url = { type: 'string', pattern: '^https?://\\S+$', errorMessage: 'must be a URL' }
-const scope = '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$'
-const scopes = {
-  type: ['array', 'string'],
-  items: { type: 'string', pattern: scope, errorMessage: 'must be a scope, without spaces or quotes' },
-  pattern: scope,
-  errorMessage: 'must be a list of scopes, without spaces or quotes',
-}
+const knownScopes = { ...scopeListSchema, 'x-names': 'scope' }
 const hash = (form: string) => ({
   type: 'string',
   pattern: `^${form}:[^:]{8,}:[0-9a-f]{64}$`,
@@ -125,7 +120,7 @@ const opaqueSchema: JsonSchema = {
               'The SHA-256 of the salt and the token one after the other: sha256:$SALT: and then printf %s "$SALT$TOKEN" | sha256sum',
           },
           id: { ...text, maxLength: 200, description: 'Who holds the token; the name in logs.' },
-          scopes: { ...scopes, description: 'What the holder may do; everything unless given.' },
+          scopes: { ...knownScopes, description: 'What the holder may do; everything unless given.' },
         },
       },
     },
@@ -189,7 +184,7 @@ const oauthSchema: JsonSchema = {
       description: 'The issuers of tokens for this server.',
     },
     scopes_supported: {
-      ...scopes,
+      ...scopeListSchema,
       default: [],
       description: 'Scopes clients ask for at first. They learn of others when a call needs one.',
     },
@@ -236,7 +231,7 @@ export const authSchema: JsonSchema = {
       description: 'Who the client of `gatehouse stdio` is.',
       properties: {
         id: { ...text, maxLength: 200, description: 'The name in logs.' },
-        scopes: { ...scopes, description: 'What the client may do; everything unless given.' },
+        scopes: { ...knownScopes, description: 'What the client may do; everything unless given.' },
       },
     },
     session: {
@@ -254,7 +249,7 @@ export const authSchema: JsonSchema = {
     scope_map: {
       type: 'object',
       default: {},
-      additionalProperties: scopes,
+      additionalProperties: knownScopes,
       errorMessage: 'must be a mapping of scopes of tokens to scopes here',
       description: 'What scopes of tokens stand for here. Those under `*` belong to every token.',
       examples: [{ 'mcp.read': ['read:files'] }],

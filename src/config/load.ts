@@ -4,6 +4,7 @@ import { validator } from '../core/schema.ts'
 import type { Settings } from '../core/settings.ts'
 import { features as known } from '../features/index.ts'
 import { checkTogether } from './checks.ts'
+import { idleOptions } from './configured-names.ts'
 import { readDocument } from './document.ts'
 import type { ConfigDocument } from './document.ts'
 import { expand } from './expand.ts'
@@ -54,7 +55,12 @@ export function loadSettings(text: string, { file, features = known, env, listen
   if (problems.length > 0 || !isObject(value)) throw new ConfigError(located(problems))
   return {
     settings: settle(value, { schema, features, file: resolve(file), directory, env }),
-    warnings: located([...document.warnings, ...literalSecrets(document.value), ...checked.warnings]),
+    warnings: located([
+      ...document.warnings,
+      ...literalSecrets(document.value),
+      ...checked.warnings,
+      ...idleOptions(value, schema),
+    ]),
   }
 }
 

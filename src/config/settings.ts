@@ -15,6 +15,7 @@ import { LONGEST_TIMER } from '../core/waiting.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './about-settings.ts'
 import { authSettings } from './auth-settings.ts'
 import { complete } from './complete.ts'
+import { configuredNames } from './configured-names.ts'
 import { featureSettings } from './feature-settings.ts'
 import { profiles } from './profile.ts'
 import { observeSettings, type ObserveValues } from './observe-settings.ts'
@@ -51,6 +52,7 @@ export function settle(values: Readonly<Record<string, unknown>>, origin: Origin
       upstreamSettings(name, upstream, origin),
     ),
     features: featureSettings(values, origin.features, profiles[file.profile].features),
+    names: configuredNames(values, origin.schema),
   }
 }
 

@@ -1,4 +1,5 @@
 import { rememberSchema } from '../core/remember.ts'
+import { scopeListSchema } from '../core/scope.ts'
 import { durationSchema, rateSchema } from '../core/units.ts'
 
 /** The JSON Schema of a list of names. */
@@ -22,7 +23,7 @@ export const toolSchema = {
     op: { enum: ['read', 'write', 'delete', 'admin', 'execute'], description: 'What kind of action it is.' },
     risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
     idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },
-    scopes: { ...list, description: 'The scopes a caller needs, instead of those derived.' },
+    scopes: { ...scopeListSchema, description: 'The scopes a caller needs, instead of those derived.' },
     rate: {
       ...rateSchema,
       description: 'How often each caller may call it; a glob counts each tool it fits by itself.',
@@ -75,6 +76,7 @@ export const toolSchema = {
       type: ['string', 'boolean'],
       minLength: 1,
       not: { enum: [true, 'on', 'true'] },
+      'x-names': 'argument',
       errorMessage: 'must be the name of an argument, or off',
       description:
         'The argument that takes the idempotency key; by default one named idempotency_key, idempotencyKey, client_token or request_id.',
@@ -91,6 +93,7 @@ export const toolSchema = {
     confirm: {
       type: ['string', 'boolean'],
       minLength: 1,
+      'x-names': 'template',
       errorMessage: 'must be on, never, or a question such as "Delete {owner}/{repo}?"',
       description: 'Whether a person is asked first, or what the person is asked.',
       examples: ['Permanently delete {owner}/{repo}?'],
@@ -98,6 +101,7 @@ export const toolSchema = {
     type_to_confirm: {
       type: 'string',
       minLength: 1,
+      'x-names': 'argument',
       errorMessage: 'must be the name of an argument',
       description: 'The argument whose value the person has to type.',
     },

@@ -1,5 +1,6 @@
 import { errorCodes } from '../core/error.ts'
 import type { JsonSchema } from '../core/schema.ts'
+import { scopeNameSchema } from '../core/scope.ts'
 import { durationSchema } from '../core/units.ts'
 import { revisionNames } from '../wire/revisions.ts'
 import { aboutProperties, toolWords } from './about-schema.ts'
@@ -12,11 +13,13 @@ const oneLine = { type: 'string', pattern: '^[^\\r\\n\\0]*$', errorMessage: 'mus
 const argumentRules = {
   type: 'object',
   default: {},
+  propertyNames: { 'x-names': 'item' },
   errorMessage: 'must be a mapping of tools to arguments, as in { read_*: { path: "/private/**" } }',
   additionalProperties: {
     type: ['object', 'boolean', 'string'],
     pattern: '^(on|true)$',
     not: { const: false },
+    propertyNames: { 'x-names': 'argument' },
     additionalProperties: { type: 'string', errorMessage: 'must be a glob of the value, in quotes' },
     errorMessage: 'must be on, or a mapping of arguments to globs of their values',
   },
@@ -120,6 +123,7 @@ export const upstreamProperties: JsonSchema = {
     type: 'object',
     errorMessage: 'must be a mapping of tool names or globs to settings',
     default: {},
+    propertyNames: { 'x-names': 'tool' },
     additionalProperties: { ...toolSchema, properties: { ...toolSchema.properties, ...toolWords } },
     description: 'What is special about some tools, by name or glob; the most specific glob wins.',
     examples: [{ 'delete_*': { risk: 'destructive', rate: '10/minute' } }],
@@ -128,9 +132,17 @@ export const upstreamProperties: JsonSchema = {
     type: 'object',
     default: {},
     errorMessage: 'must be a mapping of scopes to lists of names',
-    additionalProperties: list,
+    propertyNames: scopeNameSchema,
+    additionalProperties: { ...list, 'x-names': 'item' },
     description: 'Named scopes: the tools, prompts and resource URIs each one opens, by name or glob.',
     examples: [{ 'read:repo': ['get_*', 'list_*'] }],
+  },
+  optional: {
+    ...list,
+    default: [],
+    description:
+      'Names and patterns of these settings that may match nothing the server lists, each as it is written there, or a glob of them.',
+    examples: [['delete_repository', 'admin_*']],
   },
   allow: {
     ...argumentRules,

@@ -24,3 +24,26 @@ export function fitting(globs: readonly string[], name: string): string[] {
 function weight(glob: string): number {
   return glob.replaceAll('*', '').length + (glob.includes('*') ? 0 : 0.5)
 }
+
+/** Whether some name fits both of two globs. */
+export function overlaps(one: string, other: string): boolean {
+  // Where in `other` one may be after what was read of `one`.
+  let reached = behindStars(new Set([0]), other)
+  for (const letter of one) {
+    const next = [...reached].flatMap((at) => stepsOf(letter, at, other))
+    reached = behindStars(new Set(next), other)
+  }
+  return reached.has(other.length)
+}
+
+function stepsOf(letter: string, at: number, other: string): number[] {
+  if (letter === '*') return Array.from({ length: other.length - at + 1 }, (_, more) => at + more)
+  if (other[at] === '*') return [at]
+  return other[at] === letter ? [at + 1] : []
+}
+
+/** A star may stand for nothing. */
+function behindStars(reached: Set<number>, glob: string): Set<number> {
+  for (const at of reached) if (glob[at] === '*') reached.add(at + 1)
+  return reached
+}

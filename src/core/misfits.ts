@@ -45,12 +45,13 @@ const MOST = 20
 
 type Schema = Readonly<Record<string, unknown>>
 
-function namesOf({ properties }: Schema): string[] {
+/** The members a schema names. */
+export function namesOf({ properties }: Schema): string[] {
   return isObject(properties) ? Object.keys(properties) : []
 }
 
 /** Whether a schema knows a member, or does not say which members there are. */
-function takes(schema: Schema, name: string): boolean {
+export function takes(schema: Schema, name: string): boolean {
   const { properties, additionalProperties: others, patternProperties } = schema
   if (isObject(properties) && Object.hasOwn(properties, name)) return true
   if (others === false) return isObject(patternProperties)

@@ -24,6 +24,24 @@ export interface Settings {
   readonly upstreams: readonly UpstreamSettings[]
   /** The settings of each feature by its name; a feature that is off everywhere is absent. */
   readonly features: Readonly<Record<string, FeatureSettings>>
+  /** What of it names things that servers list, without what may match nothing. */
+  readonly names: readonly ConfiguredName[]
+}
+
+/** A name or pattern of the configuration that stands for something servers list, or for a scope. */
+export interface ConfiguredName {
+  /** Where it stands: at a value, unless it is the key itself. */
+  readonly path: readonly string[]
+  readonly at?: 'key'
+  /** An `item` is a tool, a prompt, or a resource by its URI. */
+  readonly kind: 'tool' | 'item' | 'argument' | 'scope'
+  readonly pattern: string
+  /** The server it is about; all of them where absent. */
+  readonly upstream?: string
+  /** Whose argument it is. */
+  readonly owner?: { readonly kind: 'tool' | 'item'; readonly pattern: string } | undefined
+  /** Where it matches nothing, calls are let through that the configuration means to stop. */
+  readonly isGuard: boolean
 }
 
 /** In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. */

@@ -4,17 +4,24 @@ import { asGatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Upstream } from './upstream.ts'
 
+interface Options {
+  readonly ended: AbortSignal
+  /** Hears of a server that could not be reached at first and now can. */
+  onReached(upstream: string): void
+  readonly log: Log
+}
+
 /** Reaches each server once; those that can not be reached are tried again until they can, or until `ended`. */
 export async function warmServers(
   upstreams: Iterable<Upstream>,
   call: Call,
-  ended: AbortSignal,
-  log: Log,
+  options: Options,
 ): Promise<void> {
+  const { log } = options
   const missed = await Promise.all(
     [...upstreams].map(async (each) => ((await reach(each, call, log)) ? [] : [each])),
   )
-  for (const upstream of missed.flat()) background(keepTrying(upstream, call, ended, log), log)
+  for (const upstream of missed.flat()) background(keepTrying(upstream, call, options), log)
 }
 
 async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
@@ -29,11 +36,14 @@ async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean>
   }
 }
 
-async function keepTrying(upstream: Upstream, call: Call, ended: AbortSignal, log: Log): Promise<void> {
+async function keepTrying(upstream: Upstream, call: Call, { ended, onReached, log }: Options): Promise<void> {
   for (let delay = FIRST_RETRY; !ended.aborted; delay = Math.min(delay * 2, LAST_RETRY)) {
     await wait(delay, undefined, { signal: ended, ref: false }).catch(() => undefined)
+    if (ended.aborted) return
     // A call may have reached it meanwhile.
-    if (ended.aborted || upstream.status.problem === undefined || (await reach(upstream, call, log))) return
+    if (upstream.status.problem === undefined || (await reach(upstream, call, log))) {
+      return onReached(upstream.name)
+    }
   }
 }
 

@@ -3,9 +3,8 @@ import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import type { Probes } from '../../core/probe.ts'
 import { basicCredentials, bearerToken, checkToken } from './credentials.ts'
-import { fetchJson } from '../fetch-json.ts'
 import { createIntrospection } from './introspect.ts'
-import { findKeys } from './issuer.ts'
+import { fetchKeys } from './issuer.ts'
 import { createJwtReader } from './jwt.ts'
 import { createKeys, type Keys } from './keys.ts'
 import { createListed } from './listed.ts'
@@ -122,9 +121,8 @@ function expiry(exp: unknown, latest: number): number {
   return typeof exp === 'number' ? Math.min(exp * 1000, latest) : latest
 }
 
-function keysOf({ issuer, jwks }: NonNullable<AuthSettings['jwt']>, now: () => number): Keys {
-  const load = async (): Promise<unknown> => fetchJson(jwks ?? (await findKeys(issuer)))
-  return createKeys({ load, now })
+function keysOf(jwt: NonNullable<AuthSettings['jwt']>, now: () => number): Keys {
+  return createKeys({ load: () => fetchKeys(jwt), now })
 }
 
 /** Whether a token has the form of a signed one. */

@@ -22,6 +22,22 @@ export function checkToken(token: string): void {
   if (!/^[A-Za-z0-9._~+/-]+=*$/.test(token)) throw unauthorized('malformed', 'This is not a bearer token.')
 }
 
+/** Refuses several credentials: proxies and servers do not agree on which of them counts. @throws INVALID_REQUEST */
+export function checkHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>): void {
+  let count = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]
+    if (name?.length === NAME.length && name.toLowerCase() === NAME) count++
+  }
+  if (count < 2) return
+  throw new GatewayError('INVALID_REQUEST', 'Invalid request: there is more than one Authorization header.', {
+    suggestion: 'Send one.',
+    reason: 'credentials',
+  })
+}
+
+const NAME = 'authorization'
+
 const telling =
   /^(?:access_?token|token|id_?token|refresh_?token|auth_?token|session_?token|bearer|jwt|authorization|api_?key|apikey|client_?secret|secret|password)$/i
 

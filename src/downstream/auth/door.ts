@@ -7,7 +7,7 @@ import type { Probes } from '../../core/probe.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import { createAuthenticator, stranger } from './authenticator.ts'
 import { challengeOf } from './challenge.ts'
-import { checkQuery } from './credentials.ts'
+import { checkHeaders, checkQuery } from './credentials.ts'
 import { unauthorized } from './refusal.ts'
 import { createResources } from './resources.ts'
 import { scopesIn, scopesToAskFor } from './verified.ts'
@@ -79,6 +79,7 @@ function createDoor({ auth, listen, port, log }: Options): Door {
     const { incoming, upstream } = visit
     try {
       checkQuery(incoming.url)
+      checkHeaders(incoming)
       const found = isService ? servant(incoming) : caller(incoming, upstream)
       return found instanceof Promise
         ? found.catch((error: unknown) => refuse(visit, error, isService))

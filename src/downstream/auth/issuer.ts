@@ -1,7 +1,28 @@
+import type { JSONWebKeySet } from 'jose'
+import type { JwtSettings } from '../../core/auth-settings.ts'
 import { fetchJson, StatusError } from '../fetch-json.ts'
 
+/** Fetches the keys of an issuer, from where the configuration or its metadata says. @throws */
+export async function fetchKeys({ issuer, jwks }: Pick<JwtSettings, 'issuer' | 'jwks'>): Promise<unknown> {
+  return fetchJson(jwks ?? (await findKeys(issuer)))
+}
+
+/** Why the tokens of an issuer can not be checked just now; nothing where its keys can be had, or none are needed. */
+export async function issuerProblem(jwt: JwtSettings | undefined): Promise<string | undefined> {
+  if (!jwt || jwt.secret) return undefined
+  try {
+    const { createLocalJWKSet } = await import('jose')
+    createLocalJWKSet((await fetchKeys(jwt)) as JSONWebKeySet)
+    return undefined
+  } catch (error) {
+    const { message, cause } = error instanceof Error ? error : new Error(String(error))
+    const why = cause instanceof Error && cause.message !== '' ? `${message}: ${cause.message}` : message
+    return `the keys of this issuer can not be had, so no token can be checked: ${why}`
+  }
+}
+
 /** Finds where an issuer keeps its keys, through its metadata (RFC 8414, then OpenID Connect Discovery). */
-export async function findKeys(issuer: string): Promise<string> {
+async function findKeys(issuer: string): Promise<string> {
   for (const url of metadataUrls(issuer)) {
     const metadata = await fetchJson(url).catch(absent)
     if (!metadata) continue

@@ -32,6 +32,8 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
     // Loaded for the first token: who takes none need not have it.
     const jose = await import('jose')
     const { decodeJwt, jwtVerify } = jose
+    // Decoders leave padding out of account, and the signature does not cover it (RFC 7515 section 2).
+    if (!COMPACT.test(token)) throw unauthorized('malformed', 'The token is not a signed token.')
     try {
       // Costs little, and spares the keys: tokens of others never ask for any.
       if (decodeJwt(token).iss !== issuer) throw unauthorized('issuer', 'The token is of another issuer.')
@@ -50,6 +52,9 @@ export function createJwtReader({ settings, keys, now }: Options): ReadJwt {
     }
   }
 }
+
+/** A signed token: three parts in base64url, without padding. */
+const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/
 
 /** The claims that say who calls. */
 const naming: ReadonlySet<string> = new Set(['sub', 'client_id'])

@@ -51,6 +51,7 @@ export const mask: Feature<Settings> = {
             },
             tools: {
               ...globs,
+              'x-names': 'tool',
               errorMessage: 'must be the name of a tool, a glob, or a list of them',
               description: 'The tools whose answers it is for; all answers unless given.',
             },

@@ -2,6 +2,7 @@ import type { Call } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
+import { knownScopes } from '../../core/scope.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Target } from '../../core/target.ts'
 import { unknownPrompt, unknownResource, unknownTool } from '../../core/unknown.ts'
@@ -10,7 +11,7 @@ import { method } from '../../wire/methods.ts'
 import type { Context, Guard } from './context.ts'
 import { type Gate, gateOf, isShut, judge, refusal, type Verdict } from './gate.ts'
 import { listGuard } from './lists.ts'
-import { type Requirement, scopesOf } from './requirement.ts'
+import type { Requirement } from './requirement.ts'
 import { hasRules } from './rules.ts'
 import { refuseTwinReferences, refuseTwins, refuseTwinsWithin } from './twins.ts'
 
@@ -33,7 +34,7 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
     case 'resources/templates/list':
       return listGuard(target.method, settings, context)
     default:
-      if (target.method.startsWith('tasks/')) return scopeGuard([scopesOf(settings)], context)
+      if (target.method.startsWith('tasks/')) return scopeGuard([knownScopes(settings)], context)
       // What the protocol does not define may do anything, as far as one can know.
       return isOfProtocol(target.method) ? undefined : scopeGuard([[`write:${settings.name}`]], context)
   }

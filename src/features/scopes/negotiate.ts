@@ -2,10 +2,10 @@ import type { Call, Handler } from '../../core/call.ts'
 import { type Extra, GatewayError } from '../../core/error.ts'
 import { fitting } from '../../core/glob.ts'
 import { Payload } from '../../core/payload.ts'
+import { knownScopes } from '../../core/scope.ts'
 import type { Deps, SettingsOf } from '../feature.ts'
 import { createAgreement } from './agreement.ts'
 import { readStrings } from './read-strings.ts'
-import { scopesOf } from './requirement.ts'
 import type { Granted, Sessions } from './sessions.ts'
 import type { Settings } from './settings.ts'
 
@@ -69,7 +69,7 @@ interface Parts {
 export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, sessions }: Parts): Handler {
   const servers = deps.servers().map((name) => {
     const server = deps.server(name)
-    return { name, scopes: new Set(server ? scopesOf(server) : []) }
+    return { name, scopes: new Set(server ? knownScopes(server) : []) }
   })
   const known = new Set(servers.flatMap(({ scopes }) => [...scopes]))
   const agreement = createAgreement(deps)

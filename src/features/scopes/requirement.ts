@@ -42,13 +42,6 @@ export function missingScopes(requirement: Requirement, held: ReadonlySet<string
   return unmet.length === 0 ? [] : requiredScopes(unmet)
 }
 
-/** Every scope the configuration of a server knows. */
-export function scopesOf({ name, scopes, tools }: UpstreamSettings): string[] {
-  const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
-  const derived = ['read', 'write', 'delete', 'admin', 'execute'].map((kind) => `${kind}:${name}`)
-  return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]
-}
-
 function derivedScope({ nature: { op, risk } }: Thing, server: string): string {
   if (op === 'admin' || op === 'execute') return `${op}:${server}`
   if (op === 'delete' || risk === 'destructive') return `delete:${server}`

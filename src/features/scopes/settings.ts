@@ -1,3 +1,5 @@
+import { scopeNameSchema } from '../../core/scope.ts'
+
 /** What the configuration says of permissions. */
 export interface Settings {
   readonly hide_unpermitted: boolean
@@ -28,6 +30,7 @@ export const settingsSchema = {
     approval: {
       type: 'object',
       default: {},
+      propertyNames: { ...scopeNameSchema, 'x-names': 'scope' },
       errorMessage: 'must be a mapping of scopes to auto, ask or never',
       additionalProperties: { enum: ['auto', 'ask', 'never'] },
       description:

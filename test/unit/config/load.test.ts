@@ -70,6 +70,7 @@ describe('the smallest file', () => {
       store: { kind: 'folder', path: join(dirname(file), '.gatehouse') },
       metaTools: 'hidden',
       hasMethods: true,
+      names: [],
       upstreams: [
         {
           name: 'files',

@@ -15,9 +15,13 @@ test('a server that is away is tried again until it is there', async () => {
   const told: string[] = []
   const note = (event: string): void => void told.push(event)
   const ended = new AbortController()
-  await warmServers([upstream], ownCall(), ended.signal, { ...silentLog, info: note, warn: note })
+  const log = { ...silentLog, info: note, warn: note }
+  const reached: string[] = []
+  const onReached = (name: string): void => void reached.push(name)
+  await warmServers([upstream], ownCall(), { ended: ended.signal, onReached, log })
   expect(told).toEqual(['upstream.unavailable'])
   const all = ['upstream.unavailable', 'upstream.unavailable', 'upstream.ready']
   await vi.waitFor(() => expect(told).toEqual(all), 10_000)
+  expect(reached).toEqual(['one'])
   ended.abort()
 })

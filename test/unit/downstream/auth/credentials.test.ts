@@ -4,6 +4,7 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import {
   basicCredentials,
   bearerToken,
+  checkHeaders,
   checkQuery,
   checkToken,
 } from '../../../../src/downstream/auth/credentials.ts'
@@ -27,6 +28,15 @@ describe('credentials', () => {
     expect(bearerToken(incoming('Bearer abc.def-_~+/='))).toBe('abc.def-_~+/=')
     expect(bearerToken(incoming('BEARER abc'))).toBe('abc')
     expect(bearerToken({ headers: {} })).toBeUndefined()
+  })
+
+  it.each([
+    ['Authorization', 'authorization'],
+    ['authorization', 'AUTHORIZATION'],
+  ])('are refused in two headers: %s and %s', (one, other) => {
+    const rawHeaders = ['Host', 'here', one, 'Bearer a', 'Accept', '*/*', other, 'Bearer b']
+    expect(() => checkHeaders({ rawHeaders })).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }))
+    expect(() => checkHeaders({ rawHeaders: rawHeaders.slice(0, 6) })).not.toThrow()
   })
 
   it('C079 are refused when they are too long to be looked at', () => {

@@ -47,6 +47,13 @@ describe('signed tokens', () => {
     await expect(read(await issuer.sign())).rejects.toMatchObject(refusedFor('algorithm'))
   })
 
+  it('C220 are refused with padding', async () => {
+    const token = await issuer.sign()
+    const [header, ...rest] = token.split('.')
+    for (const padded of [`${token}=`, `${token}==`, [`${header}=`, ...rest].join('.')])
+      await expect(reader()(padded)).rejects.toMatchObject(refusedFor('malformed'))
+  })
+
   it('C220 are refused unsigned', async () => {
     const [, payload] = (await issuer.sign()).split('.')
     const header = Buffer.from('{"alg":"none"}').toString('base64url')

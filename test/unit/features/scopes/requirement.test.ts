@@ -1,12 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Op, Risk } from '../../../../src/core/entry.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
-import {
-  missingScopes,
-  requiredScopes,
-  requirementOf,
-  scopesOf,
-} from '../../../../src/features/scopes/requirement.ts'
+import { missingScopes, requiredScopes, requirementOf } from '../../../../src/features/scopes/requirement.ts'
+import { knownScopes } from '../../../../src/core/scope.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { otherSpellings } from '../../../support/uri-spellings.ts'
 
@@ -107,7 +103,7 @@ describe('the scopes a caller lacks', () => {
 
 it('knows every scope of a server', () => {
   const given = { scopes: { 'read:repo': ['get_*'] }, tools: { t: { scopes: ['special'] } } }
-  expect(scopesOf(serverSettings(given))).toEqual([
+  expect(knownScopes(serverSettings(given))).toEqual([
     'read:files',
     'write:files',
     'delete:files',

@@ -1,0 +1,122 @@
+import { fits } from '../core/glob.ts'
+import { readDeprecation } from '../core/deprecation.ts'
+import { isObject } from '../core/json.ts'
+import type { JsonSchema } from '../core/schema.ts'
+import type { ConfiguredName } from '../core/settings.ts'
+import type { Finding } from './problem.ts'
+import { resolved, schemaOf } from './subschema.ts'
+
+/**
+ * Collects every name and pattern of a configuration that stands for something servers list: tools, prompts,
+ * resources, arguments, scopes. A schema says so with `x-names`, on a text or on the names of members; nothing else
+ * has to know which settings those are. What `optional` of a server covers is left out.
+ */
+export function configuredNames(value: unknown, schema: JsonSchema): readonly ConfiguredName[] {
+  const found: ConfiguredName[] = []
+  const visit = (item: unknown, rules: JsonSchema | undefined, at: Place): void => {
+    if (rules === undefined) return
+    const own = resolved(rules, schema)
+    if (typeof item === 'string') found.push(...namesIn(item, own['x-names'], at))
+    if (Array.isArray(item)) {
+      const items = isObject(own.items) ? own.items : undefined
+      const inherited = { ...items, ...(own['x-names'] !== undefined && { 'x-names': own['x-names'] }) }
+      item.forEach((each, index) => visit(each, inherited, { ...at, path: [...at.path, String(index)] }))
+    }
+    if (!isObject(item)) return
+    const kind = isObject(own.propertyNames) ? own.propertyNames['x-names'] : undefined
+    for (const [key, each] of Object.entries(item)) {
+      const below = within(at, key, kind)
+      // A tool that is to go may be gone already.
+      const isGone = kind === 'tool' && isObject(each) && each.deprecated !== undefined
+      if (!isGone) {
+        const keyed = namesIn(key, kind, { ...below, owner: at.owner })
+        found.push(...keyed.map((name) => ({ ...name, at: 'key' as const })))
+      }
+      visit(each, schemaOf(own, key), below)
+    }
+  }
+  visit(value, schema, { path: [], owner: undefined })
+  return found.filter((name) => !isOptional(name, value))
+}
+
+/** Patterns under `optional` that cover nothing of the settings they stand in. */
+export function idleOptions(value: unknown, schema: JsonSchema): Finding[] {
+  const upstreams = isObject(value) && isObject(value.upstreams) ? value.upstreams : {}
+  const without = Object.entries(upstreams).map(([name, upstream]) => {
+    return [name, isObject(upstream) ? { ...upstream, optional: [] } : upstream] as const
+  })
+  const names = configuredNames({ upstreams: Object.fromEntries(without) }, schema)
+  return Object.keys(upstreams).flatMap((upstream) => {
+    const own = names.filter((each) => each.upstream === upstream)
+    return optionsOf(upstreams[upstream]).flatMap((pattern, index): Finding[] => {
+      if (own.some((each) => covers(pattern, each.pattern))) return []
+      const path = ['upstreams', upstream, 'optional', String(index)]
+      return [{ path, message: 'no other setting of this server names this: remove it' }]
+    })
+  })
+}
+
+interface Place {
+  readonly path: readonly string[]
+  readonly owner: ConfiguredName['owner']
+}
+
+function within(at: Place, key: string, kind: unknown): Place {
+  const isOwner = kind === 'tool' || kind === 'item'
+  return { path: [...at.path, key], owner: isOwner ? { kind, pattern: key } : at.owner }
+}
+
+/** What a text that a schema calls a name stands for. */
+function namesIn(text: string, kind: unknown, { path, owner }: Place): ConfiguredName[] {
+  const upstream = path[0] === 'upstreams' ? path[1] : undefined
+  const isGuard = kind === 'item' || (kind === 'argument' && owner?.kind === 'item')
+  const named = (pattern: string, of: ConfiguredName['kind']): ConfiguredName => ({
+    path,
+    kind: of,
+    pattern,
+    isGuard,
+    ...(upstream !== undefined && { upstream }),
+    ...(of === 'argument' && owner && { owner }),
+  })
+  switch (kind) {
+    case 'tool':
+    case 'item':
+    case 'scope':
+      return [named(text, kind)]
+    case 'argument':
+      return isWord(text) ? [] : [named(text, kind)]
+    case 'template':
+      return isWord(text) || text.startsWith('$')
+        ? []
+        : placeholders(text).map((name) => named(name, 'argument'))
+    case 'successor': {
+      const { successor } = readDeprecation(text)
+      return successor === undefined ? [] : [named(successor, 'tool')]
+    }
+    default:
+      return []
+  }
+}
+
+/** Words that stand in place of a name. */
+function isWord(text: string): boolean {
+  return /^(?:on|off|true|false|never)$/.test(text)
+}
+
+function placeholders(template: string): string[] {
+  return [...template.matchAll(/\{([^{}]+)\}/g)].map(([, name = '']) => name.trim())
+}
+
+function isOptional({ upstream, pattern }: ConfiguredName, value: unknown): boolean {
+  const upstreams = isObject(value) && isObject(value.upstreams) ? value.upstreams : {}
+  return upstream !== undefined && optionsOf(upstreams[upstream]).some((each) => covers(each, pattern))
+}
+
+function covers(option: string, pattern: string): boolean {
+  return option === pattern || fits(option, pattern)
+}
+
+function optionsOf(upstream: unknown): readonly string[] {
+  const written = isObject(upstream) ? [upstream.optional ?? []].flat() : []
+  return written.filter((each) => typeof each === 'string')
+}

@@ -1,0 +1,28 @@
+import type { UpstreamSettings } from './settings.ts'
+
+/**
+ * Scopes by name: what a name may consist of, and which ones the settings of a server know. A scope is one word, as
+ * tokens list scopes with spaces between them (RFC 6749 section 3.3): a name with a space could never be granted.
+ */
+
+/** The JSON Schema of the name of a scope. */
+export const scopeNameSchema = {
+  type: 'string',
+  pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
+  errorMessage: 'must be a scope, without spaces or quotes',
+} as const
+
+/** The JSON Schema of a list of scopes, or of one. */
+export const scopeListSchema = {
+  type: ['array', 'string'],
+  items: scopeNameSchema,
+  pattern: scopeNameSchema.pattern,
+  errorMessage: 'must be a list of scopes, without spaces or quotes',
+} as const
+
+/** Every scope the configuration of a server knows: those it has by itself, and those that are configured. */
+export function knownScopes({ name, scopes, tools }: UpstreamSettings): string[] {
+  const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
+  const derived = ['read', 'write', 'delete', 'admin', 'execute'].map((kind) => `${kind}:${name}`)
+  return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]
+}

@@ -1,0 +1,69 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { runCommand, startCommand } from '../../support/gateway-process.ts'
+import { clientOf, folder, gatewayTo, httpServer } from '../../support/journey.ts'
+import { steadyPort } from '../../support/steady-port.ts'
+
+const misspelt = { deny: { echoo: 'on' } }
+const problem = 'one lists no tool, prompt or resource that this matches; did you mean echo?'
+
+function file(config: object): string {
+  const path = join(folder(), 'gateway.config.yaml')
+  writeFileSync(path, JSON.stringify(config, null, 2))
+  return path
+}
+
+test('a rule that stops nothing keeps serve and stdio from starting, and check says so', async () => {
+  const { url } = await httpServer()
+  const path = file({ upstreams: { one: { url, ...misspelt } } })
+  const runs = await Promise.all([
+    runCommand(['check', '--config', path]),
+    runCommand(['serve', '--config', path, '--port', '0']),
+  ])
+  for (const { code, stderr } of runs) {
+    expect(code).toBe(1)
+    expect(stderr).toContain(`${path}:6:9 upstreams.one.deny.echoo: ${problem}`)
+  }
+  const stdio = startCommand(['stdio', '--config', path])
+  expect(await stdio.ended).toMatchObject({ code: 1 })
+  expect(stdio.stderr()).toContain(problem)
+  await stdio.close()
+})
+
+test('what changes nothing else than a question is served with a word in the log, and found by check', async () => {
+  const { url } = await httpServer()
+  const upstreams = { one: { url, tools: { echoo: { pivot: true } } } }
+  const checked = await runCommand(['check', '--config', file({ upstreams })])
+  expect([checked.code, checked.stderr]).toEqual([1, expect.stringContaining('did you mean echo?')])
+  const gateway = await gatewayTo(upstreams)
+  const line = await gateway.logged(({ event }) => event === 'config.problem')
+  expect(line).toMatchObject({ level: 'warn', key: 'upstreams.one.tools.echoo' })
+})
+
+test('a gateway that runs goes on with the rest of a changed file, and says so', async () => {
+  const { url } = await httpServer()
+  const gateway = await gatewayTo({ one: { url } })
+  gateway.configure({ upstreams: { one: { url, ...misspelt } } })
+  const line = await gateway.logged(({ event }) => event === 'config.problem')
+  expect(line).toMatchObject({ level: 'error', key: 'upstreams.one.deny.echoo', problem })
+  const client = await clientOf(gateway)
+  expect((await client.request('tools/list')).result).toBeDefined()
+})
+
+test('a server that is away at the start is looked at once it is there', async () => {
+  const port = await steadyPort()
+  const url = `http://127.0.0.1:${port}/mcp`
+  const gateway = await gatewayTo({ one: { url, ...misspelt } }, { warm: false })
+  await gateway.logged(({ event }) => event === 'config.unchecked')
+  await httpServer({ port })
+  await gateway.logged(({ event, key }) => event === 'config.problem' && key === 'upstreams.one.deny.echoo')
+})
+
+test('an issuer whose keys can not be had is a problem', async () => {
+  const { url } = await httpServer()
+  const auth = { jwt: { issuer: 'http://127.0.0.1:9/', audience: 'x' } }
+  const { code, stderr } = await runCommand(['check', '--config', file({ auth, upstreams: { one: url } })])
+  expect(code).toBe(1)
+  expect(stderr).toContain('auth.jwt.issuer: the keys of this issuer can not be had')
+})
