@@ -1,5 +1,6 @@
 import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reservedOf } from './active.ts'
 import type { Portrait } from './documents/portrait.ts'
+import { type HiddenName, hiddenText } from './catalog/aggregate.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
 import { createNameCheck, type NameCheck } from './catalog/name-check.ts'
@@ -188,6 +189,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     own: active.map(({ contribution, isOn }) => ({ ...contribution, isOn })),
     metaTools: settings.metaTools,
     hasMethods: settings.hasMethods,
+    onHidden: reportOnce(log),
     tool,
   })
   const isPermitted: Deps['isPermitted'] = async (call) => {
@@ -245,6 +247,19 @@ export function isUndoDerived(settings: Settings, upstream: string): boolean {
   return isObject(own) && own.auto_undo === true
 }
 
+/** How many names that are left out are remembered as reported. */
+const MAX_REPORTED_NAMES = 1000
+
+/** Logs each name that is left out once. */
+function reportOnce(log: Log): (hidden: HiddenName) => void {
+  const reported = new Set<string>()
+  return (hidden) => {
+    if (reported.has(hidden.exposed) || reported.size >= MAX_REPORTED_NAMES) return
+    reported.add(hidden.exposed)
+    log.warn('config.problem', { message: hiddenText(hidden) })
+  }
+}
+
 const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 
 /** Reaches each server once. Resolves with what does not go together with what they list. */
@@ -268,7 +283,7 @@ export async function warmUp(
     for (const { contribution } of active) if (contribution.start) background(contribution.start(), log)
   return [
     ...collisions.map((each): Finding => {
-      return { path: ['upstreams'], at: 'key', message: `two tools or prompts have one name: ${each}` }
+      return { path: ['upstreams'], at: 'key', message: each }
     }),
     ...problems.flat(),
   ]

@@ -1,6 +1,5 @@
 import type { HttpBindings } from '@hono/node-server'
 import type { Hono } from 'hono'
-import { bodyLimit } from 'hono/body-limit'
 import type { ApprovalStep } from '../core/approval-step.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
@@ -19,9 +18,6 @@ import { createFormGuard, isFromHere, notFromHere } from './form-guard.ts'
 import type { Operator } from './operator.ts'
 import { explain, whoMayDecide } from './refusals.ts'
 import { isByCode, type Visitor, visitorOf } from './visitors.ts'
-
-/** The largest form that is read, in bytes. */
-const LARGEST_FORM = 64 * 1024
 
 /** What the pages of approvals need of the gateway. */
 export interface ConfirmOptions {
@@ -122,10 +118,6 @@ export function addConfirmPages(
     (serve: (context: Asking) => Promise<Response>) =>
     (context: Asking): Promise<Response> =>
       serve(context).catch((error: unknown) => refused(context, error))
-  const isSmall = bodyLimit({
-    maxSize: LARGEST_FORM,
-    onError: (context) => refused(context, tooLarge()),
-  })
 
   app.get(
     '/confirm',
@@ -139,8 +131,8 @@ export function addConfirmPages(
       ),
     ),
   )
-  app.post('/confirm', isSmall, refusing(post))
-  app.post('/confirm/:id', isSmall, refusing(post))
+  app.post('/confirm', refusing(post))
+  app.post('/confirm/:id', refusing(post))
 }
 
 const BY_CODE = 'Open this page in a browser and type the code of the terminal, or use gatehouse approvals.'
@@ -161,8 +153,4 @@ function expired(): GatewayError {
     reason: 'expired',
     status: 410,
   })
-}
-
-function tooLarge(): GatewayError {
-  return new GatewayError('PAYLOAD_TOO_LARGE', `A form has at most ${LARGEST_FORM} bytes.`)
 }

@@ -17,14 +17,37 @@ export interface Form {
   readonly code?: string
 }
 
-/** Reads a form, or the same as JSON. @throws PARSE_ERROR, INVALID_INPUT, UNSUPPORTED_MEDIA_TYPE */
+/** How large a form may be, in bytes. */
+const MAX_FORM_BYTES = 64 * 1024
+
+/**
+ * Reads a form, or the same as JSON, with or without a Content-Length.
+ * @throws PARSE_ERROR, INVALID_INPUT, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+ */
 export async function readForm(context: Context): Promise<Form> {
   const type = (context.req.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase()
-  const text = await context.req.text()
+  const text = await boundedText(context)
   if (type === 'application/json') return formOf(parse(text))
   if (type === 'application/x-www-form-urlencoded')
     return formOf(Object.fromEntries(new URLSearchParams(text)))
   throw new GatewayError('UNSUPPORTED_MEDIA_TYPE', 'A decision is a form, or JSON.')
+}
+
+/** The body as text. A body of unknown length is read up to the limit: proxies send chunks. */
+async function boundedText({ req }: Context): Promise<string> {
+  if (Number(req.header('content-length') ?? 0) > MAX_FORM_BYTES) throw tooLarge()
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of req.raw.body ?? []) {
+    size += chunk.length
+    if (size > MAX_FORM_BYTES) throw tooLarge()
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function tooLarge(): GatewayError {
+  return new GatewayError('PAYLOAD_TOO_LARGE', `A form has at most ${MAX_FORM_BYTES} bytes.`)
 }
 
 function formOf(fields: Readonly<Record<string, unknown>>): Form {

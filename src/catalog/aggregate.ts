@@ -9,7 +9,7 @@ import { method, unknownMethod } from '../wire/methods.ts'
 import { failedRead } from './failed-read.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
-import { canCollide, type Candidate, exposedName, type Naming, namesOf } from './names.ts'
+import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
 import { walk, walkIfThere } from './walk.ts'
 
 interface Options {
@@ -19,18 +19,33 @@ interface Options {
   readonly naming: Naming
   /** Aborted when the set of servers changes. */
   readonly ended: AbortSignal
+  /** Hears of each listed tool or prompt that is left out, each time it is. */
+  readonly onHidden?: (hidden: HiddenName) => void
+}
+
+/** A tool or prompt that is not offered beside those of other servers, as its name would be in the space of one. */
+export interface HiddenName {
+  readonly exposed: string
+  readonly upstream: string
+  /** The server whose prefix the name begins with. */
+  readonly owner: string
+}
+
+/** Why a name is left out, and where it is found, for people. */
+export function hiddenText({ exposed, upstream, owner }: HiddenName): string {
+  return `${exposed} of ${upstream} is served at /mcp/${upstream} only: at /mcp such names are those of ${owner}`
 }
 
 /** Several servers as one. */
 export interface Aggregate {
   readonly handle: Handler
   resolve(call: Call): Promise<Call | undefined>
-  /** Tool and prompt names of different servers that would be the same. */
+  /** Tools and prompts that are left out, and why. */
   collisions(call: Call): Promise<string[]>
 }
 
 /** Offers servers together: lists are joined, names get the server's name in front, URIs too. */
-export function aggregate({ names, handle, naming, ended }: Options): Aggregate {
+export function aggregate({ names, handle, naming, ended, onHidden }: Options): Aggregate {
   const toServer = async (call: Call, { upstream, name }: Candidate, params: Payload): Promise<Outcome> => {
     const shown = (result: Payload): Payload => nameUris(result, (uri) => naming.uri(upstream, uri))
     const target = { method: call.method, upstream, name }
@@ -49,21 +64,28 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
     emit: namedEmit(call, upstream, naming),
   })
 
-  /** The one server a name is of. Where two might be meant, their lists decide. */
+  /** The server a name is of, and the name as that server knows it; its list is read where the name is shortened. */
   const find = async (call: Call, list: string, name: string): Promise<Candidate> => {
-    const candidates = namesOf(name, names)
-    const [first, ...others] = candidates
-    if (first && others.length === 0 && !isShortened(name)) return first
-    for (const { upstream, name: rest } of candidates) {
-      const entries = await walk(handle, forServer(call, upstream), list)
-      const listed = entries.map(({ fields }) => String(fields.name))
-      const found =
-        listed.find((each) => each === rest) ?? listed.find((each) => stands(name, upstream, each))
-      if (found !== undefined) return { upstream, name: found }
-    }
-    if (first && others.length === 0) return first
-    throw unknown(call.method, name)
+    const owner = ownerOf(name, names)
+    if (!owner) throw unknown(call.method, name)
+    if (!isShortened(name)) return owner
+    const entries = await walk(handle, forServer(call, owner.upstream), list)
+    const listed = entries.map(({ fields }) => String(fields.name))
+    const found =
+      listed.find((each) => each === owner.name) ?? listed.find((each) => stands(name, owner.upstream, each))
+    return found === undefined ? owner : { upstream: owner.upstream, name: found }
   }
+
+  /** Entries of a server without those whose exposed name is in the space of another server. */
+  const ownNamed = (upstream: string, entries: readonly Payload[]): Payload[] =>
+    entries.filter(({ fields: { name, uri, uriTemplate } }) => {
+      if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
+      const exposed = naming.name(upstream, name)
+      const owner = ownerOf(exposed, names)?.upstream
+      if (owner === undefined || owner === upstream) return true
+      onHidden?.({ exposed, upstream, owner })
+      return false
+    })
 
   const locate = async (call: Call): Promise<[Candidate, Payload] | undefined> => {
     const { name: subject } = call.target
@@ -102,7 +124,7 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
     }
     const lists = await fromAll(names, async (upstream) => {
       const entries = await walkIfThere(handle, forServer(call, upstream), call.method)
-      return entries && nameEntries(upstream, entries, naming)
+      return entries && nameEntries(upstream, ownNamed(upstream, entries), naming)
     })
     if (lists.length === names.length && lists.every((each) => each === undefined)) {
       throw unknownMethod(call.method)
@@ -146,19 +168,17 @@ export function aggregate({ names, handle, naming, ended }: Options): Aggregate 
     },
 
     collisions: async (call) => {
-      const close = names.filter((one) => names.some((other) => canCollide(one, other)))
-      const owners = new Map<string, string>()
       const found: string[] = []
-      const note = (list: string, upstream: string, name: unknown): void => {
-        const exposed = naming.name(upstream, String(name))
-        const owner = owners.get(`${list} ${exposed}`)
-        if (owner !== undefined) found.push(`${exposed} is both of ${owner} and of ${upstream}`)
-        owners.set(`${list} ${exposed}`, upstream)
-      }
       for (const list of ['tools/list', 'prompts/list']) {
-        for (const upstream of close) {
-          const entries = await walk(handle, forServer(call, upstream), list).catch(() => [])
-          for (const { fields } of entries) note(list, upstream, fields.name)
+        for (const upstream of names) {
+          const isInside = names.some((other) => other !== upstream && other.startsWith(`${upstream}-`))
+          const entries = isInside ? await walk(handle, forServer(call, upstream), list).catch(() => []) : []
+          for (const { fields } of entries) {
+            const exposed = naming.name(upstream, String(fields.name))
+            const owner = ownerOf(exposed, names)?.upstream
+            if (owner !== undefined && owner !== upstream)
+              found.push(hiddenText({ exposed, upstream, owner }))
+          }
         }
       }
       return found

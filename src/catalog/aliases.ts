@@ -66,7 +66,10 @@ export async function aliasCollisions(
       const entries = await walk(handle, aimed, list).catch(() => [])
       const shared = [...namesByAlias(namesIn(entries))].filter(([, names]) => names.length > 1)
       found.push(
-        ...shared.map(([alias, names]) => `${alias} is the name of ${names.join(' and of ')} of ${upstream}`),
+        ...shared.map(
+          ([alias, names]) =>
+            `two tools or prompts have one name: ${alias} is the name of ${names.join(' and of ')} of ${upstream}`,
+        ),
       )
     }
   }

@@ -3,7 +3,7 @@ import type { Listed } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
 import { isProtocolMethod } from '../wire/methods.ts'
-import { type Aggregate, aggregate } from './aggregate.ts'
+import { type Aggregate, aggregate, type HiddenName } from './aggregate.ts'
 import { aliasCollisions, withAliases } from './aliases.ts'
 import { onlyDeclared } from './declared.ts'
 import { prefixed, strict } from './names.ts'
@@ -30,6 +30,8 @@ interface Options {
   readonly metaTools: 'hidden' | 'listed' | 'off'
   /** Whether clients may ask by methods of the gateway's own, too. */
   readonly hasMethods?: boolean
+  /** Hears of tools and prompts that are left out of the lists of all servers together. */
+  readonly onHidden?: (hidden: HiddenName) => void
   /** What a server's list says of the tool a call names, where the call names its server. */
   tool(call: Call): Listed | undefined | Promise<Listed | undefined>
 }
@@ -88,7 +90,13 @@ export function createCatalog(options: Options): Catalog {
   const aliased = withAliases(one, options)
   const shown = options.isStrict ? inOwnTerms(onlyDeclared(aliased, upstreams)) : aliased
   const naming = options.isStrict ? strict : prefixed
-  const all = aggregate({ names, handle: shown, naming, ended: ended.signal })
+  const all = aggregate({
+    names,
+    handle: shown,
+    naming,
+    ended: ended.signal,
+    ...(options.onHidden && { onHidden: options.onHidden }),
+  })
 
   /** A call that names no server is for the only one, or for all. */
   const addressed = (call: Call): Call => {

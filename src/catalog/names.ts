@@ -37,24 +37,21 @@ export interface Candidate {
   readonly name: string
 }
 
-/** Which servers an exposed name may be of; more than one only where one prefix begins with another. */
-export function namesOf(exposed: string, upstreams: readonly string[]): Candidate[] {
-  return upstreams
-    .filter((upstream) => exposed.startsWith(prefixOf(upstream)))
-    .map((upstream) => ({ upstream, name: exposed.slice(prefixOf(upstream).length) }))
+/**
+ * The server an exposed name is of: that with the longest prefix, whatever servers list. So no server takes a name in
+ * the space of another, at any time.
+ */
+export function ownerOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
+  const [upstream] = upstreams
+    .filter((each) => exposed.startsWith(prefixOf(each)))
+    .toSorted((one, other) => other.length - one.length)
+  return upstream === undefined ? undefined : { upstream, name: exposed.slice(prefixOf(upstream).length) }
 }
 
 /** The server an exposed URI is of. */
 export function uriOf(exposed: string, upstreams: readonly string[]): Candidate | undefined {
   const upstream = upstreams.find((each) => exposed.startsWith(`${each}+`))
   return upstream === undefined ? undefined : { upstream, name: exposed.slice(upstream.length + 1) }
-}
-
-/** Whether names of two servers could be the same once prefixed. */
-export function canCollide(one: string, other: string): boolean {
-  return (
-    one !== other && (prefixOf(one).startsWith(prefixOf(other)) || prefixOf(other).startsWith(prefixOf(one)))
-  )
 }
 
 function prefixOf(upstream: string): string {

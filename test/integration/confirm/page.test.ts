@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { approvingGateway, bearer, pageOf, password, peopleNamed, textIn } from '../../support/approving.ts'
@@ -36,7 +38,38 @@ const asJson = (token: string): Record<string, string> => ({
   'content-type': 'application/json',
 })
 
+/** Posts a body in chunks, without a Content-Length, as proxies do. Resolves with the status. */
+async function postChunks(
+  url: string,
+  headers: Record<string, string>,
+  chunks: readonly string[],
+): Promise<number> {
+  const outgoing = request(url, { method: 'POST', headers: { ...headers, 'transfer-encoding': 'chunked' } })
+  const replied = once(outgoing, 'response')
+  for (const chunk of chunks) outgoing.write(chunk)
+  outgoing.end()
+  const [reply]: IncomingMessage[] = await replied
+  reply?.resume()
+  return reply?.statusCode ?? 0
+}
+
 describe('the page of an approval', () => {
+  test('takes a decision whose body comes in chunks, up to the limit', async () => {
+    const { call, gateway } = await approvingGateway({
+      config: { auth: peopleNamed('anna'), features: { confirm: { wait: '1s' } } },
+      rules: { approval: 'out_of_band' },
+    })
+    const url = pageOf(await call({ disk: 'a' }, bearer.agent))
+    const page = await get(url, { authorization: basic('anna') })
+    const token = /name="token" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
+    const headers = { authorization: basic('anna'), 'content-type': form, origin: gateway.origin }
+    const large = Array.from({ length: 10 }, () => 'x'.repeat(10_000))
+    expect(await postChunks(url, headers, ['reason=', ...large])).toBe(413)
+    expect(await postChunks(url, headers, [`token=${encodeURIComponent(token)}&verd`, 'ict=approved'])).toBe(
+      200,
+    )
+  })
+
   test('asks a browser for a password where people have one, and takes the decision', async () => {
     const { call, ran, gateway } = await approvingGateway({
       config: {

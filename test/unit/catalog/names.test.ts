@@ -1,24 +1,19 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { canCollide, exposedName, exposedUri, namesOf, uriOf } from '../../../src/catalog/names.ts'
+import { exposedName, exposedUri, ownerOf, uriOf } from '../../../src/catalog/names.ts'
 
 const upstreams = fc.uniqueArray(fc.stringMatching(/^[a-z][a-z0-9-]{0,6}$/), { minLength: 1, maxLength: 5 })
 
 describe('names where servers are offered together', () => {
-  it('lead back to their server', () => {
+  it('have one owner each, which is the server with the longest prefix, in whatever order servers stand', () => {
     const property = fc.property(upstreams, fc.string(), (names, tool) => {
       for (const upstream of names) {
-        expect(namesOf(exposedName(upstream, tool), names)).toContainEqual({ upstream, name: tool })
-      }
-    })
-    fc.assert(property)
-  })
-
-  it('are of one server alone unless two prefixes can be confused', () => {
-    const property = fc.property(upstreams, fc.string(), (names, tool) => {
-      for (const upstream of names) {
-        const isAlone = names.every((other) => !canCollide(upstream, other))
-        if (isAlone) expect(namesOf(exposedName(upstream, tool), names)).toHaveLength(1)
+        const exposed = exposedName(upstream, tool)
+        const owner = ownerOf(exposed, names)
+        expect(ownerOf(exposed, names.toReversed())).toEqual(owner)
+        expect(owner && exposedName(owner.upstream, owner.name)).toBe(exposed)
+        const longer = names.filter((each) => exposed.startsWith(exposedName(each, '')))
+        expect(owner?.upstream.length).toBe(Math.max(...longer.map((each) => each.length)))
       }
     })
     fc.assert(property)
@@ -26,11 +21,11 @@ describe('names where servers are offered together', () => {
 
   it('have underscores for the hyphens of the server', () => {
     expect(exposedName('my-files', 'read_file')).toBe('my_files_read_file')
-    expect(namesOf('my_files_read_file', ['my-files', 'my'])).toEqual([
-      { upstream: 'my-files', name: 'read_file' },
-      { upstream: 'my', name: 'files_read_file' },
-    ])
-    expect(namesOf('other_read_file', ['my-files'])).toEqual([])
+    expect(ownerOf('my_files_read_file', ['my', 'my-files'])).toEqual({
+      upstream: 'my-files',
+      name: 'read_file',
+    })
+    expect(ownerOf('other_read_file', ['my-files'])).toBeUndefined()
   })
 
   it('of resources lead back whatever the URI', () => {
