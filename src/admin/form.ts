@@ -38,7 +38,8 @@ async function boundedText({ req }: Context): Promise<string> {
   if (Number(req.header('content-length') ?? 0) > MAX_FORM_BYTES) throw tooLarge()
   const chunks: Uint8Array[] = []
   let size = 0
-  for await (const chunk of req.raw.body ?? []) {
+  const body: ReadableStream<Uint8Array> | null = req.raw.body
+  for await (const chunk of body ?? []) {
     size += chunk.length
     if (size > MAX_FORM_BYTES) throw tooLarge()
     chunks.push(chunk)

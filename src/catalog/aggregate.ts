@@ -76,15 +76,20 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
     return found === undefined ? owner : { upstream: owner.upstream, name: found }
   }
 
-  /** Entries of a server without those whose exposed name is in the space of another server. */
+  /** The tool or prompt of a server, where its exposed name is in the space of another server. */
+  const hiddenOf = (upstream: string, name: unknown): readonly HiddenName[] => {
+    const exposed = naming.name(upstream, String(name))
+    const owner = ownerOf(exposed, names)?.upstream
+    return owner === undefined || owner === upstream ? [] : [{ exposed, upstream, owner }]
+  }
+
+  /** Entries of a server without those that are hidden. */
   const ownNamed = (upstream: string, entries: readonly Payload[]): Payload[] =>
     entries.filter(({ fields: { name, uri, uriTemplate } }) => {
       if (typeof name !== 'string' || typeof uri === 'string' || typeof uriTemplate === 'string') return true
-      const exposed = naming.name(upstream, name)
-      const owner = ownerOf(exposed, names)?.upstream
-      if (owner === undefined || owner === upstream) return true
-      onHidden?.({ exposed, upstream, owner })
-      return false
+      const [hidden] = hiddenOf(upstream, name)
+      if (hidden) onHidden?.(hidden)
+      return hidden === undefined
     })
 
   const locate = async (call: Call): Promise<[Candidate, Payload] | undefined> => {
@@ -168,20 +173,15 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
     },
 
     collisions: async (call) => {
-      const found: string[] = []
-      for (const list of ['tools/list', 'prompts/list']) {
-        for (const upstream of names) {
-          const isInside = names.some((other) => other !== upstream && other.startsWith(`${upstream}-`))
-          const entries = isInside ? await walk(handle, forServer(call, upstream), list).catch(() => []) : []
-          for (const { fields } of entries) {
-            const exposed = naming.name(upstream, String(fields.name))
-            const owner = ownerOf(exposed, names)?.upstream
-            if (owner !== undefined && owner !== upstream)
-              found.push(hiddenText({ exposed, upstream, owner }))
-          }
+      const found: HiddenName[] = []
+      const outer = names.filter((one) => names.some((other) => other.startsWith(`${one}-`)))
+      for (const upstream of outer) {
+        for (const list of ['tools/list', 'prompts/list']) {
+          const entries = await walk(handle, forServer(call, upstream), list).catch(() => [])
+          found.push(...entries.flatMap(({ fields: { name } }) => hiddenOf(upstream, name)))
         }
       }
-      return found
+      return found.map(hiddenText)
     },
   }
 }

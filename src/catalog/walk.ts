@@ -5,6 +5,8 @@ import { hasExtension, SESSION_TOKEN, withoutExtension } from '../wire/extension
 import { method } from '../wire/methods.ts'
 
 const MAX_PAGES = 1000
+/** How many entries of one server are taken, from all pages together. */
+const MAX_LIST_ENTRIES = 2000
 
 /** All entries of a list; none where the server has no such lists. */
 export async function walk(handle: Handler, call: Call, list: string): Promise<Payload[]> {
@@ -24,7 +26,7 @@ export async function walkIfThere(handle: Handler, call: Call, list: string): Pr
   const entries: Payload[] = []
   const seen = new Set<unknown>()
   let cursor: unknown
-  for (let page = 0; page < MAX_PAGES && !seen.has(cursor); page++) {
+  for (let page = 0; page < MAX_PAGES && entries.length < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
     seen.add(cursor)
     const params = Payload.of({ ...(cursor !== undefined && { cursor }) }).withMeta(sentMeta(call))
     const listing = { ...rest, method: list, params, target, state: {} }

@@ -6,6 +6,7 @@ import { GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Mirror, readMirror } from '../wire/headers.ts'
+import { boundedPage, MAX_LIST_ENTRIES } from './list-bounds.ts'
 
 const MAX_PAGES = 1000
 /** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
@@ -97,9 +98,10 @@ export class ToolIndex {
     const seen = new Set<unknown>()
     let cursor: unknown
     // A server that repeats a cursor would be walked for ever.
-    for (let page = 0; page < MAX_PAGES && !seen.has(cursor); page++) {
+    for (let page = 0; page < MAX_PAGES && found.size < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
       seen.add(cursor)
-      const result = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }), client)
+      const given = await this.#list(Payload.of(cursor === undefined ? {} : { cursor }), client)
+      const result = boundedPage(given, 'tools', () => undefined)
       if (!Array.isArray(result.fields.tools)) throw new GatewayError('UPSTREAM_ERROR', NO_LIST)
       read(result, found)
       cursor = result.fields.nextCursor

@@ -1,4 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
+import { method } from '../wire/methods.ts'
+import { boundedPage } from './list-bounds.ts'
 import { park, type Working } from '../bridge/park.ts'
 import { type Call, compose, type Handler, type Outcome, type Policy } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
@@ -68,6 +70,8 @@ interface Environment {
 
 /** How long calls under way keep a retired server alive, in milliseconds. */
 const RETIREMENT = 600_000
+/** How often it is said that a list was cut, in milliseconds. */
+const REPORT_INTERVAL_MS = 60_000
 
 interface Key {
   readonly route: Route
@@ -121,12 +125,24 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     try {
       const { call } = working
       const connection = (known && pool.ready(nameOf(call, known))) ?? (await connect(call))
-      return await connection.open(working)
+      return bounded(await connection.open(working), call.method)
     } catch (error) {
       throw asOurs(error)
     } finally {
       running--
     }
+  }
+
+  let reported = 0
+  const bounded = (outcome: Outcome, name: string): Outcome => {
+    const { list } = method(name)
+    if (list === undefined || outcome.kind !== 'result') return outcome
+    const result = boundedPage(outcome.result, list, (cut) => {
+      if (Date.now() - reported < REPORT_INTERVAL_MS) return
+      reported = Date.now()
+      log.warn('upstream.list_cut', { method: name, left_out: cut.entries, oversized: cut.oversized })
+    })
+    return result === outcome.result ? outcome : { kind: 'result', result }
   }
 
   const close = async (): Promise<void> => {
