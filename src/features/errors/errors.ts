@@ -1,3 +1,4 @@
+import { isAnswer } from '../../core/answer.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
 import { compileRules } from '../../core/failure.ts'
@@ -71,7 +72,7 @@ export const errors: Feature<Settings> = {
         const tell = { manners: known, compat, deps }
         return (next) => (call) =>
           next(call).then(
-            (outcome) => (isFailed(outcome) ? failed(outcome, call, tell) : outcome),
+            (outcome) => (isFailed(outcome) ? failed(outcome, call, tell) : explicit(outcome)),
             (thrown: unknown) => refused(thrown, call, tell),
           )
       },
@@ -90,6 +91,14 @@ type Result = Outcome & { readonly kind: 'result' }
 function isFailed(outcome: Outcome): outcome is Result {
   return outcome.kind === 'result' && outcome.result.member('isError') === true
 }
+
+/** A success that says it is one (2025-06-18 server/tools); the acceptance of a task, and questions, are neither. */
+function explicit(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result' || typeof outcome.result.member('isError') === 'boolean') return outcome
+  return isAnswer(outcome.result) ? { kind: 'result', result: outcome.result.with(SUCCESS) } : outcome
+}
+
+const SUCCESS = { isError: false } as const
 
 /** What a tool said of its failure, with what it means. */
 function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome {

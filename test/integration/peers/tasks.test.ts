@@ -35,6 +35,19 @@ describe.concurrent.each(servers)('a client of the SDK 1.x that runs a task of %
   })
 })
 
+it.each(servers)('the acceptance of a task of %s is sent as the server sent it', async (server) => {
+  const way = house.way('http', server)
+  if (way.transport === 'stdio') throw new TypeError('this client comes over HTTP')
+  const client = await connect({ revision: '2025-11-25', transport: 'http', url: way.url })
+  const call = { name: 'simulate-research-query', arguments: { topic: 'gates' }, task: { ttl: 60_000 } }
+  const { result } = await client.request('tools/call', call)
+  expect(result).toHaveProperty('task')
+  expect(Object.keys(result ?? {}).filter((key) => key !== '_meta')).toEqual(['task'])
+  const { result: echo } = await client.request('tools/call', { name: 'echo', arguments: { message: 'x' } })
+  expect(echo).toMatchObject({ isError: false })
+  await client.close()
+})
+
 describe.concurrent.each([
   ['2026-07-28', 'everything'],
   ['2026-07-28', 'everything-http'],

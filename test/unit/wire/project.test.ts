@@ -146,6 +146,17 @@ it('progress for 2024-11-05 has no message', () => {
   expect(lowerNote(note, latestLegacy)).toBe(note)
 })
 
+it.each([
+  '{"task":{"taskId":"1","status":"working"},"_meta":{}}',
+  '{"task":{"taskId":"1"},"resultType":"task"}',
+])('the acceptance of a task gets no content: %s', (text) => {
+  for (const revision of revisionNames) {
+    const row = findRevision(revision)
+    if (row?.era !== 'legacy') continue
+    expect(lowerResult('tools/call', Payload.text(text), row).fields).not.toHaveProperty('content')
+  }
+})
+
 it.each(['notifications/elicitation/complete', 'notifications/tasks/status'])(
   '%s is for clients of the one revision that has it',
   (method) => {

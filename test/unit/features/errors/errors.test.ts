@@ -383,9 +383,25 @@ describe('a tool that says it failed', () => {
     expect(fields).not.toHaveProperty('error')
   })
 
-  it('is told from one that did not fail, which is not looked into', async () => {
-    const result = Payload.text('{"content":[{"type":"text","text":"/srv/a/b password=x"}]}')
-    expect((await resultOf(() => ({ kind: 'result', result }))).text).toBe(result.text)
+  it('is told from one that did not fail, which only says so and is not looked into', async () => {
+    const text = '{"content":[{"type":"text","text":"/srv/a/b password=x"}],"n":1.0}'
+    const told = await resultOf(() => ({ kind: 'result', result: Payload.text(text) }))
+    expect(told.text).toBe(`${text.slice(0, -1)},"isError":false}`)
+  })
+
+  it.each([
+    '{"content":[],"isError":false}',
+    '{"task":{"taskId":"1","status":"working"}}',
+    '{"resultType":"task","taskId":"1"}',
+    '{"resultType":"input_required","inputRequests":{}}',
+  ])('is told from what says so already, and from what is no result yet: %s', async (text) => {
+    const result = Payload.text(text)
+    expect((await resultOf(() => ({ kind: 'result', result }))).text).toBe(text)
+  })
+
+  it('is told from a success whatever else stands there', async () => {
+    for (const isError of [null, 0, 'no'])
+      expect((await resultOf(saying('x', { isError }))).fields.isError).toBe(false)
   })
 })
 
