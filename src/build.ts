@@ -9,6 +9,8 @@ import { createRecords } from './catalog/records.ts'
 import { createSightings } from './catalog/sightings.ts'
 import { createUndoRules } from './catalog/undo-rules.ts'
 import { walk } from './catalog/walk.ts'
+import { isLoopback } from './config/addresses.ts'
+import { joinCommand } from './config/command-line.ts'
 import { aliasOf } from './core/alias.ts'
 import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Outcome } from './core/call.ts'
@@ -107,6 +109,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     sign,
     asSent,
     page,
+    approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
     hasTools: settings.metaTools !== 'off',
     isAsked: isAsked(settings),
     relay: (call) => catalog.servers(call),
@@ -223,6 +226,19 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     names,
     ended,
   }
+}
+
+/**
+ * The command that approves a call. Whoever started a gateway on stdio, or one that only this machine can reach and
+ * that asks nobody who they are, runs the command too: it names the configuration or the store, so that it works from
+ * any folder. Callers of others are told no path of this machine.
+ */
+function approvalCommand(id: string, { file, store, listen, auth }: Settings, isHttp: boolean): string {
+  const command = ['gatehouse', 'approvals', 'approve', id]
+  const isOpen = isProtected(auth) || !isLoopback(listen.host) || listen.publicUrl !== undefined
+  if (isHttp && isOpen) return joinCommand(command)
+  if (file !== undefined) return joinCommand([...command, '--config', file])
+  return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
 }
 
 /** Together with other servers it has other names there than alone. */

@@ -5,12 +5,14 @@ import { isMistyped, stepOf } from '../records/approval-decision.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
-import { parseWords, readSource, UsageError } from './options.ts'
+import { parseWords, readSource, storeAlone, UsageError } from './options.ts'
 import { userName } from './user-name.ts'
 
 /** What the command can be told. */
 const known = {
   config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
+  store: { type: 'string' },
   json: { type: 'boolean' },
   reason: { type: 'string' },
   typed: { type: 'string' },
@@ -25,7 +27,8 @@ const verdicts = { approve: 'approved', deny: 'denied' } as const
 /** `gatehouse approvals list | show | approve | deny`: shows calls that wait for people, and decides them. */
 export async function approvals(args: readonly string[]): Promise<number> {
   const told = read(args)
-  const { settings } = readSource({ config: told.config })
+  const { settings } =
+    told.store === undefined ? readSource({ ...told, isForStore: true }) : storeAlone(told.store)
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
@@ -91,6 +94,8 @@ interface Told {
   readonly action: 'list' | 'show' | 'approve' | 'deny'
   readonly id: string
   readonly config: string | undefined
+  readonly envFile: string | undefined
+  readonly store: string | undefined
   readonly isJson: boolean
   readonly reason?: string
   readonly typed?: string
@@ -105,7 +110,9 @@ function read(args: readonly string[]): Told {
   if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
     throw new UsageError('name one approval at a time')
-  const { config, json = false, reason, typed, remember: isRemembered = false } = values
+  const { config, 'env-file': envFile, store, json = false, ...decision } = values
+  const { reason, typed, remember: isRemembered = false } = decision
+  if (store !== undefined && config !== undefined) throw new UsageError('give either --config or --store')
   if (reason !== undefined && action !== 'approve' && action !== 'deny')
     throw new UsageError('--reason has no meaning here')
   if (typed !== undefined && action !== 'approve') throw new UsageError('--typed has no meaning here')
@@ -114,6 +121,8 @@ function read(args: readonly string[]): Told {
     action,
     id: id ?? '',
     config,
+    envFile,
+    store,
     isJson: json,
     isRemembered,
     ...(reason !== undefined && { reason }),

@@ -9,7 +9,7 @@ export async function changelog(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'json'])
   const [upstream, ...others] = options.words
   if (others.length > 0) throw new UsageError('name one server, or none for all')
-  const { settings } = readSource({ config: options.config })
+  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
     const all = await new Contracts(store).list()

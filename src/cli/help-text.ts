@@ -27,6 +27,7 @@ Usage
   gatehouse store info|export|import        tell of the store, and take what is in it elsewhere
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
+  Variables come from the environment, else from --env-file FILE, else from .env beside the configuration.
   Exit codes: 0 good, 1 found a problem, 2 wrong usage.`
 
 const texts: Readonly<Record<string, string>> = {
@@ -63,6 +64,7 @@ say why. What has no way back is proposed as a pivot, with a question to ask bef
 
 Shows the calls that wait for a person, and decides them, in the store that running gateways share.
 Of an id the first 6 characters do, where no other begins with them.
+  --store FOLDER  the store of a gateway without a configuration file
   --reason TEXT   why, for those who look at it later
   --typed TEXT    what has to be typed to approve, where the call takes that
   --remember      do not ask again about this tool in the session of the caller, where that is offered

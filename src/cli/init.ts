@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importClients } from '../config/import-clients.ts'
+import { readText } from '../config/read-text.ts'
 import { readOptions, UsageError } from './options.ts'
 
 const FILE = 'gateway.config.yaml'
@@ -35,7 +36,7 @@ function schemaFor(target: string): string {
 function imported(from: string, schema: string): { yaml: string; notes: readonly string[] } {
   const file = resolve(from)
   if (!existsSync(file)) throw new UsageError(`there is no ${file}`)
-  return importClients(readFileSync(file, 'utf8'), { file, schema })
+  return importClients(readText(file), { file, schema })
 }
 
 function starter(schema: string): { yaml: string; notes: readonly string[] } {

@@ -14,7 +14,7 @@ export async function lint(args: readonly string[]): Promise<number> {
   const [upstream, ...others] = options.words
   if (upstream === undefined || others.length > 0)
     throw new UsageError('name one server of the configuration')
-  const { settings } = readSource({ config: options.config })
+  const { settings } = readSource({ config: options.config, envFile: options.envFile })
   const own = serverNamed(upstream, settings)
   const only: Settings = { ...looking(settings, [own]), metaTools: 'off' }
   const subject = await look(bare(only), own)

@@ -20,7 +20,7 @@ export function readNamed(
   const isUrl = first !== undefined && /^https?:/i.test(first)
   if (separator === -1 && !isUrl) {
     if (first === undefined && isOne) throw new UsageError('name a server of the configuration')
-    const source = readSource({ config: options.config })
+    const source = readSource({ config: options.config, envFile: options.envFile })
     return {
       source,
       words: rest,
@@ -29,7 +29,11 @@ export function readNamed(
   }
   const command = args.slice(separator + 1)
   if (separator !== -1 && command.length === 0) throw new UsageError('name a command behind --')
-  const source = readSource({ config: options.config, words: isUrl ? [first] : command })
+  const source = readSource({
+    config: options.config,
+    envFile: options.envFile,
+    words: isUrl ? [first] : command,
+  })
   const [server] = source.settings.upstreams
   return { source, words: isUrl ? rest : options.words, ...(server && { server }) }
 }

@@ -4,7 +4,7 @@ import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { problemLine } from '../config/problem.ts'
-import { environment } from '../config/secrets.ts'
+import { variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 
 /** A command line that can not be understood. */
@@ -13,6 +13,8 @@ export class UsageError extends Error {}
 /** What a command was told. */
 export interface Options {
   readonly config: string | undefined
+  /** A file of variables. */
+  readonly envFile: string | undefined
   readonly host: string | undefined
   readonly port: number | undefined
   /** Absent where the command line does not say. */
@@ -28,6 +30,7 @@ export interface Options {
 /** What the command can be told. */
 const known = {
   config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
   host: { type: 'string' },
   port: { type: 'string', short: 'p' },
   'log-level': { type: 'string' },
@@ -45,13 +48,15 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
   const own = separator === -1 ? args : args.slice(0, separator)
   const { values, positionals } = parseWords(own, known)
   for (const name of Object.keys(values)) {
-    if (!allowed.includes(name)) throw new UsageError(`--${name} has no meaning here`)
+    const isAllowed = allowed.includes(name) || (name === 'env-file' && allowed.includes('config'))
+    if (!isAllowed) throw new UsageError(`--${name} has no meaning here`)
   }
   const logLevel = levels.find((each) => each === values['log-level'])
   if (values['log-level'] !== undefined && !logLevel)
     throw new UsageError(`--log-level is one of ${levels.join(', ')}`)
   return {
     config: values.config,
+    envFile: values['env-file'],
     host: values.host,
     port: portOf(values.port),
     logLevel,
@@ -96,13 +101,21 @@ export function readServed(args: readonly string[], allowed: readonly string[]):
   return [options, readSource(options)]
 }
 
+/** Settings for a folder with a store, where no file says anything. @throws ConfigError */
+export function storeAlone(folder: string): Pick<Source, 'settings'> {
+  const path = resolve(folder)
+  if (!existsSync(path)) throw new Error(`there is no store in ${path}`)
+  const text = JSON.stringify({ store: path, upstreams: { none: 'none' } })
+  return { settings: loadSettings(text, { file: 'command line', env: {}, isForStore: true }).settings }
+}
+
+interface Wanted extends Partial<Pick<Options, 'config' | 'envFile' | 'host' | 'port' | 'words'>> {
+  /** The store is looked into: secrets of servers and callers need not be there. */
+  readonly isForStore?: boolean
+}
+
 /** Reads the configuration: that of the command line if it names a server, else the file. @throws ConfigError */
-export function readSource({
-  config,
-  host,
-  port,
-  words = [],
-}: Partial<Pick<Options, 'config' | 'host' | 'port' | 'words'>>): Source {
+export function readSource({ config, envFile, host, port, words = [], isForStore = false }: Wanted): Source {
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
@@ -117,7 +130,9 @@ export function readSource({
   }
   if (statSync(file).isDirectory()) throw new Error(`${file} is a folder. Name the file in it with --config`)
   const read = (text: string): Settings => {
-    const { settings, warnings } = loadSettings(text, { file, env: environment(), listen })
+    const env = variablesFor(file, envFile)
+    const { settings, warnings } = loadSettings(text, { file, env, listen, isForStore })
+    if (isForStore) return settings
     for (const warning of warnings) process.stderr.write(`warning: ${problemLine(warning)}\n`)
     return settings
   }

@@ -9,7 +9,8 @@ import { isOver, type Transaction, Transactions } from '../records/transactions.
 import type { Store } from '../store/store.ts'
 
 interface Options {
-  readonly settings: Settings
+  /** The whole configuration, with what servers need; read once it is needed. @throws ConfigError */
+  whole(): Settings
   readonly book: Transactions
   readonly log: Log
   /** Where the calls are recorded that this process makes itself. */
@@ -49,13 +50,13 @@ export async function finishRollbacks(
   begins: readonly (() => Promise<string>)[],
   options: Options,
 ): Promise<readonly Transaction[]> {
-  const { settings, log, audit } = options
+  const { log, audit } = options
   const until = performance.now() + LONGEST
   const found: Transaction[] = []
   let own: Gateway | undefined
   const help = async (): Promise<void> => {
     if (own) return
-    own = createGateway(settings, { variables: environment(), log, ...(audit && { audit }) })
+    own = createGateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
     await own.warm()
   }
   try {

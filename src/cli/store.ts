@@ -32,7 +32,7 @@ export async function store(args: readonly string[]): Promise<number> {
   if (!run) throw new UsageError('write gatehouse store info, export or import')
   if (action === 'info' && file !== undefined) throw new UsageError('store info takes no file')
   if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
-  const { settings } = readSource({ config: options.config })
+  const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
   if (action !== 'import') checkThere(settings)
   const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
   try {

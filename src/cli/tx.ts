@@ -20,6 +20,7 @@ import { userName } from './user-name.ts'
 /** What the command can be told. */
 const known = {
   config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
   json: { type: 'boolean' },
   reason: { type: 'string' },
   principal: { type: 'string' },
@@ -28,7 +29,7 @@ const known = {
 /** `gatehouse tx list | show | rollback | ack`: shows transactions, undoes them, and notes that somebody looked. */
 export async function tx(args: readonly string[]): Promise<number> {
   const told = read(args)
-  const { settings } = readSource({ config: told.config })
+  const { settings } = readSource({ ...told, isForStore: true })
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
@@ -82,6 +83,7 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
     throw new Error(
       `${escapeHidden(transaction.id)} is over: it is ${transaction.status.replaceAll('_', ' ')}`,
     )
+  const { config, envFile } = told
   const by = userName()
   const reason = ['operator', by].join(' ') + (told.reason === undefined ? '' : `: ${told.reason}`)
   const begin = rollingBack(reason)
@@ -89,7 +91,11 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
   const [ended] = await audited(around.settings, around.log, async (audit) => {
     await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
     audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
-    return finishRollbacks([async () => key], { ...around, audit })
+    return finishRollbacks([async () => key], {
+      ...around,
+      whole: () => readSource({ config, envFile }).settings,
+      audit,
+    })
   })
   if (!ended || !isOver(ended)) throw new Error('it is not rolled back yet: see gatehouse tx show')
   const deeds = await deedsOf(ended, around.deeds)
@@ -128,6 +134,7 @@ interface Told {
   readonly id: string
   readonly principal: string | undefined
   readonly config: string | undefined
+  readonly envFile: string | undefined
   readonly isJson: boolean
   readonly reason: string | undefined
 }
@@ -140,13 +147,14 @@ function read(args: readonly string[]): Told {
   if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
     throw new UsageError('name one transaction at a time')
-  const { config, json = false, reason, principal } = values
+  const { config, 'env-file': envFile, json = false, reason, principal } = values
   if (reason !== undefined && action !== 'rollback') throw new UsageError('--reason has no meaning here')
   return {
     action,
     id: id ?? '',
     principal,
     config,
+    envFile,
     isJson: json,
     reason,
   }

@@ -19,6 +19,7 @@ import { userName } from './user-name.ts'
 /** What the command can be told. */
 const known = {
   config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
   since: { type: 'string' },
   until: { type: 'string' },
   session: { type: 'string' },
@@ -31,12 +32,13 @@ const known = {
 /** `gatehouse undo --since WHEN`: shows what was done and how it can be undone, the last thing first; then undoes it. */
 export async function undo(args: readonly string[]): Promise<number> {
   const told = read(args, Date.now())
-  const { settings } = readSource({ config: told.config })
+  const { settings } = readSource({ ...told, isForStore: true })
   if (told.wanted.upstream !== undefined) serverNamed(told.wanted.upstream, settings)
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
-    return await act(told, { settings, store, log })
+    const whole = (): Settings => readSource({ config: told.config, envFile: told.envFile }).settings
+    return await act(told, { settings, whole, store, log })
   } finally {
     await store.close()
   }
@@ -44,6 +46,8 @@ export async function undo(args: readonly string[]): Promise<number> {
 
 interface Around {
   readonly settings: Settings
+  /** With what servers need. @throws ConfigError */
+  whole(): Settings
   readonly store: Store
   readonly log: Log
 }
@@ -135,7 +139,7 @@ async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone
 /** Undoes things, the last one first. */
 function undoAll(
   left: readonly Chosen[],
-  { settings, log, book, audit }: Desk,
+  { whole, log, book, audit }: Desk,
 ): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ deed }) => deed))
   const begins = parts.map((deeds) => async (): Promise<string> => {
@@ -147,7 +151,7 @@ function undoAll(
     audit?.ordered({ order: 'undo', by, transaction: id, caller })
     return transactionKey(caller, id)
   })
-  return finishRollbacks(begins, { settings, book, log, audit })
+  return finishRollbacks(begins, { whole, book, log, audit })
 }
 
 /** Why something was not undone. */
@@ -165,6 +169,7 @@ function failureOf({ key }: Deed, ended: readonly Transaction[]): string | undef
 
 interface Told {
   readonly config: string | undefined
+  readonly envFile: string | undefined
   readonly wanted: Wanted
   readonly isDry: boolean
   readonly isSure: boolean
@@ -173,7 +178,7 @@ interface Told {
 
 function read(args: readonly string[], now: number): Told {
   const { values, positionals } = parseWords(args, known)
-  const { config, since, until, session, upstream } = values
+  const { config, 'env-file': envFile, since, until, session, upstream } = values
   if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" has no meaning here`)
   if (since === undefined) throw new UsageError('say since when, such as --since 10m')
   const from = timeOf(since, '--since', now)
@@ -182,6 +187,7 @@ function read(args: readonly string[], now: number): Told {
   if (to !== undefined && to < from) throw new UsageError('--until is before --since')
   return {
     config,
+    envFile,
     wanted: {
       since: from,
       ...(to !== undefined && { until: to }),

@@ -12,6 +12,7 @@ import { parseWords, readSource, UsageError } from './options.ts'
 const known = {
   jwks: { type: 'string' },
   config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
   json: { type: 'boolean' },
 } as const
 
@@ -35,6 +36,7 @@ interface Told {
   readonly file: string
   readonly jwks: string | undefined
   readonly config: string | undefined
+  readonly envFile: string | undefined
   readonly isJson: boolean
 }
 
@@ -42,8 +44,8 @@ function read(args: readonly string[]): Told {
   const { values, positionals } = parseWords(args, known)
   const [file, ...others] = positionals
   if (file === undefined || others.length > 0) throw new UsageError('write gatehouse verify FILE')
-  const { jwks, config, json = false } = values
-  return { file, jwks, config, isJson: json }
+  const { jwks, config, 'env-file': envFile, json = false } = values
+  return { file, jwks, config, envFile, isJson: json }
 }
 
 function textOf(file: string): string {
@@ -61,9 +63,9 @@ function receiptIn(text: string): { readonly receipt: string; readonly result?: 
   throw new Error(`there is no receipt in the file: a result has it in _meta, at ${RECEIPT_KEY}`)
 }
 
-async function keysOf({ jwks, config }: Told): Promise<readonly unknown[]> {
+async function keysOf({ jwks, config, envFile }: Told): Promise<readonly unknown[]> {
   if (jwks !== undefined) return keysIn(await setAt(jwks), jwks)
-  const { settings } = readSource({ config })
+  const { settings } = readSource({ config, envFile, isForStore: true })
   const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
   try {
     const key = await signingKeyIn(store)

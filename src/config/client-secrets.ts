@@ -32,6 +32,32 @@ export function convertArguments(words: readonly string[], context: SecretContex
   })
 }
 
+/** The user and password in a URL as a header of their own, and the URL without them: neither may stand in a file. */
+export function withoutUser(
+  url: string,
+  context: SecretContext,
+): { readonly url: string; readonly authorization?: string } {
+  const [, start = '', user = '', rest = ''] = /^([a-z][a-z0-9+.-]*:\/\/)([^/?#]*)@(.*)$/is.exec(url) ?? []
+  if (start === '' || user === '') return { url }
+  if (hasReference(user)) {
+    context.note('has a user in its URL, which cannot stand there: write it into `headers` as authorization')
+    return { url: start + rest }
+  }
+  const value = Buffer.from(decoded(user)).toString('base64')
+  const name = `${context.server}_BASIC`
+  return { url: start + rest, authorization: `Basic ${reference(value, name, IN_URL, context)}` }
+}
+
+const IN_URL = 'its URL before the @, as base64'
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
 /** A URL, with a secret in its query replaced by a reference. */
 export function convertUrl(url: string, context: SecretContext): string {
   const [start = '', query] = url.split(/\?(.*)/s)

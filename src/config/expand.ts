@@ -10,6 +10,8 @@ export interface Expanded {
   readonly problems: readonly Finding[]
   /** The paths, joined by newlines, of values that came out of references. */
   readonly interpolated: ReadonlySet<string>
+  /** The paths of values that nobody needs, and whose references stand for nothing just now. */
+  readonly unresolved: readonly (readonly string[])[]
 }
 
 /**
@@ -18,14 +20,19 @@ export interface Expanded {
  */
 export function expand(
   value: unknown,
-  references: References,
+  { isNeeded = () => true, ...references }: References & { isNeeded?: (path: readonly string[]) => boolean },
   source: (path: readonly string[]) => string | undefined,
 ): Expanded {
   const problems: Finding[] = []
   const interpolated = new Set<string>()
+  const unresolved: (readonly string[])[] = []
 
   const filled = (text: string, path: readonly string[]): string => {
     const { text: result, problems: found } = interpolate(text, references)
+    if (found.length > 0 && !isNeeded(path)) {
+      unresolved.push(path)
+      return text
+    }
     problems.push(...found.map((message) => ({ path, message })))
     if (result !== text) interpolated.add(path.join('\n'))
     return result
@@ -54,7 +61,7 @@ export function expand(
     if (path.length === 3 && isUpstreams(path) && path[2] === 'command') return words(item, path)
     return filled(item, path)
   }
-  return { value: visit(value, []), problems, interpolated }
+  return { value: visit(value, []), problems, interpolated, unresolved }
 }
 
 function isUrl(text: string): boolean {

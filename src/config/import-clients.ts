@@ -4,7 +4,7 @@ import { isObject } from '../core/json.ts'
 import { ConfigError } from './problem.ts'
 import { readClientFile } from './client-files.ts'
 import type { ClientServer } from './client-files.ts'
-import { convertArguments, convertEnv, convertHeader, convertUrl } from './client-secrets.ts'
+import { convertArguments, convertEnv, convertHeader, convertUrl, withoutUser } from './client-secrets.ts'
 import type { SecretContext } from './client-secrets.ts'
 import { convertText } from './client-text.ts'
 import { joinCommand } from './command-line.ts'
@@ -91,7 +91,10 @@ function convertRemote(
   { type, headers }: ClientServer['entry'],
   context: SecretContext,
 ): unknown {
-  const all = convertValues(headers, (name, value) => convertHeader(name, value, context)) ?? {}
+  const own = convertValues(headers, (name, value) => convertHeader(name, value, context)) ?? {}
+  const { url: bare, authorization } = withoutUser(url, context)
+  const isGiven = Object.keys(own).some((name) => /^authorization$/i.test(name))
+  const all = authorization === undefined || isGiven ? own : { ...own, authorization }
   const bearer = Object.entries(all).find(([name]) => /^authorization$/i.test(name))
   const token = /^Bearer (\S+)$/.exec(bearer?.[1] ?? '')?.[1]
   const others = Object.entries(all).filter(([name]) => token === undefined || name !== bearer?.[0])
@@ -100,7 +103,7 @@ function convertRemote(
     ...(others.length > 0 && { headers: Object.fromEntries(others) }),
     ...(type === 'sse' && { transport: 'sse' }),
   }
-  const converted = convertUrl(url, context)
+  const converted = convertUrl(bare, context)
   return Object.keys(rest).length === 0 ? converted : { url: converted, ...rest }
 }
 

@@ -29,6 +29,8 @@ export interface LoadOptions {
   readonly env: Environment
   /** An address given on the command line, which wins over that of the file. */
   readonly listen?: ListenOverride
+  /** Only what is kept is looked at: references elsewhere may stand for nothing, and the settings of servers are of no use. */
+  readonly isForStore?: boolean
 }
 
 /** Settings, and what deserves a word without stopping the start. */
@@ -38,20 +40,25 @@ export interface Loaded {
 }
 
 /** Reads the text of a configuration file. @throws ConfigError with every problem found */
-export function loadSettings(text: string, { file, features = known, env, listen }: LoadOptions): Loaded {
+export function loadSettings(
+  text: string,
+  { file, features = known, env, listen, isForStore = false }: LoadOptions,
+): Loaded {
   const document = readDocument(text)
   const located = (findings: readonly Finding[]) => locate(findings, document, file)
   if (document.isBroken) throw new ConfigError(located(document.problems))
 
   const directory = dirname(resolve(file))
   const schema = fileSchema(features)
-  const expanded = expand(document.value ?? {}, { env, directory }, document.source)
+  const isNeeded = (path: readonly string[]): boolean => !isForStore || isKept(path)
+  const expanded = expand(document.value ?? {}, { env, directory, isNeeded }, document.source)
   const value = withListen(readNumbers(expanded.value, schema, expanded.interpolated), listen)
   const misfits = explain(validator(narrowed(schema, value), { trusted: true })(value), schema, value)
   const checked = checkTogether(value, directory)
 
   const unreadable = [...document.problems, ...expanded.problems]
-  const problems = withoutEchoes(withoutEchoes(unreadable, misfits), checked.problems)
+  const found = withoutEchoes(withoutEchoes(unreadable, misfits), checked.problems)
+  const problems = found.filter(({ path }) => !expanded.unresolved.some((each) => isAbout(path, each)))
   if (problems.length > 0 || !isObject(value)) throw new ConfigError(located(problems))
   return {
     settings: settle(value, { schema, features, file: resolve(file), directory, env }),
@@ -67,6 +74,16 @@ export function loadSettings(text: string, { file, features = known, env, listen
 /** What was found wrong later on, as problems at their places in the text of the file. */
 export function locateFindings(findings: readonly Finding[], text: string, file: string): ConfigProblem[] {
   return locate(findings, readDocument(text), file)
+}
+
+/** Whether a key says where something is kept, or how it is recorded. */
+function isKept([section, part]: readonly string[]): boolean {
+  return section === 'store' || (section === 'observe' && part === 'audit')
+}
+
+/** Whether a finding is about a value, or something in it. */
+function isAbout(path: readonly string[], value: readonly string[]): boolean {
+  return value.every((segment, index) => path[index] === segment)
 }
 
 // What is already known to be wrong with a key explains what a later step finds there.

@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
+import { parseEnv } from 'node:util'
+import { readText } from './read-text.ts'
 
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -7,6 +8,29 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** The environment the gateway was started with. */
 export function environment(): Environment {
   return process.env
+}
+
+/**
+ * The variables that references of a configuration file stand for: those of the process, else those of a file of
+ * `NAME=value` lines: the one that is named, else `.env` beside the configuration where there is one.
+ * @throws Error where the file that is named can not be read
+ */
+export function variablesFor(file: string, named?: string): Environment {
+  const own = named === undefined ? variablesIn(join(dirname(file), '.env')) : variablesIn(named)
+  if ('value' in own) return { ...own.value, ...environment() }
+  if (named !== undefined || !own.isAbsent) throw new Error(own.problem)
+  return environment()
+}
+
+function variablesIn(
+  path: string,
+): { readonly value: Environment } | { readonly problem: string; readonly isAbsent: boolean } {
+  try {
+    return { value: parseEnv(readText(path)) }
+  } catch (error) {
+    const isAbsent = error instanceof Error && 'code' in error && error.code === 'ENOENT'
+    return { problem: `the file ${path} cannot be read: ${reason(error)}`, isAbsent }
+  }
 }
 
 /** Where references are looked up: variables in `env`, relative files from `directory`. */
@@ -55,7 +79,7 @@ function lookUp(body: string, { env, directory }: References): Found {
 
 function fileText(path: string): Found {
   try {
-    return { value: readFileSync(path, 'utf8').replace(/\r?\n$/, '') }
+    return { value: readText(path).replace(/\r?\n$/, '') }
   } catch (error) {
     return { problem: `the file ${path} cannot be read: ${reason(error)}` }
   }
@@ -66,7 +90,8 @@ function reason(error: unknown): string {
   if (code === 'ENOENT') return 'it does not exist'
   if (code === 'EACCES') return 'permission is denied'
   if (code === 'EISDIR') return 'it is a directory'
-  return typeof code === 'string' ? code : 'it is not readable'
+  if (typeof code === 'string') return code
+  return error instanceof Error ? error.message : 'it is not readable'
 }
 
 function misspelt(body: string): string {

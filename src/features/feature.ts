@@ -148,6 +148,8 @@ export interface Deps {
   asSent(result: Payload, call: Call): Payload
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
   page(path: string): string | undefined
+  /** The command that approves a call, as it works for those who may run it. */
+  approvalCommand(id: string): string
   /** Whether the gateway's own tools can be called. */
   readonly hasTools: boolean
   /** Whether clients can ask the gateway itself for something, by its tools or by its methods. */

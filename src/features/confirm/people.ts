@@ -125,6 +125,6 @@ function placeOf({ id, approvers }: Approval, { deps }: Around): Place {
   const page = url === undefined ? [] : [`at ${url}`]
   // Whoever is at the command line is seldom one of those who are named.
   const isNamed = url !== undefined && approvers.length > 0
-  const command = deps.isStoreShared && !isNamed ? [`with \`gatehouse approvals approve ${id}\``] : []
+  const command = deps.isStoreShared && !isNamed ? [`with \`${deps.approvalCommand(id)}\``] : []
   return { url, ways: [...page, ...command] }
 }

@@ -48,8 +48,8 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Draft 
   }
 }
 
-function waysTo({ id }: Approval, { page, isStoreShared }: Deps): string[] {
+function waysTo({ id }: Approval, { page, isStoreShared, approvalCommand }: Deps): string[] {
   const url = page(`/confirm/${id}`)
-  const command = isStoreShared ? [`with \`gatehouse approvals approve ${id}\``] : []
+  const command = isStoreShared ? [`with \`${approvalCommand(id)}\``] : []
   return url === undefined ? command : [`at ${url}`, ...command]
 }

@@ -1,0 +1,26 @@
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+
+/**
+ * Reads small files that a configuration or a command line names. Only regular files are read, and only so much of
+ * them: a pipe or a device may never end, or never begin.
+ */
+
+/** How large a file may be that holds a secret, variables, or the configuration of a client, in bytes. */
+const MAX_BYTES = 1_048_576
+
+/** The text of a regular file of up to 1 MB. @throws Error with the reason, or that of the system */
+export function readText(path: string): string {
+  // A pipe nobody writes to would keep `open` itself waiting.
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  try {
+    if (!fstatSync(file).isFile()) throw new Error('it is not a regular file')
+    const buffer = Buffer.alloc(MAX_BYTES + 1)
+    let length = 0
+    for (let read = 1; read > 0 && length < buffer.length; length += read)
+      read = readSync(file, buffer, length, buffer.length - length, null)
+    if (length > MAX_BYTES) throw new Error('it is larger than 1 MB')
+    return buffer.toString('utf8', 0, length)
+  } finally {
+    closeSync(file)
+  }
+}

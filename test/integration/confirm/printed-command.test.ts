@@ -1,0 +1,63 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { expect, test, onTestFinished } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { type CommandProcess, gatewayProgram, startCommand } from '../../support/gateway-process.ts'
+import { folder } from '../../support/journey.ts'
+
+const require = createRequire(import.meta.url)
+const server = require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js')
+
+/** Writes a file through a stdio gateway; the text it answers with. */
+async function write(gateway: CommandProcess, path: string, id: number): Promise<string> {
+  const params = { name: 'write_file', arguments: { path, content: 'written' } }
+  gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })}\n`)
+  const line = await until(
+    () =>
+      gateway
+        .stdout()
+        .split('\n')
+        .find((each) => each.includes(`"id":${id}`) && each.endsWith('}')),
+    'the answer',
+    30_000,
+  )
+  return line
+}
+
+test.each(['a configuration file', 'a command'])(
+  'the command that a stdio front for %s prints works as it is printed, from another folder',
+  async (front) => {
+    const place = folder()
+    const target = join(place, 'target.txt')
+    const config = join(place, 'a b.yaml')
+    const words = [process.execPath, server, place]
+    writeFileSync(config, JSON.stringify({ upstreams: { files: { command: words } } }))
+    const args = front === 'a command' ? ['--', ...words] : ['--config', config]
+    const env = { XDG_STATE_HOME: folder() }
+    const gateway = startCommand(['stdio', ...args], { env })
+    onTestFinished(() => gateway.close())
+    const clientInfo = { name: 'test', version: '1' }
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo }
+    gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params })}\n`)
+    await until(() => gateway.stdout().includes('"id":1'), 'the handshake', 30_000)
+    gateway.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' })}\n`)
+    const asked = await write(gateway, target, 2)
+    const command = /`gatehouse (approvals approve [^`]+)`/.exec(asked)?.[1] ?? 'none'
+    const program = gatewayProgram()
+      .map((word) => `'${word}'`)
+      .join(' ')
+    const run = promisify(execFile)('sh', ['-c', `${program} ${JSON.parse(`"${command}"`)}`], {
+      cwd: folder(),
+      env: { ...process.env, ...env },
+    })
+    expect((await run).stdout).toContain('Approved write_file')
+    await write(gateway, target, 3)
+    expect(readFileSync(target, 'utf8')).toBe('written')
+    gateway.stdin.end()
+    await Promise.race([gateway.ended, once(gateway.stdin, 'close')])
+  },
+)
