@@ -38,6 +38,17 @@ export interface Verdict {
 /** How much the judge may err on servers it was not built on. */
 export const limits = { overAsked: 0.08 }
 
+/**
+ * Tools of which nothing that their servers list says what they do; only their source does. A pack or the
+ * configuration can say it.
+ */
+const beyondTheList: ReadonlySet<string> = new Set([
+  // Connects with a database user that it makes, and says readOnlyHint: true.
+  'mongodb atlas-connect-cluster',
+  // Deploys a program of the caller, and says destructiveHint: false.
+  'mongodb atlas-streams-build',
+])
+
 /** Reads the labelled servers of a folder. */
 export function labelledServers(folder: string): LabelledServer[] {
   return readdirSync(folder)
@@ -67,7 +78,8 @@ export function verdictsOf(servers: readonly LabelledServer[], isTrusted: boolea
 }
 
 /** What is wrong by the rules that keep people safe, and what is only tiresome. */
-export function mistakesOf(verdicts: readonly Verdict[]) {
+export function mistakesOf(all: readonly Verdict[]) {
+  const verdicts = all.filter(({ server, tool }) => !beyondTheList.has(`${server} ${tool}`))
   const harmless = verdicts.filter(({ label }) => label === 'read' || label === 'harmless')
   const tiresome = harmless.filter(({ isAlwaysAsked }) => isAlwaysAsked)
   return {

@@ -47,6 +47,7 @@ export function argumentEvidence(inputSchema: unknown, about: About): readonly E
     ...requestEvidence(all, about),
     ...bulkEvidence(all, about),
     ...targetEvidence(all, about),
+    ...valueEvidence(all, about),
     ...forwardingEvidence(all, about),
   ]
 }
@@ -121,7 +122,7 @@ function resolved(given: unknown, root: unknown): Schema | undefined {
 
 /** Names of arguments that hold a program by themselves. */
 const programs =
-  /^(?:sql|script|javascript|js code|python|bash|shell|cmd|command|commands|mutation|graphql|code snippet|source code|python code|javascript code)$/
+  /^(?:sql|script|javascript|js code|python|bash|shell|cmd|command|commands|mutation|graphql|code snippet|dockerfile|source code|python code|javascript code)$/
 /** Names of arguments that hold a program where the text around says so. */
 const maybePrograms =
   /^(?:query|queries|code|expression|function|functions|statement|statements|program|pipeline|operations|page function|eval|args|cypher|sql query|sql queries|query string|raw query|input)$/
@@ -156,7 +157,7 @@ function languageEvidence(argument: Argument, about: About, isChosen: boolean): 
       (label === 'code' && isChosen) ||
       (languages.test(about.text) && about.isExecuting))
   if (!isInit && !isPlain && !isLikely) return []
-  if (label === 'pipeline' && /\b(?:aggregat|mongo)/i.test(around)) {
+  if (label === 'pipeline' && !about.isActing && /\b(?:aggregat|mongo)/i.test(around)) {
     return [
       {
         effect: 'destructive',
@@ -231,7 +232,9 @@ function fileEvidence(
   if (!isWritten || /\b(?:to read|to load|to upload|input file)\b/i.test(description)) return []
   return [
     {
-      effect: 'write',
+      // The place is the caller's choice: what is there may be replaced.
+      effect: isRequired ? 'destructive' : 'write',
+      ...(isRequired && { isSoft: true }),
       text: `it writes a file where ${name} is given`,
       ...(!isRequired && { when: { argument: name, path, is: 'given' } }),
     },
@@ -301,6 +304,16 @@ function targetEvidence(all: readonly Argument[], { verbs }: About): Evidence[] 
   )
   return target
     ? [{ effect: 'destructive', isSoft: true, text: `what is at ${target.name} may be replaced` }]
+    : []
+}
+
+/** A key and its whole value: what the key held is replaced. */
+function valueEvidence(all: readonly Argument[], { verbs }: About): Evidence[] {
+  if (!verbs.some((verb) => verb === 'set' || verb === 'put')) return []
+  const key = all.find(({ words }) => /^(?:key|name|variable|path)$/.test(words.join(' ')))
+  const value = all.find(({ words }) => /^(?:value|new value)$/.test(words.join(' ')))
+  return key && value
+    ? [{ effect: 'destructive', isSoft: true, text: `${value.name} replaces what ${key.name} held` }]
     : []
 }
 

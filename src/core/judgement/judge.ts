@@ -9,7 +9,7 @@ import { isObject } from '../json.ts'
 import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
 import { type Condition, type Effect, effectRanks, type Evidence, worse } from './evidence.ts'
 import { verbClass } from './lexicon.ts'
-import { descriptionEvidence, isSaidToRead, nameEvidence, titleEvidence } from './words.ts'
+import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
 
 /** How arguments decide what a call does. */
 export interface Variation {
@@ -49,7 +49,7 @@ export function judge(definition: Definition, { server, isTrusted }: Context): J
   const told = [...named, ...titlesOf(definition, hints), ...descriptionEvidence(description)]
   const plain = [...told, ...argumentEvidence(definition.inputSchema, aboutOf(name, description, told))]
   const all = [...plain, ...outputEvidence(definition.outputSchema)]
-  const heard = annotated(all, { hints, isTrusted, description })
+  const heard = annotated(all, { hints, isTrusted })
   const base = heard.evidence.filter((each) => !each.when)
   const conditions = heard.evidence.flatMap((each) => (each.when ? [{ ...each, when: each.when }] : []))
   const least = base.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
@@ -120,7 +120,6 @@ const adding = new Set('create add insert append edit comment annotate patch mod
 interface Hearing {
   readonly hints: Definition
   readonly isTrusted: boolean
-  readonly description: string
 }
 
 interface Heard {
@@ -129,20 +128,10 @@ interface Heard {
 }
 
 /** What annotations add to the evidence or take from it, with the protocol's own defaults for what is absent. */
-function annotated(all: readonly Evidence[], { hints, isTrusted, description }: Hearing): Heard {
+function annotated(all: readonly Evidence[], { hints, isTrusted }: Hearing): Heard {
   const { readOnlyHint, destructiveHint } = hints
   const isSession = all.length > 0 && all.every(isPassing)
   if (readOnlyHint === true) return readingSaid(all, isTrusted, destructiveHint)
-  const worst = all.reduce<Effect>((effect, each) => worse(effect, each.effect), 'read')
-  if (
-    isTrusted &&
-    isSaidToRead(description) &&
-    worst === 'execute' &&
-    readOnlyHint !== false &&
-    !isWriting(all)
-  ) {
-    return { evidence: [{ effect: 'read', text: 'its description says that it only reads' }], doubts: [] }
-  }
   if (destructiveHint === true) {
     const isPassingOnly = isSession && all.some(({ effect }) => effect !== 'read')
     return isPassingOnly ? { evidence: all, doubts: [] } : raised(all, 'destructive', 'destructiveHint: true')
@@ -159,12 +148,6 @@ function annotated(all: readonly Evidence[], { hints, isTrusted, description }: 
 /** Only what passes by itself, and reads. */
 function isPassing({ effect, verb }: Evidence): boolean {
   return effect === 'read' || (verb !== undefined && verbClass(verb) === 'session')
-}
-
-function isWriting(all: readonly Evidence[]): boolean {
-  return all.some(
-    ({ verb, effect }) => verb !== undefined && effect !== 'read' && verbClass(verb) !== 'execute',
-  )
 }
 
 function raised(all: readonly Evidence[], effect: Effect, what: string): Heard {

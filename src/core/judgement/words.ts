@@ -65,13 +65,6 @@ export function descriptionEvidence(description: string): readonly Evidence[] {
   return [...unique.values(), ...warned]
 }
 
-/** Whether a description says of the whole tool that it only reads. */
-export function isSaidToRead(description: string): boolean {
-  return /\bread[- ]?only\b|\bselect (?:queries|statements?) only\b|\bonly select\b|\bexecute an? select (?:query|statement)\b|\bdoes not (?:modify|change|write)\b/i.test(
-    description,
-  )
-}
-
 /** Sentences of a description that are read for verbs: the rest is examples, notes and arguments. */
 const MAX_SENTENCES = 2
 const MAX_DESCRIPTION_LENGTH = 20_000
