@@ -14,7 +14,7 @@ import type { Target } from './core/target.ts'
 import type { Portrait } from './documents/portrait.ts'
 import type { DocumentPath } from './downstream/documents.ts'
 import { type AddPages, type Listener, listenHttp } from './downstream/listen.ts'
-import { isMapped } from './downstream/statuses.ts'
+import { statusMapping } from './downstream/statuses.ts'
 import { serveStdio } from './downstream/stdio.ts'
 import { frontPage } from './front-page.ts'
 import { inspect, type Inspected } from './inspect.ts'
@@ -272,7 +272,7 @@ function listen(gateway: Gateway, { observing, keys, built }: Own, addPages: Add
     has: (upstream) => gateway.has(upstream),
     listen: () => gateway.settings.listen,
     auth: () => gateway.settings.auth,
-    isMapped: () => isMapped(gateway.settings),
+    statusMapping: () => statusMapping(gateway.settings),
     signIns: gateway.signIns,
     seal: createSeal(Date.now, undefined, keys.seals),
     jwks: keys.published,

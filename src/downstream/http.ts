@@ -32,6 +32,7 @@ import type { Exchange } from './exchange.ts'
 import { HttpSessions } from './http-sessions.ts'
 import { lease } from './lease.ts'
 import { HttpReply } from './reply.ts'
+import type { StatusMapping } from './statuses.ts'
 
 interface Options {
   readonly handle: Handler
@@ -47,8 +48,8 @@ interface Options {
   readonly body: () => number
   /** Whether requests must be to the letter: both types in `Accept`, one message at a time. */
   readonly isStrict: () => boolean
-  /** Whether each error of a call has an HTTP status of its own, for clients with sessions. */
-  isMapped?(): boolean
+  /** The HTTP status of each error of a call, for clients with sessions; nothing where all have 200. */
+  statusMapping?(): StatusMapping | undefined
   /** Hears of every request that is turned away. */
   onRefused?(refusal: Refusal): void
   readonly log: Log
@@ -72,7 +73,7 @@ export class HttpFront {
   constructor(options: Options) {
     this.#options = options
     this.sessions = new HttpSessions(options)
-    this.#legacy = new LegacyHttp(this.sessions, options.log, () => options.isMapped?.() === true)
+    this.#legacy = new LegacyHttp(this.sessions, options.log, () => options.statusMapping?.())
   }
 
   /** Whether a call is under way. */

@@ -11,19 +11,18 @@ import type { Exchange } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
 import { lease } from './lease.ts'
 import { HttpReply } from './reply.ts'
-import { mappedStatus } from './statuses.ts'
+import type { StatusMapping } from './statuses.ts'
 
 /** Streamable HTTP with sessions: 2025-03-26 to 2025-11-25. */
 export class LegacyHttp {
   readonly #sessions: HttpSessions
   readonly #log: Log
-  readonly #isMapped: () => boolean
+  readonly #mapping: () => StatusMapping | undefined
 
-  /** `isMapped`: whether each error of a call has an HTTP status of its own. */
-  constructor(sessions: HttpSessions, log: Log, isMapped: () => boolean) {
+  constructor(sessions: HttpSessions, log: Log, mapping: () => StatusMapping | undefined) {
     this.#sessions = sessions
     this.#log = log
-    this.#isMapped = isMapped
+    this.#mapping = mapping
   }
 
   /** Takes one posted message. @throws what is refused before it is looked into */
@@ -122,7 +121,7 @@ export class LegacyHttp {
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,
-      ...(this.#isMapped() && { statusOf: mappedStatus }),
+      ...this.#mapping(),
       onSlow: () => this.#log.warn('client.slow', { session: session.id }),
     })
   }

@@ -27,6 +27,7 @@ import { LegacySse } from './legacy-sse.ts'
 import { addFrontPage, type Reader } from './page/route.ts'
 import { addPermissions } from './permissions.ts'
 import { addSignInPages, type SignIns } from './sign-in-pages.ts'
+import type { StatusMapping } from './statuses.ts'
 
 interface Options {
   readonly handle: Handler
@@ -36,8 +37,8 @@ interface Options {
   has(upstream: string): boolean
   readonly listen: () => ListenSettings
   readonly auth: () => AuthSettings
-  /** Whether each error of a call has an HTTP status of its own. */
-  isMapped?(): boolean
+  /** The HTTP status of each error of a call; nothing where all have 200. */
+  statusMapping?(): StatusMapping | undefined
   readonly signIns: SignIns
   readonly seal: Seal
   /** What the gateway's own signatures are verified with, for everybody. @throws SERVER_UNAVAILABLE */

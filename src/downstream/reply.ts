@@ -28,6 +28,8 @@ interface Options {
   readonly primes?: boolean
   /** The HTTP status of an answer by its error code; 200 where absent. */
   statusOf?(errorCode: unknown): number
+  /** How long it may wait for something to say before its head is sent, in milliseconds. */
+  readonly headPatience?: number
   /** The client does not read what it is sent. */
   onSlow(): void
 }
@@ -174,8 +176,10 @@ export class HttpReply implements Reply, Outlet {
   tick(now: number): void {
     if (this.#isEnded || this.#outgoing.destroyed) unfinished.delete(this.#key)
     if (this.#isEnded || !this.#options.canStream) return
-    const isSlow = now - this.#since > PATIENCE && this.#options.primes === true
-    if (!this.#isStream && (isSlow || now - this.#since > KEEP_ALIVE)) this.open()
+    const { headPatience, primes } = this.#options
+    // Once the head is sent an error has no status of its own any more.
+    const patience = headPatience ?? (primes === true ? PATIENCE : KEEP_ALIVE)
+    if (!this.#isStream && now - this.#since > patience) this.open()
     if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE) this.write(keepAlive)
   }
 

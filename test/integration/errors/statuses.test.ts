@@ -1,5 +1,6 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
+import { scriptedServer, tokenOf } from '../../support/scripted-server.ts'
 
 const statuses = [
   [-32700, 400],
@@ -48,6 +49,46 @@ describe('the HTTP status of an error within a session', () => {
     const client = await clientOf(gateway)
     const reply = await client.request('tools/call', { name: 'error', arguments: { code: 'x' } })
     expect([reply.status, codeOf(reply)]).toEqual([200, 'INVALID_INPUT'])
+  })
+
+  test.each([
+    ['limits', { limits: { timeout: '3s' } }, {}],
+    ['limits of the server', {}, { limits: { timeout: '3s' } }],
+    ['settings of the tool', {}, { tools: { silent: { timeout: '3s' } } }],
+  ])('C194 is 504 for a time-out by the %s, however long that is', async (_where, config, own) => {
+    const server = await scriptedServer(
+      { tools: {} },
+      {
+        'tools/list': () => ({ tools: [{ name: 'silent', inputSchema: { type: 'object' } }] }),
+        'tools/call': () => undefined,
+      },
+    )
+    onTestFinished(() => server.close())
+    const one = { url: server.url, ...own }
+    const gateway = await gatewayTo({ one }, { config: { ...config, ...mapped } })
+    const client = await clientOf(gateway)
+    const reply = await client.request('tools/call', { name: 'silent', arguments: {} }, { timeoutMs: 30_000 })
+    expect([reply.status, reply.error?.['code']]).toEqual([504, -32004])
+  })
+
+  test('is 200 once something was said', async () => {
+    const server = await scriptedServer(
+      { tools: {} },
+      {
+        'tools/list': () => ({ tools: [{ name: 'talking', inputSchema: { type: 'object' } }] }),
+        'tools/call': (asked) => {
+          const params = { progressToken: tokenOf(asked), progress: 1 }
+          asked.say({ method: 'notifications/progress', params })
+          return undefined
+        },
+      },
+    )
+    onTestFinished(() => server.close())
+    const gateway = await gatewayTo({ one: server.url }, { config: { ...mapped, limits: { timeout: '2s' } } })
+    const client = await clientOf(gateway)
+    const call = { name: 'talking', arguments: {} }
+    const reply = await client.request('tools/call', call, { timeoutMs: 30_000, onProgress: () => {} })
+    expect([reply.status, reply.error?.['code']]).toEqual([200, -32004])
   })
 
   test('C145 C180 is 400 for a tool that is not there', async () => {

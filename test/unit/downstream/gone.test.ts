@@ -46,7 +46,7 @@ describe('a client that left while it was looked at who it is', () => {
     onTestFinished(() => sessions.close())
     const created = sessions.create(anonymous, undefined)
     sessions.keep(created)
-    const legacy = new LegacyHttp(sessions, silentLog, () => false)
+    const legacy = new LegacyHttp(sessions, silentLog, () => undefined)
     legacy.get(await abandoned({ 'mcp-session-id': created.session.id }))
     expect(created.replay.general.hasOutlet).toBe(false)
   })
