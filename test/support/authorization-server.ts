@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { createRemoteJWKSet, type JWTPayload, jwtVerify, SignJWT } from 'jose'
 import { errors, Provider } from 'oidc-provider'
 import { onTestFinished } from 'vitest'
+import { isObject } from './server/json.ts'
 
 interface Options {
   /** How long access tokens are good, in seconds. */
@@ -11,6 +12,8 @@ interface Options {
   readonly documents?: Readonly<Record<string, unknown>>
   readonly registration?: boolean
   readonly refreshTokens?: boolean
+  /** Who signed in, as some authorization servers say it with every token, whatever was asked for. */
+  readonly idToken?: string
 }
 
 /** A real authorization server on loopback, until the test is over. */
@@ -42,6 +45,7 @@ export async function authorizationServer({
   documents,
   registration = true,
   refreshTokens = true,
+  idToken,
 }: Options = {}): Promise<AuthorizationServer> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -101,6 +105,11 @@ export async function authorizationServer({
     ['subject_token', 'subject_token_type', 'requested_token_type', 'resource', 'audience', 'scope'],
   )
 
+  provider.use(async (context, next) => {
+    await next()
+    if (idToken !== undefined && context.path === '/token' && isObject(context.body))
+      context.body = { ...context.body, id_token: idToken }
+  })
   provider.on('server_error', (_context, error) => console.error(error))
   const requests: string[] = []
   const grants: URLSearchParams[] = []

@@ -59,8 +59,13 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   return {
     server: await readServer(issuer, http),
     resource: isDefault ? (named ?? oauth.resource) : oauth.resource,
-    scopes: challenge.scopes.length > 0 ? challenge.scopes : supported.filter(isText),
+    scopes: (challenge.scopes.length > 0 ? challenge.scopes : supported.filter(isText)).filter(isOfAccess),
   }
+}
+
+/** `openid` asks who the user is (OpenID Connect Core §3.1.2.1), and opens nothing: nobody here wants to know. */
+function isOfAccess(scope: string): boolean {
+  return scope !== 'openid'
 }
 
 type Metadata = Readonly<Record<string, unknown>>

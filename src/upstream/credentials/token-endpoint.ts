@@ -1,5 +1,6 @@
 import * as oauth from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 import type { Token } from './renewing.ts'
 
@@ -37,7 +38,7 @@ export async function requestToken(
   return attempt(async () => {
     const auth = authOf(client)
     const response = await oauth.genericTokenEndpointRequest(as, own, auth, grantType, given, through(http))
-    return grantOf(await oauth.processGenericTokenEndpointResponse(as, own, response))
+    return grantOf(await oauth.processGenericTokenEndpointResponse(as, own, await withoutIdToken(response)))
   })
 }
 
@@ -62,8 +63,22 @@ export async function redeemCode(
       verifier,
       options,
     )
-    return grantOf(await oauth.processAuthorizationCodeResponse(server, own, response))
+    return grantOf(await oauth.processAuthorizationCodeResponse(server, own, await withoutIdToken(response)))
   })
+}
+
+/**
+ * An answer without the statement of OpenID Connect about who signed in: nothing here reads it, and the library would
+ * refuse the whole grant over one it cannot verify.
+ */
+async function withoutIdToken(response: Response): Promise<Response> {
+  const value: unknown = await response
+    .clone()
+    .json()
+    .catch(() => undefined)
+  if (!isObject(value) || value.id_token === undefined) return response
+  const { id_token: _ignored, ...rest } = value
+  return new Response(JSON.stringify(rest), { status: response.status, headers: response.headers })
 }
 
 interface Redemption {

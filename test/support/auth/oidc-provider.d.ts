@@ -34,6 +34,12 @@ declare module 'oidc-provider' {
       handler: (context: ProviderContext) => Promise<void>,
       parameters: readonly string[],
     ): void
+    use(
+      middleware: (
+        context: ProviderContext & { readonly path: string },
+        next: () => Promise<void>,
+      ) => Promise<void>,
+    ): void
     on(event: 'server_error', listener: (context: unknown, error: unknown) => void): void
     callback(): (request: IncomingMessage, response: ServerResponse) => Promise<void>
     interactionDetails(request: IncomingMessage, response: ServerResponse): Promise<Details>

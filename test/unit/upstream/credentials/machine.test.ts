@@ -34,6 +34,13 @@ describe('client credentials', () => {
     expect(server.tokens.size).toBe(1)
   })
 
+  it('are used though the answer also says who they are in a way that cannot be verified', async () => {
+    const { server } = await world({ idToken: 'eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl' })
+    server.metadata = { ...Object(server.metadata), scopes_supported: ['openid', 'read'] }
+    const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })
+    expect(textOf(await upstream.handle(echo(caller('alice'))))).toBeDefined()
+  })
+
   it('that are refused say why, to callers and to those who run the gateway', async () => {
     const { server } = await world()
     const oauth = { grant: 'client_credentials', ...client, clientSecret: new Secret('another one') } as const

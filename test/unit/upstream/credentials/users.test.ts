@@ -22,12 +22,12 @@ import {
 
 const alice = caller('alice', 'the-token-alice-came-with')
 
-async function world(options: Parameters<typeof authorizationServer>[0] = {}) {
+async function world(options: Parameters<typeof authorizationServer>[0] = {}, scope = 'read') {
   const authority = await authorizationServer(options)
   const server = await protectedServer(async (token, url) => {
-    if (token === undefined) return unauthorized(url, 'read')
+    if (token === undefined) return unauthorized(url, scope)
     const claims = await authority.verify(token, url).catch(() => undefined)
-    return claims ? undefined : unauthorized(url, 'read')
+    return claims ? undefined : unauthorized(url, scope)
   })
   server.metadata = { resource: server.url, authorization_servers: [authority.issuer] }
   return { authority, server, ...oauthUpstream(server.url, {}) }
@@ -70,6 +70,21 @@ describe('a user who has not signed in', () => {
     expect(textOf(await here.upstream.handle(retry(call, outcome)))).toBeDefined()
     expect(await subjects(here.server, here.authority)).toEqual(['alice'])
   })
+
+  it.each(['a token signed with a shared key', 'no token at all'])(
+    'is not asked who it is, and what says so is not read: %s',
+    async (kind) => {
+      const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString('base64url')
+      const idToken = kind === 'no token at all' ? 'x' : `${header}.e30.c2lnbmF0dXJl`
+      const here = await world({ idToken }, 'openid read')
+      const call = echo(alice)
+      const outcome = await here.upstream.handle(call)
+      const { url } = await startOf(here.desk, linkOf(outcome))
+      expect(new URL(url).searchParams.get('scope')).toBe('read offline_access')
+      await visit(here, linkOf(outcome), 'alice')
+      expect(textOf(await here.upstream.handle(retry(call, outcome)))).toBeDefined()
+    },
+  )
 
   it('is waited for after agreeing to open the link', async () => {
     const here = await world()
