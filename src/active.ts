@@ -33,9 +33,9 @@ export function policiesOf(active: readonly Active[], target: Target): readonly 
 }
 
 /** What they know of a tool, prompt or resource, together. */
-export function factsOf(active: readonly Active[], entry: Entry): ToolFacts {
+export function factsOf(active: readonly Active[], entry: Entry, all: readonly Entry[]): ToolFacts {
   const known = active.map(({ contribution, isOn }) =>
-    isOn(entry.upstream) ? contribution.facts?.(entry) : undefined,
+    isOn(entry.upstream) ? contribution.facts?.(entry, all) : undefined,
   )
   return Object.assign({}, ...known)
 }

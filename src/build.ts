@@ -125,7 +125,8 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     callBounds: (name, tool) => callBounds(settings, name, tool),
     auth: settings.auth,
     entry,
-    undoRule: (name, tool) => undoRules(name, tool),
+    undoRule: (name, tool) => undoRules.of(name, tool),
+    undoRuleAmong: (described, all) => undoRules.among(described, all),
     tools: async (name) =>
       (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
     records: () => {
@@ -133,7 +134,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       records = createRecords({
         servers: upstreams,
         listed,
-        facts: (described) => factsOf(active, described),
+        facts: (described, all) => factsOf(active, described, all),
         seen: sightings.of,
         log,
       })

@@ -1,9 +1,9 @@
 import { type Built, isUndoDerived } from './build.ts'
 import type { Entry } from './core/entry.ts'
-import { type Inverse, proposeUndo } from './core/inverse.ts'
-import { featureSettings, type UndoSettings, type UpstreamSettings } from './core/settings.ts'
+import { featureSettings, type UpstreamSettings } from './core/settings.ts'
 import type { StopAsking } from './core/stop-asking.ts'
 import { settingOf } from './core/tool-settings.ts'
+import { judgeUndo, type UndoJudgement } from './core/undo-judgement.ts'
 import { confirm } from './features/confirm/confirm.ts'
 import { templateOf } from './features/confirm/message.ts'
 import { isAsked, ruleOf } from './features/confirm/rules.ts'
@@ -16,7 +16,7 @@ export interface Inspected {
   /** The scopes a caller needs: of each group one. */
   readonly scopes: Requirement
   readonly asking: Asking
-  readonly undoing: Undoing
+  readonly undoing: UndoJudgement
 }
 
 /** Whether a person is asked before a tool runs. */
@@ -33,17 +33,6 @@ interface Asking {
   readonly why: readonly string[]
 }
 
-/** How a tool is undone. */
-interface Undoing {
-  /** `proposal` is only proposed: nobody undoes it. */
-  readonly from: 'configuration' | 'derivation' | 'proposal' | 'nowhere'
-  /** As the configuration says it, or would. */
-  readonly undo?: string | UndoSettings
-  readonly isExact: boolean
-  /** For people. */
-  readonly why: readonly string[]
-}
-
 /** Tells what is done about a tool, given all tools of its server. */
 export function inspect(entry: Entry, all: readonly Entry[], { settings }: Built): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
@@ -56,7 +45,7 @@ export function inspect(entry: Entry, all: readonly Entry[], { settings }: Built
     entry,
     scopes: entry.isOwn ? [] : requirementOf(entry, server),
     asking: askingOf(entry, server, own),
-    undoing: undoingOf(entry, all, { server, isDerived }),
+    undoing: judgeUndo(entry, all, { tools: server.tools, isDerived }),
   }
 }
 
@@ -93,35 +82,4 @@ function said({ name }: Entry, { tools }: UpstreamSettings, { level }: ConfirmSe
     return setting ? [`the configuration says ${written}: ${String(setting.value)} for ${setting.glob}`] : []
   })
   return found.length > 0 ? found : [`features.confirm asks from this level on: ${level}`]
-}
-
-function undoingOf(
-  { name, nature, definition }: Entry,
-  all: readonly Entry[],
-  { server: { tools }, isDerived }: { readonly server: UpstreamSettings; readonly isDerived: boolean },
-): Undoing {
-  if (nature.op === 'read') return { from: 'nowhere', isExact: true, why: ['it only reads'] }
-  const configured = settingOf(tools, name, 'undo')
-  if (configured) {
-    const { value, glob } = configured
-    const why = [`the configuration says so for ${glob}`]
-    if (value === 'none') return { from: 'nowhere', isExact: false, why }
-    return { from: 'configuration', undo: value, isExact: isExact(value), why }
-  }
-  const definitions = all.map((each) => each.definition)
-  const { inverse, misses } = proposeUndo(definition, definitions)
-  if (inverse) return proposed(inverse, isDerived)
-  const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
-  return { from: 'nowhere', isExact: false, why }
-}
-
-function proposed({ undo, why, confidence }: Inverse, isDerived: boolean): Undoing {
-  const isSure = confidence === 'sure'
-  const doubt = isSure ? [] : ['schemas do not say all of it: try it first']
-  const from = isDerived && isSure ? 'derivation' : 'proposal'
-  return { from, undo, isExact: isExact(undo), why: [...why, ...doubt] }
-}
-
-function isExact(undo: string | UndoSettings): boolean {
-  return typeof undo === 'string' || undo.exact !== false
 }

@@ -19,7 +19,7 @@ interface Options {
   /** The entry of a tool as a server lists it. */
   listed(upstream: string, definition: Definition): Entry | undefined
   /** What features say of a tool. */
-  facts(entry: Entry): ToolFacts
+  facts(entry: Entry, all: readonly Entry[]): ToolFacts
   /** What was seen of a tool. */
   seen(entry: Entry): Seen | undefined
   readonly log: Log
@@ -143,7 +143,7 @@ class Known {
       if (lists.contentVersion === before) return
       this.#lists = lists
       this.#tools = lists.tools.map((entry) => {
-        return { entry, alias: aliasOf(entry.name), facts: this.#options.facts(entry) }
+        return { entry, alias: aliasOf(entry.name), facts: this.#options.facts(entry, lists.tools) }
       })
       if (before === undefined) return
       this.#changedAt = Date.now()

@@ -1,7 +1,11 @@
+/**
+ * Finds by which rule a tool is undone: what is configured goes before what may be derived from the server's list.
+ * What is derived is what `judgeUndo` calls derived, and nothing else.
+ */
 import type { Entry } from '../core/entry.ts'
-import { inverseOf } from '../core/inverse.ts'
 import type { ToolSettings } from '../core/settings.ts'
-import { readUndo, type UndoRule, undoRuleOf } from '../core/undo.ts'
+import { type UndoRule, undoRuleOf } from '../core/undo.ts'
+import { judgeUndo } from '../core/undo-judgement.ts'
 
 interface Options {
   settings(upstream: string): Readonly<Record<string, ToolSettings>> | undefined
@@ -11,39 +15,49 @@ interface Options {
   isDerived(upstream: string): boolean
 }
 
-/** How what a tool of a server does is undone. @throws what listing throws */
-type UndoRules = (upstream: string, tool: string) => UndoRule | undefined | Promise<UndoRule | undefined>
-
-/** How long the tools of a server are taken as they were, in milliseconds. */
-const FRESH = 10_000
-
-/** Finds how tools are undone: what is configured goes before what is found out. */
-export function createUndoRules({ settings, tools, isDerived }: Options): UndoRules {
-  const known = new Map<string, { readonly at: number; readonly rules: Promise<Rules> }>()
-  const rulesOf = (upstream: string): Promise<Rules> => {
-    const found = known.get(upstream)
-    if (found && performance.now() - found.at < FRESH) return found.rules
-    const rules = tools(upstream).then((entries) => derived(entries))
-    known.set(upstream, { at: performance.now(), rules })
-    rules.catch(() => known.delete(upstream))
-    return rules
-  }
-  return (upstream, tool) => {
-    const own = settings(upstream)
-    const configured = own && undoRuleOf(own, tool)
-    if (configured || !own || !isDerived(upstream)) return configured?.rule
-    return rulesOf(upstream).then((rules) => rules.get(tool))
-  }
+/** By which rules the tools of servers are undone. */
+interface UndoRules {
+  /** How what a tool of a server does is undone; at once where that is configured. @throws what listing throws */
+  of(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
+  /** The same of a tool, given all tools of its server. */
+  among(entry: Entry, all: readonly Entry[]): UndoRule | undefined
 }
 
-type Rules = ReadonlyMap<string, UndoRule>
+/** How long the tools of a server are taken as they were, in milliseconds. */
+const FRESH_MS = 10_000
 
-/** The rules nobody has to look at before they are used. */
-function derived(entries: readonly Entry[]): Rules {
-  const all = entries.map(({ definition }) => definition)
-  const found = entries.flatMap(({ name, definition }) => {
-    const inverse = inverseOf(definition, all)
-    return inverse?.confidence === 'sure' ? [[name, readUndo(inverse.undo)] as const] : []
-  })
-  return new Map(found)
+/** Makes what finds how tools are undone. */
+export function createUndoRules({ settings, tools, isDerived }: Options): UndoRules {
+  const known = new Map<string, { readonly at: number; readonly listed: Promise<readonly Entry[]> }>()
+  const listedBy = (upstream: string): Promise<readonly Entry[]> => {
+    const found = known.get(upstream)
+    if (found && performance.now() - found.at < FRESH_MS) return found.listed
+    const listed = tools(upstream)
+    known.set(upstream, { at: performance.now(), listed })
+    listed.catch(() => known.delete(upstream))
+    return listed
+  }
+  const judged = new WeakMap<Entry, UndoRule | undefined>()
+  const derived = (entry: Entry, all: readonly Entry[]): UndoRule | undefined => {
+    if (judged.has(entry)) return judged.get(entry)
+    const { rule } = judgeUndo(entry, all, { tools: settings(entry.upstream) ?? {}, isDerived: true })
+    judged.set(entry, rule)
+    return rule
+  }
+  return {
+    of: (upstream, tool) => {
+      const own = settings(upstream)
+      const configured = own && undoRuleOf(own, tool)
+      if (configured || !own || !isDerived(upstream)) return configured?.rule
+      return listedBy(upstream).then((all) => {
+        const entry = all.find(({ name }) => name === tool)
+        return entry && derived(entry, all)
+      })
+    },
+    among: (entry, all) => {
+      const configured = undoRuleOf(settings(entry.upstream) ?? {}, entry.name)
+      if (configured || !isDerived(entry.upstream)) return configured?.rule
+      return derived(entry, all)
+    },
+  }
 }

@@ -26,7 +26,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
     ...(stop ? [`  to stop it   write ${oneLine(stop.write)} under ${oneLine(stop.under)}`] : []),
     `  undo         ${undone(undoing)}`,
     ...expressions(undoing.undo).map((line) => `               ${oneLine(line)}`),
-    ...reasons(undoing.why),
+    ...reasons([...undoing.why, ...undoing.doubts.map((doubt) => `but: ${doubt}`)]),
     `  scopes       ${scopes === '' ? 'none' : scopes} (needed where callers authenticate)`,
   ]
 }
@@ -41,7 +41,7 @@ export function toolTable(tools: readonly Inspected[]): string[] {
       risk,
       idempotent ? 'yes' : 'no',
       askedShortly(asking),
-      undoneShortly(entry, undoing),
+      undoneShortly(undoing),
     ]
   })
   const all = [['tool', 'risk', 'idempotent', 'confirmation', 'undo'], ...rows]
@@ -72,20 +72,32 @@ function askedShortly({ when, isOutOfBand }: Asking): string {
   return `${isOutOfBand ? 'out of band' : 'inline'}${when === 'always' ? '' : ', in transactions'}`
 }
 
-function undone({ from, isExact }: Undoing): string {
-  if (from === 'nowhere') return isExact ? 'nothing to undo' : 'none'
-  const how = isExact ? 'exactly' : 'approximately'
-  if (from === 'configuration') return `${how}, as configured`
-  if (from === 'derivation') return `${how}, as schemas say (features.transactions.auto_undo is on)`
-  return `none is configured; ${how} by what schemas suggest (see gatehouse plan)`
+function undone({ from, how }: Undoing): string {
+  if (how === 'unneeded') return 'nothing to undo'
+  if (from === 'nowhere') return 'none'
+  if (from === 'configuration')
+    return how === 'impossible' ? 'not possible as configured' : `${degrees[how]}, as configured`
+  if (how === 'unsure') return 'none is configured; what the list suggests is not sure (see gatehouse plan)'
+  if (from === 'derivation') return `${degrees[how]}, as schemas say (features.transactions.auto_undo is on)`
+  return `none is configured; ${degrees[how]} by what schemas suggest (see gatehouse plan)`
 }
 
-function undoneShortly({ nature }: Inspected['entry'], { from, isExact, undo }: Undoing): string {
-  if (from === 'nowhere') return nature.op === 'read' ? '' : 'none'
+const degrees: Readonly<Record<Undoing['how'], string>> = {
+  exact: 'exactly',
+  approximate: 'approximately',
+  unsure: 'not surely',
+  impossible: 'not at all',
+  unneeded: 'nothing to undo',
+}
+
+function undoneShortly({ from, how, undo }: Undoing): string {
+  if (how === 'unneeded') return ''
+  if (from === 'nowhere') return 'none'
   const text = expressions(undo).at(-1) ?? ''
   const tool = /^(?:\w+: )?([^(]+)\(/.exec(text)?.[1] ?? ''
-  const how = isExact ? '' : ', approximately'
-  return from === 'proposal' ? `proposed: by ${tool}${how}` : `by ${tool}${how}`
+  if (how === 'unsure') return `none; not sure: by ${tool}`
+  const about = how === 'exact' ? '' : how === 'approximate' ? ', approximately' : ', which is not possible'
+  return from === 'proposal' ? `proposed: by ${tool}${about}` : `by ${tool}${about}`
 }
 
 /** What is called to undo, a line each. */

@@ -1,9 +1,9 @@
 import type { Entry } from '../core/entry.ts'
-import { type Inverse, proposeUndo } from '../core/inverse.ts'
 import { oneLine } from '../core/one-line.ts'
 import type { ToolSettings, UndoSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { shapeOf } from '../core/tool-shape.ts'
+import { judgeUndo } from '../core/undo-judgement.ts'
 import { isYamlWord, quotedText, yamlKey } from '../core/yaml-text.ts'
 import { verifyHint } from './verify-hint.ts'
 
@@ -18,7 +18,7 @@ export interface Planned {
 export function planText(servers: readonly Planned[]): string {
   return [
     '# What the lists of the servers suggest. Paste what is right into the configuration;',
-    '# where it says "check", try it first.',
+    '# what is not sure is only a comment.',
     'upstreams:',
     ...servers.flatMap(serverLines),
     '',
@@ -27,7 +27,8 @@ export function planText(servers: readonly Planned[]): string {
 
 function serverLines({ upstream, tools, entries }: Planned): string[] {
   const acting = entries.filter(({ nature }) => nature.op !== 'read')
-  const parts = acting.map((entry) => toolPart(entry, entries, tools))
+  const reads = readsOf(entries)
+  const parts = acting.map((entry) => toolPart(entry, { all: entries, reads, tools }))
   const settings = parts.filter(({ settings: own }) => own.length > 0)
   const isBare = settings.length === 0
   return [
@@ -44,31 +45,35 @@ interface Part {
   readonly settings: readonly string[]
 }
 
+interface Around {
+  readonly all: readonly Entry[]
+  /** The definitions of those that only read. */
+  readonly reads: readonly Entry['definition'][]
+  readonly tools: Planned['tools']
+}
+
 /** What there is to say of a tool: as comments, and as settings where there are any. */
-function toolPart(entry: Entry, all: readonly Entry[], tools: Planned['tools']): Part {
+function toolPart(entry: Entry, { all, reads, tools }: Around): Part {
   const { name, definition, nature } = entry
   const about = comment(`${name}: ${nature.risk}, ${nature.evidence[0] ?? ''}`)
+  const { from, how, undo, why, doubts } = judgeUndo(entry, all, { tools, isDerived: false })
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
-    return {
-      notes: [about, ...because([`undo is configured already, for ${configured.glob}`])],
-      settings: [],
-    }
+    const notes = [
+      `undo is configured already, for ${configured.glob}`,
+      ...doubts.map((doubt) => `but: ${doubt}`),
+    ]
+    return { notes: [about, ...because(notes)], settings: [] }
   }
-  const definitions = all.map((each) => each.definition)
-  const { inverse, misses } = proposeUndo(definition, definitions)
-  const verify = nature.idempotent ? undefined : verifyHint(definition, readsOf(all))
+  const verify = nature.idempotent ? undefined : verifyHint(definition, reads)
   const probe =
     verify === undefined
       ? []
       : [comment('If what this finds can only be of this call:'), comment(`verify: ${verify}`)]
-  if (inverse) {
-    const check = inverse.confidence === 'check' ? [comment('check: schemas do not say all of it')] : []
-    const notes = [about, ...check, ...because(inverse.why), ...probe]
-    return { notes, settings: [`${yamlKey(name)}:`, ...undoLines(inverse)] }
-  }
-  const missed = misses.length === 0 ? ['no tool of this server is known to undo it'] : misses
-  const notes = [about, ...because(missed), ...probe]
+  if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
+    return { notes: [about, ...because(why), ...probe], settings: [`${yamlKey(name)}:`, ...undoLines(undo)] }
+  const unsure = undo === undefined ? [] : unsureLines(undo, doubts)
+  const notes = [about, ...because(why), ...unsure, ...probe]
   if (nature.risk !== 'destructive') return { notes, settings: [] }
   const settings = [
     ...(settingOf(tools, name, 'pivot') ? [] : ['  pivot: true']),
@@ -77,11 +82,22 @@ function toolPart(entry: Entry, all: readonly Entry[], tools: Planned['tools']):
   return { notes, settings: settings.length === 0 ? [] : [`${yamlKey(name)}:`, ...settings] }
 }
 
+/** What may undo more or less than the call: only somebody who knows the server can make it a setting. */
+function unsureLines(undo: Written, doubts: readonly string[]): string[] {
+  return [
+    comment('Not sure, so it is no setting:'),
+    ...because(doubts),
+    ...undoLines(undo).map((line) => `# ${line.slice(2)}`),
+  ]
+}
+
 function readsOf(all: readonly Entry[]): readonly Entry['definition'][] {
   return all.filter(({ nature }) => nature.op === 'read').map(({ definition }) => definition)
 }
 
-function undoLines({ undo }: Inverse): string[] {
+type Written = string | UndoSettings
+
+function undoLines(undo: Written): string[] {
   if (typeof undo === 'string') return [`  undo: ${scalar(undo)}`]
   const { exact, ...texts }: UndoSettings = undo
   const lines = Object.entries(texts).map(([name, text]) => `    ${name}: ${scalar(text)}`)

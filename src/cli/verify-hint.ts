@@ -1,6 +1,7 @@
 import { fillCall, fromFields } from '../core/filling.ts'
-import { isSaid, saidBy } from '../core/opposites.ts'
 import { printExpression } from '../core/print-expression.ts'
+import { saidBy } from '../core/readings.ts'
+import { indexOf } from '../core/tool-index.ts'
 import { shapeOf, type ToolShape } from '../core/tool-shape.ts'
 
 type Definition = Readonly<Record<string, unknown>>
@@ -13,9 +14,8 @@ export function verifyHint(definition: Definition, reads: readonly Definition[])
   const tool = shapeOf(definition)
   const said = saidBy(tool.words).find(({ verb }) => makers.has(verb))
   if (!said) return undefined
-  const finding = reads
-    .map(shapeOf)
-    .filter(({ words }) => finders.some((verb) => isSaid(words, verb, said.nouns)))
+  const finding = indexOf(reads)
+    .said(finders, said.nouns)
     .flatMap((read) => looking(tool, read, said.nouns.at(-1)) ?? [])
   return finding.toSorted((one, other) => other.given - one.given)[0]?.text
 }

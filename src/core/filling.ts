@@ -1,3 +1,7 @@
+/**
+ * Fills the arguments of a call that undoes another one, from the arguments, the result and what was read before.
+ * Invariant: a value that schemas do not promise has a doubt with it, and so has the call it stands in.
+ */
 import type { Expression, Value } from './expression.ts'
 import type { Step } from './json-path.ts'
 import type { Root } from './path.ts'
@@ -7,10 +11,10 @@ import { areSameNouns, isSameNoun } from './words.ts'
 /** Where the value of an argument can come from. */
 export interface Filled {
   readonly value: Value
-  /** Schemas say that it is there. */
-  readonly isSure: boolean
   /** For people. */
-  readonly why: string
+  readonly why?: string
+  /** Why it may not be there, or be another one; absent where schemas say that it is there. */
+  readonly doubt?: string
 }
 
 /** Looks for a value for an argument. */
@@ -18,7 +22,7 @@ export type Source = (wanted: Field) => Filled | undefined
 
 /** A call whose arguments were all found, or what is missing. */
 export type Filling =
-  | { readonly call: Expression; readonly isSure: boolean; readonly why: readonly string[] }
+  | { readonly call: Expression; readonly why: readonly string[]; readonly doubts: readonly string[] }
   | { readonly missing: Field }
 
 /** Fills a call of a tool: what it has to be told, and of the rest what is `useful`. Nothing where that is not said. */
@@ -38,8 +42,8 @@ export function fillCall(
   const given = new Map([...found].map(([name, { value }]) => [name, value]))
   return {
     call: { tool: tool.name, arguments: given },
-    isSure: filled.every(({ isSure }) => isSure),
-    why: filled.map(({ why }) => why),
+    why: filled.flatMap(({ why }) => why ?? []),
+    doubts: filled.flatMap(({ doubt }) => doubt ?? []),
   }
 }
 
@@ -54,11 +58,10 @@ export function fromFields(
     if (!found) return undefined
     const isList = couldList(found.schema, wanted.schema)
     if (!isList && !couldBe(found.schema, wanted.schema)) return undefined
-    const doubt = found.isRequired ? [] : ['which may be absent']
     return {
       value: placed(root, [found.name], isList),
-      isSure: found.isRequired && isTyped(found.schema),
-      why: [`${wanted.name} comes from ${found.name} of the ${origin}`, ...doubt].join(', '),
+      why: `${wanted.name} comes from ${found.name} of the ${origin}`,
+      ...doubtOf(`${found.name} of the ${origin}`, [found]),
     }
   }
 }
@@ -74,12 +77,19 @@ export function fromMembers(root: Root, fields: readonly Field[], origin: string
       if (!found || !couldList(found.schema, wanted.schema)) continue
       return {
         value: placed(root, [list.name, null, found.name]),
-        isSure: list.isRequired && found.isRequired && isTyped(found.schema),
         why: `${wanted.name} comes from ${found.name} of each of ${list.name} of the ${origin}`,
+        ...doubtOf(`${found.name} of each of ${list.name} of the ${origin}`, [list, found]),
       }
     }
     return undefined
   }
+}
+
+/** What schemas leave open of a value on a way through fields. */
+export function doubtOf(what: string, way: readonly Field[]): { readonly doubt?: string } {
+  if (way.some(({ isRequired }) => !isRequired)) return { doubt: `${what} may be absent` }
+  const last = way.at(-1)
+  return last && isTyped(last.schema) ? {} : { doubt: `nothing says of what type ${what} is` }
 }
 
 /** A path, or a list with only what is at its end. */
@@ -108,4 +118,16 @@ function firstOf(sources: readonly Source[], wanted: Field): Filled | undefined 
     if (filled) return filled
   }
   return undefined
+}
+
+/** The members of what paths begin with that the values of a call are made of. */
+export function toldIn(given: Expression['arguments']): ReadonlySet<string> {
+  return new Set([...given.values()].flatMap(stepsIn))
+}
+
+function stepsIn(value: Value): string[] {
+  if (value.kind === 'list') return value.items.flatMap(stepsIn)
+  if (value.kind !== 'path') return []
+  const [first] = value.path.steps
+  return typeof first === 'string' ? [first] : []
 }

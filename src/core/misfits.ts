@@ -1,10 +1,22 @@
 import type { Expression, Value } from './expression.ts'
-import { type Path, printPath } from './path.ts'
+import type { Step } from './json-path.ts'
+import { type Path, printPath, type Root } from './path.ts'
 import { isObject } from './json.ts'
 import { nearest } from './nearest.ts'
+import { couldBe } from './tool-shape.ts'
 
-/** What does not go together between the call an expression makes and the input schema of its tool. */
-export function misfits({ tool, arguments: given }: Expression, inputSchema: unknown): string[] {
+/** Schemas of what paths begin with, each with the name of its tool. */
+type Sources = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
+
+/**
+ * What does not go together between the call an expression makes and the input schema of its tool; the types of what
+ * its paths lead to included, as far as `sources` say them.
+ */
+export function misfits(
+  { tool, arguments: given }: Expression,
+  inputSchema: unknown,
+  sources: Sources = none,
+): string[] {
   const schema = isObject(inputSchema) ? inputSchema : {}
   const required = Array.isArray(schema.required) ? schema.required : []
   const missing = required.flatMap((name: unknown) =>
@@ -13,10 +25,64 @@ export function misfits({ tool, arguments: given }: Expression, inputSchema: unk
   const wrong = [...given].flatMap(([name, value]) => {
     if (!takes(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
     const own = memberSchema(schema, name)
-    const problem = own && valueProblem(value, own)
+    const problem = own && (valueProblem(value, own) ?? typeProblem(value, own, sources))
     return problem === undefined ? [] : [`${name} of ${tool} ${problem}`]
   })
   return [...missing, ...wrong]
+}
+
+const none: Sources = { args: [], result: [], snapshot: [] }
+
+/** What the value at the end of a path, or one in a list or an object, can not be: it is of another type. */
+function typeProblem(value: Value, wanted: Schema, sources: Sources): string | undefined {
+  if (value.kind === 'literal') return undefined
+  if (value.kind === 'list') {
+    const { items } = wanted
+    return isObject(items) ? firstOf(value.items, (each) => partProblem(each, items, sources)) : undefined
+  }
+  if (value.kind === 'object') {
+    return firstOf([...value.members], ([name, each]) => {
+      const own = memberSchema(wanted, name)
+      return own && partProblem(each, own, sources)
+    })
+  }
+  const { path } = value
+  return firstOf(sources[path.root], ([tool, schema]) => {
+    const given = schemaAt(path.steps, schema)
+    if (!given || couldBe(given, wanted)) return undefined
+    return `must be ${typeText(wanted)}, but ${printPath(path)} of ${tool} is ${typeText(given)}`
+  })
+}
+
+function partProblem(value: Value, wanted: Schema, sources: Sources): string | undefined {
+  const problem = valueProblem(value, wanted) ?? typeProblem(value, wanted, sources)
+  return problem === undefined ? undefined : `has a part that ${problem}`
+}
+
+function firstOf<Each>(all: readonly Each[], look: (each: Each) => string | undefined): string | undefined {
+  for (const each of all) {
+    const found = look(each)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+/** The schema of what steps lead to; nothing where it is not said. */
+function schemaAt(steps: readonly Step[], schema: unknown): Schema | undefined {
+  const [step, ...rest] = steps
+  if (!isObject(schema)) return undefined
+  if (step === undefined) return schema
+  if (typeof step === 'string') return schemaAt(rest, memberSchema(schema, step))
+  const item = schemaAt(rest, schema.items)
+  if (typeof step === 'number') return item
+  return { type: 'array', ...(item && { items: item }) }
+}
+
+function typeText({ type, items }: Schema): string {
+  const own = [type].flat().filter((each) => typeof each === 'string')
+  if (own.length === 0) return 'something else'
+  const inner = isObject(items) && own[0] === 'array' ? typeText(items) : 'something else'
+  return inner === 'something else' ? own.join(' or ') : `array of ${inner}`
 }
 
 /** What is wrong with a path into what a schema of a tool describes; nothing where it may lead somewhere. */

@@ -1,5 +1,6 @@
+import { saidBy } from './readings.ts'
+import type { ToolIndex } from './tool-index.ts'
 import type { ToolShape } from './tool-shape.ts'
-import { areSameNouns } from './words.ts'
 
 /** A tool that by its name does the opposite of another one. */
 export interface Counterpart {
@@ -9,32 +10,22 @@ export interface Counterpart {
   readonly opposite: string
   /** What both are about. */
   readonly nouns: readonly string[]
+  /** What is made or changed: of a label that is added to an issue, the label. */
+  readonly thing: string | undefined
   /** The first one makes something, takes something away, or switches something over. */
   readonly kind: 'makes' | 'unmakes' | 'switches'
 }
 
 /** The tools that by their names do the opposite of one, the likeliest first. */
-export function counterparts(tool: ToolShape, others: readonly ToolShape[]): Counterpart[] {
-  return saidBy(tool.words).flatMap(({ verb, nouns }) =>
+export function counterparts(tool: ToolShape, index: ToolIndex): Counterpart[] {
+  return saidBy(tool.words).flatMap(({ verb, nouns, thing }) =>
     oppositesOf(verb).flatMap(({ opposite, kind }) =>
-      others
-        .filter((other) => other.isRead !== true && isSaid(other.words, opposite, nouns))
-        .map((other) => ({ tool: other, verb, opposite, nouns, kind })),
+      index
+        .said([opposite], nouns)
+        .filter((other) => other.isRead !== true && other.name !== tool.name)
+        .map((other) => ({ tool: other, verb, opposite, nouns, thing, kind })),
     ),
   )
-}
-
-/** Each way to read a name as a verb and nouns. */
-export function saidBy(
-  words: readonly string[],
-): { readonly verb: string; readonly nouns: readonly string[] }[] {
-  const all = meaning(words)
-  return all.map((verb, at) => ({ verb, nouns: all.toSpliced(at, 1) }))
-}
-
-/** Whether a name can be read as this verb with these nouns. */
-export function isSaid(words: readonly string[], verb: string, nouns: readonly string[]): boolean {
-  return saidBy(words).some((each) => each.verb === verb && areSameNouns(each.nouns, nouns))
 }
 
 function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Counterpart['kind'] }[] {
@@ -83,10 +74,3 @@ const backs: ReadonlyMap<string, readonly string[]> = new Map([
   ['remove', ['restore']],
   ['trash', ['restore', 'untrash']],
 ])
-
-const little = new Set('a an the to from in into on onto of for at with out'.split(' '))
-
-function meaning(words: readonly string[]): readonly string[] {
-  const found = words.filter((word) => !little.has(word))
-  return found.length === 0 ? words : found
-}

@@ -21,22 +21,47 @@ export interface ToolShape {
   readonly isRead: boolean | undefined
   /** Its description says that another one is to be used. */
   readonly isOld: boolean
+  /** It may do nothing new, or write over what is there: its server says so, or its description. */
+  readonly mayFindThere: boolean
+  /** Its description says that it fails where there is something already. */
+  readonly failsIfThere: boolean
+  /** Its description says that it takes away more than it is told of. */
+  readonly takesMore: boolean
 }
 
 /** Reads an entry of `tools/list`. */
 export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShape {
   const name = String(definition.name)
-  const { annotations, description } = definition
-  const hint = isObject(annotations) ? annotations.readOnlyHint : undefined
+  const { annotations } = definition
+  const description = typeof definition.description === 'string' ? definition.description : ''
+  const hints = isObject(annotations) ? annotations : {}
+  const hint = hints.readOnlyHint
   return {
     name,
     words: wordsOf(name),
     inputs: fieldsOf(definition.inputSchema),
     outputs: definition.outputSchema === undefined ? undefined : fieldsOf(definition.outputSchema),
     isRead: typeof hint === 'boolean' ? hint : undefined,
-    isOld: typeof description === 'string' && /\bdeprecated\b/i.test(description),
+    isOld: /\bdeprecated\b/i.test(description),
+    failsIfThere: failsWhereSomeIs.test(description),
+    takesMore: takesAlong.test(description),
+    mayFindThere:
+      hints.idempotentHint === true || findsThere.test(`${wordsOf(name).join(' ')} ${description}`),
   }
 }
+
+const thereAlready = String.raw`\b(?:destination|target|already)\b(?! (?:\w+ ){0,2}(?:not|doesn't|don't)\b)[^.]{0,40}`
+const failing = String.raw`\b(?:fail|error|refus|reject)`
+const failsWhereSomeIs = new RegExp(
+  String.raw`${thereAlready}\bexist[^.]{0,60}${failing}|${failing}[^.]{0,60}${thereAlready}\bexist`,
+  'i',
+)
+const takesAlong =
+  /\b(?:and|with|including|plus) (?:all )?(?:of )?(?:its|their|associated|related|any|every|all)\b/i
+
+/** Words of tools that take what is there for what they make, or write over it. */
+const findsThere =
+  /\b(?:upsert|ensure|idempotent|overwr|replac)|\bor (?:\w+ )?(?:updat|edit|modif|get|find|reus|return)|\bif (?:\w+ ){0,3}(?:does not|doesn't|do not|don't|not)(?: \w+)? exist|\bmerge[sd]? (?:in)?to\b/i
 
 /** The members an object schema names; nothing where it says them in another way. */
 export function fieldsOf(schema: unknown): readonly Field[] | undefined {

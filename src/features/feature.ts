@@ -41,8 +41,8 @@ export interface Contribution {
   resources?(upstream?: string): readonly OwnEntry[]
   /** What is read at paths over HTTP. */
   readonly pages?: readonly OwnPage[]
-  /** What it does about a tool of a server, for those who describe it. */
-  facts?(entry: Entry): ToolFacts
+  /** What it does about a tool of a server, given all its tools, for those who describe it. */
+  facts?(entry: Entry, all: readonly Entry[]): ToolFacts
   /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
   left?(target: Target, principal: Principal): Promise<Left | undefined>
   /**
@@ -179,6 +179,8 @@ export interface Deps {
   entry(call: Call): Entry | undefined | Promise<Entry | undefined>
   /** How what a tool does is undone; at once where that is configured. @throws what listing throws */
   undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
+  /** The same of a tool, given all tools of its server. */
+  undoRuleAmong(entry: Entry, all: readonly Entry[]): UndoRule | undefined
   /** The entries of all tools of a server, as it lists them just then. @throws what listing throws */
   tools(upstream: string): Promise<readonly Entry[]>
   /** What is known of each server. Calls are only looked at for it once somebody asks. */

@@ -40,6 +40,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: (): Entry | undefined => undefined,
     undoRule: () => undefined,
+    undoRuleAmong: () => undefined,
     tools: async () => [],
     records: () => ({
       names: [],

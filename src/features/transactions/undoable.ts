@@ -4,6 +4,7 @@ import { evaluate, type Expression } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import type { Principal } from '../../core/principal.ts'
+import { isTrialCall } from '../../core/selectors.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import type { Step } from '../../records/transactions.ts'
 import type { Deps } from '../feature.ts'
@@ -14,6 +15,7 @@ export async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
   // A tool whose server says nothing of it may change something.
   const entry = await Promise.resolve(deps.entry(call)).catch(() => undefined)
   if (entry && asCalled(entry, call).nature.op === 'read') return 'read'
+  if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return 'read'
   return settingOf(deps.server(upstream)?.tools ?? {}, name, 'pivot')?.value === true ? 'pivot' : 'write'
 }
 

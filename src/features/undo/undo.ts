@@ -1,8 +1,9 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { printExpression } from '../../core/print-expression.ts'
+import { isTrialCall } from '../../core/selectors.ts'
 import type { ToolFacts } from '../../core/record.ts'
-import { type UndoRule, undoRuleOf } from '../../core/undo.ts'
+import type { UndoRule } from '../../core/undo.ts'
 import { durationSchema } from '../../core/units.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { attempt } from '../../core/waiting.ts'
@@ -50,9 +51,8 @@ export const undo: Feature<Settings> = {
         const chronicle = new Chronicle({ deps, deeds, looks, allowance, upstream, history })
         return (next) => (call) => passed(call, { next, deps, looks, chronicle })
       },
-      facts: ({ upstream, name, nature }) => {
-        const tools = deps.server(upstream)?.tools
-        const rule = nature.op === 'read' ? undefined : tools && undoRuleOf(tools, name)?.rule
+      facts: (entry, all) => {
+        const rule = entry.nature.op === 'read' ? undefined : deps.undoRuleAmong(entry, all)
         return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
       },
       problems: () => liveProblems(deps),
@@ -92,6 +92,8 @@ function passed(call: Call, around: Around): Promise<Outcome> {
 
 function acted(call: Call, entry: Entry | undefined, { next, chronicle }: Around): Promise<Outcome> {
   if (entry && asCalled(entry, call).nature.op === 'read') return next(call)
+  // What only says what it would do has done nothing that could be undone.
+  if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return next(call)
   return chronicle.record(call, entry?.name ?? String(call.params.fields.name), next)
 }
 

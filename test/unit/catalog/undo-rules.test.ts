@@ -2,15 +2,17 @@ import { describe, expect, test } from 'vitest'
 import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
 import type { Entry } from '../../../src/core/entry.ts'
 
-const link = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] }
+const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }
 
 function entry(name: string): Entry {
   const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
-  return { upstream: 'one', kind: 'tool', name, definition: { name, inputSchema: link }, nature }
+  const isMaking = name.startsWith('create')
+  const definition = { name, ...(isMaking ? { inputSchema: {}, outputSchema: id } : { inputSchema: id }) }
+  return { upstream: 'one', kind: 'tool', name, definition, nature }
 }
 
 function rules(isDerived: boolean, tools: () => Promise<readonly Entry[]>) {
-  const settings = { enable_alarm: { undo: 'none' } } as const
+  const settings = { create_alarm: { undo: 'none' } } as const
   return createUndoRules({
     settings: (name) => (name === 'one' ? settings : undefined),
     isDerived: () => isDerived,
@@ -18,40 +20,57 @@ function rules(isDerived: boolean, tools: () => Promise<readonly Entry[]>) {
   })
 }
 
+const listed = [
+  'create_alarm',
+  'delete_alarm',
+  'create_light',
+  'delete_light',
+  'enable_light',
+  'disable_light',
+]
+const entries = listed.map(entry)
+
 describe('how a tool is undone', () => {
   let lists = 0
   const tools = async (): Promise<readonly Entry[]> => {
     lists++
-    return [
-      entry('enable_alarm'),
-      entry('disable_alarm'),
-      entry('enable_light'),
-      entry('disable_light'),
-      entry('other'),
-    ]
+    return entries
   }
 
   test('is what is configured, and nothing else unless that is wanted', () => {
     const find = rules(false, tools)
-    expect(find('one', 'enable_alarm')).toEqual({ kind: 'none' })
-    expect(find('one', 'enable_light')).toBeUndefined()
-    expect(find('two', 'enable_light')).toBeUndefined()
+    expect(find.of('one', 'create_alarm')).toEqual({ kind: 'none' })
+    expect(find.of('one', 'create_light')).toBeUndefined()
+    expect(find.of('two', 'create_light')).toBeUndefined()
     expect(lists).toBe(0)
   })
 
   test('is found out where that is wanted and nothing is configured; the list is asked for once', async () => {
     const find = rules(true, tools)
-    expect(find('one', 'enable_alarm')).toEqual({ kind: 'none' })
-    expect(await find('one', 'enable_light')).toMatchObject({ kind: 'call', call: { tool: 'disable_light' } })
-    expect(await find('one', 'other')).toBeUndefined()
+    expect(find.of('one', 'create_alarm')).toEqual({ kind: 'none' })
+    expect(await find.of('one', 'create_light')).toMatchObject({
+      kind: 'call',
+      call: { tool: 'delete_light' },
+    })
+    expect(await find.of('one', 'enable_light')).toBeUndefined()
     expect(lists).toBe(1)
   })
 
   test('can not be found out where the server does not list, until it does', async () => {
     let isAway = true
     const find = rules(true, () => (isAway ? Promise.reject(new Error('away')) : tools()))
-    await expect(find('one', 'enable_light')).rejects.toThrow('away')
+    await expect(find.of('one', 'create_light')).rejects.toThrow('away')
     isAway = false
-    expect(await find('one', 'enable_light')).toMatchObject({ kind: 'call' })
+    expect(await find.of('one', 'create_light')).toMatchObject({ kind: 'call' })
   })
+
+  test.each([true, false])(
+    'is the same, whether it is asked for with or without the list: %s',
+    async (isDerived) => {
+      const find = rules(isDerived, async () => entries)
+      for (const each of entries) {
+        expect(find.among(each, entries)).toEqual(await find.of('one', each.name))
+      }
+    },
+  )
 })

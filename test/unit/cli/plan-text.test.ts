@@ -28,9 +28,37 @@ function settingsOf(entries: readonly Entry[], tools = {}): Record<string, unkno
 
 describe('a plan', () => {
   test('says how each tool is undone that can be', () => {
-    const entries = [entry('create_note', 'write'), entry('delete_note', 'delete'), entry('get_note', 'read')]
-    expect(settingsOf(entries)).toMatchObject({ create_note: { undo: 'delete_note(title=$.args.title)' } })
+    const inputSchema = schemaOf({ id: { type: 'string' } })
+    const entries = [
+      entry('create_note', 'write', { outputSchema: inputSchema }),
+      entry('delete_note', 'delete', { inputSchema }),
+      entry('get_note', 'read'),
+    ]
+    expect(settingsOf(entries)).toMatchObject({ create_note: { undo: 'delete_note(id=$.result.id)' } })
     expect(settingsOf(entries)).not.toHaveProperty('get_note')
+  })
+
+  test('has what is not sure as a comment alone, with the doubts', () => {
+    const inputSchema = schemaOf({ id: { type: 'string' } })
+    const entries = [entry('create_note', 'write'), entry('delete_note', 'delete', { inputSchema })]
+    expect(settingsOf(entries)).not.toHaveProperty('create_note')
+    const text = planText([{ upstream: 'files', tools: {}, entries }])
+    expect(text).toContain('# Not sure, so it is no setting:\n')
+    expect(text).toContain('# - id is taken to be id of the result: there is no outputSchema that says so\n')
+    expect(text).toContain('# undo: delete_note(id=$.result.id)\n')
+  })
+
+  test('has a person asked before what is only perhaps undone', () => {
+    const inputSchema = schemaOf({ title: { type: 'string' } })
+    const entries = [
+      entry('create_note', 'write', { inputSchema }),
+      entry('delete_note', 'delete', { inputSchema }),
+    ]
+    expect(settingsOf(entries)).toEqual({ delete_note: { pivot: true, confirm: 'Delete note {title}?' } })
+    const text = planText([{ upstream: 'files', tools: {}, entries }])
+    expect(text).toContain(
+      '      # undo:\n      #   call: create_note(title=$.args.title)\n      #   exact: false\n',
+    )
   })
 
   test('has a person asked before what there is no way back from', () => {
@@ -84,5 +112,5 @@ describe('a plan', () => {
       }),
       { numRuns: 40 },
     )
-  })
+  }, 60_000)
 })

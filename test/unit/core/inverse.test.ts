@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { inverseOf, proposeUndo } from '../../../src/core/inverse.ts'
+import { isSure, type Proposal, proposeUndo } from '../../../src/core/inverse.ts'
 import { readUndo } from '../../../src/core/undo.ts'
 
 type Properties = Readonly<Record<string, unknown>>
@@ -25,9 +25,19 @@ function object(fields: Properties): Definition {
   }
 }
 
-function undoOf(one: Definition, ...others: readonly Definition[]): unknown {
-  return inverseOf(one, [one, ...others])?.undo
+function proposalOf(one: Definition, ...others: readonly Definition[]): Proposal | undefined {
+  return proposeUndo(one, [one, ...others]).proposal
 }
+
+function undoOf(one: Definition, ...others: readonly Definition[]): unknown {
+  return proposalOf(one, ...others)?.undo
+}
+
+function missesOf(one: Definition, ...others: readonly Definition[]): readonly string[] {
+  return proposeUndo(one, [one, ...others]).misses
+}
+
+const id = { id: text }
 
 describe('a tool with a counterpart of the opposite name is undone by it', () => {
   test.each([
@@ -38,6 +48,15 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     ['insert_row', 'delete_row'],
     ['upload_asset', 'delete_asset'],
     ['register_hook', 'deregister_hook'],
+    ['add_comment_to_issue', 'remove_comment_from_issue'],
+    ['API-create-a-page', 'API-delete-a-page'],
+    ['github_create_release', 'github_delete_release'],
+  ])('%s by %s, for sure, with the id that the server gave', (one, other) => {
+    const proposal = proposalOf(tool(one, { title: text }, id), tool(other, id))
+    expect(proposal).toMatchObject({ undo: `${other}(id=$.result.id)`, doubts: [] })
+  })
+
+  test.each([
     ['link_issue', 'unlink_issue'],
     ['start_machine', 'stop_machine'],
     ['stop_machine', 'start_machine'],
@@ -53,12 +72,16 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     ['grant_role', 'revoke_role'],
     ['publish_post', 'unpublish_post'],
     ['delete_note', 'restore_note'],
+    ['install_chart', 'uninstall_chart'],
     ['add_label_to_issue', 'remove_label_from_issue'],
-    ['create_entities', 'delete_entity'],
-    ['github_create_branch', 'github_delete_branch'],
-  ])('%s by %s', (one, other) => {
-    const undo = undoOf(tool(one, { path: text, title: text }), tool(other, { path: text }))
-    expect(undo).toBe(`${other}(path=$.args.path)`)
+    ['upload_file', 'delete_file'],
+  ])('%s by %s, but not for sure: it may have been so before', (one, other) => {
+    const proposal = proposalOf(
+      tool(one, { path: text, label: text }),
+      tool(other, { path: text, label: text }),
+    )
+    expect(proposal?.undo).toBe(`${other}(path=$.args.path, label=$.args.label)`)
+    expect(proposal?.doubts).toContainEqual(expect.stringContaining('before'))
   })
 
   test.each([
@@ -67,7 +90,7 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
     ['more nouns', 'create_issue', 'delete_issue_comment'],
     ['the same verb', 'add_user', 'add_users'],
   ])('but not where there is %s', (_why, one, other) => {
-    expect(undoOf(tool(one, { path: text }), tool(other, { path: text }))).toBeUndefined()
+    expect(undoOf(tool(one, { path: text }, id), tool(other, id))).toBeUndefined()
   })
 
   test('a tool that only reads needs no undo, and undoes nothing', () => {
@@ -78,56 +101,176 @@ describe('a tool with a counterpart of the opposite name is undone by it', () =>
 
   test('what is taken away can be made again where every argument is known, and that is not exact', () => {
     const made = tool('create_relation', { from: text, to: text })
-    const inverse = inverseOf(tool('delete_relation', { from: text, to: text }), [made])
-    expect(inverse?.undo).toEqual({
-      call: 'create_relation(from=$.args.from, to=$.args.to)',
-      exact: false,
-    })
-    expect(inverse?.confidence).toBe('check')
+    const proposal = proposalOf(tool('delete_relation', { from: text, to: text }), made)
+    expect(proposal?.undo).toEqual({ call: 'create_relation(from=$.args.from, to=$.args.to)', exact: false })
+    expect(proposal?.doubts).toEqual(['what was taken away may have held more than its arguments say'])
     const more = tool('create_relation', { from: text, to: text, 'note?': text })
     expect(undoOf(tool('delete_relation', { from: text, to: text }), more)).toBeUndefined()
   })
 })
 
-describe('what tells which thing is meant is said, though it need not be', () => {
-  test('an id the result is known to have', () => {
-    const inverse = inverseOf(tool('create_issue', { title: text }, { id: text }), [
-      tool('delete_issue', { 'id?': text }),
-    ])
-    expect(inverse).toMatchObject({ undo: 'delete_issue(id=$.result.id)', confidence: 'sure' })
-  })
+describe('nothing is proposed that could hit what the call did not make', () => {
+  const place = { connectionId: text, database: text, collection: text }
+  const object_ = { type: 'object' }
 
-  test('an id the result may have, to be checked', () => {
-    const inverse = inverseOf(tool('create_issue', { title: text }), [
-      tool('delete_issue', { 'issue_id?': text }),
+  test('many things inserted are not undone by deleting all there are', () => {
+    const insert = tool(
+      'insert-many',
+      { ...place, documents: { type: 'array', items: object_ } },
+      { database: text, collection: text, insertedCount: number, insertedIds: { type: 'array' } },
+    )
+    const remove = tool('delete-many', { ...place, 'filter?': object_ })
+    expect(undoOf(insert, remove)).toBeUndefined()
+    expect(missesOf(insert, remove)).toEqual([
+      'delete-many hits whatever fits filter, and nothing tells which of that insert-many is about',
     ])
-    expect(inverse).toMatchObject({ undo: 'delete_issue(issue_id=$.result.id)', confidence: 'check' })
-  })
-
-  test('an argument of both', () => {
-    const inverse = inverseOf(tool('lock_account', { user: text }), [
-      tool('unlock_account', { 'user?': text }),
-    ])
-    expect(inverse).toMatchObject({ undo: 'unlock_account(user=$.args.user)', confidence: 'sure' })
   })
 
   test.each([
-    ['an argument that may be absent', { item: text, 'tag?': text }, { item: text, 'tag?': text }, 'tag'],
-    ['an id nobody knows', { title: text, 'id?': number }, { 'id?': text }, 'id'],
-  ])('%s is left out, to be checked', (_why, inputs, others, left) => {
-    const inverse = inverseOf(tool('add_tag', inputs, {}), [tool('remove_tag', others)])
-    expect(inverse?.confidence).toBe('check')
-    expect(inverse?.why).toContain(`remove_tag is called without ${left}`)
+    ['nothing to tell', { title: text }, {}],
+    ['nothing but where it is', { board: text, title: text }, { board: text }],
+    ['nothing but what it belongs to', { issue_id: text, body: text }, { issue_id: text }],
+    ['a filter that may be left out', { title: text, name: text }, { 'filter?': object_ }],
+    ['a query it was given too', { board: text, query: text }, { board: text, query: text }],
+  ])('a thing made is not undone by a call with %s', (_what, inputs, others) => {
+    const [create, remove] = [tool('create_card', inputs), tool('delete_card', others)]
+    expect(undoOf(create, remove)).toBeUndefined()
+    expect(missesOf(create, remove)[0]).toMatch(/nothing tells/)
   })
 
-  test('a call that says nothing is to be checked, unless there is nothing to say', () => {
-    const inverse = inverseOf(tool('create_issue', { title: text }), [tool('delete_issue', {})])
-    expect(inverse).toMatchObject({ undo: 'delete_issue()', confidence: 'check' })
-    expect(inverse?.why).toContain('nothing tells delete_issue which one is meant')
-    expect(inverseOf(tool('open_door', {}), [tool('close_door', {})])).toMatchObject({
-      undo: 'close_door()',
-      confidence: 'sure',
+  test('a comment on an issue is not told by the issue', () => {
+    const create = tool('create_comment_on_issue', { issue_number: number, body: text })
+    const remove = tool('delete_comment_on_issue', { issue_number: number })
+    expect(undoOf(create, remove)).toBeUndefined()
+  })
+
+  test('of several that were made not one alone is taken away', () => {
+    const create = tool('create_cards', { names: texts }, { id: text })
+    expect(undoOf(create, tool('delete_cards', { id: text }))).toBeUndefined()
+  })
+
+  test('what switches nothing in particular is not switched back', () => {
+    expect(
+      undoOf(tool('enable_rule', { 'mode?': text }), tool('disable_rule', { 'mode?': text })),
+    ).toBeUndefined()
+    expect(proposalOf(tool('open_door', {}), tool('close_door', {}))).toMatchObject({ undo: 'close_door()' })
+  })
+
+  test('several things that are moved are not moved back: others may have been there before', () => {
+    const moved = tool('move_emails', { from_folder: text, to_folder: text })
+    expect(undoOf(moved)).toBeUndefined()
+    expect(undoOf(tool('move_stock', { from_id: text, to_id: text, amount: number }))).toBeUndefined()
+  })
+})
+
+describe('a proposal is sure only where nothing is left open', () => {
+  const create = tool('create_issue', { title: text }, { id: text })
+
+  test('an id the result is known to have', () => {
+    expect(proposalOf(create, tool('delete_issue', { 'id?': text }))).toMatchObject({
+      undo: 'delete_issue(id=$.result.id)',
+      doubts: [],
     })
+  })
+
+  test('an id the result may have is in doubt', () => {
+    const proposal = proposalOf(
+      tool('create_issue', { title: text }),
+      tool('delete_issue', { 'issue_id?': text }),
+    )
+    expect(proposal?.undo).toBe('delete_issue(issue_id=$.result.id)')
+    expect(proposal?.doubts).toEqual([expect.stringContaining('there is no outputSchema')])
+  })
+
+  test.each(['filter', 'where', 'query', 'conditions', 'selector', 'ids', 'name', 'namespace', 'mode'])(
+    '%s, which may be left out, is in doubt',
+    (name) => {
+      const proposal = proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))
+      expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
+      expect(proposal?.doubts).toEqual([
+        `delete_issue is called without ${name}, which may change what it hits`,
+      ])
+    },
+  )
+
+  test.each([
+    'all',
+    'force',
+    'recursive',
+    'cascade',
+    'allNamespaces',
+    'include_children',
+    'dryRun',
+    'dry_run',
+  ])('%s is said to be false', (name) => {
+    for (const end of ['', '?']) {
+      const switchable = tool('delete_issue', { id: text, [`${name}${end}`]: { type: 'boolean' } })
+      expect(proposalOf(create, switchable)).toMatchObject({
+        undo: `delete_issue(id=$.result.id, ${name}=false)`,
+        doubts: [],
+      })
+    }
+  })
+
+  test.each(['comment', 'reason', 'notify', 'timeout_ms'])('%s may be left out', (name) => {
+    expect(proposalOf(create, tool('delete_issue', { id: text, [`${name}?`]: text }))?.doubts).toEqual([])
+  })
+
+  test.each<[string, Definition, Definition]>([
+    ['that may be there before', { annotations: { idempotentHint: true } }, {}],
+    ['that may be replaced', { description: 'Creates an issue, or replaces it.' }, {}],
+    ['that may be updated', { description: 'Create or update an issue.' }, {}],
+    ['that is made only if missing', { description: 'Creates it if it does not exist.' }, {}],
+    ['whose deletion takes more', {}, { description: 'Deletes an issue and its comments.' }],
+  ])('what is made %s is in doubt', (_what, one, other) => {
+    const proposal = proposalOf({ ...create, ...one }, { ...tool('delete_issue', { id: text }), ...other })
+    expect(proposal?.undo).toBe('delete_issue(id=$.result.id)')
+    expect(proposal?.doubts).toHaveLength(1)
+  })
+
+  test('with a switch that replaces what is there it is in doubt', () => {
+    const upsert = tool('create_issue', { title: text, 'overwrite?': { type: 'boolean' } }, { id: text })
+    expect(proposalOf(upsert, tool('delete_issue', { id: text }))?.doubts).toHaveLength(1)
+  })
+
+  test.each(['folder', 'directory', 'database', 'table', 'collection', 'project', 'branch'])(
+    'a %s may hold what others put there since, unless it is deleted empty',
+    (noun) => {
+      const made = tool(`create_${noun}`, { name: text }, { id: text })
+      expect(proposalOf(made, tool(`delete_${noun}`, { id: text }))?.doubts).toHaveLength(1)
+      const careful = tool(`delete_${noun}`, { id: text, 'recursive?': { type: 'boolean' } })
+      expect(proposalOf(made, careful)).toMatchObject({
+        undo: `delete_${noun}(id=$.result.id, recursive=false)`,
+        doubts: [],
+      })
+    },
+  )
+
+  test('a key that the caller chose is sure where the whole of it is told', () => {
+    const made = tool('create_secret', { vault: text, name: text, value: text })
+    expect(proposalOf(made, tool('delete_secret', { vault: text, name: text }))).toMatchObject({
+      undo: 'delete_secret(vault=$.args.vault, name=$.args.name)',
+      doubts: [],
+    })
+    expect(proposalOf(made, tool('delete_secret', { name: text }))?.doubts).toEqual([
+      'delete_secret is called without vault, which create_secret takes',
+    ])
+    const added = tool('add_secret', { name: text })
+    expect(proposalOf(added, tool('remove_secret', { name: text }))?.doubts).toHaveLength(1)
+  })
+
+  test('an id among the arguments may be that of another thing', () => {
+    const made = tool('create_comment', { id: text, body: text })
+    expect(proposalOf(made, tool('delete_comment', { comment_id: text }))?.doubts).toEqual([
+      'id of create_comment may be that of another thing',
+    ])
+  })
+
+  test('a list of names that the caller chose is in doubt: some may have been there', () => {
+    const made = tool('create_secrets', { names: texts })
+    const proposal = proposalOf(made, tool('delete_secrets', { names: texts }))
+    expect(proposal?.undo).toBe('delete_secrets(names=$.args.names)')
+    expect(proposal?.doubts).toHaveLength(1)
   })
 })
 
@@ -142,13 +285,11 @@ describe('every argument the counterpart needs is filled by name', () => {
 
   test('from the result, where its schema says what was really made', () => {
     const relations = { type: 'array', items: object({ from: text, to: text }) }
-    const inverse = inverseOf(tool('create_relations', { relations }, { relations }), [
+    const proposal = proposalOf(
+      tool('create_relations', { relations }, { relations }),
       tool('delete_relations', { relations }),
-    ])
-    expect(inverse).toMatchObject({
-      undo: 'delete_relations(relations=$.result.relations)',
-      confidence: 'sure',
-    })
+    )
+    expect(proposal).toMatchObject({ undo: 'delete_relations(relations=$.result.relations)', doubts: [] })
   })
 
   test.each([
@@ -157,10 +298,13 @@ describe('every argument the counterpart needs is filled by name', () => {
     ['issueId', { issue_id: text }, '$.result.issue_id'],
     ['issue_number', { issue: object({ number: text }) }, '$.result.issue.number'],
   ])('%s from a result with a schema', (wanted, outputs, path) => {
-    const inverse = inverseOf(tool('create_issue', { title: text }, outputs), [
-      tool('delete_issue', { [wanted]: text }),
+    const remove = tool('delete_issue', { [wanted]: text })
+    const proposal = proposalOf(tool('create_issue', { title: text }, outputs), remove)
+    expect(proposal).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, doubts: [] })
+    const maybe = Object.fromEntries(Object.entries(outputs).map(([name, schema]) => [`${name}?`, schema]))
+    expect(proposalOf(tool('create_issue', { title: text }, maybe), remove)?.doubts).toEqual([
+      expect.stringContaining('may be absent'),
     ])
-    expect(inverse).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, confidence: 'sure' })
   })
 
   test.each([
@@ -168,11 +312,13 @@ describe('every argument the counterpart needs is filled by name', () => {
     ['issue_id', '$.result.id'],
     ['issueKey', '$.result.key'],
     ['issue_number', '$.result.number'],
-  ])('%s from a result without a schema, to be checked', (wanted, path) => {
-    const inverse = inverseOf(tool('create_issue', { title: text }), [
+  ])('%s from a result without a schema, which is in doubt', (wanted, path) => {
+    const proposal = proposalOf(
+      tool('create_issue', { title: text }),
       tool('delete_issue', { [wanted]: text }),
-    ])
-    expect(inverse).toMatchObject({ undo: `delete_issue(${wanted}=${path})`, confidence: 'check' })
+    )
+    expect(proposal?.undo).toBe(`delete_issue(${wanted}=${path})`)
+    expect(proposal?.doubts).toHaveLength(1)
   })
 
   test('an id of something else is not taken from the result', () => {
@@ -188,27 +334,26 @@ describe('every argument the counterpart needs is filled by name', () => {
   })
 
   test('not from what is of another type', () => {
-    expect(undoOf(tool('create_row', { at: number }), tool('delete_row', { at: text }))).toBeUndefined()
-    expect(
-      undoOf(tool('create_row', { at: text }), tool('delete_row', { at: texts, at2: text })),
-    ).toBeUndefined()
+    expect(undoOf(tool('create_row', { name: number }), tool('delete_row', { name: text }))).toBeUndefined()
+    expect(undoOf(tool('create_row', { name: texts }), tool('delete_row', { name: text }))).toBeUndefined()
   })
 
-  test('from an argument that may be absent, to be checked', () => {
-    const inverse = inverseOf(tool('create_row', { 'at?': text }), [tool('delete_row', { at: text })])
-    expect(inverse).toMatchObject({ undo: 'delete_row(at=$.args.at)', confidence: 'check' })
+  test('from an argument that may be absent, which is in doubt', () => {
+    const proposal = proposalOf(tool('create_row', { 'name?': text }), tool('delete_row', { name: text }))
+    expect(proposal?.undo).toBe('delete_row(name=$.args.name)')
+    expect(proposal?.doubts).toEqual(['name of the arguments may be absent'])
   })
 
   test('from a member of each of a list, of what was really made where that is told', () => {
     const entities = { type: 'array', items: object({ name: text, kind: text }) }
     const remove = tool('delete_entities', { entityNames: texts })
-    expect(inverseOf(tool('create_entities', { entities }), [remove])).toMatchObject({
-      undo: 'delete_entities(entityNames=$.args.entities[*].name)',
-      confidence: 'sure',
+    const asked = proposalOf(tool('create_entities', { entities }), remove)
+    expect(asked?.undo).toBe('delete_entities(entityNames=$.args.entities[*].name)')
+    expect(asked?.doubts).toEqual([expect.stringContaining('chosen by the caller')])
+    expect(proposalOf(tool('create_entities', { entities }, { entities }), remove)).toMatchObject({
+      undo: 'delete_entities(entityNames=$.result.entities[*].name)',
+      doubts: [],
     })
-    expect(undoOf(tool('create_entities', { entities }, { entities }), remove)).toBe(
-      'delete_entities(entityNames=$.result.entities[*].name)',
-    )
     const numbered = tool('delete_entities', { entityNames: { type: 'array', items: number } })
     expect(undoOf(tool('create_entities', { entities }), numbered)).toBeUndefined()
     const others = tool('delete_entities', { userNames: texts })
@@ -217,28 +362,55 @@ describe('every argument the counterpart needs is filled by name', () => {
 
   test('a counterpart whose schema names no arguments one by one is not called', () => {
     const vague = { name: 'delete_row', inputSchema: { type: 'object', oneOf: [object({ at: text })] } }
-    const proposal = proposeUndo(tool('create_row', { at: text }), [vague])
-    expect(proposal).toMatchObject({ misses: [expect.stringContaining('does not list its arguments')] })
-    expect(proposal.inverse).toBeUndefined()
+    const suggestion = proposeUndo(tool('create_row', { at: text }), [vague])
+    expect(suggestion).toMatchObject({ misses: [expect.stringContaining('does not list its arguments')] })
+    expect(suggestion.proposal).toBeUndefined()
   })
 })
 
 describe('what was moved is moved back', () => {
+  const fails = 'If the destination exists, the operation will fail.'
+
   test.each([
     ['source', 'destination'],
     ['from_path', 'to_path'],
     ['old_name', 'new_name'],
     ['path', 'newPath'],
   ])('from %s to %s', (from, to) => {
-    expect(undoOf(tool('move_file', { [from]: text, [to]: text }))).toBe(
-      `move_file(${from}=$.args.${to}, ${to}=$.args.${from})`,
-    )
+    const move = { ...tool('move_file', { [from]: text, [to]: text }), description: fails }
+    expect(proposalOf(move)).toMatchObject({
+      undo: `move_file(${from}=$.args.${to}, ${to}=$.args.${from})`,
+      doubts: [],
+    })
+  })
+
+  test.each([
+    undefined,
+    'Moves a file.',
+    'Fails if the destination does not exist.',
+    'Fails if there is no source.',
+  ])('but not for sure where it may replace what was there: %j', (description) => {
+    const move = { ...tool('move_file', { source: text, destination: text }), description }
+    expect(proposalOf(move)?.doubts).toEqual(['move_file may replace what was at destination before'])
   })
 
   test('and what else it needs is told again', () => {
     expect(undoOf(tool('rename_branch', { repo: text, old_name: text, new_name: text }))).toBe(
       'rename_branch(repo=$.args.repo, old_name=$.args.new_name, new_name=$.args.old_name)',
     )
+    expect(undoOf(tool('move_card', { card_id: text, from_list: text, to_list: text }))).toBe(
+      'move_card(card_id=$.args.card_id, from_list=$.args.to_list, to_list=$.args.from_list)',
+    )
+  })
+
+  test('with what need not be told it is in doubt, and a switch is said to be false', () => {
+    const move = (more: Properties): Definition => {
+      return { ...tool('move_file', { source: text, destination: text, ...more }), description: fails }
+    }
+    expect(proposalOf(move({ 'drive?': text }))?.doubts).toHaveLength(1)
+    const forced = proposalOf(move({ 'overwrite?': { type: 'boolean' } }))
+    expect(forced?.undo).toMatch(/, overwrite=false\)$/)
+    expect(forced?.doubts).toEqual(['with overwrite it may replace what was there'])
   })
 
   test('but a copy is not', () => {
@@ -251,31 +423,49 @@ describe('what is written over is read before, and put back', () => {
   const read = tool('read_text_file', { path: text, 'head?': number }, { content: text })
 
   test('by the tool itself', () => {
-    expect(inverseOf(write, [write, read])).toMatchObject({
+    expect(proposalOf(write, read)).toMatchObject({
       undo: {
         snapshot: 'read_text_file(path=$.args.path)',
         restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
         absent: 'none',
       },
-      confidence: 'sure',
+      doubts: [],
     })
   })
 
   test('by another tool that writes, for one that edits', () => {
-    const edit = tool('edit_file', { path: text, edits: texts })
-    expect(undoOf(edit, read, write)).toEqual({
-      snapshot: 'read_text_file(path=$.args.path)',
-      restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
+    const edit = tool('edit_file', { path: text, edits: texts, 'dryRun?': { type: 'boolean' } })
+    expect(proposalOf(edit, read, write)).toMatchObject({
+      undo: {
+        snapshot: 'read_text_file(path=$.args.path)',
+        restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
+      },
+      doubts: [],
     })
+    const renaming = tool('update_file', { path: text, title: text, content: text })
+    expect(proposalOf(renaming, read, write)?.doubts).toContain(
+      'write_file may not put back what title changes',
+    )
   })
 
-  test('and what was not there before is deleted', () => {
+  test('and what was not there before is deleted, where that hits nothing else', () => {
     const remove = tool('delete_file', { path: text })
     expect(undoOf(write, read, remove)).toMatchObject({ absent: 'delete_file(path=$.args.path)' })
-    expect(undoOf(remove, read, write)).toEqual({
+    const wide = tool('delete_file', { path: text, 'pattern?': text })
+    expect(undoOf(write, read, wide)).toMatchObject({ absent: 'none' })
+    const on = tool('write_file', { drive: text, path: text, content: text })
+    const reading = tool('read_text_file', { drive: text, path: text }, { content: text })
+    expect(undoOf(on, reading, remove)).toMatchObject({ absent: 'none' })
+  })
+
+  test('what is deleted is written again, which is not exact', () => {
+    const proposal = proposalOf(tool('delete_file', { path: text }), read, write)
+    expect(proposal?.undo).toEqual({
+      exact: false,
       snapshot: 'read_text_file(path=$.args.path)',
       restore: 'write_file(path=$.args.path, content=$.snapshot.content)',
     })
+    expect(proposal?.doubts).toHaveLength(1)
   })
 
   test('a tool that is not to be used any more is the last to be used', () => {
@@ -291,9 +481,61 @@ describe('what is written over is read before, and put back', () => {
       snapshot: 'get_issue(id=$.args.id)',
       restore: 'update_issue(id=$.args.id, title=$.snapshot.title, body=$.snapshot.body)',
     })
-    const inverse = inverseOf(update, [get({ title: text })])
-    expect(inverse).toMatchObject({ undo: { exact: false }, confidence: 'check' })
-    expect(inverse?.why).toContain('get_issue does not say what body was')
+    const proposal = proposalOf(update, get({ title: text }))
+    expect(proposal).toMatchObject({ undo: { exact: false } })
+    expect(proposal?.doubts).toEqual(['get_issue does not say what body was'])
+  })
+
+  test('a switch that is content is put back as it was, and is no switch of the call', () => {
+    const on = { type: 'boolean' }
+    const update = tool('update_page', { id: text, force_https: on })
+    const get = tool('get_page', { id: text }, { force_https: on })
+    expect(undoOf(update, get)).toMatchObject({
+      restore: 'update_page(id=$.args.id, force_https=$.snapshot.force_https)',
+    })
+    const partly = proposalOf(tool('update_page', { id: text, title: text, 'force_https?': on }), {
+      ...tool('get_page', { id: text }, { title: text }),
+    })
+    expect(partly?.doubts).toEqual(['get_page does not say what force_https was'])
+  })
+
+  test.each<[string, Definition, Definition]>([
+    [
+      'only a part may be read',
+      tool('write_file', { path: text, content: text }),
+      tool('read_file', { path: text, 'limit?': number }, { content: text }),
+    ],
+    [
+      'it may be read elsewhere',
+      tool('write_file', { path: text, 'branch?': text, content: text }),
+      tool('read_file', { path: text, 'branch?': text }, { content: text }),
+    ],
+    [
+      'the read is not told all that tells it apart',
+      tool('write_file', { repo: text, path: text, content: text }),
+      tool('read_file', { path: text }, { content: text, repo: text }),
+    ],
+    [
+      'nothing tells what is read',
+      tool('update_cards', { status: text }),
+      tool('get_cards', {}, { status: text }),
+    ],
+  ])('not for sure where %s', (_why, one, other) => {
+    expect(proposalOf(one, other)?.doubts.length).toBeGreaterThan(0)
+  })
+
+  test('a bulk change is not undone by what is read without its filter', () => {
+    const update = tool('update_records', { table: text, data: text, 'where?': text })
+    const get = tool('read_records', { table: text }, { data: text })
+    expect(undoOf(update, get)).toBeUndefined()
+    expect(missesOf(update, get)).toEqual([
+      'update_records changes whatever fits where, and read_records does not read just that',
+    ])
+  })
+
+  test('what a read gives as a whole is no object to put back', () => {
+    const put = tool('write_config', { path: text, data: { type: 'object' } })
+    expect(undoOf(put, tool('read_config', { path: text }))).toBeUndefined()
   })
 
   test('not where nothing says what a read gives', () => {
@@ -313,13 +555,12 @@ describe('what was made and can not be deleted', () => {
       issue_number: number,
       'state?': { enum: ['open', 'closed'] },
     })
-    expect(inverseOf(tool('create_issue', { repo: text, title: text }), [update])).toMatchObject({
-      undo: {
-        call: 'update_issue(repo=$.args.repo, issue_number=$.result.number, state="closed")',
-        exact: false,
-      },
-      confidence: 'check',
+    const proposal = proposalOf(tool('create_issue', { repo: text, title: text }), update)
+    expect(proposal?.undo).toEqual({
+      call: 'update_issue(repo=$.args.repo, issue_number=$.result.number, state="closed")',
+      exact: false,
     })
+    expect(proposal?.doubts[0]).toBe('nothing deletes what it makes, so it is only closed')
   })
 })
 
@@ -357,8 +598,11 @@ describe('whatever servers list', () => {
     fc.assert(
       fc.property(fc.array(listed, { minLength: 1, maxLength: 6 }), (tools) => {
         for (const each of tools) {
-          const inverse = inverseOf(each, tools)
-          if (inverse) expect(() => readUndo(inverse.undo)).not.toThrow()
+          const { proposal } = proposeUndo(each, tools)
+          if (!proposal) continue
+          const rule = readUndo(proposal.undo)
+          // What is sure is exact too.
+          expect(isSure(proposal) && rule.kind !== 'none' && !rule.isExact).toBe(false)
         }
       }),
     )

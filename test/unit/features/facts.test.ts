@@ -2,8 +2,9 @@ import { describe, expect, it } from 'vitest'
 import type { Entry } from '../../../src/core/entry.ts'
 import type { ToolFacts } from '../../../src/core/record.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
+import { undoRuleOf } from '../../../src/core/undo.ts'
 import { confirm } from '../../../src/features/confirm/confirm.ts'
-import type { Feature } from '../../../src/features/feature.ts'
+import type { Deps, Feature } from '../../../src/features/feature.ts'
 import { idempotency } from '../../../src/features/idempotency/idempotency.ts'
 import { limits } from '../../../src/features/limits.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
@@ -24,8 +25,10 @@ function factsOf<Settings>(
   given: Partial<Entry['nature']> = {},
 ): ToolFacts | undefined {
   const server = () => serverSettings({ name: 'one', tools: { 't*': tool } })
+  const rule: Deps['undoRuleAmong'] = ({ name }) => undoRuleOf(server().tools, name)?.rule
+  const deps = featureDeps({ server, undoRuleAmong: rule })
   // Each is given settings of its own shape.
-  const contribution = feature.create(() => settings as Settings, featureDeps({ server }))
+  const contribution = feature.create(() => settings as Settings, deps)
   const entry: Entry = {
     upstream: 'one',
     kind: 'tool',
@@ -33,7 +36,7 @@ function factsOf<Settings>(
     definition: { name: 't', description: 'Does it. And more.' },
     nature: { ...nature, ...given },
   }
-  const facts = contribution.facts?.(entry)
+  const facts = contribution.facts?.(entry, [entry])
   contribution.close?.().catch(() => undefined)
   return facts
 }

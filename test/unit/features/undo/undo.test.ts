@@ -17,6 +17,8 @@ interface Given {
   readonly rule?: string | UndoSettings
   readonly history?: number | 'off'
   readonly op?: 'read' | 'write'
+  /** The arguments the tool lists. */
+  readonly inputs?: object
   readonly deps?: Partial<Deps>
   /** What the server does; errands come here too. */
   readonly end?: Handler
@@ -34,13 +36,13 @@ function to(given: Record<string, unknown>, more: Partial<Call> = {}): Call {
   return toolCall({ params: Payload.of({ name: 't', arguments: given }), ...more })
 }
 
-function around({ rule, history = 86_400_000, op = 'write', deps, end = done }: Given) {
+function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, end = done }: Given) {
   const store = deps?.store ?? new MemoryStore()
   const entry: Entry = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
-    definition: { name: 't' },
+    definition: { name: 't', inputSchema: { type: 'object', properties: inputs } },
     nature: { op, risk: 'reversible', idempotent: false, evidence: [] },
   }
   const warnings: string[] = []
@@ -138,6 +140,20 @@ describe('a call outside of a transaction', () => {
     await around({ deps: { store } }).handle(to({}, { errand: 'undo' }))
     await around({ history: 'off', deps: { store } }).handle(to({}))
     expect(all).toEqual([])
+  })
+
+  test.each<[string, object, object, number]>([
+    ['is asked for', { dryRun: { type: 'boolean' } }, { dryRun: true }, 0],
+    ['is asked for in snake case', { dry_run: { type: 'boolean' } }, { dry_run: true }, 0],
+    ['is usual', { validate_only: { type: 'boolean', default: true } }, {}, 0],
+    ['is usual, and not wanted', { dryRun: { type: 'boolean', default: true } }, { dryRun: false }, 1],
+    ['is not asked for', { dryRun: { type: 'boolean' } }, {}, 1],
+    ['is unknown to the tool, which does it then', {}, { dryRun: true }, 1],
+  ])('that is only a trial did nothing: where a trial %s', async (_what, inputs, args, count) => {
+    const store = new MemoryStore()
+    const all = written(store)
+    await around({ inputs, rule: 'undo_it()', deps: { store } }).handle(to({ ...args }))
+    expect(all).toHaveLength(count)
   })
 
   test('that only reads is passed on as it is', () => {
