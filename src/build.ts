@@ -184,7 +184,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       records && sightings.policy(target),
       target.isOwn
         ? undefined
-        : observeServer(observing, target, () => wayTo(upstreams.get(target.upstream ?? ''))),
+        : observeServer(observing, target, (call) => wayTo(upstreams.get(target.upstream ?? ''), call)),
     ],
     observe: observe(observing),
     shown: (method) => active.map(({ contribution }) => contribution.shown?.(method)),

@@ -65,6 +65,7 @@ async function rowOf(
     ...(isTogether && !listen.isStrict && { prefix: exposedName(name, '') }),
     ...(principal && { transport: transportOf(server) }),
     ...(principal && status.revision !== undefined && { revision: status.revision }),
+    ...(principal && status.olderRevision !== undefined && { olderRevision: status.olderRevision }),
     ...(panel && { panel }),
     documents: panel ? documentsOf(name, documents) : [],
   }

@@ -61,6 +61,8 @@ export interface Gateway {
   readonly statuses: ReadonlyMap<string, Status>
   /** Why the store can not be used just then; absent while it can. */
   readonly storeProblem: string | undefined
+  /** How a server is spoken to, clients of older revisions included: it is tried for them too. */
+  explore(upstream: string): Promise<Status | undefined>
   /** Every server was tried once. */
   readonly isWarm: boolean
   /** Connects to each server once. Resolves with what is wrong with the settings, given what servers list. */
@@ -161,6 +163,13 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     },
     get statuses() {
       return new Map([...current.upstreams].map(([name, upstream]) => [name, upstream.status]))
+    },
+    explore: async (name) => {
+      const upstream = current.upstreams.get(name)
+      const { client } = ownCall()
+      // What keeps an older client out does not keep out the others; the status says what does.
+      await upstream?.warm(ownCall({ client: { ...client, session: 'explore' } })).catch(() => undefined)
+      return upstream?.status
     },
     get storeProblem() {
       return kept.store.problem

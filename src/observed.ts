@@ -51,11 +51,11 @@ function isListed(upstream: Upstream | undefined, call: Call, target: Target): b
 }
 
 /** How a server is reached, for those who look at the way of a call. */
-export function wayTo(upstream: Upstream | undefined): Way {
+export function wayTo(upstream: Upstream | undefined, call: Call): Way {
   if (!upstream || upstream.settings.reach.kind === 'command') return { transport: 'pipe' }
   const { hostname, port, protocol } = new URL(upstream.settings.reach.url)
   const usual = protocol === 'https:' ? 443 : 80
-  const { revision } = upstream.status
+  const revision = upstream.revisionFor(call) ?? upstream.status.revision
   return { transport: 'tcp', address: hostname, port: port === '' ? usual : Number(port), revision }
 }
 

@@ -16,7 +16,7 @@ export async function explain(args: readonly string[]): Promise<number> {
   const only = looking(source.settings, [settings])
   const gateway = createGateway(only, { variables: environment(), log: openLog('error', true) })
   await gateway.warm()
-  const status = gateway.statuses.get(upstream)
+  const status = await gateway.explore(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })
   const inspected = await inspectAll(gateway, upstream, tool).catch(() => [])
@@ -25,6 +25,9 @@ export async function explain(args: readonly string[]): Promise<number> {
     `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
     `  reached by   ${reachOf(settings)}`,
     `  speaks       ${spoken(status?.revision, settings.revision)}`,
+    ...(status?.olderRevision === undefined
+      ? []
+      : [`  to older     ${status.olderRevision}, on connections of their own (revision: follow)`]),
     ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
     `  isolation    ${settings.isolation}`,
     `  believed     ${settings.trust ? 'yes' : 'no'} (trust: what it says of its own tools)`,
@@ -66,6 +69,6 @@ function shownWords(words: readonly string[]): string {
 
 function spoken(revision: string | undefined, pinned: string): string {
   if (revision === undefined) return 'unknown: it was not reached'
-  if (pinned === 'auto') return `${revision} (found out by asking)`
+  if (pinned === 'auto' || pinned === 'follow') return `${revision} (found out by asking)`
   return `${revision} (${revision === pinned ? 'as configured' : `its answer to ${pinned}, which is configured`})`
 }

@@ -93,9 +93,10 @@ export const upstreamProperties: JsonSchema = {
     description: 'How to speak with the server; `auto` finds it out.',
   },
   revision: {
-    enum: ['auto', ...revisionNames],
-    default: 'auto',
-    description: 'The MCP revision to speak with the server; `auto` finds it out.',
+    enum: ['follow', 'auto', ...revisionNames],
+    default: 'follow',
+    description:
+      'The MCP revision to speak with the server. `auto` finds out the newest it has; `follow` does too, and gives clients of older revisions connections of their own era where the server has both.',
   },
   isolation: {
     enum: ['auto', 'shared', 'per_client'],

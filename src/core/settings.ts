@@ -73,7 +73,7 @@ export interface UpstreamSettings {
   readonly name: string
   readonly reach: CommandReach | UrlReach
   readonly transport: 'auto' | 'stdio' | 'streamable' | 'sse'
-  /** A protocol revision, or `auto` to find it out. */
+  /** A protocol revision; `auto` for the newest the server has; `follow` for that and for older clients their own era. */
   readonly revision: string
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether what the server says of its own tools is believed. */

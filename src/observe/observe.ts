@@ -97,10 +97,14 @@ export function observeTarget(observers: Observers, target: Target): Policy {
 }
 
 /** The frame around the server itself: a span of what it does. Nothing where no spans are made. */
-export function observeServer(observers: Observers, target: Target, way: () => Way): Policy | undefined {
+export function observeServer(
+  observers: Observers,
+  target: Target,
+  way: (call: Call) => Way,
+): Policy | undefined {
   if (!observers.isTraced || target.method === 'subscriptions/listen') return undefined
   return (next) => async (call) => {
-    const span = observers.tracing?.sent(call, target, way())
+    const span = observers.tracing?.sent(call, target, way(call))
     if (!span) return next(call)
     const start = performance.now()
     try {

@@ -65,6 +65,7 @@ export class Child {
         {
           cause,
           suggestion: 'Check that the command exists and may be run.',
+          isUnsent: true,
         },
       )
     }

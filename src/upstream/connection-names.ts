@@ -4,8 +4,8 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import type { Route } from './negotiate.ts'
 
 /**
- * Calls with the same name share a connection: one caller, for older servers one set of capabilities, and one token
- * where that is exchanged for the one the server gets.
+ * Calls with the same name share a connection: one era, one caller, in the older era one set of capabilities, and one
+ * token where that is exchanged for the one the server gets.
  */
 export function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
   const { isolation, roots, reach } = settings
@@ -16,12 +16,15 @@ export function connectionNames(settings: UpstreamSettings): (call: Call, route:
     const isOwn =
       isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
     const client = isOwn ? (call.client.session ?? '') : ''
-    return `${canonical(declared(call, settings))} ${client} ${call.principal.id}`
+    return `older ${canonical(declared(call, settings))} ${client} ${call.principal.id}`
   }
   const named = (call: Call, { era }: Route): string => {
     if (isolation === 'shared') return ''
+    // The era stands in front, so that no name of a caller can be that of a connection of the other era.
     if (era === 'modern')
-      return isolation === 'auto' ? call.principal.id : `${call.principal.id} ${call.client.session}`
+      return isolation === 'auto'
+        ? `newer ${call.principal.id}`
+        : `newer ${call.principal.id} ${call.client.session}`
     const found = known.get(call.client)
     if (found !== undefined) return found
     const name = nameFor(call)

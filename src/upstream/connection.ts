@@ -7,7 +7,10 @@ import type { Tool } from './tools.ts'
 export interface Connection {
   /** What the server says of itself, as `server/discover` has it. */
   readonly discovered: Payload
+  readonly era: 'legacy' | 'modern'
   readonly revision: string
+  /** Whether the server can ask the client something on it. */
+  readonly canAsk: boolean
   readonly isClosed: boolean
   /** Whether something is under way on it. */
   readonly isBusy: boolean

@@ -48,6 +48,10 @@ class HttpLink implements Link {
     this.cancelsByRelease = options.modern !== undefined
   }
 
+  get isStateless(): boolean {
+    return this.#options.modern === undefined && this.#session === undefined
+  }
+
   send(message: string, exchange: Exchange): Promise<void> | undefined {
     const { id, method, headers } = exchange
     const whole = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)

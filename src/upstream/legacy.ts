@@ -41,6 +41,7 @@ interface Options {
 
 /** A conversation with a server of a revision with a handshake. */
 export class LegacyConnection implements Connection {
+  readonly era = 'legacy'
   readonly #options: Options
   readonly #canBeAsked: boolean
   readonly #turns = new Turns()
@@ -90,6 +91,10 @@ export class LegacyConnection implements Connection {
 
   get revision(): string {
     return this.#revision.name
+  }
+
+  get canAsk(): boolean {
+    return this.#link?.isStateless !== true
   }
 
   get isClosed(): boolean {

@@ -8,6 +8,8 @@ export const MAX_MESSAGE = 64 * 1024 * 1024
 export interface Link extends Channel {
   /** Whether what a server sends about a call arrives on a stream of that call. */
   readonly hasProvenance: boolean
+  /** Whether a server with a handshake keeps no session, so that nothing it asks can be answered. */
+  readonly isStateless?: boolean
   /** The handshake has settled on a revision. */
   established?(revision: string): void
   /** Opens the session's own stream, where the transport has one. */

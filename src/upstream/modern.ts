@@ -41,6 +41,8 @@ const SLOT = 'server'
 
 /** A conversation with a server of 2026-07-28: every request stands alone. */
 export class ModernConnection implements Connection {
+  readonly era = 'modern'
+  readonly canAsk = true
   readonly #options: Options
   readonly #peer: Peer
   readonly #tools: ToolIndex

@@ -5,6 +5,7 @@ import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { self } from '../core/self.ts'
+import { pause } from '../core/waiting.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { Peer } from '../wire/peer.ts'
 import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wire/revisions.ts'
@@ -21,6 +22,8 @@ export interface Route {
   /** Some of each request is repeated in headers. */
   readonly mirrors: boolean
   readonly connect: Dial
+  /** How clients of older revisions may be served in their own era, where the server has both. */
+  readonly older?: Route
 }
 
 interface Around {
@@ -29,7 +32,14 @@ interface Around {
 }
 
 /** How long a child process gets to answer the question which era it is of, in milliseconds. */
-const PROBE = 3000
+const PROBE = 15_000
+/**
+ * After how long without an answer it is asked to shake hands, in milliseconds: it may still be starting, or have no
+ * answer to what it does not know. A process takes messages in turn, so an answer to the second tells which it was.
+ */
+const SILENCE = 3000
+/** How long an answer may come after that of a later message, in milliseconds. */
+const OVERTAKEN = 250
 
 /** Finds out how a child process is spoken to, by asking a sibling that is thrown away: some servers end over it. */
 export async function negotiateStdio(
@@ -40,13 +50,14 @@ export async function negotiateStdio(
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
   const signal = AbortSignal.any([AbortSignal.timeout(PROBE), patience()])
-  const revision = await probe(connect, latestModern.name, signal, log).catch((error: unknown) => {
+  const revision = await probe({ connect, signal, log, isTakenInTurn: true }).catch((error: unknown) => {
     // A command that can not be started says nothing of eras.
     if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
     return undefined
   })
-  const era = revision === undefined ? 'legacy' : 'modern'
-  return { era, revision: revision ?? latestLegacy.name, mirrors: false, connect }
+  const legacy: Route = { era: 'legacy', revision: latestLegacy.name, mirrors: false, connect }
+  // A process speaks one revision at a time, so the older era takes a process of its own.
+  return revision === undefined ? legacy : followed(settings, { ...legacy, era: 'modern', revision }, legacy)
 }
 
 /**
@@ -77,11 +88,19 @@ export async function negotiateHttp(
   if (pinned && transport === 'streamable') return legacy(httpConnect({ client, log }))
   if (!pinned) {
     const found = await probeHttp(client, patience(), log)
-    if (found !== undefined) return modern(found)
+    if (found !== undefined) return followed(settings, modern(found), legacy(httpConnect({ client, log })))
   }
   if (transport === 'streamable') return legacy(httpConnect({ client, log }))
   const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, patience(), log)
   return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, patience))
+}
+
+/**
+ * The newest way to a server, with the way for older clients beside it. What all clients share can tell a server of an
+ * older revision nothing of any of them, whereas each request of 2026-07-28 says what its client can do.
+ */
+function followed({ revision, isolation }: UpstreamSettings, newest: Route, older: Route): Route {
+  return revision === 'follow' && isolation !== 'shared' ? { ...newest, older } : newest
 }
 
 /** Statuses that say something of credentials or health, not of an era. */
@@ -98,33 +117,54 @@ function isNoEvidence(error: unknown): boolean {
 async function probeHttp(client: HttpClient, signal: AbortSignal, log: Log): Promise<string | undefined> {
   const connect = httpConnect({ client, modern: latestModern.name, log })
   try {
-    return await probe(connect, latestModern.name, signal, log)
+    return await probe({ connect, signal, log })
   } catch (error) {
     if (isNoEvidence(error)) throw error
     return undefined
   }
 }
 
-/** Asks what the server is as one of `revision`; the revision to use, or nothing where it is of the older era. */
-async function probe(
-  connect: Connect,
-  revision: string,
-  signal: AbortSignal,
-  log: Log,
-): Promise<string | undefined> {
+interface Probe {
+  readonly connect: Connect
+  readonly signal: AbortSignal
+  readonly log: Log
+  /** Whether the server answers messages in the order they were sent. */
+  readonly isTakenInTurn?: boolean
+}
+
+/** Asks what the server is as a modern one; the revision to use, or nothing where it is of the older era. */
+async function probe({ connect, signal, log, isTakenInTurn = false }: Probe): Promise<string | undefined> {
   return withPeer(connect, log, async (peer) => {
+    const revision = latestModern.name
     const params = Payload.of({
       _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
     })
     const headers = standardHeaders('server/discover', params)
-    try {
-      const { supportedVersions } = (await peer.request('server/discover', () => params, { signal, headers }))
-        .fields
-      return Array.isArray(supportedVersions) ? shared(supportedVersions) : undefined
-    } catch (error) {
-      return revisionOfRefusal(error, revision)
-    }
+    const told = peer
+      .request('server/discover', () => params, { signal, headers })
+      .then(
+        ({ fields: { supportedVersions } }) =>
+          Array.isArray(supportedVersions) ? shared(supportedVersions) : undefined,
+        (error: unknown) => revisionOfRefusal(error, revision),
+      )
+    return isTakenInTurn ? Promise.race([told, olderWhereSilent(peer, signal)]) : told
   })
+}
+
+/** Resolves with nothing once a server that did not answer what came before answers a handshake, if it ever does. */
+async function olderWhereSilent(peer: Peer, signal: AbortSignal): Promise<undefined> {
+  const { promise: never } = Promise.withResolvers<undefined>()
+  const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
+  await pause(SILENCE)
+  const isAnswered = await peer
+    .request('initialize', () => params, { signal })
+    .then(
+      () => true,
+      (error: unknown) => asGatewayError(error).extra.relayed !== undefined,
+    )
+  // Whatever else became of it ends the question it came after, too.
+  if (!isAnswered) return never
+  return pause(OVERTAKEN).then(() => undefined)
 }
 
 /** A refusal only a server of 2026-07-28 makes still tells its era. Any other is passed on. */

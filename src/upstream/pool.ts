@@ -2,7 +2,6 @@ import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { hasItsShare, type Principal } from '../core/principal.ts'
 import type { Connection } from './connection.ts'
-import { isOfCredentials } from './login.ts'
 
 interface Options<Key> {
   /** How long an unused connection is kept, in milliseconds. */
@@ -10,6 +9,8 @@ interface Options<Key> {
   open(key: Key): Promise<Connection>
   /** Whose connection it is. */
   owner(key: Key): Principal
+  /** Whether a connection that could not be opened says that the server fails. */
+  isFailure(error: unknown, key: Key): boolean
   readonly log: Log
 }
 
@@ -82,7 +83,9 @@ export class Pool<Key> {
     if (pause > 0) {
       const seconds = Math.ceil(pause / 1000)
       const message = `The server ended or failed ${MAX_FAILURES} times within a minute; it is tried again in ${seconds} s.`
-      return Promise.reject(new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds }))
+      return Promise.reject(
+        new GatewayError('SERVER_UNAVAILABLE', message, { retryAfterSeconds: seconds, isUnsent: true }),
+      )
     }
     const owner = this.#options.owner(key)
     const isShareTaken = hasItsShare(owner, this.#entries, (each) => each.owner.id, LIMIT)
@@ -107,8 +110,7 @@ export class Pool<Key> {
       },
       (error: unknown) => {
         if (this.#entries.get(name) === entry) this.#entries.delete(name)
-        // One caller's credentials are no trouble of the others.
-        if (!isOfCredentials(error)) this.#fail()
+        if (this.#options.isFailure(error, key)) this.#fail()
       },
     )
     return entry.connection
@@ -158,5 +160,5 @@ export class Pool<Key> {
 
 /** What is said of a server that is not used any more. */
 export function beingClosed(): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.')
+  return new GatewayError('SERVER_UNAVAILABLE', 'This server is being closed.', { isUnsent: true })
 }

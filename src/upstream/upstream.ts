@@ -13,6 +13,7 @@ import type { Connection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
 import { type Discretion, discretion } from './discretion.ts'
+import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS } from './eras.ts'
 import { asOurs, beforeCall, isPassing } from './failures.ts'
 import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
@@ -20,7 +21,7 @@ import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
 import type { Connect, Patience } from './link.ts'
 import { listenOn } from './listen-on.ts'
-import type { Login } from './login.ts'
+import { isOfCredentials, type Login } from './login.ts'
 import { beingClosed, Pool } from './pool.ts'
 import { HeardQuota } from './quota.ts'
 import { Recent } from './recent.ts'
@@ -38,6 +39,8 @@ export interface Upstream {
   /** Connects once, so that the first call need not wait. @throws what hinders it */
   warm(call: Call): Promise<void>
   readonly status: Status
+  /** The revision a call travels in, where that is known. */
+  revisionFor(call: Call): string | undefined
   /** What it says is left of its own limit; unknown where it has one for each user. */
   quota(): Quota | undefined
   /** How many of its calls wait for an answer of their caller. */
@@ -55,6 +58,8 @@ export interface Status {
   /** How it is spoken to, once that is known. */
   readonly era?: 'legacy' | 'modern'
   readonly revision?: string
+  /** The revision of older clients' own connections, where there are or were some beside those of the newer era. */
+  readonly olderRevision?: string
   readonly connections: number
   /** Why the last attempt to reach it failed. */
   readonly problem?: string
@@ -77,6 +82,8 @@ interface Key {
   readonly route: Route
   readonly call: Call
   readonly login: Login | undefined
+  /** Whether it is not known that the server takes this way. */
+  readonly isTrial: boolean
 }
 
 /** Makes the handler of one configured server. */
@@ -96,7 +103,16 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   let running = 0
   const retired = new AbortController()
   const dial = (key: Key): Promise<Connection> => openConnection(key, settings, around)
-  const pool = new Pool<Key>({ idle: settings.idle, open: dial, owner: ({ call }) => call.principal, log })
+  const pool = new Pool<Key>({
+    idle: settings.idle,
+    open: dial,
+    owner: ({ call }) => call.principal,
+    // Neither one caller's credentials nor an era the server does not have are trouble of the others.
+    isFailure: (error, { isTrial }) => !isTrial && !isOfCredentials(error),
+    log,
+  })
+  const eras = new Eras(log)
+  let olderRevision: string | undefined
 
   const nameOf = connectionNames(settings)
   const dialled = new Recent<Connection>()
@@ -106,7 +122,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       // What one caller's credentials fail at says nothing of another's.
       const found = known ?? (await (isPersonal ? negotiate(login) : (route ??= negotiate(login))))
       known = found
-      const connection = await pool.get(nameOf(call, found), { route: found, call, login })
+      const openRoute: OpenRoute = (way, isTrial) =>
+        pool.get(nameOf(call, way), { route: way, call, login, isTrial })
+      const connection = await eras.connect(call, found, openRoute)
+      if (connection.era !== found.era) olderRevision = connection.revision
       problem = undefined
       hasAnswered = true
       return connection
@@ -114,9 +133,18 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       const error = beforeCall(thrown)
       problem = around.discretion.text(asGatewayError(error).message)
       // A verdict that did not hold is reached anew by the next call.
-      if (!known || !isPassing(error)) route = known = undefined
+      if (!known || !isPassing(error)) {
+        route = known = undefined
+        eras.forget()
+      }
       throw error
     }
+  }
+
+  /** The open connection for a call: the way of nearly every one. */
+  const ready = (call: Call): Connection | undefined => {
+    const way = known && eras.route(call.client, known)
+    return way && pool.ready(nameOf(call, way))
   }
 
   const open = async (working: Working): Promise<Outcome> => {
@@ -124,7 +152,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     running++
     try {
       const { call } = working
-      const connection = (known && pool.ready(nameOf(call, known))) ?? (await connect(call))
+      const connection = ready(call) ?? (await connect(call))
       return bounded(await connection.open(working), call.method)
     } catch (error) {
       throw asOurs(error)
@@ -163,7 +191,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     quota: () => quota?.last,
     ...(credentials?.finish && { finishSignIn: credentials.finish }),
     tool: (call) => {
-      const connection = known && pool.ready(nameOf(call, known))
+      const connection = ready(call)
       if (connection) return connection.tool(call)
       return dialled
         .try(`${call.principal.id} ${call.requestId}`, () => connect(call))
@@ -174,14 +202,17 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       if (!isPersonal) await connect(call)
     },
     get status() {
+      const { era, revision } = known ?? {}
+      const spoken = pool.connections.find((each) => each.era === era)?.revision ?? revision
       return {
         // Its revision may be known before it ever answered.
-        ...(known &&
-          hasAnswered && { era: known.era, revision: pool.connections[0]?.revision ?? known.revision }),
+        ...(hasAnswered && era && spoken !== undefined && { era, revision: spoken }),
+        ...(olderRevision !== undefined && { olderRevision }),
         connections: pool.connections.length,
         ...(problem !== undefined && { problem }),
       }
     },
+    revisionFor: (call) => ready(call)?.revision,
     retire: async (closing) => {
       retired.abort()
       const until = Date.now() + RETIREMENT
@@ -220,11 +251,12 @@ function negotiator(
 }
 
 function openConnection(
-  { route, call, login }: Key,
+  { route, call, login, isTrial }: Key,
   settings: UpstreamSettings,
-  around: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
+  given: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
 ): Promise<Connection> {
   const { revision, mirrors } = route
+  const around = isTrial ? { ...given, patience: atMost(TRIAL_TIMEOUT_MS, given.patience) } : given
   const connect: Connect = admitting((receiver) => route.connect(receiver, login), around)
   const { isolation, roots } = settings
   if (route.era === 'modern') return ModernConnection.open({ connect, revision, mirrors, ...around })
@@ -236,4 +268,8 @@ function openConnection(
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
   })
+}
+
+function atMost(milliseconds: number, patience: Patience): Patience {
+  return () => AbortSignal.any([AbortSignal.timeout(milliseconds), patience()])
 }

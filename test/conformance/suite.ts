@@ -5,11 +5,15 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { readScenarios, requirementsOf, type Revision, type Scenario } from './results.ts'
 
-/** Which scenarios to run: a frozen requirement set, a suite at one revision, or one scenario. */
+/**
+ * Which scenarios to run: a frozen requirement set, a suite at one revision, one scenario, or all that the edition of
+ * the suite has that is published as the latest: it knows the older revisions alone.
+ */
 export type Selection =
   | { readonly requirements: Revision }
   | { readonly suite: string; readonly specVersion: string }
   | { readonly scenario: string; readonly specVersion: string }
+  | { readonly edition: '0.1' }
 
 /** What one run of the official suite found. */
 export interface SuiteRun {
@@ -54,6 +58,9 @@ export async function openClientScenarios(revision: Revision): Promise<string[]>
 const suite = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
 )
+const latestEdition = fileURLToPath(
+  new URL('../../node_modules/conformance-0.1/dist/index.js', import.meta.url),
+)
 
 async function runSuite(
   leg: 'server' | 'client',
@@ -62,7 +69,8 @@ async function runSuite(
   { timeout, env = {} }: RunOptions,
 ): Promise<SuiteRun> {
   const folder = await mkdtemp(join(tmpdir(), 'conformance-'))
-  const args = [suite, leg, ...target, ...selectionArgs(selection), '-o', folder]
+  const program = 'edition' in selection ? latestEdition : suite
+  const args = [program, leg, ...target, ...selectionArgs(selection), '-o', folder]
   if (timeout !== undefined) args.push('--timeout', String(timeout))
   try {
     const { exitCode, output } = await run(args, env)
@@ -77,6 +85,7 @@ async function runSuite(
 }
 
 function selectionArgs(selection: Selection): string[] {
+  if ('edition' in selection) return []
   if ('requirements' in selection) return ['--requirements', selection.requirements]
   const version = ['--spec-version', selection.specVersion]
   if ('suite' in selection) return ['--suite', selection.suite, ...version]

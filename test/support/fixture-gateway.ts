@@ -1,4 +1,9 @@
-import { fixtureCommand, type FixtureEra, startFixture } from '../fixtures/conformance-server/start.ts'
+import {
+  fixtureCommand,
+  type FixtureEra,
+  type FixtureStyle,
+  startFixture,
+} from '../fixtures/conformance-server/start.ts'
 import type { GatewayProcess } from './gateway-process.ts'
 import { gentleGateway } from './gentle-gateway.ts'
 
@@ -6,13 +11,16 @@ import { gentleGateway } from './gentle-gateway.ts'
 export async function gatewayToFixture(
   era: FixtureEra,
   transport: 'http' | 'stdio',
+  { style, upstream }: { style?: FixtureStyle; upstream?: Record<string, unknown> } = {},
 ): Promise<GatewayProcess> {
-  if (transport === 'stdio') return gentleGateway(config(overStdio(era)))
-  const fixture = await startFixture(era)
-  const gateway = await gentleGateway(config({ url: fixture.url })).catch(async (error: unknown) => {
-    await fixture.close()
-    throw error
-  })
+  if (transport === 'stdio') return gentleGateway(config({ ...overStdio(era, style), ...upstream }))
+  const fixture = await startFixture(era, style)
+  const gateway = await gentleGateway(config({ url: fixture.url, ...upstream })).catch(
+    async (error: unknown) => {
+      await fixture.close()
+      throw error
+    },
+  )
   return {
     ...gateway,
     close: async () => {
@@ -22,12 +30,13 @@ export async function gatewayToFixture(
   }
 }
 
-// The suite asks for roots, which a server is told of only where the configuration says so.
+// The suite asks for roots, which a server is told of only where the configuration says so, and it has no person who
+// could confirm anything.
 function config(reach: Record<string, unknown>) {
-  return { upstreams: { fixture: { ...reach, roots: 'client' } } }
+  return { features: { confirm: 'off' }, upstreams: { fixture: { roots: 'client', ...reach } } }
 }
 
-function overStdio(era: FixtureEra) {
-  const { command, args, env } = fixtureCommand(era)
+function overStdio(era: FixtureEra, style?: FixtureStyle) {
+  const { command, args, env } = fixtureCommand(era, style)
   return { command: [command, ...args], env }
 }

@@ -96,7 +96,7 @@ export interface GatewayProcess extends CommandProcess {
   /** The log so far, line by line. */
   log(): readonly Json[]
   /** Waits for a line of the log. */
-  logged(predicate: (line: Json) => boolean): Promise<Json>
+  logged(predicate: (line: Json) => boolean, timeoutMs?: number): Promise<Json>
 }
 
 interface GatewayOptions {
@@ -130,7 +130,8 @@ export async function startGatewayProcess(
       configFile,
       configure,
       log: () => linesOf(command.stderr()),
-      logged: (predicate) => until(() => linesOf(command.stderr()).find(predicate), 'a line of the log'),
+      logged: (predicate, timeoutMs) =>
+        until(() => linesOf(command.stderr()).find(predicate), 'a line of the log', timeoutMs),
       close: () => command.close().finally(remove),
     }
     if (options.warm !== false) await until(() => isReady(gateway.origin), 'the gateway to be ready', 20_000)

@@ -15,6 +15,8 @@ export interface ServerRow {
   readonly prefix?: string
   readonly transport?: string
   readonly revision?: string
+  /** What it is spoken to in for clients of older revisions, where that is another one. */
+  readonly olderRevision?: string
   /** What is known of it; absent where it never answered, or the reader may not know. */
   readonly panel?: ServerPanel
   /** Its documents here. */
@@ -103,12 +105,18 @@ function purposeOf({ panel, problem }: ServerRow): string {
   return text === '' ? '' : `<span class="purpose">${escape(text)}</span>`
 }
 
-function serverFacts({ panel, state, address, prefix, transport, revision, documents }: ServerRow): string {
+function serverFacts(row: ServerRow): string {
+  const { panel, state, address, prefix, transport, revision, olderRevision, documents } = row
+  const spoken = [
+    transport,
+    revision && `MCP ${revision}`,
+    olderRevision && `${olderRevision} for older clients`,
+  ]
   const isLast = state === 'unavailable' && panel !== undefined && panel.tools.length > 0
   const rows = [
     ['Address', `<code>${escape(address)}</code>`],
     ['At /mcp', prefix === undefined ? '' : `Names begin with <code>${escape(prefix)}</code>`],
-    ['Reached by', escape([transport, revision && `MCP ${revision}`].filter(Boolean).join(', '))],
+    ['Reached by', escape(spoken.filter(Boolean).join(', '))],
     ['Version', panel ? escape(panel.version) : ''],
     ['Prompts', names(panel?.prompts ?? [])],
     ['Resources', names(panel?.resources ?? [])],

@@ -3,7 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Reply, textOf } from '../../support/client/options.ts'
 import { type FaultyServer, send, startFaultyServer } from '../../support/faulty-server.ts'
 import { type GatewayProcess, startGatewayProcess } from '../../support/gateway-process.ts'
-import { clientOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import {
+  clientOf,
+  gatewayTo,
+  httpServer,
+  serverJournal,
+  shellServer,
+  stdioServer,
+} from '../../support/journey.ts'
 import type { Json } from '../../support/server/json.ts'
 import { codeOf } from '../../support/structured-error.ts'
 
@@ -19,6 +26,17 @@ describe('a probe of the era', () => {
     const gateway = await gatewayTo({ fake: stdioServer({ discover: 'silent' }, { revision: 'auto' }) })
     const client = await clientOf(gateway)
     expect(textOf(await client.request('tools/call', { name: 'big', arguments: { bytes: 3 } }))).toBe('xxx')
+  })
+
+  test('waits for a server that takes its time to start, and finds what it is', async () => {
+    const slow = shellServer(
+      'sleep 5',
+      { revision: '2026-07-28' },
+      { revision: 'auto', start_timeout: '60s' },
+    )
+    const gateway = await gatewayTo({ fake: slow }, { warm: false })
+    const { era } = await gateway.logged(({ event }) => event === 'upstream.ready', 50_000)
+    expect(era).toBe('modern')
   })
 
   test('is not made where the configuration names the revision', async () => {

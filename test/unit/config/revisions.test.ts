@@ -3,5 +3,5 @@ import { fileSchema } from '../../../src/config/schema.ts'
 import { revisionNames } from '../../../src/wire/revisions.ts'
 
 test('the revisions a server can be pinned to are those there are', () => {
-  expect(JSON.stringify(fileSchema([]))).toContain(JSON.stringify(['auto', ...revisionNames]))
+  expect(JSON.stringify(fileSchema([]))).toContain(JSON.stringify(['follow', 'auto', ...revisionNames]))
 })

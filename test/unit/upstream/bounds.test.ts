@@ -18,7 +18,9 @@ interface Fake extends Connection {
 function fake(isBusy: boolean): Fake {
   const connection: Fake = {
     discovered: Payload.of({}),
+    era: 'legacy',
     revision: '2025-11-25',
+    canAsk: true,
     isBusy,
     isClosed: false,
     open: () => Promise.resolve({ kind: 'result', result: Payload.of({}) }),
@@ -32,7 +34,13 @@ function fake(isBusy: boolean): Fake {
 }
 
 function pool(open: () => Promise<Connection>): Pool<Principal | undefined> {
-  return new Pool({ idle: 1000, open, owner: (key) => key ?? anonymous, log: silentLog })
+  return new Pool({
+    idle: 1000,
+    open,
+    owner: (key) => key ?? anonymous,
+    isFailure: () => true,
+    log: silentLog,
+  })
 }
 
 describe('the connections to a server', () => {

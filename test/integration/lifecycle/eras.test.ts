@@ -1,0 +1,194 @@
+// A server of both eras behind the gateway: which of its eras the clients of each revision travel in, with the default
+// settings and with others. The server is of the official SDK 2.x; its tools say in which era and process they are called.
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import {
+  fixtureCommand,
+  type FixtureEra,
+  type FixtureStyle,
+  startFixture,
+} from '../../fixtures/conformance-server/start.ts'
+import { textOf } from '../../support/client/options.ts'
+import { until } from '../../support/condition.ts'
+import type { FakeClient } from '../../support/fake-client.ts'
+import { type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
+import { clientOf, folder, gatewayTo } from '../../support/journey.ts'
+import { childrenRunning, hasProcessTree } from '../../support/process-tree.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const older = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const
+const newest = '2026-07-28'
+
+const answers = {
+  'elicitation/create': () => ({ action: 'accept', content: { username: 'ada', email: 'ada@example.org' } }),
+}
+
+/** How long a call may take that starts a process on a busy machine, in milliseconds. */
+const PATIENCE = 50_000
+
+type Reach = 'http' | 'stdio'
+
+/** The settings of the server, which runs until the test is over. */
+async function serverOf(era: FixtureEra, reach: Reach, style: FixtureStyle = {}): Promise<Json> {
+  if (reach === 'stdio') {
+    const { command, args, env } = fixtureCommand(era, style)
+    return { command: [command, ...args], env }
+  }
+  const fixture = await startFixture(era, style)
+  onTestFinished(() => fixture.close())
+  return { url: fixture.url }
+}
+
+async function said(client: FakeClient, tool: string, args: Json = {}): Promise<string> {
+  return textOf(await client.request('tools/call', { name: tool, arguments: args }, { timeoutMs: PATIENCE }))
+}
+
+async function tools(client: FakeClient): Promise<unknown[]> {
+  const { result } = await client.request('tools/list', {}, { timeoutMs: PATIENCE })
+  const listed = result?.['tools']
+  return Array.isArray(listed) ? listed.map((tool: Json) => tool['name']) : []
+}
+
+/** A gateway in front of the server alone, with these settings of it. */
+async function gatewayOf(server: Json, settings: Json = {}): Promise<GatewayProcess> {
+  return gatewayTo({ one: { ...server, ...settings } }, { config: { listen: { legacy_sse: 'on' } } })
+}
+
+function olderClient(
+  gateway: GatewayProcess,
+  revision: (typeof older)[number],
+  more = {},
+): Promise<FakeClient> {
+  const isSse = revision === '2024-11-05'
+  const way = isSse ? ({ transport: 'sse', url: gateway.url.replace(/mcp$/, 'sse') } as const) : {}
+  return clientOf(gateway, { revision, ...way, ...more })
+}
+
+function running(gateway: GatewayProcess): number {
+  return childrenRunning(gateway.pid, 'conformance-server').length
+}
+
+describe.each(['http', 'stdio'] as const)('a server of both eras over %s', (reach) => {
+  test.each(older)('serves a client of %s in the older era, lists included', async (revision) => {
+    const gateway = await gatewayOf(await serverOf('both', reach))
+    const client = await olderClient(gateway, revision)
+    expect(await said(client, 'test_era')).toBe('legacy')
+    const names = await tools(client)
+    expect(names).toContain('test_in_legacy')
+    expect(names).not.toContain('test_in_modern')
+  })
+
+  test('serves clients of both eras side by side, each in its own', async () => {
+    const gateway = await gatewayOf(await serverOf('both', reach))
+    const [old, recent] = [
+      await olderClient(gateway, '2025-11-25'),
+      await clientOf(gateway, { revision: newest }),
+    ]
+    for (let time = 0; time < 3; time++) {
+      const eras = await Promise.all([said(old, 'test_era'), said(recent, 'test_era')])
+      expect(eras).toEqual(['legacy', 'modern'])
+    }
+    expect(await tools(recent)).toContain('test_in_modern')
+    expect(await tools(recent)).not.toContain('test_in_legacy')
+    expect([...old.violations, ...recent.violations]).toEqual([])
+  })
+
+  test('asks an older client by requests in the middle of a call, which 2026-07-28 has not', async () => {
+    const gateway = await gatewayOf(await serverOf('both', reach, { ASKING: 'requests' }))
+    const client = await olderClient(gateway, '2025-11-25', { answers })
+    expect(await said(client, 'test_elicitation', { message: 'Who?' })).toContain('"username":"ada"')
+    expect(client.asked.map(({ method }) => method)).toEqual(['elicitation/create'])
+  })
+
+  test('tells clients of both eras of its changes', async () => {
+    const gateway = await gatewayOf(await serverOf('both', reach))
+    const [old, recent] = [
+      await olderClient(gateway, '2025-11-25'),
+      await clientOf(gateway, { revision: newest }),
+    ]
+    const uri = 'test://watched-resource'
+    await old.subscribe(uri)
+    const listening = recent.listen({ toolsListChanged: true, resourceSubscriptions: [uri] })
+    await listening.acknowledged
+    // A process tells its own clients alone; over HTTP one tells all.
+    for (const client of reach === 'http' ? [old] : [old, recent])
+      for (const tool of ['test_trigger_tool_change', 'test_trigger_resource_update'])
+        await said(client, tool)
+    const told = ['notifications/tools/list_changed', 'notifications/resources/updated']
+    for (const method of told) {
+      await old.until((note) => note.method === method, PATIENCE)
+      await listening.until((note) => note.method === method, PATIENCE)
+    }
+    await listening.close()
+  })
+
+  test.each([
+    ['auto', ['modern', 'modern']],
+    ['2026-07-28', ['modern', 'modern']],
+    ['2025-11-25', ['legacy', 'legacy']],
+  ])('is spoken to in one era where revision is %s', async (revision, eras) => {
+    const gateway = await gatewayOf(await serverOf('both', reach), { revision })
+    const [old, recent] = [
+      await olderClient(gateway, '2025-11-25'),
+      await clientOf(gateway, { revision: newest }),
+    ]
+    expect([await said(old, 'test_era'), await said(recent, 'test_era')]).toEqual(eras)
+  })
+
+  test('is spoken to in one era where all clients share it: only there a request says who can be asked', async () => {
+    const gateway = await gatewayOf(await serverOf('both', reach), { isolation: 'shared' })
+    const client = await olderClient(gateway, '2025-11-25', { answers })
+    expect(await said(client, 'test_era')).toBe('modern')
+    expect(await said(client, 'test_elicitation', { message: 'Who?' })).toContain('"username":"ada"')
+  })
+})
+
+describe.each(['http', 'stdio'] as const)('a server of 2026-07-28 alone over %s', (reach) => {
+  test('serves older clients all the same, and is not asked for the other era again', async () => {
+    const gateway = await gatewayOf(await serverOf('modern', reach))
+    for (let client = 0; client < 3; client++)
+      expect(await said(await olderClient(gateway, '2025-11-25'), 'test_era')).toBe('modern')
+    expect(gateway.stderr().match(/upstream\.older_side/g)).toHaveLength(1)
+  })
+})
+
+describe('a server whose older era has no sessions', () => {
+  test('serves those in it who cannot be asked, and the others where they can be', async () => {
+    const gateway = await gatewayOf(await serverOf('both', 'http', { OLDER: 'stateless' }))
+    const [mute, askable] = [
+      await olderClient(gateway, '2025-11-25'),
+      await olderClient(gateway, '2025-11-25', { answers }),
+    ]
+    expect([await said(mute, 'test_era'), await said(askable, 'test_era')]).toEqual(['legacy', 'modern'])
+    expect(await said(askable, 'test_elicitation', { message: 'Who?' })).toContain('"username":"ada"')
+  })
+})
+
+describe.skipIf(!hasProcessTree)('a server of both eras that is started as a child process', () => {
+  test('has a process of the older era once an older client needs one, and no longer than that', async () => {
+    const gateway = await gatewayOf(await serverOf('both', 'stdio'), { idle: '1s' })
+    const recent = await clientOf(gateway, { revision: newest })
+    await said(recent, 'test_era')
+    expect(running(gateway)).toBe(1)
+    const [one, other] = [await olderClient(gateway, '2025-11-25'), await olderClient(gateway, '2025-06-18')]
+    const processes = [
+      await said(one, 'test_process'),
+      await said(other, 'test_process'),
+      await said(recent, 'test_process'),
+    ]
+    expect(new Set(processes).size).toBe(2)
+    expect(processes[0]).toBe(processes[1])
+    await Promise.all([one.close(), other.close(), recent.close()])
+    await until(() => running(gateway) === 0, 'both processes to be left alone', PATIENCE)
+  })
+
+  test('is told of in explain, with both of its revisions', async () => {
+    const server = await serverOf('both', 'stdio')
+    const file = join(folder(), 'gateway.config.yaml')
+    writeFileSync(file, JSON.stringify({ upstreams: { one: server } }))
+    const { stdout } = await runCommand(['explain', 'one', '--config', file])
+    expect(stdout).toContain('  speaks       2026-07-28 (found out by asking)\n')
+    expect(stdout).toContain('  to older     2025-11-25, on connections of their own (revision: follow)\n')
+  })
+})
