@@ -28,7 +28,10 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
     .update(tokenSalt + of('opaque-token'))
     .digest('hex')
   const passwordDigest = scryptSync(of('password'), passwordSalt, 32).toString('hex')
-  const calls = { revision: '2025-11-25', tools: { hang: { timeout: '500ms', retry: 0 } } }
+  const calls = {
+    revision: '2025-11-25',
+    tools: { hang: { timeout: '500ms', retry: 0 }, '*': { confirm: 'never' } },
+  }
   return {
     listen: { port: 0, legacy_sse: true },
     limits: { rate: 'off' },

@@ -29,7 +29,7 @@ const classes: Readonly<Record<VerbClass, string>> = {
     show stat status suggest summarize tail test trace transcribe translate tree validate verify view
     visualize watch whoami`,
   session: `
-    back capture connect emulate focus forward goto highlight hover navigate reload resize screenshot
+    ask back capture connect emulate focus forward goto highlight hover navigate reload resize screenshot
     scroll select sequentialthinking sleep snapshot switch think visit wait zoom`,
   write: `
     add adjust allocate annotate answer append apply approve archive assign associate attach bind book

@@ -59,7 +59,7 @@ export function descriptionEvidence(description: string): readonly Evidence[] {
   const sentences = sentencesOf(description)
   const told = sentences
     .slice(0, MAX_SENTENCES)
-    .flatMap((sentence, at) => (isReference(sentence) ? [] : clauseVerbs(sentence, at === 0)))
+    .flatMap((sentence, at) => (at > 0 && isReference(sentence) ? [] : clauseVerbs(sentence, at === 0)))
   const warned = sentences.flatMap((sentence) => warnings(sentence))
   const unique = new Map(told.map((verb) => [verb, ofVerb(verb, 'its description says')]))
   return [...unique.values(), ...warned]

@@ -84,7 +84,7 @@ describe.skipIf(!hasRedis())('a gateway whose store goes away', () => {
     expect(codeOf(keyed)).toBe('SERVER_UNAVAILABLE')
     expect(callsOf(server, 'echo')).toBe(0)
     const { result } = await client.request('tools/call', params)
-    expect(result).not.toHaveProperty('isError')
+    expect(result).not.toHaveProperty('isError', true)
     await redis?.start()
     await until(async () => {
       const again = await client.request('tools/call', { ...params, idempotency_key: 'away' })

@@ -134,7 +134,7 @@ describe('a file with mistakes', () => {
     expect(String(rejected['reason'])).toMatch(/^store: /)
     const _meta = { 'dev.gatehouse/idempotency_key': 'goes-on' }
     const reply = await client.request('tools/call', { name: 'echo', arguments: {}, _meta })
-    expect(reply.result).not.toHaveProperty('isError')
+    expect(reply.result).not.toHaveProperty('isError', true)
     expect((await fetch(`${gateway.origin}/ready`)).status).toBe(200)
   })
 

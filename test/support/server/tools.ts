@@ -10,7 +10,7 @@ const count = { type: 'integer' }
 /** The tools that show how a call can go, apart from its content and its questions. */
 const courseTools: Readonly<Record<string, Tool>> = {
   slow: {
-    description: 'Takes its time and reports progress',
+    description: 'Waits, and reports progress',
     properties: { ms: count, steps: count },
     annotations: { readOnlyHint: true },
     run: async (call, args) => {
@@ -23,7 +23,7 @@ const courseTools: Readonly<Record<string, Tool>> = {
     },
   },
   hang: {
-    description: 'Never replies, until it is cancelled',
+    description: 'Waits until it is cancelled',
     run: (call) => pause(call, 2 ** 31 - 1).then(() => textResult('done')),
   },
   log: {
@@ -48,11 +48,11 @@ const courseTools: Readonly<Record<string, Tool>> = {
     },
   },
   fail: {
-    description: 'Fails with a tool error',
+    description: 'Returns a tool error',
     run: () => ({ ...textResult('it failed'), isError: true }),
   },
   error: {
-    description: 'Fails with a JSON-RPC error',
+    description: 'Returns a JSON-RPC error',
     properties: { code: count, message: { type: 'string' }, data: {} },
     run: (_call, args) => {
       throw new RpcError(numberIn(args, 'code', -32000), stringIn(args, 'message', 'an error'), args['data'])
@@ -80,11 +80,11 @@ const courseTools: Readonly<Record<string, Tool>> = {
     },
   },
   seen: {
-    description: 'Everything the server received, as JSON',
+    description: 'Returns everything the server received, as JSON',
     run: (call) => textResult(JSON.stringify(call.world.journal.seen)),
   },
   violations: {
-    description: 'Every breach of the protocol the server noticed, as JSON',
+    description: 'Returns every breach of the protocol the server noticed, as JSON',
     run: (call) => textResult(JSON.stringify(call.world.journal.violations)),
   },
 }
