@@ -16,6 +16,11 @@ export function nearest(word: string, words: readonly string[]): string | undefi
   return best
 }
 
+/** How many letters of one word have to change for it to be the other, whatever the case and without `-` and `_`. */
+export function distance(one: string, other: string): number {
+  return edits(plain(one), plain(other))
+}
+
 function plain(word: string): string {
   return word.toLowerCase().replaceAll(/[-_]/g, '')
 }

@@ -1,18 +1,21 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
-import { nearest } from '../../core/nearest.ts'
+import { leadingVerb, nameEvidence } from '../../core/judgement/words.ts'
+import { distance } from '../../core/nearest.ts'
 import { callOf } from '../../core/other-tool.ts'
-import { type DescribedTool, describedTool, rankingsOf } from '../../core/tool-ranking.ts'
+import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
 import { within } from '../../core/waiting.ts'
 import type { Deps } from '../feature.ts'
-import { LEAST_MATCH, told } from './shape.ts'
+import { told } from './shape.ts'
 
 /** How many tools are named, and how many of the best are looked at. */
 const NAMED = 3
 const LOOKED_AT = 8
 /** How near a tool must be to the best one to be named, from 0 to 1. */
 const NEAR = 0.75
+/** How much of a name must be said by a tool for that to be named, from 0 to 1. */
+const LEAST = 0.5
 /** How long lists are waited for, in milliseconds, and how long a name may be to be compared. */
 const PATIENCE = 500
 const LONGEST = 64
@@ -22,34 +25,47 @@ const plain = /^[\w.:/-]{1,128}$/
 
 /** Answers a call of a tool nobody has with the tools that are like it, of those the caller may call. */
 export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<Outcome> {
-  const alone = rankingsOf(({ tools }) => tools.map(({ entry }) => described(entry, false)))
-  const together = rankingsOf(({ tools }) => tools.map(({ entry }) => described(entry, true)))
-  function described(entry: Entry, isTogether: boolean): DescribedTool {
-    return describedTool(entry, nameOf(entry, isTogether))
-  }
-  function nameOf({ upstream, name }: Entry, isTogether: boolean): string {
-    return deps.exposed(upstream, name, isTogether)
-  }
+  const ranking = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 
-  const find = async (call: Call): Promise<readonly (DescribedTool & { readonly match: number })[]> => {
-    const { upstream, name = '' } = call.target
+  /** The servers a name may be of, and what is left of it without the server's own: that says nothing of a tool. */
+  const subjectOf = ({ target: { upstream, name = '' } }: Call, names: readonly string[]): Subject => {
+    if (upstream !== undefined) return { names: [upstream], wanted: name, exposed: name }
+    const server = names.find((each) => name.startsWith(prefixOf(each)))
+    if (server === undefined) return { names, wanted: name, exposed: name }
+    return { names: [server], wanted: name.slice(prefixOf(server).length), exposed: name }
+  }
+  const prefixOf = (upstream: string): string => deps.exposed(upstream, 'x', true).slice(0, -1)
+
+  const find = async (call: Call): Promise<readonly Found[]> => {
     const records = deps.records()
-    const names = upstream === undefined ? records.names : [upstream]
+    const { names, wanted, exposed } = subjectOf(call, records.names)
     const known = await Promise.all(names.map(async (each) => records.of(each)))
-    const ranking = (upstream === undefined ? together : alone)(known)
+    const isTogether = call.target.upstream === undefined
+    const found = (entry: Entry, match: number): Found => {
+      return { entry, match, name: deps.exposed(entry.upstream, entry.name, isTogether) }
+    }
     // Their names are enough here: what describes a tool looks through its schema, which may be large.
-    const tools = known.flatMap((record) =>
-      record.tools.map(({ entry }) => ({ entry, name: nameOf(entry, upstream === undefined) })),
-    )
-    const close = name.length > LONGEST ? [] : mistyped(name, tools)
-    const ranked = ranking.rank(name.slice(0, LONGEST)).filter(({ match }) => match >= LEAST_MATCH)
+    const tools = known.flatMap((record) => record.tools.map(({ entry }) => entry))
+    const typed = wanted.length > LONGEST ? [] : mistyped(wanted, tools)
+    const risks = new Map(names.map((each) => [each, riskOfName(wanted, each)] as const))
+    const ranked = ranking(known)
+      .rank(wanted.slice(0, LONGEST))
+      .filter(({ match }) => match >= LEAST)
     const least = (ranked[0]?.score ?? 0) * NEAR
     const all = [
-      ...close.map((of) => ({ ...of, match: 1 })),
-      ...ranked.flatMap(({ of, score, match }) => (score < least ? [] : [{ ...of, match }])),
-    ]
+      ...typed.filter(
+        ({ entry }) =>
+          isSameVerb(wanted, entry) || !isRiskier(entry, risks.get(entry.upstream) ?? 'destructive'),
+      ),
+      // What a name nobody knows was to do is not known either: only what changes nothing is named for it.
+      ...ranked
+        .filter(({ of, score }) => {
+          return score >= least && !isRiskier(of.entry, risks.get(of.entry.upstream) ?? 'safe')
+        })
+        .map(({ of, match }) => ({ entry: of.entry, match })),
+    ].map(({ entry, match }) => found(entry, match))
     const distinct = all.filter(({ name: each }, at) => all.findIndex((one) => one.name === each) === at)
-    const looked = distinct.filter((each) => plain.test(each.name)).slice(0, LOOKED_AT)
+    const looked = distinct.filter(({ name }) => plain.test(name) && name !== exposed).slice(0, LOOKED_AT)
     const are = await Promise.all(looked.map(({ entry }) => deps.isPermitted(callOf(call, entry))))
     return looked.filter((_, at) => are[at] === true).slice(0, NAMED)
   }
@@ -79,9 +95,44 @@ function isUnknown(thrown: unknown): thrown is GatewayError {
   return thrown instanceof GatewayError && thrown.code === 'UNKNOWN_TOOL' && !thrown.extra.relayed
 }
 
-/** The tool whose name is most like one that was mistyped. */
-function mistyped(name: string, tools: readonly DescribedTool[]): DescribedTool[] {
-  const names = tools.map((each) => each.name)
-  const found = nearest(name, names)
-  return tools.filter((each) => each.name === found).slice(0, 1)
+/** What a call of a name nobody has may be about. */
+interface Subject {
+  readonly names: readonly string[]
+  /** The name without that of its server, and the name as it was called. */
+  readonly wanted: string
+  readonly exposed: string
+}
+
+/** A tool that may be meant, by the name the caller would call it, and how much it is like what was called, to 1. */
+interface Found {
+  readonly name: string
+  readonly entry: Entry
+  readonly match: number
+}
+
+/** The tool whose name is most like one that was mistyped: at most one letter in five is another. */
+function mistyped(name: string, tools: readonly Entry[]): Omit<Found, 'name'>[] {
+  const close = tools.flatMap((entry) => {
+    const edits = distance(name, entry.name)
+    const isClose = edits <= Math.max(1, Math.floor(Math.min(name.length, entry.name.length) / 5))
+    return isClose && name.length > 2 ? [{ entry, match: 1 - edits / Math.max(name.length, 1) }] : []
+  })
+  return close.toSorted((one, other) => other.match - one.match).slice(0, 1)
+}
+
+/** How much harm somebody who calls a tool so is ready for; nothing where the name has no known verb. */
+function riskOfName(name: string, server: string): Risk | undefined {
+  const risks = nameEvidence(name, server).map(({ effect }): Risk => {
+    return effect === 'read' ? 'safe' : effect === 'write' ? 'reversible' : 'destructive'
+  })
+  return risks.toSorted((one, other) => riskRanks[other] - riskRanks[one])[0]
+}
+
+function isSameVerb(name: string, { name: other, upstream }: Entry): boolean {
+  const verb = leadingVerb(name, upstream)
+  return verb !== undefined && verb === leadingVerb(other, upstream)
+}
+
+function isRiskier({ nature }: Entry, than: Risk): boolean {
+  return riskRanks[nature.risk] > riskRanks[than]
 }
