@@ -1,5 +1,5 @@
 import type { Definition } from '../core/record.ts'
-import { possibleErrors } from './failures.ts'
+import { ownErrors, possibleErrors } from './failures.ts'
 import { examplesOf } from './example.ts'
 import type { Portrait, ToolPortrait } from './portrait.ts'
 import { clipped, oneLine } from './text.ts'
@@ -58,6 +58,32 @@ export function toolObject(tool: ToolPortrait): Json {
     ...(examples.length > 0 && { examples }),
     ...(errors.length > 0 && { errors }),
   }
+}
+
+/**
+ * The same beside a tool in a list, which clients carry in full: without what is so by default, and without the
+ * examples and errors that follow from its schema and the gateway, which `ai_help` has.
+ */
+export function listedToolObject(tool: ToolPortrait): Json {
+  const { examples, errors, ...object } = toolObject(tool)
+  const { words } = tool
+  const said = {
+    ...object,
+    ...((words.examples?.length ?? 0) > 0 && { examples }),
+    ...((words.errors?.length ?? 0) > 0 && { errors: ownErrors(tool) }),
+  }
+  return Object.fromEntries(Object.entries(said).filter(([, value]) => !isDefault(value)))
+}
+
+/** Whether a member says no more than its absence. */
+function isDefault(value: unknown): boolean {
+  return value === false || value === 0 || (Array.isArray(value) && value.length === 0)
+}
+
+/** The same for a resource or a template of resources in a list. */
+export function listedResourceObject(definition: Definition, canSubscribe: boolean): Json {
+  const entries = Object.entries(resourceObject(definition, canSubscribe))
+  return Object.fromEntries(entries.filter(([, value]) => !isDefault(value)))
 }
 
 /** What is said of a resource or a template of resources of a server. */

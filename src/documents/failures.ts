@@ -18,14 +18,19 @@ export interface WireFailure extends Failure {
   readonly category: string
 }
 
-/** How calls of a tool can fail: its owner's words, and what the gateway does about it. */
-export function possibleErrors({ facts, words, definition, nature, scopes }: ToolPortrait): Failure[] {
-  const own = words.errors?.map(({ code, description, resolution }) => ({
+/** How calls of a tool can fail in its owner's words. */
+export function ownErrors({ words }: Pick<ToolPortrait, 'words'>): Failure[] {
+  return (words.errors ?? []).map(({ code, description, resolution }) => ({
     code: oneLine(code),
     description: oneLine(description),
     ...(resolution !== undefined && { resolution: oneLine(resolution) }),
   }))
-  const told = new Set(own?.map(({ code }) => code))
+}
+
+/** How calls of a tool can fail: its owner's words, and what the gateway does about it. */
+export function possibleErrors({ facts, words, definition, nature, scopes }: ToolPortrait): Failure[] {
+  const own = ownErrors({ words })
+  const told = new Set(own.map(({ code }) => code))
   const codes: ErrorCode[] = []
   if (hasArguments(definition.inputSchema)) codes.push('INVALID_INPUT')
   if (scopes.length > 0) codes.push('SCOPE_INSUFFICIENT')
@@ -34,7 +39,7 @@ export function possibleErrors({ facts, words, definition, nature, scopes }: Too
   if (facts.rates !== undefined && facts.rates.length > 0) codes.push('RATE_LIMIT_EXCEEDED')
   if (facts.timeout !== undefined) codes.push('OPERATION_TIMEOUT')
   const others = codes.filter((code) => !told.has(code)).map((code) => failure(code, nature.idempotent))
-  return [...(own ?? []), ...others]
+  return [...own, ...others]
 }
 
 /** How calls can fail at all, with the codes that are really used. */

@@ -59,6 +59,15 @@ export function hasExtension({ meta, params }: Call, name: string): boolean {
   return params.fields[name] !== undefined
 }
 
+/**
+ * Whether a client reads what is said under a key of `_meta`: it names the key among the extensions it declares, or asks
+ * for it with `true` in the request.
+ */
+export function isAskedFor({ client, meta }: Call, key: string): boolean {
+  const { extensions } = client.capabilities
+  return (isObject(extensions) && isObject(extensions[key])) || meta[key] === true
+}
+
 /** The `_meta` of calls without one. */
 export const noMeta: Fields = {}
 

@@ -2,7 +2,7 @@ import type { Policy } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { CONFIRMATION_KEY } from '../../wire/extensions.ts'
+import { CONFIRMATION_KEY, isAskedFor } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
 import { describingTools } from '../tool-lists.ts'
 import { templateOf } from './message.ts'
@@ -17,16 +17,24 @@ export function describing(server: UpstreamSettings, settings: Settings, deps: D
       cost?.category === 'requires_approval',
   )
   if (settings.level === 'none' && !isAnyNamed) return undefined
-  return describingTools((tool) => described(tool, { server, settings, deps }))
+  const about = { server, settings, deps }
+  const plain = describingTools((tool) => described(tool, { ...about, isTwice: false }))
+  const whole = describingTools((tool) => described(tool, { ...about, isTwice: true }))
+  return (next) => {
+    const [inPlain, inWhole] = [plain(next), whole(next)]
+    return (call) => (isAskedFor(call, CONFIRMATION_KEY) ? inWhole : inPlain)(call)
+  }
 }
 
 interface With {
+  /** Whether what stands beside the other members also stands in `_meta`. */
+  readonly isTwice: boolean
   readonly server: UpstreamSettings
   readonly settings: Settings
   readonly deps: Deps
 }
 
-function described(tool: Payload, { server, settings, deps }: With): Payload {
+function described(tool: Payload, { server, settings, deps, isTwice }: With): Payload {
   const entry = isObject(tool.value) ? deps.listed(server.name, tool.fields) : undefined
   const rule = entry && ruleOf(entry.name, server, settings)
   if (!entry || !rule || !isAsked(rule, entry)) return tool
@@ -37,11 +45,11 @@ function described(tool: Payload, { server, settings, deps }: With): Payload {
     risk_level: risk,
   }
   const annotations = tool.at('annotations') ?? Payload.of({})
+  const beside = tool.with({
+    ...(settings.compat && members),
+    ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
+  })
+  if (settings.compat && !isTwice && !rule.isOutOfBand) return beside
   const own = rule.isOutOfBand ? { ...members, approval: 'out_of_band', needed: rule.needed } : members
-  return tool
-    .with({
-      ...(settings.compat && members),
-      ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
-    })
-    .withMeta({ [CONFIRMATION_KEY]: own })
+  return beside.withMeta({ [CONFIRMATION_KEY]: own })
 }

@@ -1,9 +1,10 @@
 import type { Call, Outcome, Policy } from '../../core/call.ts'
 import type { Definition } from '../../core/record.ts'
 import { Payload } from '../../core/payload.ts'
-import { resourceObject, toolObject } from '../../documents/dashdash.ts'
+import { listedResourceObject, listedToolObject } from '../../documents/dashdash.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { toolNotes } from '../../documents/tool-notes.ts'
+import { isAskedFor } from '../../wire/extensions.ts'
 import { method } from '../../wire/methods.ts'
 import { soonPortrait } from '../discovered.ts'
 import type { Deps } from '../feature.ts'
@@ -34,7 +35,8 @@ export function describing(
     const key = method(call.method).list
     if (outcome.kind === 'ask' || !portrait || key === undefined) return outcome
     const { result } = outcome
-    const slot = `${call.target.upstream ?? ''} ${key}`
+    const isTwice = isAskedFor(call, KEY)
+    const slot = `${call.target.upstream ?? ''} ${key} ${isTwice}`
     const all = known.get(slot)?.filter((each) => each.portrait === portrait) ?? []
     // The same text is most often the same list of the same server.
     const same = all.find(({ source }) => source === result || source.text === result.text)
@@ -42,7 +44,7 @@ export function describing(
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return outcome
     const alike = all.find(({ entries }) => entries === list.text)
-    const made = alike?.list ?? describedList(list, { key, portrait, deps })
+    const made = alike?.list ?? describedList(list, { key, portrait, deps, isTwice })
     const shown = result.with({ [key]: made })
     if (!alike) {
       const added = { portrait, source: result, entries: list.text, result: shown, list: made }
@@ -67,6 +69,8 @@ interface About {
   readonly key: string
   readonly portrait: Portrait
   readonly deps: Deps
+  /** Whether it also stands in `_meta`. */
+  readonly isTwice: boolean
 }
 
 function describedList(list: Payload, about: About): Payload {
@@ -75,9 +79,11 @@ function describedList(list: Payload, about: About): Payload {
   const texts = list.items.map((entry) => {
     const object = objectOf(entry.fields)
     if (!object) return entry.text
-    // Encoded once, though it stands in two places.
+    // Encoded once, though it may stand in two places.
     const encoded = Payload.text(JSON.stringify(object), object)
-    return entry.with({ dashdash: encoded }).withMeta({ [KEY]: encoded, ...notesOf(entry.fields) }).text
+    const notes = { ...(about.isTwice && { [KEY]: encoded }), ...notesOf(entry.fields) }
+    const described = entry.with({ dashdash: encoded })
+    return (Object.keys(notes).length > 0 ? described.withMeta(notes) : described).text
   })
   return Payload.text(`[${texts.join(',')}]`)
 }
@@ -86,7 +92,7 @@ type ObjectOf = (definition: Definition) => Definition | undefined
 
 function toolObjects({ portrait, deps }: About): ObjectOf {
   const objects = deps.document(portrait, 'tools', ({ tools }) =>
-    tools.map((tool) => [tool.name, toolObject(tool)] as const),
+    tools.map((tool) => [tool.name, listedToolObject(tool)] as const),
   )
   const byName = new Map(objects)
   return ({ name }) => (typeof name === 'string' ? byName.get(name) : undefined)
@@ -108,7 +114,7 @@ function resourceObjects({ portrait, deps }: About): ObjectOf {
   const objects = deps.document(portrait, 'resources', () =>
     servers.flatMap(({ canSubscribe, resources, templates }) =>
       [...resources, ...templates].map(
-        (each) => [String(each.uri ?? each.uriTemplate), resourceObject(each, canSubscribe)] as const,
+        (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, canSubscribe)] as const,
       ),
     ),
   )

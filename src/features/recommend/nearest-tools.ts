@@ -30,7 +30,9 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
   /** The servers a name may be of, and what is left of it without the server's own: that says nothing of a tool. */
   const subjectOf = ({ target: { upstream, name = '' } }: Call, names: readonly string[]): Subject => {
     if (upstream !== undefined) return { names: [upstream], wanted: name, exposed: name }
-    const server = names.find((each) => name.startsWith(prefixOf(each)))
+    // Of `a` and `a-b`, `a_b_c` is taken for one of the longer name.
+    const servers = names.filter((each) => name.startsWith(prefixOf(each)))
+    const server = servers.toSorted((one, other) => other.length - one.length)[0]
     if (server === undefined) return { names, wanted: name, exposed: name }
     return { names: [server], wanted: name.slice(prefixOf(server).length), exposed: name }
   }

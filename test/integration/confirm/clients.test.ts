@@ -160,8 +160,11 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('delete_repo')).toBe(before + 1)
   })
 
-  it('sees in the list what its person will be asked', async () => {
-    const tools = await (await open()).tools()
+  it('sees in the list what its person will be asked, where it asks for that', async () => {
+    const client = await open()
+    for (const tool of await client.tools())
+      expect(Object(tool['_meta'])).not.toHaveProperty(['dev.gatehouse/confirmation'])
+    const tools = await client.tools({ 'dev.gatehouse/confirmation': true })
     const meta = tools.map((tool) => [tool['name'], Object(tool['_meta'])['dev.gatehouse/confirmation']])
     expect(Object.fromEntries(meta)).toEqual({
       delete_repo: {

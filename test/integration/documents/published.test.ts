@@ -160,7 +160,12 @@ test('the catalogue leads to a card of each server', async () => {
 const modes = ['legacy', { pin: '2026-07-28' }] as const
 
 async function connected(mode: (typeof modes)[number], path: string): Promise<Client> {
-  const client = new Client({ name: 'reader', version: '1.0.0' }, { versionNegotiation: { mode } })
+  // What stands at members of our own is dropped by the SDK; in _meta it stands for those who ask for it.
+  const capabilities = { extensions: { [DASHDASH]: {} } }
+  const client = new Client(
+    { name: 'reader', version: '1.0.0' },
+    { capabilities, versionNegotiation: { mode } },
+  )
   await client.connect(new StreamableHTTPClientTransport(new URL(`${origin}${path}`)))
   return client
 }
@@ -235,7 +240,8 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
 })
 
 test('a client of SDK 1.x finds the skill among resources, and tools described in _meta', async () => {
-  const client = new OldClient({ name: 'reader', version: '1.0.0' })
+  const capabilities = { extensions: { [DASHDASH]: {} } }
+  const client = new OldClient({ name: 'reader', version: '1.0.0' }, { capabilities })
   await client.connect(new OldTransport(new URL(`${origin}/mcp/files`)))
   const { resources } = await client.listResources()
   expect(resources.map(({ uri }) => uri)).toEqual(['skill://files/SKILL.md'])

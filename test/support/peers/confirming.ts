@@ -27,7 +27,8 @@ export interface ConfirmingClient {
   /** The params of the questions the person was asked. */
   readonly asked: readonly Json[]
   call(name: string, args: Json, meta?: Json): Promise<Json>
-  tools(): Promise<readonly Json[]>
+  /** The list of tools; with what else is asked for in its `_meta`. */
+  tools(meta?: Json): Promise<readonly Json[]>
   close(): Promise<void>
 }
 
@@ -51,7 +52,8 @@ export const connectLegacy: Connect = async (way, person, headers = {}) => {
     asked,
     call: async (name, args, meta) =>
       Object(await client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) })),
-    tools: async () => (await client.listTools()).tools.map((tool) => ({ ...tool })),
+    tools: async (meta) =>
+      (await client.listTools(meta && { _meta: meta })).tools.map((tool) => ({ ...tool })),
     close: () => client.close(),
   }
 }
@@ -79,7 +81,8 @@ async function connectTwo(
     asked,
     call: async (name, args, meta) =>
       Object(await client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) })),
-    tools: async () => (await client.listTools()).tools.map((tool) => ({ ...tool })),
+    tools: async (meta) =>
+      (await client.listTools(meta && { _meta: meta })).tools.map((tool) => ({ ...tool })),
     close: () => client.close(),
   }
 }

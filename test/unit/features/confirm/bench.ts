@@ -67,7 +67,11 @@ export interface Bench {
   readonly isWrapped: boolean
   /** The arguments models are told of. */
   readonly told: readonly string[]
-  list(tools: readonly Record<string, unknown>[]): Promise<readonly Record<string, unknown>[]>
+  /** The list of tools as it is shown to a client that asks for what `meta` names. */
+  list(
+    tools: readonly Record<string, unknown>[],
+    meta?: Record<string, unknown>,
+  ): Promise<readonly Record<string, unknown>[]>
 }
 
 export const TOOL = 'delete_repo'
@@ -122,11 +126,11 @@ export function bench(given: Given = {}): Bench {
           ...more,
         }),
       ),
-    list: async (tools) => {
+    list: async (tools, meta = {}) => {
       const listing = { method: 'tools/list', upstream: 'hub' }
       const answer = async (): Promise<Outcome> => ({ kind: 'result', result: Payload.of({ tools }) })
       const wrapped = contribution.policy?.(listing)?.(answer) ?? answer
-      const outcome = await wrapped(toolCall({ method: 'tools/list', target: listing }))
+      const outcome = await wrapped(toolCall({ method: 'tools/list', target: listing, meta }))
       const listed = fieldsOf(outcome)['tools']
       return Array.isArray(listed) ? listed.filter(isObject) : []
     },

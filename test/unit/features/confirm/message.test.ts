@@ -86,9 +86,10 @@ describe('a list of tools', () => {
         ...tool,
         ...members,
         annotations: { title: 'Delete', destructiveHint: true },
-        _meta: { 'dev.gatehouse/confirmation': members },
       },
     ])
+    const [whole] = await list([tool], { 'dev.gatehouse/confirmation': true })
+    expect(whole).toMatchObject({ ...members, _meta: { 'dev.gatehouse/confirmation': members } })
   })
 
   it('says it in `_meta` alone where that is wanted', async () => {

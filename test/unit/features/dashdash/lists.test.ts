@@ -25,8 +25,8 @@ function bench(portraitNow: () => Portrait | Promise<Portrait>, listed: () => Pa
   const handle = compose([describing(deps, () => true)('tools/list')], server)
   const call = toolCall({ method: 'tools/list', target: { method: 'tools/list', upstream: 'files' } })
   return {
-    list: async () => {
-      const outcome = await handle(call)
+    list: async (meta = {}) => {
+      const outcome = await handle({ ...call, meta })
       return outcome.kind === 'result' ? outcome.result : Payload.of({})
     },
     made: () => made,
@@ -34,17 +34,31 @@ function bench(portraitNow: () => Portrait | Promise<Portrait>, listed: () => Pa
 }
 
 describe('a list of tools', () => {
-  test('says of each tool that is known what it does, in both places', async () => {
+  test('says of each tool that is known what it does, once', async () => {
     const { list } = bench(
       () => drawn,
       () => Payload.text(text),
     )
     const { tools } = (await list()).fields
     expect(tools).toMatchObject([
-      { name: 'read_file', dashdash: { operationType: 'read' }, _meta: { [KEY]: { operationType: 'read' } } },
+      { name: 'read_file', dashdash: { operationType: 'read' } },
       { name: 'unknown' },
     ])
-    expect(tools).toMatchObject([{}, expect.not.objectContaining({ _meta: expect.anything() })])
+    const bare = expect.not.objectContaining({ _meta: expect.anything() })
+    expect(tools).toEqual([bare, bare])
+  })
+
+  test('says it in _meta too where a client asks for that', async () => {
+    const { list } = bench(
+      () => drawn,
+      () => Payload.text(text),
+    )
+    const object = { category: 'files', operationType: 'read', idempotent: true }
+    await list()
+    expect((await list({ [KEY]: true })).fields.tools).toEqual([
+      { ...read, dashdash: object, _meta: { [KEY]: object } },
+      { name: 'unknown' },
+    ])
   })
 
   test('is described and encoded once for the same text', async () => {
@@ -110,6 +124,6 @@ test('of several servers a resource is described as its own server has it', asyn
   const outcome = await handle(toolCall({ method: 'resources/list', target }))
   expect(outcome.kind === 'result' && outcome.result.fields.resources).toMatchObject([
     { dashdash: { resourceType: 'note', refreshable: true } },
-    { dashdash: { refreshable: false, webEquivalent: page.uri } },
+    { dashdash: { webEquivalent: page.uri } },
   ])
 })
