@@ -106,6 +106,8 @@ const walls: readonly Wall[] = [
   {
     part: 'front-page.ts',
     may: [
+      'admin/visitors.ts',
+      'records',
       'core',
       'documents',
       'downstream',

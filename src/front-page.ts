@@ -1,3 +1,4 @@
+import { visitorNamed } from './admin/visitors.ts'
 import type { Built } from './build.ts'
 import { exposedName } from './catalog/names.ts'
 import { isProtected } from './core/auth-settings.ts'
@@ -11,6 +12,9 @@ import { type DocumentPath, documentAt } from './downstream/documents.ts'
 import { type PageLink, renderPage } from './downstream/page/front-page.ts'
 import type { Reader } from './downstream/page/route.ts'
 import type { ServerRow } from './downstream/page/servers.ts'
+import type { WaitingCall } from './downstream/page/waiting-calls.ts'
+import { mayDecide } from './records/approval-decision.ts'
+import type { Approval } from './records/approvals.ts'
 import type { Status } from './upstream/upstream.ts'
 import { ownCall } from './wire/own-call.ts'
 
@@ -19,6 +23,8 @@ interface Options {
   readonly documents: readonly DocumentPath[]
   /** Where clients reach the gateway. */
   readonly base: string
+  /** The calls that wait for a person. */
+  pendingApprovals(): Promise<readonly Approval[]>
 }
 
 /** How long a server may take to say what it has, in milliseconds. */
@@ -41,9 +47,26 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
       ...(problem !== undefined && { problem }),
     },
     servers: await Promise.all(rows),
+    ...(principal && built.about.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
     links: linksOf(options, principal !== undefined),
     query,
   })
+}
+
+/** The calls that wait for a person: those the reader may decide, and its own. Absent where the store cannot be read. */
+async function waitingFor(
+  { id }: Principal,
+  { built, pendingApprovals }: Options,
+): Promise<readonly WaitingCall[] | undefined> {
+  const visitor = visitorNamed(id, built.settings.auth)
+  const asked = pendingApprovals().catch(() => undefined)
+  const found = await within(asked, PATIENCE, undefined)
+  const now = Date.now()
+  return found
+    ?.filter((each) => each.caller === id || (visitor && mayDecide(each, visitor)))
+    .map(({ id: approval, tool, upstream, caller, createdAt, expiresAt }) => {
+      return { id: approval, tool, upstream, caller, age: now - createdAt, left: expiresAt - now }
+    })
 }
 
 async function rowOf(

@@ -23,6 +23,7 @@ import type { Audit } from './observe/audit.ts'
 import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
 import { createObserving, timed } from './observed.ts'
+import { type Approval, createApprovals } from './records/approvals.ts'
 import { createPresence } from './records/presence.ts'
 import { createKeys, type Keys } from './keys.ts'
 import { isSameStore, openStore, RetiredStores } from './store/open.ts'
@@ -110,9 +111,11 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     upstreams: () => current.upstreams,
     features: () => current.active,
     sessions: () => listener?.sessions ?? 0,
+    pendingApprovals: async () => (await pendingApprovals()).length,
   })
   observing.audit = audit
   observing.apply(initial)
+  const pendingApprovals = (): Promise<readonly Approval[]> => createApprovals(kept.store, Date.now).pending()
   const closing = new AbortController()
   const retired = new RetiredStores((store) => kept.presence.leave(store))
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
@@ -213,15 +216,18 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     },
     listen: async () => {
       observing.serve({ transport: 'tcp' })
-      listener = await listen(gateway, { observing, keys, built: () => current }, (app, enter) =>
-        addConfirmPages(app, enter, {
-          store: () => kept.store,
-          settings: () => current.settings,
-          operator,
-          onDecided: observing.decided,
-          log,
-          now: Date.now,
-        }),
+      listener = await listen(
+        gateway,
+        { observing, keys, built: () => current, pendingApprovals },
+        (app, enter) =>
+          addConfirmPages(app, enter, {
+            store: () => kept.store,
+            settings: () => current.settings,
+            operator,
+            onDecided: observing.decided,
+            log,
+            now: Date.now,
+          }),
       )
       return listener
     },
@@ -270,9 +276,18 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
-type Own = Readonly<{ observing: Observing; keys: Keys; built(): Built }>
+type Own = Readonly<{
+  observing: Observing
+  keys: Keys
+  built(): Built
+  pendingApprovals(): Promise<readonly Approval[]>
+}>
 
-function listen(gateway: Gateway, { observing, keys, built }: Own, addPages: AddPages): Promise<Listener> {
+function listen(
+  gateway: Gateway,
+  { observing, keys, built, pendingApprovals }: Own,
+  addPages: AddPages,
+): Promise<Listener> {
   let url = ''
   const opened = listenHttp({
     handle: gateway.handle,
@@ -298,7 +313,7 @@ function listen(gateway: Gateway, { observing, keys, built }: Own, addPages: Add
     onRefused: observing.refused,
     page: (reader) => {
       const base = (gateway.settings.listen.publicUrl ?? url).replace(/\/$/, '')
-      return frontPage(reader, { built: built(), documents: gateway.documents, base })
+      return frontPage(reader, { built: built(), documents: gateway.documents, base, pendingApprovals })
     },
     log: observing.log,
   })

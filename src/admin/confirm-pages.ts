@@ -70,8 +70,8 @@ export function addConfirmPages(
     return answerPage(context, page, problem === undefined ? 200 : 400)
   }
   const list = async (context: Asking, visitor: Visitor): Promise<Response> => {
-    const all = await approvals().list()
-    const own = all.filter((each) => each.status === 'pending' && mayDecide(each, visitor))
+    const all = await approvals().pending()
+    const own = all.filter((each) => mayDecide(each, visitor))
     if (isProgram(context)) return answerJson(context, { approvals: own.map(approvalView) }, 200)
     return answerPage(context, approvalsPage(own), 200)
   }

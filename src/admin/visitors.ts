@@ -32,14 +32,21 @@ export async function visitorOf(
     return isKnown ? { by: 'operator', via: 'code' } : undefined
   }
   const { id } = await enter()
-  // No token belongs to such a name.
-  if (!id.startsWith(SERVICE)) return { by: id, via: 'token' }
+  const visitor = visitorNamed(id, auth())
+  if (visitor) return visitor
   const name = id.slice(SERVICE.length)
-  const by = auth().users.find((user) => user.name === name)?.approvesAs
-  if (by !== undefined) return { by, via: 'password' }
   throw new GatewayError('PERMISSION_DENIED', `${name} is not among those who approve calls.`, {
     suggestion: 'Give this name an `approves_as` in auth.basic of the configuration.',
   })
+}
+
+/** The person that a principal stands for on these pages; nothing for a name that approves no calls. */
+export function visitorNamed(id: string, { users }: Pick<AuthSettings, 'users'>): Visitor | undefined {
+  // No token belongs to such a name.
+  if (!id.startsWith(SERVICE)) return { by: id, via: 'token' }
+  const name = id.slice(SERVICE.length)
+  const by = users.find((user) => user.name === name)?.approvesAs
+  return by === undefined ? undefined : { by, via: 'password' }
 }
 
 function cookieOf(cookies: string | undefined, name: string): string | undefined {

@@ -8,6 +8,8 @@ interface Counted {
   readonly authFailures: ReadonlyMap<string, number>
   readonly rateLimited: ReadonlyMap<string, number>
   levels(): Levels
+  /** How many calls wait for the approval of a person; unknown where the store cannot be read. */
+  pendingApprovals(): Promise<number | undefined>
 }
 
 /** What was counted, in the text format of Prometheus. */
@@ -25,13 +27,18 @@ const misnamed = [
 ]
 
 /** Tells what was counted, and how the process fares. */
-export function expose({ calls, authFailures, rateLimited, levels }: Counted): Exposition {
+export function expose({ calls, authFailures, rateLimited, levels, pendingApprovals }: Counted): Exposition {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
   for (const name of misnamed) registry.removeSingleMetric(name)
 
-  const gauge = (name: string, help: string, labelNames: string[], collect: (gauge: Gauge) => void): void => {
+  const gauge = (
+    name: string,
+    help: string,
+    labelNames: string[],
+    collect: (gauge: Gauge) => void | Promise<void>,
+  ): void => {
     const made: Gauge = new Gauge({ name, help, labelNames, registers, collect: () => collect(made) })
   }
   const counter = (name: string, help: string, labelNames: string[], fill: (to: Counter) => void): void => {
@@ -79,6 +86,12 @@ export function expose({ calls, authFailures, rateLimited, levels }: Counted): E
   gauge('gatehouse_parked_calls', 'Calls that wait for an answer of their caller.', [], (made) =>
     made.set(levels().upstreams.reduce((sum, { parked }) => sum + parked, 0)),
   )
+  const pending = 'Calls that wait for the approval of a person, in the store that gateways share.'
+  gauge('gatehouse_pending_approvals', pending, [], async (made) => {
+    const found = await pendingApprovals()
+    if (found === undefined) made.remove()
+    else made.set(found)
+  })
   gauge('gatehouse_build_info', 'The version that runs.', ['version', 'node'], (made) =>
     made.set({ version: self.version, node: process.versions.node }, 1),
   )

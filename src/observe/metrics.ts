@@ -27,6 +27,8 @@ interface Options {
   /** Whether an outcome is one of those there are. */
   isOutcome(outcome: string): boolean
   levels(): Levels
+  /** How many calls wait for the approval of a person; unknown where the store cannot be read. */
+  pendingApprovals(): Promise<number | undefined>
 }
 
 /** How many tools of one server are counted apart; the rest together. */
@@ -71,6 +73,7 @@ export class Metrics {
         authFailures: this.#authFailures,
         rateLimited: this.#rateLimited,
         levels: () => this.#options.levels(),
+        pendingApprovals: () => this.#options.pendingApprovals(),
       }),
     )
     const { text, type } = await this.#exposition

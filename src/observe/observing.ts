@@ -18,6 +18,7 @@ import { openTracing, type Tracing, type Way } from './tracing.ts'
 interface Options {
   readonly log: Log | OpenLog
   levels(): Levels
+  pendingApprovals(): Promise<number | undefined>
   isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
   isOutcome(outcome: string): boolean

@@ -78,6 +78,8 @@ export interface Approvals {
   isExpired(id: string): Promise<boolean>
   /** All whose time is not over, the oldest first. */
   list(): Promise<readonly Approval[]>
+  /** Those of them that nobody has decided yet, the oldest first. */
+  pending(): Promise<readonly Approval[]>
   /**
    * Writes down what a person decided; the approval as it then is. @throws RESOURCE_NOT_FOUND where there is none or
    * its time is over, PERMISSION_DENIED where that person may not decide, CONFLICT where it is decided already,
@@ -130,6 +132,14 @@ export function createApprovals(store: Store, now: () => number): Approvals {
     return true
   }
 
+  const list = async (): Promise<readonly Approval[]> => {
+    const found = await store.scan(COLLECTION)
+    return [...found.values()]
+      .flatMap((text) => parse(text) ?? [])
+      .filter(({ expiresAt }) => expiresAt > now())
+      .toSorted((one, other) => one.createdAt - other.createdAt)
+  }
+
   return {
     request: (draft) =>
       retrying(async () => {
@@ -157,13 +167,8 @@ export function createApprovals(store: Store, now: () => number): Approvals {
       const text = shape.test(id) ? await store.get(keyOf(id)) : undefined
       return text !== undefined && (parse(text)?.expiresAt ?? Infinity) <= now()
     },
-    list: async () => {
-      const found = await store.scan(COLLECTION)
-      return [...found.values()]
-        .flatMap((text) => parse(text) ?? [])
-        .filter(({ expiresAt }) => expiresAt > now())
-        .toSorted((one, other) => one.createdAt - other.createdAt)
-    },
+    list,
+    pending: async () => (await list()).filter(({ status }) => status === 'pending'),
     decide: (id, decision) =>
       retrying(async () => {
         const kept = await read(id)

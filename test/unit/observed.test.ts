@@ -3,7 +3,12 @@ import { createObserving, timed } from '../../src/observed.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { silentLog } from '../support/silent-log.ts'
 
-const view = { upstreams: () => new Map(), features: () => [], sessions: () => 0 }
+const view = {
+  upstreams: () => new Map(),
+  features: () => [],
+  pendingApprovals: async () => 0,
+  sessions: () => 0,
+}
 
 it('tells how long each operation of the store took, at once or not, and changes nothing of it', async () => {
   const observing = createObserving(silentLog, view)

@@ -5,6 +5,7 @@ import { script } from './script.ts'
 import { searchFor } from './search.ts'
 import { counted, serverSection, type ServerRow, stateMark } from './servers.ts'
 import { style } from './style.ts'
+import { type WaitingCall, waitingCalls } from './waiting-calls.ts'
 
 /** What the page for people at `/` is made of. */
 export interface FrontPage {
@@ -14,6 +15,8 @@ export interface FrontPage {
   /** Whether callers show who they are, and how. */
   readonly access: PageAccess
   readonly servers: readonly ServerRow[]
+  /** The calls that wait for a person, as far as the reader may know; undefined where they cannot be read. */
+  readonly waiting?: readonly WaitingCall[] | undefined
   /** What else there is to read here. */
   readonly links: readonly PageLink[]
   /** What the reader looks for. */
@@ -52,6 +55,7 @@ export function renderPage(page: FrontPage): string {
 </header>
 <main>
 ${isOpen ? '' : signIn(access)}
+${'waiting' in page ? waitingCalls(page.waiting) : ''}
 ${connect(page)}
 ${isOpen ? catalogue(page) : states(servers)}
 ${documents(links)}

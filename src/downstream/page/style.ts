@@ -48,6 +48,12 @@ form { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem; margin: 0 }
 form div { flex: 1 1 14rem }
 label { display: block; font-weight: 600; margin-bottom: .25rem }
 input { font: inherit; width: 100%; min-height: 2.75rem; padding: .5rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: var(--back); color: var(--text) }
+.waiting { border: 2px solid var(--asked); border-radius: .75rem; margin-top: 1.5rem; padding: 0 1rem 1rem }
+.waiting h2 { margin: .75rem 0 .5rem }
+.waiting ul { list-style: none; margin: 0; padding: 0 }
+.waiting li { border-top: 1px solid var(--line); padding: .5rem 0 }
+.waiting li a { display: inline-block; font-weight: 600; padding: .25rem 0 }
+.waiting p { margin: .125rem 0 }
 .found { display: flex; flex-wrap: wrap; gap: 0 1rem; color: var(--faint); margin: .5rem 0 .75rem; min-height: 1.5rem }
 .found p { margin: 0 }
 .server { border-radius: .75rem; margin: .75rem 0 }

@@ -53,6 +53,36 @@ async function postChunks(
   return reply?.statusCode ?? 0
 }
 
+describe('the page at /', () => {
+  test('names the calls that wait, to those who may decide them and to their callers', async () => {
+    const { call, gateway } = await approvingGateway({
+      config: { auth: peopleNamed('anna', 'bert'), features: { confirm: { wait: '1s' } } },
+      rules: { approval: 'out_of_band', approvers: ['anna'] },
+    })
+    await call({ disk: 'a' }, bearer.agent)
+    const front = async (authorization?: string): Promise<string> =>
+      (await get(`${gateway.origin}/`, authorization === undefined ? {} : { authorization })).text
+    const anna = await front(basic('anna'))
+    expect(anna).toContain('Calls that wait for approval (1)')
+    expect(anna).toMatch(
+      /<a href="confirm\/\w{32}"><bdi>wipe<\/bdi> on <bdi>disks<\/bdi><\/a>\s*<p>Called by <bdi>token:agent<\/bdi> \d+ seconds? ago; expires in/,
+    )
+    expect(await front(`Bearer ${bearer.agent}`)).toContain('Calls that wait for approval (1)')
+    for (const other of [undefined, basic('bert'), `Bearer ${bearer.other}`])
+      expect(await front(other)).not.toContain('wait for approval (1)')
+    const metrics = await get(`${gateway.origin}/metrics`, { authorization: `Bearer ${bearer.agent}` })
+    expect(metrics.text).toMatch(/^gatehouse_pending_approvals 1$/m)
+  })
+
+  test('names the calls that wait where callers are not told apart, and never their arguments', async () => {
+    const { call, gateway } = await approvingGateway()
+    await call({ disk: 'the disk of the accounts' })
+    const { text } = await get(`${gateway.origin}/`)
+    expect(text).toContain('Calls that wait for approval (1)')
+    expect(text).not.toContain('the disk of the accounts')
+  })
+})
+
 describe('the page of an approval', () => {
   test('takes a decision whose body comes in chunks, up to the limit', async () => {
     const { call, gateway } = await approvingGateway({

@@ -9,11 +9,13 @@ function metricsWith(
     upstreams: [] as { name: string; isUp: boolean; connections: number; parked: number }[],
     sessions: 0,
   },
+  pendingApprovals = async (): Promise<number | undefined> => 0,
 ) {
   return new Metrics({
     isMethod: (name) => name === 'tools/call' || name === 'tools/list',
     isOutcome: (outcome) => ['ok', 'tool_error', 'OPERATION_TIMEOUT'].includes(outcome),
     levels: () => levels,
+    pendingApprovals,
   })
 }
 
@@ -26,6 +28,14 @@ async function samples(metrics: Metrics, name: string): Promise<string[]> {
 }
 
 describe('metrics of calls', () => {
+  it.each([
+    [2, ['gatehouse_pending_approvals 2']],
+    [undefined, []],
+  ])('tell how many calls wait for a person where the store says %s', async (pending, lines) => {
+    const metrics = metricsWith(undefined, async () => pending)
+    expect(await samples(metrics, 'gatehouse_pending_approvals')).toEqual(lines)
+  })
+
   it('C206 C207 count calls by tool and outcome, and tell how long they took', async () => {
     const metrics = metricsWith()
     metrics.meter(toolOf('read')).count('ok', 0.02, never)

@@ -22,6 +22,7 @@ function watched(): { observers: Observers; lines: Line[]; errors: Line[] } {
   const metrics = new Metrics({
     isMethod: () => true,
     isOutcome: () => true,
+    pendingApprovals: async () => 0,
     levels: () => ({ upstreams: [], sessions: 0 }),
   })
   return {

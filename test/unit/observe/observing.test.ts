@@ -26,6 +26,7 @@ function settings(
 function observing(log: Log | OpenLog = silentLog): Observing {
   return new Observing({
     log,
+    pendingApprovals: async () => 0,
     levels: () => ({ upstreams: [], sessions: 0 }),
     isMethod: () => true,
     isOutcome: () => true,
