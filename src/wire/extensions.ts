@@ -34,6 +34,9 @@ export const ERROR_KEY = `${NS}/error`
 /** Where in the `_meta` of a result it stands what is said of confirmation. */
 export const CONFIRMATION_KEY = `${NS}/confirmation`
 
+/** Where in the `_meta` of a result it stands where that comes from. */
+export const PROVENANCE_KEY = `${NS}/provenance`
+
 /** Where in the `_meta` of a result the receipt stands. */
 export const RECEIPT_KEY = `${NS}/receipt`
 
@@ -66,6 +69,13 @@ export function hasExtension({ meta, params }: Call, name: string): boolean {
 export function isAskedFor({ client, meta }: Call, key: string): boolean {
   const { extensions } = client.capabilities
   return (isObject(extensions) && isObject(extensions[key])) || meta[key] === true
+}
+
+/** The same call without the flag by which a client asks for what is said under a key: servers do not read it. */
+export function withoutFlag(call: Call, key: string): Call {
+  if (call.meta[key] === undefined) return call
+  const { [key]: _flag, ...meta } = call.meta
+  return { ...call, meta, params: call.params.withMeta({ [key]: undefined }) }
 }
 
 /** The `_meta` of calls without one. */

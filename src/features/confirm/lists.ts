@@ -2,7 +2,7 @@ import type { Policy } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { CONFIRMATION_KEY, isAskedFor } from '../../wire/extensions.ts'
+import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
 import { describingTools } from '../tool-lists.ts'
 import { templateOf } from './message.ts'
@@ -22,7 +22,8 @@ export function describing(server: UpstreamSettings, settings: Settings, deps: D
   const whole = describingTools((tool) => described(tool, { ...about, isTwice: true }))
   return (next) => {
     const [inPlain, inWhole] = [plain(next), whole(next)]
-    return (call) => (isAskedFor(call, CONFIRMATION_KEY) ? inWhole : inPlain)(call)
+    return (call) =>
+      (isAskedFor(call, CONFIRMATION_KEY) ? inWhole : inPlain)(withoutFlag(call, CONFIRMATION_KEY))
   }
 }
 

@@ -4,7 +4,7 @@ import { Payload } from '../../core/payload.ts'
 import { listedResourceObject, listedToolObject } from '../../documents/dashdash.ts'
 import type { Portrait } from '../../documents/portrait.ts'
 import { toolNotes } from '../../documents/tool-notes.ts'
-import { isAskedFor } from '../../wire/extensions.ts'
+import { isAskedFor, withoutFlag } from '../../wire/extensions.ts'
 import { method } from '../../wire/methods.ts'
 import { soonPortrait } from '../discovered.ts'
 import type { Deps } from '../feature.ts'
@@ -55,7 +55,7 @@ export function describing(
 
   const policy: Policy = (next) => (call) => {
     if (!isOn(call.target.upstream)) return next(call)
-    return next(call).then((outcome) => {
+    return next(withoutFlag(call, KEY)).then((outcome) => {
       const portrait = soonPortrait(NAME, call, deps)
       return portrait instanceof Promise
         ? portrait.then((found) => show(call, outcome, found))

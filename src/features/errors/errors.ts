@@ -8,7 +8,7 @@ import { Redactor, secretsOf } from '../../core/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { attempt } from '../../core/waiting.ts'
 import type { Payload } from '../../core/payload.ts'
-import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
+import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { failedResult, safeResult, withObject } from './face.ts'
 import { type Manners, normalised, objectOf } from './normalise.ts'
@@ -36,7 +36,8 @@ export const errors: Feature<Settings> = {
       compat: {
         type: 'boolean',
         default: true,
-        description: 'Whether the structured error also stands at `error` of a tool’s result.',
+        description:
+          'Whether the structured error also stands at `error` of a result of a tool that was not run; and of failures of the tool itself for clients that ask.',
       },
       documentation_hosts: {
         type: ['array', 'string'],
@@ -71,7 +72,7 @@ export const errors: Feature<Settings> = {
         const { compat } = settings(upstream)
         const tell = { manners: known, compat, deps }
         return (next) => (call) =>
-          next(call).then(
+          next(withoutFlag(call, ERROR_KEY)).then(
             (outcome) => (isFailed(outcome) ? failed(outcome, call, tell) : explicit(outcome)),
             (thrown: unknown) => refused(thrown, call, tell),
           )
@@ -106,7 +107,9 @@ function failed(outcome: Result, call: Call, { manners, compat }: Tell): Outcome
   if (isOurs(result, call)) return outcome
   const object = objectOf(result, call, manners)
   const safe = safeResult(result, sentBy(call, manners.ours))
-  return { kind: 'result', result: withObject(safe, object, { compat, isFree: false }) }
+  // What its server sent stays as it was, but for clients that ask for more.
+  const isBeside = compat && isAskedFor(call, ERROR_KEY)
+  return { kind: 'result', result: withObject(safe, object, { compat: isBeside, isFree: false }) }
 }
 
 /** What was made of this call here; and an answer that asks for a person's word, whose link has to stay one. */

@@ -2,25 +2,36 @@ import { isAnswer } from '../../core/answer.ts'
 import type { Call, Outcome, Policy } from '../../core/call.ts'
 import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
-import { Payload } from '../../core/payload.ts'
+import type { Payload } from '../../core/payload.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { contentHash } from '../../records/receipts.ts'
+import { isAskedFor, PROVENANCE_KEY, withoutFlag } from '../../wire/extensions.ts'
 import type { Feature } from '../feature.ts'
 import { type Source, sourcesOf, toldSource } from './source.ts'
-import { stamped, stamper, stampOf } from './stamp.ts'
+import { isClaimed, stamped, stamper, stampOf } from './stamp.ts'
 
 interface Settings {
+  readonly always: boolean
   readonly hash: boolean
   readonly compat: boolean
 }
 
-/** Says of each result where it comes from, when it was got there, and whether it is as it was sent. */
+/**
+ * Says of results where they come from, when they were got there, and whether they are as they were sent: to clients
+ * that ask, and where that is more than every client knows of a result it gets, which then is as its server sent it.
+ */
 export const provenance: Feature<Settings> = {
   name: 'provenance',
   place: 'features',
   schema: {
     type: 'object',
     properties: {
+      always: {
+        type: 'boolean',
+        default: false,
+        description:
+          'Whether every result says it, and not only where there is more to say than its server and the time, or to clients that ask.',
+      },
       hash: {
         type: 'boolean',
         default: false,
@@ -29,7 +40,8 @@ export const provenance: Feature<Settings> = {
       compat: {
         type: 'boolean',
         default: true,
-        description: 'Whether it also stands at `provenance` of a tool’s result.',
+        description:
+          'Whether it also stands at `provenance` of a tool’s result, with `always` or for clients that ask.',
       },
     },
   },
@@ -37,20 +49,26 @@ export const provenance: Feature<Settings> = {
     policy: ({ upstream, method, name, isOwn }) => {
       if (isOwn || upstream === undefined) return undefined
       const how = { ...settings(upstream), server: upstream }
-      if (method === 'resources/read') return stamping((result, call) => withContents(result, call, how))
+      if (method === 'resources/read')
+        return stamping((result, call, isAsked) => withContents(result, call, { ...how, isAsked }))
       if (method !== 'tools/call' || name === undefined) return undefined
       const words = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
       const told = words && toldSource(words)
       const own = [{ source: `${upstream}:${name}` }] as const
-      const stampOwn = told || how.hash ? undefined : stamper(own[0], how)
-      return stamping((result, call) => {
+      const isAlways = how.always || how.hash || told !== undefined
+      const to = { server: upstream, isBeside: how.compat && how.always }
+      const toAsking = { server: upstream, isBeside: how.compat }
+      const stampOwn = told || how.hash || !how.always ? undefined : stamper(own[0], to)
+      return stamping((result, call, isAsked) => {
+        const place = isAsked ? toAsking : to
         // A failure comes from nowhere; what its server claims is still not said in our name.
-        if (!isAnswer(result)) return stamped(result, [], how)
+        if (!isAnswer(result)) return stamped(result, [], place)
+        if (!isAlways && !isAsked && changesOf(call) === undefined && !isClaimed(result)) return result
         const seen = sourcesOf(result, own, upstream)
         if (stampOwn && seen === own && changesOf(call) === undefined) return stampOwn(result)
         const sources = told ? withWords(seen, told, { result, call }) : seen
         const hash = how.hash ? contentHash(result) : undefined
-        return stamped(result, stampsOf(sources, call, hash), how)
+        return stamped(result, stampsOf(sources, call, hash), place)
       })
     },
   }),
@@ -58,13 +76,15 @@ export const provenance: Feature<Settings> = {
 
 type How = Settings & { readonly server: string }
 
-function stamping(stamp: (result: Payload, call: Call) => Payload): Policy {
+function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payload): Policy {
   return (next) => (call) => {
     // What the gateway does by itself is shown to nobody.
     if (call.errand) return next(call)
-    return next(call).then((outcome): Outcome => {
+    const isAsked = isAskedFor(call, PROVENANCE_KEY)
+    const sent = withoutFlag(call, PROVENANCE_KEY)
+    return next(sent).then((outcome): Outcome => {
       if (outcome.kind !== 'result') return outcome
-      const result = stamp(outcome.result, call)
+      const result = stamp(outcome.result, sent, isAsked)
       return result === outcome.result ? outcome : { kind: 'result', result }
     })
   }
@@ -103,17 +123,17 @@ function stampsOf(sources: readonly Source[], call: Call, hash: string | undefin
 }
 
 /** The contents of a resource are each stamped by themselves. */
-function withContents(result: Payload, call: Call, how: How): Payload {
+function withContents(result: Payload, call: Call, how: How & { readonly isAsked: boolean }): Payload {
   const contents = result.at('contents')
+  const isTold = how.always || how.hash || how.isAsked || changesOf(call) !== undefined
   if (!contents || !Array.isArray(contents.value) || contents.value.length > MOST) return result
   const hash = how.hash ? contentHash(result) : undefined
-  const items = contents.items.map((item) => {
-    if (!isObject(item.value)) return item
+  return result.withItems('contents', (item) => {
+    if (!isObject(item.value) || !(isTold || isClaimed(item))) return item
     const { uri } = item.fields
     const source = `${how.server}:${typeof uri === 'string' ? uri : String(call.params.fields.uri)}`
-    return stamped(item, stampsOf([{ source }], call, hash), { server: how.server, compat: false })
+    return stamped(item, stampsOf([{ source }], call, hash), { server: how.server, isBeside: false })
   })
-  return result.with({ contents: Payload.text(`[${items.map(({ text }) => text).join(',')}]`) })
 }
 
 /** How many contents of one result are stamped. */

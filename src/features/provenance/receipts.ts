@@ -5,7 +5,14 @@ import { isoTime } from '../../core/iso-time.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
-import { extensionOf, hasExtension, KEYS_PATH, RECEIPT_KEY, withoutExtension } from '../../wire/extensions.ts'
+import {
+  extensionOf,
+  hasExtension,
+  KEYS_PATH,
+  PROVENANCE_KEY,
+  RECEIPT_KEY,
+  withoutExtension,
+} from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { ownStamp } from './stamp.ts'
 
@@ -43,7 +50,8 @@ async function answered(given: Call, next: Handler, server: string, deps: Deps):
   const isWanted = extensionOf(given, FLAG)
   if (typeof isWanted === 'boolean') {
     const call = withoutExtension(given, FLAG)
-    const outcome = await next(call)
+    const isStamped = isWanted && deps.isOn('provenance', server)
+    const outcome = await next(isStamped ? { ...call, meta: { ...call.meta, [PROVENANCE_KEY]: true } } : call)
     return isWanted ? signed(outcome, call, server, deps) : outcome
   }
   throw new GatewayError('INVALID_INPUT', `Invalid params: ${FLAG} must be true or false.`, {

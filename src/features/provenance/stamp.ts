@@ -1,11 +1,8 @@
 import { isoTime } from '../../core/iso-time.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import { only, Payload } from '../../core/payload.ts'
-import { NS } from '../../wire/extensions.ts'
+import { PROVENANCE_KEY } from '../../wire/extensions.ts'
 import type { Source } from './source.ts'
-
-/** Where in `_meta` it stands where a result comes from. */
-const PROVENANCE_KEY = `${NS}/provenance`
 
 /** What is said of a result beside where it comes from. */
 interface Known {
@@ -44,7 +41,12 @@ export function stampOf({ source, location, version }: Source, { at, transformat
 /** Whose results are stamped, and whether it also stands beside their content. */
 interface How {
   readonly server: string
-  readonly compat: boolean
+  readonly isBeside: boolean
+}
+
+/** Whether a server says something by itself of where its result comes from, which is then named as its claim. */
+export function isClaimed(result: Payload): boolean {
+  return result.meta(PROVENANCE_KEY) !== undefined || result.member('provenance') !== undefined
 }
 
 /** Stamps results as they were sent, with the source they all have: those of one millisecond are stamped alike. */
@@ -57,7 +59,7 @@ export function stamper(source: Source, how: How): (result: Payload) => Payload 
     if (at !== since) {
       since = at
       stamp = stampOf(source, { at })
-      edits = editsOf(Payload.of({}), stamp, how.compat)
+      edits = editsOf(Payload.of({}), stamp, how.isBeside)
     }
     const isBare = result.member('_meta') === undefined && result.member('provenance') === undefined
     return isBare ? result.with(edits) : stamped(result, [stamp], how)
@@ -65,15 +67,14 @@ export function stamper(source: Source, how: How): (result: Payload) => Payload 
 }
 
 /** A result with what is said of it; what its server says by itself stands before that, as a claim of the server. */
-export function stamped(result: Payload, stamps: readonly string[], { server, compat }: How): Payload {
+export function stamped(result: Payload, stamps: readonly string[], { server, isBeside }: How): Payload {
   const inMeta = result.meta(PROVENANCE_KEY)
   const beside = result.member('provenance')
-  const isClaimed = inMeta !== undefined || beside !== undefined
-  const said = isClaimed ? [...claimsOf([inMeta, beside], server), ...stamps] : stamps
+  const said = isClaimed(result) ? [...claimsOf([inMeta, beside], server), ...stamps] : stamps
   const [one] = said
   if (one === undefined) return result
   const all = said.length === 1 ? one : `[${said.join(',')}]`
-  return result.with(editsOf(result, all, compat || beside !== undefined))
+  return result.with(editsOf(result, all, isBeside || beside !== undefined))
 }
 
 /** What puts a text of stamps into a result. */

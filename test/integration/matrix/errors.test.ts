@@ -65,10 +65,18 @@ describePairs({ client: () => ({ answers }) }, (meeting) => {
 
   it('C135 passes the failure of a tool on as its result', async () => {
     const reply = await meeting.call('fail')
+    const KEY = 'dev.gatehouse/error'
     const object = { code: 'UPSTREAM_ERROR', category: 'permanent', message: 'it failed' }
-    expect(reply.result).toMatchObject({ isError: true, error: object })
-    expect(objectAt(reply.result, '_meta')['dev.gatehouse/error']).toMatchObject(object)
+    expect(reply.result).toMatchObject({ isError: true })
+    expect(reply.result).not.toHaveProperty('error')
+    expect(objectAt(reply.result, '_meta')[KEY]).toMatchObject(object)
     expect(textOf(reply)).toBe('it failed')
+    const asking = await meeting.request('tools/call', {
+      name: 'fail',
+      arguments: {},
+      _meta: { [KEY]: true },
+    })
+    expect(asking.result).toMatchObject({ isError: true, error: object })
   })
 
   it('C146 C149 refuses arguments the server would not take', async () => {

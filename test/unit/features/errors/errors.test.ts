@@ -22,6 +22,10 @@ import { featureDeps } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
+const KEY = 'dev.gatehouse/error'
+const capabilities = { extensions: { [KEY]: {} } }
+const declaring = { era: 'modern', revision: '2026-07-28', capabilities } as const
+
 interface Given {
   readonly call?: Partial<Call>
   readonly rules?: readonly ErrorRule[]
@@ -191,14 +195,39 @@ describe('every code of the table', () => {
 })
 
 describe('a failed result of a tool', () => {
+  const saying = (sent: object) => (): Outcome => ({ kind: 'result', result: Payload.of({ ...sent }) })
+
   it('C178 gets no structured content its tool did not send', async () => {
     const failed = (): Outcome => ({
       kind: 'result',
       result: Payload.of({ content: [{ type: 'text', text: 'no such file' }], isError: true }),
     })
-    const { fields } = await resultOf(failed)
+    const { fields } = await resultOf(failed, { call: { meta: { [KEY]: true } } })
     expect(fields).toMatchObject({ error: { code: expect.any(String) } })
     expect(fields).not.toHaveProperty('structuredContent')
+  })
+
+  const content = [{ type: 'text', text: 'no such file' }]
+  const structuredContent = { reason: 'absent' }
+  it.each<readonly [string, object]>([
+    ['texts alone', { content, isError: true }],
+    ['structured content', { content, structuredContent, isError: true }],
+    ['an error of its own', { content, error: { code: 'X1' }, isError: true }],
+  ])('with %s stays as its server sent it, and what it means stands in _meta', async (_what, sent) => {
+    const { _meta: meta, ...rest } = (await resultOf(saying(sent))).fields
+    expect(rest).toEqual(sent)
+    expect(meta).toEqual({ [KEY]: expect.objectContaining({ code: expect.any(String), requestId: 'r1' }) })
+  })
+
+  it.each<readonly [string, Partial<Call>]>([
+    ['declare it', { client: declaring }],
+    ['ask for it', { meta: { [KEY]: true } }],
+  ])('says what it means in the reference form to clients that %s', async (_what, call) => {
+    const { error, _meta: meta } = (await resultOf(saying({ content, isError: true }), { call })).fields
+    expect(error).toMatchObject({ code: 'RESOURCE_NOT_FOUND' })
+    expect(meta).toEqual({ [KEY]: error })
+    const bare = await resultOf(saying({ content, isError: true }), { call, compat: false })
+    expect(bare.fields).not.toHaveProperty('error')
   })
 })
 

@@ -14,7 +14,7 @@ import { isObject, type Json, objectAt } from '../../../support/server/json.ts'
 import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
 
 const KEY = 'dev.gatehouse/provenance'
-const defaults = { hash: false, compat: true }
+const defaults = { always: true, hash: false, compat: true }
 const hello = { content: [{ type: 'text', text: 'hello' }] }
 
 interface Setup {
@@ -212,14 +212,20 @@ describe('what a server claims by itself', () => {
     ['beside', { ...hello, provenance: forged }],
     ['in both places', { ...hello, provenance: forged, _meta: { [KEY]: [forged] } }],
   ])('%s is kept, in its own name, before ours', async (_where, result) => {
-    for (const compat of [true, false]) {
-      const told = await stampedResult(result, { settings: { compat } })
+    for (const [compat, always] of [true, false].flatMap(
+      (one) =>
+        [
+          [one, true],
+          [one, false],
+        ] as const,
+    )) {
+      const told = await stampedResult(result, { settings: { compat, always } })
       const both = [
         { ...forged, attested_by: 'one' },
         { source: 'one:t', attested_by: 'gatehouse' },
       ]
       expect(objectAt(told, '_meta')[KEY]).toMatchObject(both)
-      if (compat || 'provenance' in result) expect(told['provenance']).toMatchObject(both)
+      if ((compat && always) || 'provenance' in result) expect(told['provenance']).toMatchObject(both)
     }
   })
 
@@ -244,6 +250,79 @@ describe('what a server claims by itself', () => {
         }
       }),
     )
+  })
+})
+
+describe('what is said by default', () => {
+  const settings = { always: false }
+  const inMeta = [KEY, 'attested_by']
+
+  it.each<readonly [string, Json]>([
+    ['a text', hello],
+    ['an address', { content: [], structuredContent: { url: 'https://a/1', sha: 'abc' } }],
+    ['a resource', { content: [{ type: 'resource', resource: { uri: 'file:///a', text: '' } }] }],
+    ['a failure', { ...hello, isError: true }],
+  ])('a result that is %s stays as its server sent it', async (_what, result) => {
+    expect(await stampedResult(result, { settings })).toEqual(result)
+  })
+
+  it('the contents of a resource stay to the letter', async () => {
+    const text = '{ "contents": [ {"uri": "a:1", "text": "x"} ] }'
+    const make = chain([on(provenance, { ...defaults, ...settings })], async () => ({
+      kind: 'result',
+      result: Payload.text(text),
+    }))
+    const call = {
+      method: 'resources/read',
+      target: { method: 'resources/read', upstream: 'one', name: 'a:1' },
+    }
+    const outcome = await make({ ...call, params: Payload.of({ uri: 'a:1' }) })
+    expect(outcome.kind === 'result' && outcome.result.text).toBe(text)
+  })
+
+  it.each<readonly [string, Setup]>([
+    ['its owner says where', { tool: { provenance: { source: 'a book' } } }],
+    ['a hash is wanted', { settings: { ...settings, hash: true } }],
+  ])('is said in _meta alone where %s', async (_where, setup) => {
+    const result = await stampedResult(hello, { settings, ...setup })
+    expect(result['_meta']).toHaveProperty(inMeta, 'gatehouse')
+    expect(result).not.toHaveProperty('provenance')
+  })
+
+  it('is said of what was changed on its way', async () => {
+    const parts = [
+      on(provenance, { ...defaults, ...settings }),
+      on(mask, { rules: [{ pattern: 'll', replace: '' }] }),
+    ]
+    const result = fieldsOf(await chain(parts, answering(hello))())
+    expect(objectAt(objectAt(result, '_meta'), KEY)).toMatchObject({ confidence: 'derived' })
+    expect(result).not.toHaveProperty('provenance')
+  })
+
+  const client = {
+    era: 'modern',
+    revision: '2026-07-28',
+    capabilities: { extensions: { [KEY]: {} } },
+  } as const
+  it.each<readonly [string, Partial<Call>]>([
+    ['declares it', { client }],
+    ['asks for it', { meta: { [KEY]: true } }],
+  ])('is said to a client that %s, in both places', async (_what, call) => {
+    const result = await stampedResult(hello, { settings, call })
+    expect(objectAt(result, '_meta')[KEY]).toMatchObject({ source: 'one:t', confidence: 'exact' })
+    expect(result['provenance']).toEqual(objectAt(result, '_meta')[KEY])
+    const bare = await stampedResult(hello, { settings: { ...settings, compat: false }, call })
+    expect(bare).not.toHaveProperty('provenance')
+  })
+
+  it('servers do not read that it was asked for', async () => {
+    let seen: Json = {}
+    const make = chain([on(provenance, { ...defaults, ...settings })], async ({ meta, params }) => {
+      seen = { meta, params: params.value }
+      return { kind: 'result', result: Payload.of(hello) }
+    })
+    await make({ meta: { [KEY]: true, other: 1 } }, { _meta: { [KEY]: true, other: 1 } })
+    expect(seen).toEqual({ meta: { other: 1 }, params: { name: 't', arguments: {}, _meta: { other: 1 } } })
   })
 })
 

@@ -14,7 +14,7 @@ import { type Json, objectAt } from '../../../support/server/json.ts'
 const KEY = 'dev.gatehouse/receipt'
 const hello = { content: [{ type: 'text', text: 'hello' }] }
 const keyed = on(idempotency, idempotencyDefaults)
-const all = [on(receipts, {}), keyed, on(provenance, { hash: false, compat: true })]
+const all = [on(receipts, {}), keyed, on(provenance, { always: false, hash: false, compat: true })]
 const asking = { meta: { [KEY]: true } }
 
 /** What the receipt of a result says; the signature of tests is a word before it. */
@@ -51,7 +51,7 @@ describe('a receipt', () => {
       return { kind: 'result', result: Payload.of(hello) }
     }
     const params = { receipt: true, _meta: { [KEY]: true, other: 1 } }
-    const make = chain([on(receipts, {})], server)
+    const make = chain(all, server)
     expect(fieldsOf(await make({ meta: { [KEY]: true, other: 1 } }, params))).toHaveProperty('_meta')
     expect(seen).toEqual({ meta: { other: 1 }, params: { name: 't', arguments: {}, _meta: { other: 1 } } })
   })
