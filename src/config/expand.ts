@@ -3,6 +3,7 @@ import { splitCommand } from './command-line.ts'
 import type { Finding } from './problem.ts'
 import { interpolate } from './secrets.ts'
 import type { References } from './secrets.ts'
+import { urlMistake } from './url-mistake.ts'
 
 /** A file's values with references replaced and short forms written out. */
 export interface Expanded {
@@ -45,6 +46,11 @@ export function expand(
   }
   const upstream = (text: string, path: readonly string[]): unknown => {
     if (isUrl(text)) return { url: filled(text, path) }
+    const mistake = urlMistake(text)
+    if (mistake !== undefined) {
+      problems.push({ path, message: mistake })
+      return { url: 'http://unreadable' }
+    }
     const command = words(text, path)
     return command.length === 1 && isUrl(command[0] ?? '') ? { url: command[0] } : { command }
   }

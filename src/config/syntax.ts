@@ -9,13 +9,33 @@ export function syntaxFindings(
 ): Finding[] {
   const lines = new Map<string, Finding>()
   for (const error of errors) {
-    const place = placeOf(error.pos[0])
+    const deeper = deeperLine(error, text)
+    const place = placeOf(deeper ?? error.pos[0])
     const line = text.split('\n')[place.line - 1] ?? ''
     const isRepeat = error.code === 'DUPLICATE_KEY'
     const key = isRepeat ? `${place.line}:${place.column}` : String(place.line)
-    if (!lines.has(key)) lines.set(key, { path: [], place, message: meaning(error, line, text) })
+    if (!lines.has(key))
+      lines.set(key, { path: [], place, message: deeper === undefined ? meaning(error, line, text) : DEEPER })
   }
   return [...lines.values()]
+}
+
+const DEEPER =
+  'this is indented further than the line above, which has a value already: align the two, or remove that value'
+
+/**
+ * Where a key begins that stands below a value and further to the right, which a parser takes for the rest of the value:
+ * it complains of the line above, where nothing is wrong.
+ */
+function deeperLine({ code, pos: [start] }: YAMLError, text: string): number | undefined {
+  if (code !== 'BLOCK_AS_IMPLICIT_KEY' && code !== 'MULTILINE_IMPLICIT_KEY') return undefined
+  const line = text.slice(text.lastIndexOf('\n', start - 1) + 1, start)
+  const [, rest = '', gap = '', indent = ''] =
+    /^([^\n]*)(\n(?:[ ]*(?:#[^\n]*)?\n)*)([ ]*)[^\s#]/.exec(text.slice(start)) ?? []
+  const own = /^ */.exec(line)?.[0].length ?? 0
+  // A second `: ` on its own line is another mistake.
+  if (gap === '' || indent.length <= own || /:\s/.test(rest)) return undefined
+  return start + rest.length + gap.length + indent.length
 }
 
 // The parser's own words are not used where they repeat a piece of the file, which may be a secret.

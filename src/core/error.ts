@@ -108,6 +108,8 @@ export interface Extra {
   readonly isOfSession?: true
   /** What the server behind answered, for rules of the configuration to be tried on. Callers are not told. */
   readonly body?: string
+  /** What the operator of the gateway is told in place of the message: with the address, and what to correct. */
+  readonly forOperator?: string
   /** The request was not sent to the server, so it can not have done anything. */
   readonly isUnsent?: true
   /** The HTTP status of a call that was refused before it was dispatched; others are answered with 200. */

@@ -30,7 +30,13 @@ export function endingOf(outcome: Outcome, ms: number): Ending {
 
 /** The ending of a call that failed. */
 export function failureOf(error: GatewayError, ms: number): Ending {
-  return { outcome: error.code, code: error.code, rpc: error.rpc, reason: error.message, ms }
+  return {
+    outcome: error.code,
+    code: error.code,
+    rpc: error.rpc,
+    reason: error.extra.forOperator ?? error.message,
+    ms,
+  }
 }
 
 const refusals = new Set<string>([

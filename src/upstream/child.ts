@@ -66,6 +66,7 @@ export class Child {
           cause,
           suggestion: 'Check that the command exists and may be run.',
           isUnsent: true,
+          forOperator: notStarted(cause, reach),
         },
       )
     }
@@ -114,4 +115,15 @@ function inherited(environment: Variables): Record<string, string> {
     if (value !== undefined && harmless.test(name) && !value.startsWith('()')) env[name] = value
   }
   return env
+}
+
+function notStarted(cause: unknown, { command }: CommandReach): string {
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : ''
+  const why =
+    code === 'ENOENT'
+      ? 'there is no such program: install it, or write its whole path'
+      : code === 'EACCES'
+        ? 'it may not be run: make it executable, or name the interpreter before it'
+        : `check that it exists and may be run (${code})`
+  return `the command "${command}" could not be started: ${why}`
 }

@@ -4,12 +4,14 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 export function beforeCall(thrown: unknown): unknown {
   const failure = asGatewayError(thrown)
   const { code, message, cause } = failure
+  const { forOperator } = failure.extra
   if (code === 'SERVER_UNAVAILABLE') return failure.with({ isUnsent: true })
   if (code !== 'OUTCOME_UNKNOWN' && code !== 'OPERATION_TIMEOUT') return thrown
   const why = code === 'OUTCOME_UNKNOWN' && cause instanceof Error ? cause.message : message
   return new GatewayError('SERVER_UNAVAILABLE', `The server could not be connected to: ${why}`, {
     cause: thrown,
     isUnsent: true,
+    ...(forOperator !== undefined && { forOperator }),
   })
 }
 

@@ -2,6 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
 import { GatewayError } from '../core/error.ts'
 import { readEvents, type ServerEvent } from '../wire/sse.ts'
+import { noAnswer } from './http-faults.ts'
 import { MAX_MESSAGE } from './link.ts'
 import { type Login, startWithLogin } from './login.ts'
 import type { HeardQuota } from './quota.ts'
@@ -59,15 +60,20 @@ export async function exchangeHttp(client: HttpClient, request: HttpRequest): Pr
 
 type Resolve = (answer: Answer) => void
 type Reject = (error: unknown) => void
+interface Ends {
+  readonly resolve: Resolve
+  readonly reject: Reject
+}
 
 /** The same without a promise, for what is made at every call. */
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
-  if (!client.login) return dispatch(client, request, path, new Exchange(request, resolve, reject, client))
+  if (!client.login)
+    return dispatch(client, request, path, new Exchange(client, request, { resolve, reject }))
   startWithLogin(
     client.login,
     request,
-    (each, ends) => dispatch(client, each, path, new Exchange(each, ends.resolve, ends.reject, client)),
+    (each, ends) => dispatch(client, each, path, new Exchange(client, each, ends)),
     { resolve, reject },
   )
 }
@@ -89,8 +95,9 @@ function dispatch(client: HttpClient, request: HttpRequest, path: string, handle
 
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #request: HttpRequest
-  /** Where a redirect may lead once; absent where it was followed. */
-  readonly #client: HttpClient | undefined
+  readonly #client: HttpClient
+  /** Whether a redirect may still be followed: one is. */
+  readonly #mayRedirect: boolean
   readonly #resolve: Resolve
   readonly #reject: Reject
   #timer: NodeJS.Timeout | undefined
@@ -100,11 +107,12 @@ class Exchange implements Dispatcher.DispatchHandler {
   #size = 0
   #isSent = false
 
-  constructor(request: HttpRequest, resolve: Resolve, reject: Reject, client?: HttpClient) {
+  constructor(client: HttpClient, request: HttpRequest, ends: Ends, mayRedirect = true) {
     this.#client = client
+    this.#mayRedirect = mayRedirect
     this.#request = request
-    this.#resolve = resolve
-    this.#reject = reject
+    this.#resolve = ends.resolve
+    this.#reject = ends.reject
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -122,7 +130,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const type = single(headers['content-type']) ?? ''
     const isEventStream = status < 300 && type.toLowerCase().startsWith('text/event-stream')
     this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
-    this.#client?.quota?.hear(this.#answer.header)
+    this.#client.quota?.hear(this.#answer.header)
     this.#request.onHead?.(this.#answer)
     if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE, {
@@ -145,14 +153,11 @@ class Exchange implements Dispatcher.DispatchHandler {
     const bytes = first && others.length === 0 ? first : Buffer.concat(this.#chunks)
     const answer = this.#answer
     if (!answer) return
-    const moved = answer.status < 300 ? undefined : redirectPath(this.#client, answer)
-    if (moved && this.#client) {
-      return dispatch(
-        this.#client,
-        this.#request,
-        moved,
-        new Exchange(this.#request, this.#resolve, this.#reject),
-      )
+    const client = this.#client
+    const moved = answer.status < 300 || !this.#mayRedirect ? undefined : redirectPath(client, answer)
+    if (moved) {
+      const ends = { resolve: this.#resolve, reject: this.#reject }
+      return dispatch(client, this.#request, moved, new Exchange(client, this.#request, ends, false))
     }
     answer.body = bytes.toString('utf8')
     this.#resolve(answer)
@@ -162,33 +167,13 @@ class Exchange implements Dispatcher.DispatchHandler {
     clearTimeout(this.#timer)
     // A stream that breaks is an answer that ended: what it carried was handed out.
     if (this.#answer?.isEventStream && !(error instanceof GatewayError)) return this.#resolve(this.#answer)
-    this.#reject(error instanceof GatewayError ? error : broken(error, this.#isSent))
+    this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client.url, this.#isSent))
   }
-}
-
-function broken(cause: Error, isSent: boolean): GatewayError {
-  const neverSent = [
-    'ECONNREFUSED',
-    'ENOTFOUND',
-    'EAI_AGAIN',
-    'EHOSTUNREACH',
-    'ENETUNREACH',
-    'UND_ERR_CONNECT_TIMEOUT',
-  ]
-  const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
-  if (!isSent || neverSent.includes(code)) {
-    return new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.', { cause, isUnsent: true })
-  }
-  return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
-    cause,
-    suggestion: 'Check whether the call took effect before making it again.',
-  })
 }
 
 /** Where a redirect that keeps method and body leads, on the same origin: credentials go nowhere else. */
-function redirectPath(client: HttpClient | undefined, answer: Answer): string | undefined {
-  if (!client || (answer.status !== 307 && answer.status !== 308)) return undefined
-  const { url } = client
+function redirectPath({ url }: HttpClient, answer: Answer): string | undefined {
+  if (answer.status !== 307 && answer.status !== 308) return undefined
   const location = answer.header('location')
   if (location === undefined || !URL.canParse(location, url.href)) return undefined
   const target = new URL(location, url)

@@ -13,8 +13,9 @@ import {
   startHttp,
 } from './fetch.ts'
 import type { Dial, Link, Receiver } from './link.ts'
-import { isAboutCredentials, refusedCredentials } from './login.ts'
-import { errorIn, seenOf } from './refusal-body.ts'
+import { noMessage } from './http-faults.ts'
+import { isAboutCredentials } from './login.ts'
+import { errorIn } from './refusal-body.ts'
 import { ServerStream } from './stream.ts'
 
 interface Options {
@@ -171,20 +172,8 @@ class HttpLink implements Link {
   }
 
   #refusal(answer: Answer): GatewayError {
-    const { status } = answer
-    if (status === 404 && this.#session !== undefined) return forgotten()
-    const details = { http_status: status }
-    const body = seenOf(answer)
-    if (status === 401 || status === 403) return refusedCredentials(status).with(body)
-    const extra = { details, retryAfterSeconds: retryAfter(answer), ...body }
-    const message = `The server answered HTTP ${status}.`
-    if (status >= 500) return new GatewayError('SERVER_UNAVAILABLE', message, extra)
-    if (status >= 300) return new GatewayError('UPSTREAM_ERROR', message, extra)
-    const what =
-      answer.body === ''
-        ? 'accepted the request and answered nothing'
-        : 'answered with something else than an answer'
-    return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, { details, ...body })
+    if (answer.status === 404 && this.#session !== undefined) return forgotten()
+    return noMessage(answer, this.#options.client.url).with({ retryAfterSeconds: retryAfter(answer) })
   }
 
   #takeSession(session: string | undefined): void {

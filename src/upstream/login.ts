@@ -61,18 +61,6 @@ export function startWithLogin(
   begin(false)
 }
 
-/** The failure of a request the server refused for its credentials: it was not carried out. */
-export function refusedCredentials(status: number): GatewayError {
-  return new GatewayError(
-    'SERVER_UNAVAILABLE',
-    `The server refused the gateway's credentials (HTTP ${status}).`,
-    {
-      details: { http_status: status },
-      suggestion: 'Check the credentials of this server in the configuration.',
-    },
-  )
-}
-
 /** Whether a failure is about credentials. */
 export function isOfCredentials(error: unknown): boolean {
   const { code, extra } = asGatewayError(error)

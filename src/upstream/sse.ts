@@ -1,9 +1,8 @@
 import { GatewayError } from '../core/error.ts'
 import type { Exchange } from '../wire/peer.ts'
-import { type Answer, baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
+import { baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
+import { noMessage } from './http-faults.ts'
 import type { Dial, Link, Patience } from './link.ts'
-import { refusedCredentials } from './login.ts'
-import { seenOf } from './refusal-body.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
 export function sseConnect(base: HttpClient, patience: Patience): Dial {
@@ -25,7 +24,7 @@ export function sseConnect(base: HttpClient, patience: Patience): Dial {
         abort = given
       },
       onHead: (answer) => {
-        if (!answer.isEventStream) endpoint.reject(noStream(answer))
+        if (!answer.isEventStream) endpoint.reject(noMessage(answer, client.url))
       },
       onEvent: ({ event, data }) => {
         if (event === 'endpoint') endpoint.resolve(data)
@@ -67,14 +66,7 @@ class SseLink implements Link {
       body: message,
       path: this.#path,
     })
-    const seen = seenOf(answer)
-    if (answer.status === 401 || answer.status === 403) throw refusedCredentials(answer.status).with(seen)
-    if (answer.status >= 300) {
-      throw new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${answer.status}.`, {
-        details: { http_status: answer.status },
-        ...seen,
-      })
-    }
+    if (answer.status >= 300) throw noMessage(answer, this.#client.url)
   }
 
   async close(): Promise<void> {
@@ -89,12 +81,4 @@ function postPath(url: URL, endpoint: string): string {
     throw new GatewayError('UPSTREAM_ERROR', 'The server named an endpoint on another origin.')
   }
   return target.pathname + target.search
-}
-
-function noStream(answer: Answer): GatewayError {
-  if (answer.status === 401 || answer.status === 403) return refusedCredentials(answer.status)
-  const code = answer.status >= 500 ? 'SERVER_UNAVAILABLE' : 'UPSTREAM_ERROR'
-  return new GatewayError(code, `The server offers no event stream (HTTP ${answer.status}).`, {
-    details: { http_status: answer.status },
-  })
 }

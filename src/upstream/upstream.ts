@@ -131,7 +131,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
       return connection
     } catch (thrown) {
       const error = beforeCall(thrown)
-      problem = around.discretion.text(asGatewayError(error).message)
+      const { message, extra } = asGatewayError(error)
+      problem = around.discretion.text(extra.forOperator ?? message)
       // A verdict that did not hold is reached anew by the next call.
       if (!known || !isPassing(error)) {
         route = known = undefined

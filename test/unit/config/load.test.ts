@@ -38,6 +38,38 @@ function warnings(text: string, env: Environment = {}): string[] {
   return load(text, env).warnings.map((problem) => problemLine({ ...problem, file: 'f' }))
 }
 
+describe('slips of the pen are named for what they are', () => {
+  const deeper =
+    'this is indented further than the line above, which has a value already: align the two, or remove that value'
+  test.each([
+    ['upstreams:\n  it:\n    command: npx\n      args: [x]\n', `f:4:7 ${deeper}`],
+    ['upstreams:\n  it:\n    url: http://x/mcp\n      # a comment\n', undefined],
+    ['store: memory\n  upstreams:\n    it: x\n', `f:2:3 ${deeper}`],
+    ['upstreams:\n  it:\n    url: http://x/mcp\n\n     token: y\n', `f:5:6 ${deeper}`],
+    ['a: b: c\n', 'f:1:4 there is a second `: ` on this line: put the value in quotes'],
+  ])('an indentation: %j', (text, found) => {
+    expect(problems(text)).toEqual(found === undefined ? [] : [found])
+  })
+
+  test.each([
+    ['htp://x/mcp', 'htp:// is no scheme of MCP servers: write http://'],
+    ['htttps://x/mcp', 'htttps:// is no scheme of MCP servers: write https://'],
+    ['ws://x/mcp', 'ws:// is no scheme of MCP servers: write http:// or https://'],
+    ['https//x/mcp', 'this is no whole URL: write https:// before the host'],
+    ['http:/x/mcp', 'this is no whole URL: write http:// before the host'],
+    ['localhost:3000/mcp', 'this has a port but no scheme: write http:// or https:// before it'],
+    ['10.0.0.7:80', 'this has a port but no scheme: write http:// or https:// before it'],
+    ['some-server', undefined],
+    ['npx -y some-server http:/x', undefined],
+    ['C:/tools/server.exe', undefined],
+    ['./run.sh', undefined],
+  ])('a URL: %s', (text, found) => {
+    expect(problems(`upstreams:\n  it: ${text}`)).toEqual(
+      found === undefined ? [] : [`f:2:7 upstreams.it: ${found}`],
+    )
+  })
+})
+
 describe('the smallest file', () => {
   const { settings, warnings: none } = load('upstreams:\n  files: npx -y some-server "/srv/my docs"\n')
 
