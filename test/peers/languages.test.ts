@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { gatewayProgram } from '../support/gateway-process.ts'
 import { configFile, gatewayWith } from '../support/gateway-with.ts'
 import type { RunningGateway } from '../support/run-gateway.ts'
-import { journey, type PeerServer, serveOverHttp } from './journey.ts'
+import { journey, type PeerServer, type Seen, serveOverHttp } from './journey.ts'
 import { buildPeers, type Peer } from './toolchains.ts'
 
 const peers = await buildPeers()
@@ -38,17 +38,24 @@ afterAll(async () => {
   for (const server of servers.values()) await server.close()
 })
 
-describe.each(clients)('the client of $name, era $era', ({ name, environment }) => {
+describe.each(clients)('the client of $name, era $era', ({ name, era, environment }) => {
   test.for(names)(
     'sees the same of the server of %s through the gateway as without it, over HTTP',
     async (other, { skip }) => {
       const { client } = peerOf(name, skip)
       peerOf(other, skip)
       const url = servers.get(other)?.url ?? ''
-      const direct = await journey(client, [url], environment)
-      const through = await journey(client, [`${gateway?.url}/${slug(other)}`], environment)
-      expect(through).toEqual(direct)
-      expect(direct.progress).toEqual([1, 2, 3])
+      const through = ordered(name, await journey(client, [`${gateway?.url}/${slug(other)}`], environment))
+      expect(through.progress).toEqual([1, 2, 3])
+      // Rust's client of 2026-07-28 takes no older revision, and the server of Go answers a first request of that one
+      // with a handshake alone: they meet at the gateway only, where it sees what it sees of its own server.
+      const isApart = name === 'rust' && era === 'preferred' && other === 'go'
+      if (isApart)
+        await expect(journey(client, [url], environment)).rejects.toThrow('NoCompatibleProtocolVersion')
+      const reference = isApart ? (servers.get(name)?.url ?? '') : url
+      const direct = ordered(name, await journey(client, [reference], environment))
+      if (isApart) expect([through.tools, through.questions]).toEqual([direct.tools, direct.questions])
+      else expect(through).toEqual(direct)
       expect(direct.tools).toEqual(['add', 'ask', 'count', 'echo', 'fail'])
     },
   )
@@ -59,12 +66,9 @@ describe.each(clients)('the client of $name, era $era', ({ name, environment }) 
     const server = [...peerOf(other, skip).server, 'stdio']
     const file = await configFile({ upstreams: { peer: { command: server } }, store: 'memory' })
     try {
-      const direct = await journey(client, server, environment)
-      const through = await journey(
-        client,
-        [...gatewayProgram(), 'stdio', '--config', file.path],
-        environment,
-      )
+      const direct = ordered(name, await journey(client, server, environment))
+      const command = [...gatewayProgram(), 'stdio', '--config', file.path]
+      const through = ordered(name, await journey(client, command, environment))
       expect(through).toEqual(direct)
       expect(direct.progress).toEqual([1, 2, 3])
     } finally {
@@ -72,6 +76,11 @@ describe.each(clients)('the client of $name, era $era', ({ name, environment }) 
     }
   })
 })
+
+/** What a client saw. Rust's SDK hears each notification in a task of its own, so that those sent at once lose their order. */
+function ordered(name: string, seen: Seen): Seen {
+  return name === 'rust' ? { ...seen, progress: seen.progress.toSorted((one, other) => one - other) } : seen
+}
 
 function slug(name: string): string {
   return name.replaceAll(' ', '-')

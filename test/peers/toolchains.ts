@@ -1,11 +1,12 @@
 /**
- * Peers in other languages: the official SDKs of Python (1.x and 2.x), Go and Rust, and fastmcp (3.x and 4.x).
+ * Peers in other languages: the official SDKs of Python (1.x and 2.x), Go and Rust, and fastmcp (3.x and 4.x); and the
+ * frameworks LangChain.js and AI SDK.
  *
- * Each is built once into `out/peers`, from the versions named beside it. A language that the machine does not have
- * yields a reason instead of a peer, and its tests are skipped with that reason.
+ * Each is built once into `out/peers`, from the versions named beside it. A language that the machine does not have, or
+ * whose packages cannot be fetched, yields a reason instead of a peer, and its tests are skipped with that reason.
  */
 import { execFile } from 'node:child_process'
-import { mkdirSync } from 'node:fs'
+import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -16,8 +17,12 @@ export interface Peer {
   readonly client: readonly string[]
 }
 
+interface Missing {
+  readonly missing: string
+}
+
 /** A peer that was built, or why it could not be. */
-export type Built = { readonly peer: Peer } | { readonly missing: string }
+export type Built = { readonly peer: Peer } | Missing
 
 const run = promisify(execFile)
 const here = fileURLToPath(new URL('.', import.meta.url))
@@ -32,10 +37,24 @@ export async function buildPeers(): Promise<Readonly<Record<string, Built>>> {
   const [older, newer, go, rust] = await Promise.all([
     python('old'),
     python('new'),
-    needs('go', ['version'], buildGo),
-    needs('cargo', ['--version'], buildRust),
+    needs('go', ['version'], async () => ({ peer: await buildGo() })),
+    needs('cargo', ['--version'], async () => ({ peer: await buildRust() })),
   ])
   return { ...older, ...newer, go, rust }
+}
+
+/** A program that calls tools by frameworks for agents: its command, or why it could not be built. */
+export async function buildAdapters(): Promise<{ readonly client: readonly string[] } | Missing> {
+  const folder = join(out, 'node')
+  mkdirSync(folder, { recursive: true })
+  for (const file of ['package.json', 'package-lock.json', 'adapters.mjs'])
+    copyFileSync(join(here, 'node', file), join(folder, file))
+  return needs('npm', ['--version'], async () => {
+    await command('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'], {
+      cwd: folder,
+    })
+    return { client: [process.execPath, join(folder, 'adapters.mjs')] }
+  })
 }
 
 /** Two peers of one generation of the Python packages. */
@@ -46,7 +65,7 @@ async function python(generation: 'old' | 'new'): Promise<Record<string, Built>>
     server: [interpreter, join(here, 'python', `${script}_server.py`)],
     client: [interpreter, join(here, 'python', `${script}_client.py`)],
   })
-  const installed = await needs('python3', ['--version'], async () => {
+  const installed = await needs('python3', ['-c', 'import ensurepip, venv'], async () => {
     await command('python3', ['-m', 'venv', venv])
     await command(interpreter, [
       '-m',
@@ -57,7 +76,7 @@ async function python(generation: 'old' | 'new'): Promise<Record<string, Built>>
       '--requirement',
       join(here, 'python', `requirements-${generation}.txt`),
     ])
-    return build('mcp')
+    return { peer: await build('mcp') }
   })
   if ('missing' in installed)
     return { [`mcp ${generation}`]: installed, [`fastmcp ${generation}`]: installed }
@@ -80,14 +99,30 @@ async function buildRust(): Promise<Peer> {
   return { server: [program, 'serve'], client: [program, 'call'] }
 }
 
-/** Builds with a tool. Where the tool itself is missing, says so; a build that fails is a failure. */
-async function needs(tool: string, args: readonly string[], build: () => Promise<Peer>): Promise<Built> {
+/** What tools say where their registry cannot be reached. */
+const unreachable =
+  /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|no such host|dial tcp|NewConnectionError|Could not resolve host|failed to resolve|network is unreachable/i
+
+/**
+ * Builds with a tool. Where the tool itself is missing, or the packages it needs because there is no network, says so;
+ * every other build that fails is a failure.
+ */
+async function needs<Made>(
+  tool: string,
+  args: readonly string[],
+  build: () => Promise<Made>,
+): Promise<Made | Missing> {
   try {
     await command(tool, args)
   } catch {
     return { missing: `${tool} is not on this machine` }
   }
-  return { peer: await build() }
+  try {
+    return await build()
+  } catch (error) {
+    if (unreachable.test(String(error))) return { missing: `${tool} cannot reach its registry` }
+    throw error
+  }
 }
 
 async function command(
