@@ -5,6 +5,7 @@ import { isMistyped, stepOf } from '../records/approval-decision.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
 import { approvalView } from '../records/approval-view.ts'
 import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { parseWords, readSource, storeAlone, UsageError } from './options.ts'
 import { userName } from './user-name.ts'
 
@@ -105,8 +106,12 @@ interface Told {
 function read(args: readonly string[]): Told {
   const { values, positionals } = parseWords(args, known)
   const [word, id, ...more] = positionals
-  const action = (['list', 'show', 'approve', 'deny'] as const).find((each) => each === word)
-  if (!action) throw new UsageError('write gatehouse approvals list, show, approve or deny')
+  const actions = ['list', 'show', 'approve', 'deny'] as const
+  const action = actions.find((each) => each === word)
+  if (!action)
+    throw new UsageError(
+      `write gatehouse approvals list, show, approve or deny${didYouMean(word ?? '', actions)}`,
+    )
   if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
     throw new UsageError('name one approval at a time')

@@ -1,32 +1,98 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
-import { type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
+import { ConfigError, type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
 import { tellProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, issuerProblem, openLog } from '../gateway.ts'
 import { isStoreDoubtful, openSharedStore } from '../offline.ts'
-import { readServed, type Source } from './options.ts'
+import { excerptOf } from './excerpt.ts'
+import { readOptions, readServed, type Source } from './options.ts'
+
+/** What `gatehouse check --json` prints. */
+interface Report {
+  readonly ok: boolean
+  readonly problems: readonly ConfigProblem[]
+  readonly servers: readonly ServerReport[]
+}
+
+interface ServerReport {
+  readonly name: string
+  readonly state: 'ready' | 'not_tried' | 'unavailable'
+  /** The revision of MCP it speaks. */
+  readonly revision?: string
+  readonly problem?: string
+}
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
 export async function check(args: readonly string[]): Promise<number> {
-  const [, source] = readServed(args, ['config', 'log-level'])
-  const log = openLog('error', true)
+  const isJson = readOptions(args, ['config', 'log-level', 'json']).json
+  const report = isJson ? writeJson : writeText
+  let source: Source
+  try {
+    source = readServed(args, ['config', 'log-level', 'json'])[1]
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return report({ ok: false, problems: error.problems, servers: [] }, textOf(error))
+  }
+  const { found, servers } = await examine(source)
+  return report({ ok: found.length === 0, problems: problemsOf(found, source), servers }, source.text)
+}
+
+/** What is wrong once the servers, the store and the issuer of tokens were asked. */
+async function examine(
+  source: Source,
+): Promise<{ readonly found: readonly Finding[]; readonly servers: readonly ServerReport[] }> {
   // It only looks: what another gateway left unfinished is not taken up.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
-  const gateway = createGateway(settings, { variables: environment(), log })
+  const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
   const found: Finding[] = [...(await gateway.warm()), ...(await storeProblems(source.settings))]
-  for (const [name, { problem, revision }] of gateway.statuses) {
+  const servers = [...gateway.statuses].map(([name, { problem, revision }]): ServerReport => {
+    if (problem !== undefined) return { name, state: 'unavailable', problem }
+    return revision === undefined ? { name, state: 'not_tried' } : { name, state: 'ready', revision }
+  })
+  for (const { name, problem } of servers)
     if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message: problem })
-    else if (revision !== undefined) process.stdout.write(`${name}: ready, speaks ${revision}\n`)
-    else process.stdout.write(`${name}: not tried, since each caller has credentials of its own\n`)
-  }
   await gateway.close()
   const issuer = await issuerProblem(source.settings.auth.jwt)
   if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })
-  for (const problem of problemsOf(found, source)) process.stderr.write(`${problemLine(problem)}\n`)
-  return found.length === 0 ? 0 : 1
+  return { found, servers }
+}
+
+/** The text of the file that could not be used, to show lines of it. */
+function textOf({ problems }: ConfigError): string | undefined {
+  const file = problems.find(({ line }) => line > 0)?.file
+  return file !== undefined && existsSync(file) ? readFileSync(file, 'utf8') : undefined
+}
+
+function writeJson(report: Report): number {
+  process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
+  return report.ok ? 0 : 1
+}
+
+function writeText({ ok, problems, servers }: Report, text: string | undefined): number {
+  for (const { name, state, revision } of servers) {
+    if (state === 'ready') process.stdout.write(`${name}: ready, speaks ${revision}\n`)
+    if (state === 'not_tried')
+      process.stdout.write(`${name}: not tried, since each caller has credentials of its own\n`)
+  }
+  for (const problem of problems) {
+    process.stderr.write(`${problemLine(problem)}\n`)
+    if (text !== undefined) process.stderr.write(excerptOf(problem, text))
+  }
+  const ready = servers.filter(({ state }) => state === 'ready').length
+  const summary = [
+    counted(problems.length, 'problem'),
+    ...(servers.length > 0 ? [`${ready} of ${counted(servers.length, 'server')} ready`] : []),
+  ].join(', ')
+  if (ok) process.stdout.write(`${summary}\n`)
+  else process.stderr.write(`${summary}\n`)
+  return ok ? 0 : 1
+}
+
+function counted(number: number, thing: string): string {
+  return `${number === 0 ? 'no' : number} ${thing}${number === 1 ? '' : 's'}`
 }
 
 /** What is wrong with the store where a glance at it tells, before anybody is served. */

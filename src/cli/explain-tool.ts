@@ -31,6 +31,22 @@ export function toolLines(inspected: Inspected | undefined): string[] {
   ]
 }
 
+/** What is known of one tool, for programs. */
+export function toolObject({ entry, scopes, asking, undoing }: Inspected): Readonly<Record<string, unknown>> {
+  const { op, risk, idempotent, evidence } = entry.nature
+  const { when, isOutOfBand, fallback, message, stop, why } = asking
+  return {
+    name: entry.name,
+    op,
+    risk,
+    idempotent,
+    evidence,
+    confirmation: { when, is_out_of_band: isOutOfBand, fallback, message, stop, why },
+    undo: undoing,
+    scopes,
+  }
+}
+
 /** A table of all tools of a server. */
 export function toolTable(tools: readonly Inspected[]): string[] {
   if (tools.length === 0) return []

@@ -2,13 +2,18 @@ import { environment } from '../config/secrets.ts'
 import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { type Inspected, toolLines, toolTable } from './explain-tool.ts'
+import { type Inspected, toolLines, toolObject, toolTable } from './explain-tool.ts'
 import { looking, readNamed } from './named.ts'
 import { UsageError } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */
 export async function explain(args: readonly string[]): Promise<number> {
-  const { source, server: settings, words } = readNamed(args, ['config', 'log-level'], { isOne: true })
+  const {
+    source,
+    server: settings,
+    words,
+    isJson,
+  } = readNamed(args, ['config', 'log-level', 'json'], { isOne: true })
   if (!settings) throw new UsageError('name a server of the configuration')
   const [tool, ...others] = words
   if (others.length > 0) throw new UsageError('name one tool, or none')
@@ -21,6 +26,23 @@ export async function explain(args: readonly string[]): Promise<number> {
   const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })
   const inspected = await inspectAll(gateway, upstream, tool).catch(() => [])
   await gateway.close()
+  const isKnown = tool === undefined || inspected.length > 0
+  const code = status?.problem === undefined && isKnown ? 0 : 1
+  if (isJson) {
+    const report = {
+      server: upstream,
+      reached_by: reachOf(settings),
+      ...(status?.revision !== undefined && { revision: status.revision }),
+      ...(status?.olderRevision !== undefined && { older_revision: status.olderRevision }),
+      ...(status?.problem !== undefined && { problem: status.problem }),
+      isolation: settings.isolation,
+      trust: settings.trust,
+      tools: inspected.map(toolObject),
+      passes: { method, features: chain.map(({ feature, settings: own }) => ({ feature, settings: own })) },
+    }
+    process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
+    return code
+  }
   const lines = [
     `${upstream}${tool === undefined ? '' : ` ${tool}`}`,
     `  reached by   ${reachOf(settings)}`,
@@ -38,8 +60,7 @@ export async function explain(args: readonly string[]): Promise<number> {
     `    ${upstream.padEnd(12)} the server`,
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
-  const isKnown = tool === undefined || inspected.length > 0
-  return status?.problem === undefined && isKnown ? 0 : 1
+  return code
 }
 
 async function inspectAll(

@@ -42,15 +42,17 @@ A changed configuration file is read again; one with mistakes changes nothing.
 
 Is a stdio MCP server in front of the configured servers, for clients that start their servers.
 Its client needs no token; \`auth.principal\` of the configuration says who it is and what it may do.`,
-  check: `Usage: gatehouse check [--config FILE | URL | -- COMMAND…]
+  check: `Usage: gatehouse check [--config FILE | URL | -- COMMAND…] [--json]
 
-Reads the configuration, connects to each server and prints every problem, with file, line and column.`,
-  explain: `Usage: gatehouse explain SERVER [TOOL] [--config FILE]
+Reads the configuration, connects to each server and prints every problem, with file, line and column.
+  --json          print for programs`,
+  explain: `Usage: gatehouse explain SERVER [TOOL] [--config FILE] [--json]
        gatehouse explain URL [TOOL]
        gatehouse explain [TOOL] -- COMMAND…
 
 Prints how a server is reached, what it speaks, and what a call passes on its way; of each tool what kind of
-action it is, whether a person is asked and how it is undone, and of a tool that is named also why.`,
+action it is, whether a person is asked and how it is undone, and of a tool that is named also why.
+  --json          print for programs`,
   plan: `Usage: gatehouse plan [SERVER] [--config FILE]
        gatehouse plan URL | -- COMMAND…
 
@@ -69,11 +71,12 @@ Of an id the first 6 characters do, where no other begins with them.
   --typed TEXT    what has to be typed to approve, where the call takes that
   --remember      do not ask again about this tool in the session of the caller, where that is offered
   --json          print for programs`,
-  audit: `Usage: gatehouse audit verify FILE… [--head HASH]
+  audit: `Usage: gatehouse audit verify FILE… [--head HASH] [--json]
 
 Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.
 Name the files of a log together, in any order: audit.jsonl.2 audit.jsonl.1 audit.jsonl.
-  --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone`,
+  --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone
+  --json          print for programs`,
   changelog: `Usage: gatehouse changelog [SERVER] [--config FILE] [--json]
 
 Prints which versions there were of what servers offer, and what changed with each: tools, prompts, resources,

@@ -6,6 +6,8 @@ interface Named {
   readonly source: Source
   readonly server?: UpstreamSettings
   readonly words: readonly string[]
+  /** Print for programs. */
+  readonly isJson: boolean
 }
 
 /** Reads, with `isOne` of one server that has to be named, `[SERVER] [WORD…]` of a configuration, or `URL [WORD…]`, or `[WORD…] -- COMMAND…`. @throws UsageError */
@@ -24,6 +26,7 @@ export function readNamed(
     return {
       source,
       words: rest,
+      isJson: options.json,
       ...(first !== undefined && { server: serverNamed(first, source.settings) }),
     }
   }
@@ -35,7 +38,7 @@ export function readNamed(
     words: isUrl ? [first] : command,
   })
   const [server] = source.settings.upstreams
-  return { source, words: isUrl ? rest : options.words, ...(server && { server }) }
+  return { source, words: isUrl ? rest : options.words, isJson: options.json, ...(server && { server }) }
 }
 
 /** Settings for a gateway that only looks: it leaves no traces, and takes up nothing others left. */

@@ -4,8 +4,10 @@ import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { problemLine } from '../config/problem.ts'
+import { urlMistake } from '../config/url-mistake.ts'
 import { variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { didYouMean } from './did-you-mean.ts'
 
 /** A command line that can not be understood. */
 export class UsageError extends Error {}
@@ -73,7 +75,10 @@ export function serverNamed(name: string, { upstreams }: Settings): UpstreamSett
   const found = upstreams.find((each) => each.name === name)
   if (found) return found
   throw new UsageError(
-    `there is no server "${name}"; there are ${upstreams.map((each) => each.name).join(', ')}`,
+    `there is no server "${name}"${didYouMean(
+      name,
+      upstreams.map((each) => each.name),
+    )}; there are ${upstreams.map((each) => each.name).join(', ')}`,
   )
 }
 
@@ -96,6 +101,8 @@ export function readServed(args: readonly string[], allowed: readonly string[]):
   // Without `--` a word may be a file or a server of the file just as well: it is not run.
   const stray = before.find((word) => !/^https?:/i.test(word) && !/\s/.test(word))
   if (stray !== undefined) {
+    const mistake = urlMistake(stray)
+    if (mistake !== undefined) throw new UsageError(`"${stray}": ${mistake}`)
     throw new UsageError(`"${stray}" is no URL; write --config before a file, and -- before a command`)
   }
   return [options, readSource(options)]
@@ -155,6 +162,9 @@ export function parseWords<const Known extends ParseArgsOptionsConfig>(
   try {
     return parseArgs({ args: [...args], allowPositionals: true, options })
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error))
+    const message = error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error)
+    const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
+    const names = Object.keys(options).map((name) => `--${name}`)
+    throw new UsageError(unknown === undefined ? message : `${message}${didYouMean(unknown, names)}`)
   }
 }

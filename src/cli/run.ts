@@ -1,4 +1,6 @@
 import { ConfigError, problemLine } from '../config/problem.ts'
+import { urlMistake } from '../config/url-mistake.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { helpOf, overview, version } from './help-text.ts'
 import { UsageError } from './options.ts'
 
@@ -36,8 +38,13 @@ export async function run(words: readonly string[]): Promise<number> {
   if (own.includes('--version') || first === '-v') return print(version)
   if (own.includes('--help') || own.includes('-h')) return print(isCommand ? helpOf(name) : overview)
   if (!isCommand && first !== undefined && !/^(?:-|https?:)/.test(first)) {
+    const mistake = urlMistake(first)
+    if (mistake !== undefined) return complain([`"${first}": ${mistake}`], 2)
     const meant = `Run gatehouse --help, or gatehouse serve -- ${words.join(' ')}`
-    return complain([`there is no command "${first}". ${meant}`], 2)
+    return complain(
+      [`there is no command "${first}"${didYouMean(first, Object.keys(commands))}. ${meant}`],
+      2,
+    )
   }
   try {
     const command = await (commands[name] ?? commands.serve)()
@@ -52,7 +59,10 @@ export async function run(words: readonly string[]): Promise<number> {
 function help(command: string | undefined): number {
   if (command === undefined) return print(overview)
   if (Object.hasOwn(commands, command)) return print(helpOf(command))
-  return complain([`there is no command "${command}". Run gatehouse --help`], 2)
+  return complain(
+    [`there is no command "${command}"${didYouMean(command, Object.keys(commands))}. Run gatehouse --help`],
+    2,
+  )
 }
 
 function print(text: string): number {

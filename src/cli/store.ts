@@ -16,6 +16,7 @@ import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
 import { openSharedStore } from '../offline.ts'
 import type { Entry, Portable } from '../store/store.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { readOptions, readSource, UsageError } from './options.ts'
 
 /** What the first line of an export says of the others. */
@@ -29,7 +30,10 @@ export async function store(args: readonly string[]): Promise<number> {
   const [action, file, ...more] = options.words
   if (more.length > 0) throw new UsageError('one file is enough')
   const run = actions[action ?? '']
-  if (!run) throw new UsageError('write gatehouse store info, export or import')
+  if (!run)
+    throw new UsageError(
+      `write gatehouse store info, export or import${didYouMean(action ?? '', Object.keys(actions))}`,
+    )
   if (action === 'info' && file !== undefined) throw new UsageError('store info takes no file')
   if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
   const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })

@@ -12,6 +12,7 @@ import {
   type Transactions,
   urgentFirst,
 } from '../records/transactions.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { parseWords, readSource, UsageError } from './options.ts'
 import { finishRollbacks, mustRollBack, transactionsIn } from './rollbacks.ts'
 import { rollbackText, transactionList, transactionText, transactionView } from './tx-text.ts'
@@ -142,8 +143,10 @@ interface Told {
 function read(args: readonly string[]): Told {
   const { values, positionals } = parseWords(args, known)
   const [word, id, ...more] = positionals
-  const action = (['list', 'show', 'rollback', 'ack'] as const).find((each) => each === word)
-  if (!action) throw new UsageError('write gatehouse tx list, show, rollback or ack')
+  const actions = ['list', 'show', 'rollback', 'ack'] as const
+  const action = actions.find((each) => each === word)
+  if (!action)
+    throw new UsageError(`write gatehouse tx list, show, rollback or ack${didYouMean(word ?? '', actions)}`)
   if (action !== 'list' && id === undefined) throw new UsageError(`name what to ${action}: an id`)
   if (more.length > 0 || (action === 'list' && id !== undefined))
     throw new UsageError('name one transaction at a time')

@@ -27,12 +27,17 @@ function plain(word: string): string {
 
 function edits(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index)
+  let before = row
   for (const [index, letter] of [...from].entries()) {
     const next = [index + 1]
     for (const [column, other] of [...to].entries()) {
       const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1)
-      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1))
+      // Two letters that changed places are one slip.
+      const isSwap = index > 0 && column > 0 && letter === to[column - 1] && other === from[index - 1]
+      const swapped = isSwap ? (before[column - 1] ?? 0) + 1 : Infinity
+      next.push(Math.min(replaced, swapped, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1))
     }
+    before = row
     row = next
   }
   return row[to.length] ?? Infinity

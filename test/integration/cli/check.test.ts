@@ -17,14 +17,19 @@ describe('gatehouse check', () => {
     const path = file({ upstreams: { old: stdioServer({ revision: '2025-06-18' }), recent: server.url } })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
     expect([code, stderr]).toEqual([0, ''])
-    expect(stdout).toBe('old: ready, speaks 2025-06-18\nrecent: ready, speaks 2026-07-28\n')
+    expect(stdout).toBe(
+      'old: ready, speaks 2025-06-18\nrecent: ready, speaks 2026-07-28\nno problems, 2 of 2 servers ready\n',
+    )
   })
 
   test('says which server is not tried, since nobody calls', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ upstreams: { calendar: { url: server.url, oauth: {} } } })
     const { code, stdout } = await runCommand(['check', '--config', path])
-    expect([code, stdout]).toEqual([0, 'calendar: not tried, since each caller has credentials of its own\n'])
+    expect([code, stdout]).toEqual([
+      0,
+      'calendar: not tried, since each caller has credentials of its own\nno problems, 0 of 1 server ready\n',
+    ])
   })
 
   test('says why Redis can not be used as the store, and ends with 1', async () => {
@@ -60,7 +65,7 @@ upstreams:
       .replace(/^gatehouse: /, '')
       .trim()
       .split('\n')
-      .map((each) => /:(\d+):\d+ (\S+?):/.exec(each)?.slice(1, 3).join(' '))
+      .flatMap((each) => /:(\d+):\d+ (\S+?):/.exec(each)?.slice(1, 3).join(' ') ?? [])
     expect(places).toEqual([
       '3 listen.prot',
       '4 listen.host',
@@ -74,6 +79,27 @@ upstreams:
     expect(stderr).toContain(`${path}:3:3 listen.prot`)
     expect(stderr).toMatch(/listen\.prot: .*port/)
     expect(stderr).toContain('NOT_SET_ANYWHERE')
+    expect(stderr).toContain('    3 |   prot: 8900\n      |   ^\n')
+    expect(stderr).toMatch(/\n8 problems\n$/)
+  })
+
+  test('prints the same for programs, whether the file can be read or not', async () => {
+    const server = await httpServer({ revision: '2026-07-28' })
+    const path = file({ upstreams: { good: server.url, gone: 'http://127.0.0.1:9/mcp' } })
+    const one = await runCommand(['check', '--config', path, '--json'])
+    expect([one.code, one.stderr]).toEqual([1, ''])
+    expect(JSON.parse(one.stdout)).toMatchObject({
+      ok: false,
+      problems: [{ file: path, line: 1, path: 'upstreams.gone', message: expect.stringContaining(':9/mcp') }],
+      servers: [
+        { name: 'good', state: 'ready', revision: '2026-07-28' },
+        { name: 'gone', state: 'unavailable', problem: expect.stringContaining('refused') },
+      ],
+    })
+    const broken = await runCommand(['check', '--config', file('listen: { prot: 1 }\n'), '--json'])
+    expect([broken.code, broken.stderr]).toEqual([1, ''])
+    expect(JSON.parse(broken.stdout)).toMatchObject({ ok: false, servers: [] })
+    expect(broken.stdout).toContain('listen.prot')
   })
 
   test('says where a file is no YAML', async () => {
@@ -98,7 +124,7 @@ upstreams:
     expect(code).toBe(1)
     expect(stdout).toBe('good: ready, speaks 2025-11-25\n')
     const lines = stderr.trim().split('\n')
-    expect(lines.map((line) => String(/upstreams\.(\w+)/.exec(line)?.[1])).toSorted()).toEqual([
+    expect(lines.flatMap((line) => /^\S+ upstreams\.(\w+):/.exec(line)?.[1] ?? []).toSorted()).toEqual([
       'closed',
       'gone',
       'locked',
@@ -121,6 +147,18 @@ upstreams:
 })
 
 describe('gatehouse explain', () => {
+  test('prints what it knows for programs', async () => {
+    const path = file({ upstreams: { one: stdioServer() } })
+    const { code, stdout, stderr } = await runCommand(['explain', 'one', 'echo', '--config', path, '--json'])
+    expect([code, stderr]).toEqual([0, ''])
+    expect(JSON.parse(stdout)).toMatchObject({
+      server: 'one',
+      revision: '2025-11-25',
+      tools: [{ name: 'echo', risk: expect.any(String), confirmation: { when: expect.any(String) } }],
+      passes: { method: 'tools/call' },
+    })
+  })
+
   test('prints how a server is reached, what it speaks and what a call passes', async () => {
     const path = file({ upstreams: { one: stdioServer(), two: 'echo' } })
     const { code, stdout, stderr } = await runCommand(['explain', 'one', 'echo', '--config', path])

@@ -40,6 +40,16 @@ describe('wrong usage ends with 2, says what is wrong, and writes nothing to std
   test.each([
     ['a command there is not', ['sevre'], 'sevre'],
     ['an option there is not', ['serve', '--prot', '1'], '--prot'],
+    ['a command that is near', ['chekc'], 'did you mean check?'],
+    ['an option that is near', ['check', '--confg', 'x'], 'did you mean --config?'],
+    ['an action that is near', ['approvals', 'aprove'], 'did you mean approve?'],
+    ['an action of transactions', ['tx', 'rolback'], 'did you mean rollback?'],
+    ['an action on the store', ['store', 'exprot'], 'did you mean export?'],
+    ['an action on the audit log', ['audit', 'verfy'], 'did you mean verify?'],
+    ['help on what is near', ['help', 'explian'], 'did you mean explain?'],
+    ['a URL with a slip', ['serve', 'htp://127.0.0.1/mcp'], 'write http://'],
+    ['a URL with a slip and no command', ['htp://127.0.0.1/mcp'], 'write http://'],
+    ['a host without a scheme', ['check', 'localhost:3000/mcp'], 'no scheme'],
     ['an option of another command', ['check', '--port', '1'], '--port'],
     ['a port that is none', ['serve', '--port', 'x'], '--port'],
     ['a port out of range', ['serve', '--port', '65536'], '--port'],
@@ -91,7 +101,7 @@ const older = olderNode()
 test('each mistake in a file is a line that says who speaks', async () => {
   const cwd = folder()
   writeFileSync(`${cwd}/gateway.config.yaml`, 'upstreams: { one: { url: nowhere } }\nlisten: { prt: 1 }\n')
-  const { code, stderr } = await runCommand(['check'], { cwd })
+  const { code, stderr } = await runCommand(['explain', 'one'], { cwd })
   const lines = stderr.trimEnd().split('\n')
   expect([code, lines.length]).toEqual([1, 2])
   for (const line of lines) expect(line).toMatch(/^gatehouse: \S*gateway\.config\.yaml:[12]:\d+ \S+: /)
