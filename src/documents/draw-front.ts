@@ -49,7 +49,22 @@ export function frontOf(upstream: string | undefined, options: Options): Front {
     ),
     isRecorded: settings.observe.audit !== undefined,
     hasHelp: isOn('help', upstream) && isAsked(settings),
+    isHelpListed: isOn('help', upstream) && isListed(options, 'help', upstream),
+    isSkillListed: isOn('skills', upstream) && listedBy(settings, 'skills', upstream) !== false,
+    ownTools: settings.metaTools,
   }
+}
+
+/** Whether lists have the tool of a feature: as its own settings say, or as those of all tools of the gateway do. */
+function isListed({ settings }: Options, feature: string, upstream: string | undefined): boolean {
+  const { metaTools } = settings
+  return metaTools !== 'off' && (listedBy(settings, feature, upstream) ?? metaTools === 'listed')
+}
+
+/** Checked against the feature's own schema when the configuration was read. */
+function listedBy(settings: Settings, feature: string, upstream: string | undefined): boolean | undefined {
+  const own = featureSettings(settings, feature, upstream)
+  return isObject(own) && typeof own.listed === 'boolean' ? own.listed : undefined
 }
 
 /** How callers over HTTP show who they are; over pipes nobody has to. */

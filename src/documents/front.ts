@@ -19,6 +19,12 @@ export interface Front {
   readonly isRecorded: boolean
   /** The gateway answers `ai_help`. */
   readonly hasHelp: boolean
+  /** Lists of tools have `ai_help`: models call no other. */
+  readonly isHelpListed: boolean
+  /** Lists of resources have the skill of each server. */
+  readonly isSkillListed: boolean
+  /** How the other tools of the gateway itself are there: in lists of tools, only to be called, or not at all. */
+  readonly ownTools: 'listed' | 'hidden' | 'off'
 }
 
 /** How callers show who they are. */

@@ -17,15 +17,13 @@ export function bestPractices({ tools, front }: Portrait): string[] {
       ? 'Read before you change, and check with a read after.'
       : '',
     keyed.length > 0
-      ? `Give each changing call an idempotency key of its own in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key, and nothing happens twice.`
+      ? `Where your client can set \`_meta\`, give each changing call an idempotency key of its own in \`_meta["${NS}/idempotency_key"]\`; to retry, send the same call with the same key, and nothing happens twice.`
       : '',
     asked.length > 0
       ? `Before ${names(asked)} a person is asked. Say first what you are about to do; never look for another way when the answer is no.`
       : '',
     undone.length > 0 ? `${names(undone)} can be undone.` : '',
-    undone.length > 0 && front.extensions.includes('transactions')
-      ? 'For several changes that belong together, begin a transaction: rolling it back undoes its steps in reverse order.'
-      : '',
+    undone.length > 0 && front.extensions.includes('transactions') ? transactions[front.ownTools] : '',
     paged.length > 0
       ? `Results of ${names(paged)} come in pages: ask for the next one with ${pages(paged)}.`
       : '',
@@ -34,12 +32,21 @@ export function bestPractices({ tools, front }: Portrait): string[] {
         ? `${toolCode(tool)} is deprecated: ${inline(tool.words.deprecated)}`
         : [],
     ),
-    front.hasHelp
+    front.isHelpListed
       ? 'Ask `ai_help` for one section, or for one tool by its name, rather than for everything.'
       : '',
   ]
   return said.filter((line) => line !== '')
 }
+
+/** How several changes become one, by how the tools for it are there: a model calls only what lists have. */
+const transactions = {
+  listed:
+    'For several changes that belong together, call `begin_transaction` and give its `transaction_id` with each of them; `rollback_transaction` undoes them in reverse order, `commit_transaction` keeps them.',
+  hidden:
+    'A client can make one transaction of several changes, by the tools `begin_transaction`, `commit_transaction` and `rollback_transaction`, which lists do not have: rolling it back undoes its steps in reverse order.',
+  off: 'A client can make one transaction of several changes, by the methods `transaction/begin`, `transaction/commit` and `transaction/rollback`: rolling it back undoes its steps in reverse order.',
+} as const
 
 /** How many tools a sentence names. */
 const NAMED = 6

@@ -75,7 +75,7 @@ function rules(portrait: Portrait): string[] {
     'Try again only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
   return [
     // The guide is named at the end.
-    ...bestPractices({ ...portrait, front: { ...front, hasHelp: false } }),
+    ...bestPractices({ ...portrait, front: { ...front, isHelpListed: false } }),
     ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inline))} for each caller.`] : []),
     ...front.limits.map((limit) => sentence(inline(limit))),
     retry,
@@ -83,6 +83,6 @@ function rules(portrait: Portrait): string[] {
 }
 
 function more({ front }: Portrait): string {
-  if (!front.hasHelp) return ''
+  if (!front.isHelpListed) return ''
   return 'For parameters, errors and examples call `ai_help`; with `section` set to the name of a tool it tells of that tool alone.'
 }

@@ -32,6 +32,9 @@ const plainFront: Front = {
   extensions: [],
   isRecorded: true,
   hasHelp: true,
+  isHelpListed: true,
+  isSkillListed: true,
+  ownTools: 'listed',
 }
 
 /** A gateway that does everything a document can tell of. */

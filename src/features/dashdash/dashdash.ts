@@ -1,4 +1,6 @@
 import { serverObject, specVersion } from '../../documents/dashdash.ts'
+import type { Portrait } from '../../documents/portrait.ts'
+import { skillUri } from '../../documents/skill.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
 import type { Feature } from '../feature.ts'
 import { describing } from './lists.ts'
@@ -16,17 +18,22 @@ export const dashdash: Feature<Settings | false> = {
       const portrait = await soonPortrait(NAME, call, deps)
       if (!portrait) return undefined
       const object = deps.document(portrait, 'server', serverObject)
-      const aiHelp = portrait.front.hasHelp
-      const guide = aiHelp && deps.hasTools ? '\nCall `ai_help` for the guide.' : ''
       return {
         fields: { dashdash: object },
         meta: { [KEY]: object },
         experimental: { dashdash: object },
-        extensions: { [KEY]: { specVersion, aiHelp } },
-        instructions: `${deps.document(portrait, 'purpose', ({ purpose }) => purpose)}${guide}`,
+        extensions: { [KEY]: { specVersion, aiHelp: portrait.front.hasHelp } },
+        instructions: `${deps.document(portrait, 'purpose', ({ purpose }) => purpose)}${guideOf(portrait)}`,
       }
     })
     const lists = describing(deps, (upstream) => settings(upstream) !== false)
     return { shown: (method) => (method === 'server/discover' ? said : lists(method)) }
   },
+}
+
+/** Where the guide is, for models that call only what lists have. */
+function guideOf(portrait: Portrait): string {
+  const { isHelpListed, isSkillListed } = portrait.front
+  if (isHelpListed) return '\nCall `ai_help` for the guide.'
+  return isSkillListed ? `\nThe guide is the resource \`${skillUri(portrait)}\`.` : ''
 }

@@ -203,7 +203,7 @@ describe.each(modes)('the skills client of the SDK in era %o', (mode) => {
         url: `${origin}/capabilities/files`,
       },
     })
-    expect(client.getInstructions()).toContain('Call `ai_help` for the guide.')
+    expect(client.getInstructions()).toContain('The guide is the resource `skill://files/SKILL.md`.')
     const { tools } = await client.listTools()
     for (const { _meta: meta } of tools) expect(meta).toHaveProperty([DASHDASH, 'operationType'])
     await client.close()
