@@ -53,12 +53,14 @@ Reads the configuration, connects to each server and prints every problem, with 
 Prints how a server is reached, what it speaks, and what a call passes on its way; of each tool what kind of
 action it is, whether a person is asked and how it is undone, and of a tool that is named also why.
   --json          print for programs`,
-  plan: `Usage: gatehouse plan [SERVER] [--config FILE]
+  plan: `Usage: gatehouse plan [SERVER] [--config FILE] [--json | --write]
        gatehouse plan URL | -- COMMAND…
 
 Looks at what servers list, without calling a tool, and prints how each tool could be undone, as YAML to paste
 into the configuration: with the tool that does the opposite, or by putting back what is read before. Comments
-say why. What has no way back is proposed as a pivot, with a question to ask before.`,
+say why. What has no way back is proposed as a pivot, with a question to ask before.
+  --json          print for programs
+  --write         add what is sure to the configuration file, with the reasons as comments; what stands there stays`,
   approvals: `Usage: gatehouse approvals list [--config FILE] [--json]
        gatehouse approvals show ID
        gatehouse approvals approve ID [--reason TEXT] [--typed TEXT] [--remember]

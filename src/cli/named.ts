@@ -8,6 +8,8 @@ interface Named {
   readonly words: readonly string[]
   /** Print for programs. */
   readonly isJson: boolean
+  /** Write into the configuration file. */
+  readonly isWriting: boolean
 }
 
 /** Reads, with `isOne` of one server that has to be named, `[SERVER] [WORD…]` of a configuration, or `URL [WORD…]`, or `[WORD…] -- COMMAND…`. @throws UsageError */
@@ -27,6 +29,7 @@ export function readNamed(
       source,
       words: rest,
       isJson: options.json,
+      isWriting: options.write,
       ...(first !== undefined && { server: serverNamed(first, source.settings) }),
     }
   }
@@ -38,7 +41,13 @@ export function readNamed(
     words: isUrl ? [first] : command,
   })
   const [server] = source.settings.upstreams
-  return { source, words: isUrl ? rest : options.words, isJson: options.json, ...(server && { server }) }
+  return {
+    source,
+    words: isUrl ? rest : options.words,
+    isJson: options.json,
+    isWriting: options.write,
+    ...(server && { server }),
+  }
 }
 
 /** Settings for a gateway that only looks: it leaves no traces, and takes up nothing others left. */

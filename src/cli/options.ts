@@ -25,6 +25,7 @@ export interface Options {
   readonly force: boolean
   readonly json: boolean
   readonly strict: boolean
+  readonly write: boolean
   /** Words that are no options. */
   readonly words: readonly string[]
 }
@@ -40,6 +41,7 @@ const known = {
   force: { type: 'boolean' },
   json: { type: 'boolean' },
   strict: { type: 'boolean' },
+  write: { type: 'boolean' },
 } as const
 
 const levels = ['debug', 'info', 'warn', 'error'] as const
@@ -66,6 +68,7 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
     force: values.force ?? false,
     json: values.json ?? false,
     strict: values.strict ?? false,
+    write: values.write ?? false,
     words: separator === -1 ? positionals : [...positionals, ...args.slice(separator + 1)],
   }
 }

@@ -25,24 +25,45 @@ export function planText(servers: readonly Planned[]): string {
   ].join('\n')
 }
 
-function serverLines({ upstream, tools, entries }: Planned): string[] {
-  const acting = entries.filter(({ nature }) => nature.op !== 'read')
-  const reads = readsOf(entries)
-  const parts = acting.map((entry) => toolPart(entry, { all: entries, reads, tools }))
+function serverLines(planned: Planned): string[] {
+  const { upstream } = planned
+  const proposals = proposalsOf(planned)
+  const parts = proposals.map(({ tool, notes, settings: own }) => ({
+    notes: notes.map((note) => `# ${note}`),
+    settings: settingLines(tool, own),
+  }))
   const settings = parts.filter(({ settings: own }) => own.length > 0)
   const isBare = settings.length === 0
   return [
     `  ${yamlKey(upstream)}:`,
-    ...(acting.length === 0 ? ['    # It lists no tool that does more than read.'] : []),
+    ...(proposals.length === 0 ? ['    # It lists no tool that does more than read.'] : []),
     ...parts.filter(({ settings: own }) => own.length === 0).flatMap(({ notes }) => notes.map(indented(4))),
     isBare ? '    tools: {}' : '    tools:',
     ...settings.flatMap(({ notes, settings: own }) => [...notes, ...own].map(indented(6))),
   ]
 }
 
-interface Part {
+/** What there is to say of a tool, and the settings it could have: none where nothing is sure. */
+export interface Proposal {
+  readonly tool: string
+  readonly risk: string
+  /** The reasons, for people. */
   readonly notes: readonly string[]
-  readonly settings: readonly string[]
+  readonly settings: Proposed
+}
+
+interface Proposed {
+  readonly undo?: Written
+  readonly pivot?: true
+  readonly confirm?: string
+}
+
+/** What the list of a server suggests for each tool that does more than read. */
+export function proposalsOf({ tools, entries }: Planned): readonly Proposal[] {
+  const reads = readsOf(entries)
+  return entries
+    .filter(({ nature }) => nature.op !== 'read')
+    .map((entry) => proposalOf(entry, { all: entries, reads, tools }))
 }
 
 interface Around {
@@ -52,10 +73,10 @@ interface Around {
   readonly tools: Planned['tools']
 }
 
-/** What there is to say of a tool: as comments, and as settings where there are any. */
-function toolPart(entry: Entry, { all, reads, tools }: Around): Part {
+function proposalOf(entry: Entry, { all, reads, tools }: Around): Proposal {
   const { name, definition, nature } = entry
-  const about = comment(`${name}: ${nature.risk}, ${nature.evidence[0] ?? ''}`)
+  const about = oneLine(`${name}: ${nature.risk}, ${nature.evidence[0] ?? ''}`)
+  const part = { tool: name, risk: nature.risk }
   const { from, how, undo, why, doubts } = judgeUndo(entry, all, { tools, isDerived: false })
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
@@ -63,31 +84,41 @@ function toolPart(entry: Entry, { all, reads, tools }: Around): Part {
       `undo is configured already, for ${configured.glob}`,
       ...doubts.map((doubt) => `but: ${doubt}`),
     ]
-    return { notes: [about, ...because(notes)], settings: [] }
+    return { ...part, notes: [about, ...because(notes)], settings: {} }
   }
   const verify = nature.idempotent ? undefined : verifyHint(definition, reads)
   const probe =
     verify === undefined
       ? []
-      : [comment('If what this finds can only be of this call:'), comment(`verify: ${verify}`)]
+      : [oneLine('If what this finds can only be of this call:'), oneLine(`verify: ${verify}`)]
   if (from === 'proposal' && how !== 'unsure' && undo !== undefined)
-    return { notes: [about, ...because(why), ...probe], settings: [`${yamlKey(name)}:`, ...undoLines(undo)] }
+    return { ...part, notes: [about, ...because(why), ...probe], settings: { undo } }
   const unsure = undo === undefined ? [] : unsureLines(undo, doubts)
   const notes = [about, ...because(why), ...unsure, ...probe]
-  if (nature.risk !== 'destructive') return { notes, settings: [] }
-  const settings = [
-    ...(settingOf(tools, name, 'pivot') ? [] : ['  pivot: true']),
-    ...(settingOf(tools, name, 'confirm') ? [] : [`  confirm: ${scalar(question(definition))}`]),
+  if (nature.risk !== 'destructive') return { ...part, notes, settings: {} }
+  const settings: Proposed = {
+    ...(!settingOf(tools, name, 'pivot') && { pivot: true }),
+    ...(!settingOf(tools, name, 'confirm') && { confirm: question(definition) }),
+  }
+  return { ...part, notes, settings }
+}
+
+/** The settings of a tool as YAML; none where there are none. */
+function settingLines(tool: string, { undo, pivot, confirm }: Proposed): string[] {
+  const lines = [
+    ...(undo === undefined ? [] : undoLines(undo)),
+    ...(pivot ? ['  pivot: true'] : []),
+    ...(confirm === undefined ? [] : [`  confirm: ${scalar(confirm)}`]),
   ]
-  return { notes, settings: settings.length === 0 ? [] : [`${yamlKey(name)}:`, ...settings] }
+  return lines.length === 0 ? [] : [`${yamlKey(tool)}:`, ...lines]
 }
 
 /** What may undo more or less than the call: only somebody who knows the server can make it a setting. */
 function unsureLines(undo: Written, doubts: readonly string[]): string[] {
   return [
-    comment('Not sure, so it is no setting:'),
+    'Not sure, so it is no setting:',
     ...because(doubts),
-    ...undoLines(undo).map((line) => `# ${line.slice(2)}`),
+    ...undoLines(undo).map((line) => line.slice(2)),
   ]
 }
 
@@ -113,13 +144,9 @@ function question(definition: Entry['definition']): string {
   return `${said.charAt(0).toUpperCase()}${said.slice(1)}${values.length === 0 ? '' : ` ${values.join(', ')}`}?`
 }
 
-/** Comments come from servers: none of them may end its line. */
-function comment(text: string): string {
-  return `# ${oneLine(text)}`
-}
-
+/** Reasons come from servers: none of them may end its line. */
 function because(reasons: readonly string[]): string[] {
-  return reasons.map((each) => comment(`- ${each}`))
+  return reasons.map((each) => oneLine(`- ${each}`))
 }
 
 function scalar(text: string): string {

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
@@ -61,6 +61,65 @@ describe('gatehouse plan', () => {
     const pasted = Object.entries(upstreams).map(([name, each]) => [name, { ...each, ...found[name] }])
     const check = await runCommand(['check', '--config', file({ upstreams: Object.fromEntries(pasted) })])
     expect([check.code, check.stderr]).toEqual([0, ''])
+  })
+
+  test('prints the same for programs', async () => {
+    const { memory } = servers()
+    const { code, stdout } = await plan('--json', '--config', file({ upstreams: { memory } }))
+    expect(code).toBe(0)
+    const [found] = JSON.parse(stdout).servers
+    expect(found.name).toBe('memory')
+    expect(found.tools).toContainEqual(
+      expect.objectContaining({
+        tool: 'create_relations',
+        settings: { undo: 'delete_relations(relations=$.result.relations)' },
+      }),
+    )
+  })
+
+  test('writes what is sure into the file, which keeps its comments and loads', async () => {
+    const path = join(folder(), 'gateway.config.yaml')
+    const { memory } = servers()
+    const text = `# What stands behind the gateway.
+upstreams:
+  # Notes of everybody.
+  memory: # as published
+    command: ${JSON.stringify(memory?.['command'])}
+    env: { MEMORY_FILE_PATH: ${JSON.stringify(join(folder(), 'm.jsonl'))} }
+
+  here: ${publishedServer('@modelcontextprotocol/server-filesystem', folder()).join(' ')} # in short
+store: memory # for now
+`
+    writeFileSync(path, text)
+    const { code, stdout, stderr } = await plan('--write', '--config', path)
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toContain('  memory create_relations\n')
+    const after = readFileSync(path, 'utf8')
+    const comments = [
+      '# What stands behind the gateway.',
+      '# Notes of everybody.',
+      '# as published',
+      '# for now',
+    ]
+    for (const comment of [...comments, '# in short']) expect(after).toContain(comment)
+    const { upstreams } = parse(after)
+    expect(upstreams.memory.tools.create_relations).toEqual({
+      undo: 'delete_relations(relations=$.result.relations)',
+    })
+    expect(upstreams.here.tools.move_file.undo).toContain('move_file(')
+    expect((await runCommand(['check', '--config', path])).code).toBe(0)
+    const again = await plan('--write', '--config', path)
+    expect([again.code, readFileSync(path, 'utf8')]).toEqual([0, after])
+  })
+
+  test.each([
+    ['without a file', ['--write', '--', 'echo'], 'needs a configuration file'],
+    ['for programs', ['--write', '--json', '--config', 'FILE'], 'not both'],
+  ])('writes nothing %s', async (_what, words, named) => {
+    const path = file({ upstreams: { here: stdioServer() } })
+    const { code, stderr } = await plan(...words.map((word) => (word === 'FILE' ? path : word)))
+    expect(code).toBe(2)
+    expect(stderr).toContain(named)
   })
 
   test('is about one server where one is named, or where its command is given', async () => {

@@ -1,0 +1,114 @@
+/**
+ * Adds settings of tools to the text of a configuration file. Comments, quotes and the order of what stands there stay;
+ * nothing that stands there is changed. Where the text cannot be kept like that, nothing is made of it.
+ */
+import { type Document, isMap, isScalar, parseDocument, YAMLMap } from 'yaml'
+import { isHttpUrl } from './addresses.ts'
+
+/** A setting of a tool that is to be added, with the reason for it. */
+export interface ToolAddition {
+  readonly upstream: string
+  readonly tool: string
+  readonly settings: Readonly<Record<string, unknown>>
+  /** Lines without `#`. */
+  readonly comment: readonly string[]
+}
+
+/** The new text, or why there is none. */
+export type Added = { readonly text: string; readonly count: number } | { readonly problem: string }
+
+/** Adds settings to a YAML text. */
+export function addToolSettings(text: string, additions: readonly ToolAddition[]): Added {
+  const document = parseDocument(text)
+  if (document.errors.length > 0) return { problem: 'the file is no valid YAML' }
+  let count = 0
+  for (const addition of additions) {
+    const found = add(document, addition)
+    if (typeof found === 'string') return { problem: found }
+    count += found
+  }
+  const written = document.toString({ lineWidth: 0, flowCollectionPadding: /\{ /.test(text) })
+  const lost = lostLine(text, written, additions)
+  return lost === undefined
+    ? { text: written, count }
+    : { problem: `line ${lost} of the file would be changed, which has nothing to do with it` }
+}
+
+/** How many settings were added, or why none can be. */
+function add(document: Document, { upstream, tool, settings, comment }: ToolAddition): number | string {
+  const server = mapAt(document, ['upstreams', upstream]) ?? serverMap(document, upstream)
+  if (!server) return `upstreams.${upstream} is an alias, or nothing that settings can be added to`
+  const tools = childMap(document, server, 'tools')
+  const own = tools && childMap(document, tools, tool)
+  if (!tools || !own)
+    return `upstreams.${upstream}.tools is an alias, or nothing that settings can be added to`
+  const fresh = Object.entries(settings).filter(([name]) => !own.has(name))
+  for (const [name, value] of fresh) own.set(document.createNode(name), document.createNode(value))
+  const pair = tools.items.find(({ key }) => isScalar(key) && key.value === tool)
+  if (fresh.length > 0 && isScalar(pair?.key) && comment.length > 0) {
+    const before = pair.key.commentBefore
+    pair.key.commentBefore = [...(before ? [before] : []), ...comment.map((line) => ` ${line}`)].join('\n')
+  }
+  return fresh.length
+}
+
+/** A server in short, a command line or a URL, written out. */
+function serverMap(document: Document, upstream: string): YAMLMap | undefined {
+  const upstreams = mapAt(document, ['upstreams'])
+  const pair = upstreams?.items.find(({ key }) => isScalar(key) && key.value === upstream)
+  if (!pair || !isScalar(pair.value) || typeof pair.value.value !== 'string') return undefined
+  const short = pair.value
+  const map = new YAMLMap(document.schema)
+  map.set(document.createNode(isHttpUrl(String(short.value)) ? 'url' : 'command'), short)
+  pair.value = map
+  return map
+}
+
+function childMap(document: Document, parent: YAMLMap, name: string): YAMLMap | undefined {
+  const found = parent.get(name, true)
+  if (isMap(found)) {
+    if (found.items.length === 0) found.flow = false
+    return found
+  }
+  if (found !== undefined && !(isScalar(found) && found.value === null)) return undefined
+  if (parent.flow === true && !isJson(document)) parent.flow = false
+  const map = new YAMLMap(document.schema)
+  parent.set(isScalar(found) ? name : document.createNode(name), map)
+  return map
+}
+
+/** Whether the whole text is one flow mapping, as JSON is. */
+function isJson({ contents }: Document): boolean {
+  return isMap(contents) && contents.flow === true
+}
+
+function mapAt(document: Document, path: readonly string[]): YAMLMap | undefined {
+  const found = document.getIn(path, true)
+  return isMap(found) ? found : undefined
+}
+
+/** The number of the first line that is lost. Those of servers and tools in short are written out; their comments stay. */
+function lostLine(before: string, after: string, additions: readonly ToolAddition[]): number | undefined {
+  const left = new Map<string, number>()
+  // Spaces may change: in an indentation, or between the members of a flow collection.
+  const bare = (line: string): string => line.replaceAll(/\s+/g, '')
+  for (const line of after.split('\n').map(bare)) left.set(line, (left.get(line) ?? 0) + 1)
+  const names = new Set(['tools', ...additions.flatMap(({ upstream, tool }) => [upstream, tool])])
+  const isRewritten = (line: string): boolean => {
+    const name = /^["']?([\w.-]+)["']?\s*:/.exec(line)?.[1]
+    return (name !== undefined && names.has(name)) || line.startsWith('{')
+  }
+  for (const [index, whole] of before.split('\n').entries()) {
+    const line = whole.trim()
+    const count = left.get(bare(line)) ?? 0
+    if (line === '') continue
+    if (isRewritten(line)) {
+      const comment = /\s#.*$/.exec(line)?.[0].trim() ?? ''
+      if (!after.includes(comment)) return index + 1
+      continue
+    }
+    if (count === 0) return index + 1
+    left.set(bare(line), count - 1)
+  }
+  return undefined
+}
