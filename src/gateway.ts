@@ -37,6 +37,7 @@ import { ownCall } from './wire/own-call.ts'
 
 // For commands, which reach the parts of a gateway through this file and offline.ts alone.
 export { issuerProblem } from './downstream/auth/issuer.ts'
+export { clientSnippets } from './downstream/page/clients.ts'
 export { fetchJson } from './downstream/fetch-json.ts'
 export { signingKeyIn } from './keys.ts'
 

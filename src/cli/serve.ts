@@ -1,8 +1,9 @@
 import { watchFile } from '../config/watch.ts'
 import { environment } from '../config/secrets.ts'
+import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { createGateway, type Gateway, openLog } from '../gateway.ts'
+import { clientSnippets, createGateway, type Gateway, openLog } from '../gateway.ts'
 import { foresee, goesOn, tell } from './check.ts'
 import { readServed, type Source } from './options.ts'
 import { untilStopped } from './stop.ts'
@@ -31,6 +32,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   const warmed = gateway.warm()
   const found = await Promise.race([warmed, stopped.then(() => [])])
   const isServing = goesOn(found, source, log)
+  if (isServing) process.stdout.write(awayText(gateway.statuses))
   if (isServing) await stopped
   log.info('stopping')
   watch?.close()
@@ -43,31 +45,67 @@ export async function serve(args: readonly string[]): Promise<number> {
 function follow(source: Source, gateway: Gateway, log: Log): { close(): void } | undefined {
   const { file, text } = source
   if (file === undefined || text === undefined) return undefined
+  const bound = source.settings.listen
   const onChange = async (changed: string): Promise<void> => {
     try {
-      await gateway.reload(source.read(changed))
+      const settings = source.read(changed)
+      await gateway.reload(settings)
       log.info('config.reloaded', { file })
+      for (const key of ['host', 'port'] as const) {
+        if (settings.listen[key] === bound[key]) continue
+        const reason = `the gateway goes on listening on ${bound.host}:${bound.port}: start it again to change that`
+        log.warn('config.not_applied', { file, key: `listen.${key}`, value: settings.listen[key], reason })
+      }
     } catch (error) {
       log.error('config.rejected', { file, reason: error instanceof Error ? error.message : String(error) })
     }
   }
-  return watchFile(file, { text, onChange: (changed) => void onChange(changed) })
+  const onUnusable = (state: 'missing' | 'empty'): void => {
+    const what = state === 'missing' ? 'the file is not there any more' : 'the file is empty'
+    const reason = `${what}: the gateway goes on with the settings it had`
+    log.warn('config.not_applied', { file, reason })
+  }
+  return watchFile(file, { text, onChange: (changed) => void onChange(changed), onUnusable })
 }
 
-function welcome(url: string, { listen, upstreams, features }: Settings, code: string | undefined): string {
+/** The servers that cannot be reached, and why; nothing where there is none. */
+function awayText(statuses: Gateway['statuses']): string {
+  const away = [...statuses].flatMap(([name, { problem }]) =>
+    problem === undefined ? [] : [[name, problem] as const],
+  )
+  if (away.length === 0) return ''
+  const width = Math.max(...away.map(([name]) => name.length))
+  const lines = away.map(([name, problem]) => `  ${name.padEnd(width)}  ${problem}`)
+  return [
+    `Not available: ${away.length} of ${statuses.size} ${statuses.size === 1 ? 'server' : 'servers'}. The gateway keeps trying.`,
+    ...lines,
+    '',
+    '',
+  ].join('\n')
+}
+
+function welcome(url: string, settings: Settings, code: string | undefined): string {
+  const { listen, upstreams, features, auth } = settings
   const base = (listen.publicUrl ?? url).replace(/\/$/, '')
   const endpoint =
     listen.aggregate || upstreams.length === 1 ? `${base}/mcp` : `${base}/mcp/${upstreams[0]?.name}`
   const width = Math.max(...upstreams.map(({ name }) => name.length))
   const each = upstreams.map(({ name }) => `  ${name.padEnd(width)}  ${base}/mcp/${name}`)
+  const needsToken = isProtected(auth) && auth.authorizationServers.length === 0
+  const [claude] = clientSnippets({ endpoints: { gatehouse: endpoint }, needsToken }).flatMap(
+    ({ client, command }) => (command === undefined ? [] : [`In ${client}: ${command}`]),
+  )
   const snippet = { mcpServers: { gatehouse: { type: 'http', url: endpoint } } }
   return [
     `Gatehouse serves ${endpoint}`,
     ...each,
     '',
+    `The page for people is ${base}/`,
+    ...(claude === undefined ? [] : [claude]),
     ...(code !== undefined && features.confirm
-      ? [`To approve calls at ${base}/confirm use the code ${code}`, '']
+      ? [`To approve calls at ${base}/confirm use the code ${code}`]
       : []),
+    '',
     'Paste this into the configuration of an MCP client:',
     JSON.stringify(snippet, null, 2),
     '',

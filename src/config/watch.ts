@@ -9,6 +9,8 @@ export interface WatchOptions {
   readonly text: string
   /** Called with the text of the file when it differs from the last; never while the file is missing or empty. Must not throw. */
   readonly onChange: (text: string) => void
+  /** Called once when the file is found missing or empty, twice in a row: editors empty and replace files. */
+  readonly onUnusable?: (state: 'missing' | 'empty') => void
   /** How long, in milliseconds, the file must be left alone before it is read. */
   readonly quiet?: number
   /** How often, in milliseconds, it is looked at in any case. */
@@ -24,12 +26,14 @@ export interface Watch {
  * Watches one file, however it is changed: written in place, replaced by a rename, deleted and made again, or
  * reached through a symbolic link that is pointed elsewhere.
  */
-export function watchFile(file: string, { text, onChange, quiet = 100, every = 2000 }: WatchOptions): Watch {
+export function watchFile(file: string, options: WatchOptions): Watch {
+  const { text, onChange, onUnusable, quiet = 100, every = 2000 } = options
   // A file's own watch is lost when it is replaced, so the folder is watched. Where that is not possible, or
   // the link's target is in another folder, looking again every so often finds the change.
   const path = resolve(file)
   let last = text
   let isClosed = false
+  let unusable: { readonly state: 'missing' | 'empty'; isTold: boolean } | undefined
   let soon: NodeJS.Timeout | undefined
   let folder = watchFolder()
   const often = setInterval(check, every).unref()
@@ -57,12 +61,27 @@ export function watchFile(file: string, { text, onChange, quiet = 100, every = 2
       // The folder may have gone with the file, and a watch on it would stay with the one that is gone.
       folder?.close()
       folder = isClosed ? undefined : watchFolder()
+      doubt('missing')
     })
+  }
+
+  function doubt(state: 'missing' | 'empty'): void {
+    if (isClosed) return
+    if (unusable?.state !== state) {
+      unusable = { state, isTold: false }
+      return later()
+    }
+    if (unusable.isTold) return
+    unusable.isTold = true
+    onUnusable?.(state)
   }
 
   function compare(current: string): void {
     folder ??= isClosed ? undefined : watchFolder()
-    if (isClosed || current === last || current.trim() === '') return
+    if (isClosed) return
+    if (current.trim() === '') return doubt('empty')
+    unusable = undefined
+    if (current === last) return
     last = current
     onChange(current)
   }

@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
@@ -204,7 +204,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
   server.on('request', (incoming, outgoing) => {
     // Every call comes this way: routing it here costs a tenth less than anywhere else.
     const endpoint = endpointOf(incoming.url)
-    if (endpoint) front.serve(incoming, outgoing, endpoint.upstream)
+    if (endpoint && isBrowsing(incoming)) showPage(incoming, outgoing)
+    else if (endpoint) front.serve(incoming, outgoing, endpoint.upstream)
     else {
       const id = requestId(incoming)
       incoming.headers['x-request-id'] = id
@@ -257,6 +258,19 @@ async function tellMetrics(
 
 function connections(server: Server): Promise<number> {
   return new Promise((resolve) => server.getConnections((_error, count) => resolve(count)))
+}
+
+/** Whether a person looks at an endpoint in a browser: clients of MCP do not ask for HTML. */
+function isBrowsing({ method, headers: { accept = '', ...headers } }: IncomingMessage): boolean {
+  if (method !== 'GET' || headers['mcp-session-id'] !== undefined) return false
+  return /\btext\/html\b/i.test(accept) && !/\btext\/event-stream\b/i.test(accept)
+}
+
+/** Sends a browser to the page for people, wherever a proxy has put it. */
+function showPage({ url = '' }: IncomingMessage, outgoing: ServerResponse): void {
+  const depth = (url.split('?', 1)[0] ?? '').split('/').length - 2
+  const location = depth === 0 ? './' : '../'.repeat(depth)
+  outgoing.writeHead(303, { location, vary: 'Accept', 'cache-control': 'no-store' }).end()
 }
 
 /** The MCP endpoint a URL is of: that of one server, or of all. */

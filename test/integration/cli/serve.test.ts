@@ -50,6 +50,31 @@ describe('gatehouse serve', () => {
     expect((await client.request('tools/list')).result).toBeDefined()
   })
 
+  test('prints the page, a command for a client, and the servers that are down', async () => {
+    const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), gone: '/nowhere/at-all' } })
+    const process = start(['serve'], cwd)
+    const url = await address(process)
+    await until(() => process.stdout().includes('Not available: 1 of 2 servers'), 'the servers that are down')
+    const text = process.stdout()
+    expect(text).toContain(`The page for people is ${url.replace(/mcp$/, '')}\n`)
+    expect(text).toContain(`In Claude Code: claude mcp add --transport http gatehouse ${url}\n`)
+    expect(text).toMatch(
+      /^ {2}gone {2}the command "\/nowhere\/at-all" could not be started: there is no such/m,
+    )
+  })
+
+  test('shows a browser at the endpoint the page for people', async () => {
+    const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
+    const url = await address(start(['serve'], cwd))
+    for (const at of [url, `${url}/`, `${url}/one`]) {
+      const page = await fetch(at, { headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' } })
+      expect([page.status, page.url]).toEqual([200, url.replace(/mcp$/, '')])
+      expect(page.headers.get('content-type')).toContain('text/html')
+    }
+    for (const accept of ['text/event-stream', 'text/event-stream, text/html', '*/*'])
+      expect((await fetch(url, { headers: { accept } })).status).toBe(405)
+  })
+
   test('is what gatehouse does without a command', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
     const client = await clientOf({ url: await address(start([], cwd)) })

@@ -1,4 +1,12 @@
-import { copyFileSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { until } from '../../support/condition.ts'
@@ -224,3 +232,30 @@ async function statusOf(url: string): Promise<number> {
   await response.body?.cancel()
   return response.status
 }
+
+describe('what of a changed configuration cannot be applied', () => {
+  test('is told in the log: another address, a file that is empty, and one that is gone', async () => {
+    const gateway = await gatewayTo({ one })
+    gateway.configure({ upstreams: { one }, listen: { host: 'localhost' } })
+    const other = await gateway.logged(({ event }) => event === 'config.not_applied')
+    expect(other).toMatchObject({
+      key: 'listen.host',
+      value: 'localhost',
+      reason: expect.stringContaining('start it again'),
+    })
+    const file = String(other['file'])
+    const reasons = [
+      ['empty', () => writeFileSync(file, '')],
+      ['not there', () => rmSync(file)],
+    ] as const
+    for (const [word, change] of reasons) {
+      change()
+      const told = await gateway.logged(
+        ({ event, reason }) => event === 'config.not_applied' && String(reason).includes(word),
+      )
+      expect(told['reason']).toContain('goes on with the settings it had')
+    }
+    const client = await clientOf(gateway, modern)
+    expect((await client.request('tools/list')).result).toBeDefined()
+  })
+})

@@ -8,12 +8,14 @@ import type { Watch } from '../../../src/config/watch.ts'
 let folder = ''
 let file = ''
 let seen: string[] = []
+let unusable: string[] = []
 let watched: Watch | undefined
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'gatehouse-watch-'))
   file = join(folder, 'gateway.config.yaml')
   seen = []
+  unusable = []
 })
 
 afterEach(() => {
@@ -22,7 +24,13 @@ afterEach(() => {
 })
 
 function start(text: string, every = 10_000): void {
-  watched = watchFile(file, { text, quiet: 5, every, onChange: (changed) => seen.push(changed) })
+  watched = watchFile(file, {
+    text,
+    quiet: 5,
+    every,
+    onChange: (changed) => seen.push(changed),
+    onUnusable: (state) => unusable.push(state),
+  })
 }
 
 async function sees(...texts: string[]): Promise<void> {
@@ -50,6 +58,20 @@ test('a file replaced by a rename is read again, more than once', async () => {
     renameSync(`${file}.tmp`, file)
     await sees(...['b', 'c'].slice(0, index + 1))
   }
+})
+
+test.each([
+  ['missing', () => rmSync(file)],
+  ['empty', () => writeFileSync(file, '')],
+  ['empty', () => writeFileSync(file, ' \n')],
+])('a file that is %s is told once, and read again once it has a text', async (state, change) => {
+  writeFileSync(file, 'a')
+  start('a', 20)
+  change()
+  await vi.waitFor(() => expect(unusable).toEqual([state]), { timeout: 3000, interval: 5 })
+  writeFileSync(file, 'b')
+  await sees('b')
+  expect(unusable).toEqual([state])
 })
 
 test('a file deleted and made again is read again', async () => {
