@@ -76,8 +76,10 @@ const hosts: readonly Rule[] = [
   [
     /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT)(\s{1,3})([\w.:-]{1,253}[\w])/g,
     (sent, found, [code = '', gap = '', host = '']) => {
-      const isName = /[.:\d-]/.test(host) || code === 'ENOTFOUND' || code === 'EAI_AGAIN'
-      return isName && !sent.has(host) ? `${code}${gap}[host]` : found
+      // A name of one label is of a network of its own; of others the rules below know the private ones.
+      const isLabel = /^[\w-]+(?::\d+)?$/.test(host)
+      const isName = /[:\d-]/.test(host) || code === 'ENOTFOUND' || code === 'EAI_AGAIN'
+      return isLabel && isName && !sent.has(host) ? `${code}${gap}[host]` : found
     },
   ],
   [new RegExp(String.raw`(?<![\w.])(?:${privateNet})${port}(?![\w.]*\w)`, 'g'), unlessSent('[host]')],

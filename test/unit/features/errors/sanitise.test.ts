@@ -149,6 +149,9 @@ describe('hosts', () => {
     ['C185 a private address', 'connect ECONNREFUSED 10.1.2.3:5432', 'connect ECONNREFUSED [host]'],
     ['C185 a private address in a URL', 'GET http://192.168.1.5:8080/x failed', 'GET http://[host]/x failed'],
     ['C185 an unknown name', 'getaddrinfo ENOTFOUND db-primary', 'getaddrinfo ENOTFOUND [host]'],
+    ['C185 a name of one label', 'connect ECONNREFUSED db-1:5432', 'connect ECONNREFUSED [host]'],
+    ['C185 an internal name that is unknown', 'ENOTFOUND db.corp.internal', 'ENOTFOUND [host]'],
+    ['C185 a private IPv6 address', 'connect ECONNREFUSED fd00::5', 'connect ECONNREFUSED [host]'],
     ['C185 a cluster name', 'no route to billing.prod.svc.cluster.local:80.', 'no route to [host].'],
     ['C185 an internal name', 'ask vault.internal', 'ask [host]'],
     ['C185 a local port', 'localhost:3000 refused', '[host] refused'],
@@ -161,6 +164,14 @@ describe('hosts', () => {
     'are told from %s',
     (text) => expect(told(text)).toBe(text),
   )
+
+  it.each([
+    'getaddrinfo ENOTFOUND api.example.com',
+    'getaddrinfo EAI_AGAIN registry.example.org',
+    'connect ECONNREFUSED 8.8.8.8:443',
+    'connect ETIMEDOUT 2606:4700:4700::1111:443',
+    'read ECONNRESET api.example.com:443',
+  ])('of the public internet stay: %s', (text) => expect(told(text)).toBe(text))
 
   it('that the caller sent are named', () => {
     expect(told('ENOTFOUND nas.local', { host: 'nas.local' })).toBe('ENOTFOUND nas.local')
