@@ -20,22 +20,28 @@ interface Options {
   guarded(context: Context<Env>, serve: (exchange: Exchange) => Promise<void>): Promise<Response>
 }
 
+/** The paths by which one server is asked, or the one that `?upstream=` names, and what is asked by POST. */
+const paths = [
+  ['/permissions/negotiate', 'permissions/negotiate'],
+  ['/permissions/:upstream/negotiate', 'permissions/negotiate'],
+  ['/permissions', 'permissions/check'],
+  ['/permissions/:upstream', 'permissions/check'],
+] as const
+
 /** Adds the paths at which permissions are asked about without MCP. */
 export function addPermissions(app: Hono<Env>, { handle, limit, guarded }: Options): void {
-  app.get('/permissions', (context) =>
-    guarded(context, (exchange) =>
-      servePermissions(exchange, 'permissions/check', queryParams(context.req.query()), handle),
-    ),
-  )
-  for (const [path, method] of [
-    ['/permissions', 'permissions/check'],
-    ['/permissions/negotiate', 'permissions/negotiate'],
-  ] as const) {
+  for (const [path, method] of paths) {
     app.post(path, (context) =>
       guarded(context, async (exchange) => {
         const text = await wholeBody(exchange.incoming, limit())
         return servePermissions(exchange, method, bodyParams(text), handle)
       }),
+    )
+    if (method === 'permissions/negotiate') continue
+    app.get(path, (context) =>
+      guarded(context, (exchange) =>
+        servePermissions(exchange, method, queryParams(context.req.query()), handle),
+      ),
     )
   }
 }

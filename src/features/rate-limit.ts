@@ -48,10 +48,12 @@ export const rateLimit: Feature<Settings> = {
         if (limits.length === 0) return undefined
         const taken = await deps.store.look(bucketsOf(limits, id))
         const at = leastAt(limits, taken)
-        const [remaining = 0, reset = 0] = [taken.remaining[at], taken.reset[at]]
+        const [remaining = 0, left = 0] = [taken.remaining[at], taken.reset[at]]
+        // Where nothing was spent yet, whatever is spent now is there again after a whole window.
+        const reset = left > 0 ? left : (limits[at]?.window ?? 0)
         // The same time whenever it is asked for: no answer differs from the last by a few milliseconds.
         const resetsAt = Math.ceil((Date.now() + reset) / 1000) * 1000
-        return { remaining, ...(reset > 0 && { resetsAt }), of: 'limit' }
+        return { remaining, resetsAt, of: 'limit' }
       },
       policy: (target) => {
         const limits = limitsOf(target, settings, deps)

@@ -43,6 +43,16 @@ export const negotiateTool = {
           properties: { scope: { type: 'string' }, reason: { type: 'string' } },
         },
       },
+      granted: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'Another name of `granted_scopes`.',
+      },
+      denied: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'The names alone of `denied_scopes`.',
+      },
       session: {
         type: 'object',
         properties: {
@@ -176,12 +186,18 @@ function worded({ token, scopes, expiresAt, refreshToken }: Granted, idle: numbe
 
 function done(
   granted: readonly string[],
-  denied: readonly object[],
+  refused: readonly { readonly scope: string }[],
   session: Record<string, unknown>,
 ): { readonly kind: 'result'; readonly result: Payload } {
   return {
     kind: 'result',
-    result: Payload.of({ granted_scopes: granted, denied_scopes: denied, session }),
+    result: Payload.of({
+      granted_scopes: granted,
+      denied_scopes: refused,
+      granted,
+      denied: refused.map(({ scope }) => scope),
+      session,
+    }),
   }
 }
 

@@ -37,6 +37,7 @@ export const checkTool = {
     properties: {
       allowed: { type: 'boolean' },
       missing_scopes: { type: 'array', items: { type: 'string' } },
+      missing: { type: 'array', items: { type: 'string' }, description: 'Another name of `missing_scopes`.' },
       elevation_url: { type: 'string' },
       reason: { type: 'string' },
     },
@@ -81,6 +82,7 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     return {
       allowed: false,
       missing_scopes: verdict.missing,
+      missing: verdict.missing,
       ...(!isOfSession && elevateUrl !== undefined && { elevation_url: elevateUrl }),
       reason: isOfSession ? `${reason} (left out by the session alone)` : reason,
     }

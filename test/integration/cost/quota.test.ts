@@ -56,7 +56,7 @@ it('a list says what is left of tools that are counted for themselves, and after
     resets_at: time,
     of: 'budget',
   })
-  expect(metaOf(before.get('get_file_info'))[QUOTA]).toEqual({ remaining: 3, of: 'limit' })
+  expect(metaOf(before.get('get_file_info'))[QUOTA]).toEqual({ remaining: 3, resets_at: time, of: 'limit' })
   expect(metaOf(before.get('list_directory'))).not.toHaveProperty([QUOTA])
   for (const name of ['read_text_file', 'get_file_info'])
     await client.request('tools/call', { name, arguments: { path: gateway.file } })

@@ -180,8 +180,24 @@ describe('permissions over HTTP', () => {
     expect(await posted.json()).toEqual({ allowed: true })
     const body = { requested_scopes: ['read:files', 'admin:files'] }
     const negotiated = (await (await post('/permissions/negotiate', body, bearer('writer'))).json()) as Json
-    expect(negotiated).toMatchObject({ granted_scopes: ['read:files'] })
+    expect(negotiated).toMatchObject({ granted_scopes: ['read:files'], granted: ['read:files'] })
+    expect(negotiated.denied).toEqual(['admin:files'])
     const { token } = negotiated.session as { token: string }
+    // One server is named in the path as elsewhere.
+    const ofOne = await fetch(at('/permissions/files?tool=move_file'), { headers: bearer('reader') })
+    const said = { missing_scopes: ['delete:files'], missing: ['delete:files'] }
+    expect([ofOne.status, await ofOne.json()]).toMatchObject([200, said])
+    const asked = await post('/permissions/files', { tool: 'move_file' }, bearer('reader'))
+    expect([asked.status, await asked.json()]).toMatchObject([200, said])
+    const agreed = await post('/permissions/files/negotiate', body, bearer('writer'))
+    expect([agreed.status, await agreed.json()]).toMatchObject([200, { granted: ['read:files'] }])
+    for (const [path, status] of [
+      ['/permissions/nowhere?tool=x', 404],
+      ['/permissions/files?tool=move_file', 401],
+    ] as const) {
+      const answer = await fetch(at(path), { headers: status === 401 ? {} : bearer('reader') })
+      expect([path, answer.status]).toEqual([path, status])
+    }
     const narrow = { ...bearer('writer'), 'x-mcp-session-token': token }
     const narrowed = await post('/permissions', { tool: 'move_file' }, narrow)
     expect(await narrowed.json()).toMatchObject({ allowed: false, missing_scopes: ['delete:files'] })

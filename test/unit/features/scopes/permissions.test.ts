@@ -315,6 +315,7 @@ describe('what is said beforehand', () => {
     expect(await ask('permissions/check', { tool: 'delete_file', scopes_held: ['read:files'] })).toEqual({
       allowed: false,
       missing_scopes: ['delete:files'],
+      missing: ['delete:files'],
       elevation_url: 'https://idp.example.com/ask',
       reason: 'Missing scope: delete:files',
     })

@@ -252,11 +252,13 @@ describe('a session token', () => {
     expect(await here.ask('permissions/check', check, alice)).toEqual({
       allowed: false,
       missing_scopes: ['write:files'],
+      missing: ['write:files'],
       reason: 'Missing scope: write:files (left out by the session alone)',
     })
     expect(await here.ask('permissions/check', check, as('alice', 'read:files'))).toEqual({
       allowed: false,
       missing_scopes: ['write:files'],
+      missing: ['write:files'],
       elevation_url: 'https://idp.example.com/ask',
       reason: 'Missing scope: write:files',
     })
