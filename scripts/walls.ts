@@ -30,7 +30,7 @@ const walls: readonly Wall[] = [
   { part: 'core/schema.ts', uses: ['ajv', 'node:module'] },
   { part: 'core/pattern.ts', uses: ['re2js', 'node:module'] },
   { part: 'wire', may: ['core'], uses: ['eventsource-parser'] },
-  { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', ...files] },
+  { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
   { part: 'records', may: ['core', 'store/store.ts'], uses: ['node:os', 'node:fs'] },
   {
     part: 'observe',

@@ -1,7 +1,7 @@
 import type { Log } from './core/log.ts'
 import type { Settings } from './core/settings.ts'
 import { Audit } from './observe/audit.ts'
-import { isDoubtful, openPortable } from './store/open.ts'
+import { acceptLoss, isDoubtful, openPortable } from './store/open.ts'
 import type { Portable } from './store/store.ts'
 
 export type { Audit }
@@ -10,6 +10,25 @@ export { verifyAudit } from './observe/audit-verify.ts'
 /** Whether the store has to be opened to know that it can be: mostly it opens later, when somebody asks for it. */
 export function isStoreDoubtful({ store }: Settings): boolean {
   return isDoubtful(store)
+}
+
+/**
+ * Has a store go on with what is there, where what it promised is gone. Whether there was anything to accept.
+ * @throws Error where it is forgotten with its process, or cannot be used even so
+ */
+export async function acceptStore(settings: Settings, log: Log): Promise<boolean> {
+  const { store } = settings
+  if (store.kind === 'folder') {
+    const before = openPortable(store, log)
+    await before.opened?.()
+    const { problem } = before
+    await before.close()
+    if (problem === undefined) return false
+    acceptLoss(store)
+  }
+  const opened = await openSharedStore(settings, log)
+  await opened.close()
+  return true
 }
 
 /** The store of gateways that may be running, for a command. @throws Error where it is forgotten with its process */

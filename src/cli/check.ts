@@ -103,7 +103,9 @@ export async function foresee({ settings }: Source): Promise<readonly Finding[]>
 /** Why the store can not be used, where there is one. */
 async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
-  if (store.kind === 'memory' || (store.kind === 'folder' && !existsSync(store.path))) return []
+  if (store.kind === 'memory') return []
+  // A folder that is not there yet is made at the start, unless what was promised there is gone.
+  if (store.kind === 'folder' && !existsSync(store.path) && !isStoreDoubtful(settings)) return []
   const opened = openSharedStore(settings, openLog('error', true))
   return opened.then(
     (found) => found.close().then(() => []),

@@ -24,7 +24,7 @@ Usage
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              find what was removed from an audit log, or altered
   gatehouse changelog [SERVER]              print what servers offer, and what of it changed
-  gatehouse store info|export|import        tell of the store, and take what is in it elsewhere
+  gatehouse store info|export|import|accept describe the store, move its content, go on after a loss
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
   Variables come from the environment, else from --env-file FILE, else from .env beside the configuration.
@@ -118,11 +118,12 @@ receipts with "dev.gatehouse/receipt": true in _meta of the call.
   --jwks PLACE    the gateway's keys, as /.well-known/jwks.json has them; by default those in its store
   --json          print for programs
 Exit codes: 0 the receipt holds, 1 it does not.`,
-  store: `Usage: gatehouse store info [--json] | export [FILE] | import FILE   [--config FILE] [--force]
+  store: `Usage: gatehouse store info [--json] | export [FILE] | import FILE | accept   [--config FILE] [--force]
 
 Works on the store of the configuration, also while a gateway uses it. info tells where it is, how large, and
 what is in it. export writes everything as JSON lines to FILE, or to stdout; the gateway's own keys are among it.
-import reads such a file, and checks all of it before it writes anything.
+import reads such a file, and checks all of it before it writes anything. accept goes on with a store that lost what
+it had promised, once its old content cannot be brought back: calls with a key that were answered may run again then.
   --force         overwrite what is there: FILE on export, entries on import`,
   skill: `Usage: gatehouse skill [SERVER] [--config FILE]
        gatehouse skill URL | -- COMMAND…

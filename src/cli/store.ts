@@ -14,7 +14,7 @@ import { pipeline } from 'node:stream/promises'
 import { isObject } from '../core/json.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { acceptStore, isStoreDoubtful, openSharedStore } from '../offline.ts'
 import type { Entry, Portable } from '../store/store.ts'
 import { didYouMean } from './did-you-mean.ts'
 import { readOptions, readSource, UsageError } from './options.ts'
@@ -24,19 +24,22 @@ const HEADER = { format: 'gatehouse-store', version: 1 }
 /** How much is written together. */
 const TOGETHER = 200
 
-/** `gatehouse store info | export | import`: tells of the store, and takes what is in it elsewhere. */
+/** `gatehouse store info | export | import | accept`: describes the store, moves its content, goes on without what it lost. */
 export async function store(args: readonly string[]): Promise<number> {
   const options = readOptions(args, ['config', 'json', 'force'])
   const [action, file, ...more] = options.words
   if (more.length > 0) throw new UsageError('one file is enough')
   const run = actions[action ?? '']
-  if (!run)
+  const isAccept = action === 'accept'
+  if (!run && !isAccept)
     throw new UsageError(
-      `write gatehouse store info, export or import${didYouMean(action ?? '', Object.keys(actions))}`,
+      `write gatehouse store info, export, import or accept${didYouMean(action ?? '', [...Object.keys(actions), 'accept'])}`,
     )
-  if (action === 'info' && file !== undefined) throw new UsageError('store info takes no file')
+  if ((isAccept || action === 'info') && file !== undefined)
+    throw new UsageError(`store ${action} takes no file`)
   if (action === 'import' && file === undefined) throw new UsageError('name the file to import')
   const { settings } = readSource({ config: options.config, envFile: options.envFile, isForStore: true })
+  if (!run) return accept(settings)
   if (action !== 'import') checkThere(settings)
   const opened = await openSharedStore(settings, openLog('error', process.stderr.isTTY))
   try {
@@ -46,9 +49,21 @@ export async function store(args: readonly string[]): Promise<number> {
   }
 }
 
+async function accept(settings: Settings): Promise<number> {
+  const isChanged = await acceptStore(settings, openLog('error', process.stderr.isTTY))
+  print(
+    isChanged
+      ? 'The store is used as it is from now on. Gateways that run with it have to be started again.'
+      : 'Nothing is missing from the store: it was left as it was.',
+  )
+  return 0
+}
+
 /** Whoever looks at a store makes none. @throws Error where there is none */
-function checkThere({ store: kept }: Settings): void {
-  if (kept.kind !== 'folder' || existsSync(kept.path)) return
+function checkThere(settings: Settings): void {
+  const { store: kept } = settings
+  // Where a store is missing that was there, opening it says so.
+  if (kept.kind !== 'folder' || existsSync(kept.path) || isStoreDoubtful(settings)) return
   throw new Error(
     `there is no store in ${kept.path}: no gateway with this configuration has kept anything yet`,
   )

@@ -21,7 +21,7 @@ import { profiles } from './profile.ts'
 import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
 import type { Environment } from './secrets.ts'
-import { defaultStoreFolder } from './store-folder.ts'
+import { defaultStoreFolder, witnessFolder } from './store-folder.ts'
 import { toolSettings, type ToolValues } from './tool-settings.ts'
 import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
 
@@ -132,11 +132,12 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
 
 function storeSettings({ store, upstreams }: FileValues, { env, ...origin }: Origin): StoreSettings {
   const text = store?.reveal()
+  const witnesses = witnessFolder(env)
   if (store === undefined || text === undefined)
-    return { kind: 'folder', path: defaultStoreFolder({ ...origin, upstreams }, env) }
+    return { kind: 'folder', path: defaultStoreFolder({ ...origin, upstreams }, env), witnesses }
   if (text === 'memory') return { kind: 'memory' }
-  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store }
-  return { kind: 'folder', path: resolve(origin.directory, text) }
+  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store, witnesses }
+  return { kind: 'folder', path: resolve(origin.directory, text), witnesses }
 }
 
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {

@@ -23,6 +23,11 @@ export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, e
   return join(stateFolder(env), 'gatehouse', name.slice(0, 16))
 }
 
+/** Where it is remembered what the stores of this user promised, wherever they are. */
+export function witnessFolder(env: Environment): string {
+  return join(stateFolder(env), 'gatehouse', 'stores')
+}
+
 function stateFolder({ XDG_STATE_HOME: state, LOCALAPPDATA: local }: Environment): string {
   // XDG Base Directory Specification: a path that is not absolute is ignored.
   if (state?.startsWith('/') === true) return state

@@ -44,11 +44,14 @@ export interface ConfiguredName {
   readonly isGuard: boolean
 }
 
-/** In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. */
+/**
+ * In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. `witnesses` is a
+ * folder of the user's own, where it is remembered what stores promised.
+ */
 export type StoreSettings =
   | { readonly kind: 'memory' }
-  | { readonly kind: 'folder'; readonly path: string }
-  | { readonly kind: 'redis'; readonly url: Secret }
+  | { readonly kind: 'folder'; readonly path: string; readonly witnesses?: string }
+  | { readonly kind: 'redis'; readonly url: Secret; readonly witnesses?: string }
 
 /** How clients reach the gateway. */
 export interface ListenSettings {

@@ -1,59 +1,76 @@
+/**
+ * Looks whether a file is a whole LMDB database (data format 2), before the library maps it into memory: what is torn
+ * or overwritten would end the process there, or lose what was promised without a word. All pages in use are walked:
+ * each is used once, holds what its place says, in order, and as much as the heads of the file count; no free page is
+ * in use; and each value has its checksum.
+ */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
+import { faultOf, type Head, NO_PAGE, type Tree } from './lmdb-pages.ts'
 
 /** Why the file of a store can not be used, for people. */
 export class UnusableFile extends Error {}
 
+/** What a store promised to keep is not there any more, or another store is in its place. */
+export class LostStore extends UnusableFile {}
+
 /** What is said of a database that is none of Gatehouse. */
 export const FOREIGN = 'it is a database of another program'
+const DAMAGED = 'it was damaged'
 
-interface Tree {
-  readonly root: bigint
-  readonly depth: number
-}
-
-/** What a page at the head of the file says of a snapshot. */
-interface Head {
-  readonly pageSize: number
-  readonly lastPage: bigint
-  readonly snapshot: bigint
-  readonly trees: readonly Tree[]
-  /** Its values have versions, as those of a store do. */
-  readonly hasVersions: boolean
-}
-
-// The layout of LMDB's data format 2, as far as it is looked at.
+// The layout of a page at the head of the file, as far as it is looked at.
 const MAGIC = 0xbeefc0de
-const HEADER = 24
-const META = { magic: 24, version: 28, pageSize: 48, free: 48, main: 96, lastPage: 144, snapshot: 152 }
-const TREE = { flags: 4, depth: 6, root: 40 }
+const META = {
+  magic: 24,
+  version: 28,
+  address: 32,
+  pageSize: 48,
+  free: 48,
+  main: 96,
+  lastPage: 144,
+  snapshot: 152,
+}
+const TREE = { flags: 4, depth: 6, branches: 8, leaves: 16, overflows: 24, entries: 32, root: 40 }
 const VERSIONS = 0x100
+const INTEGER_KEYS = 8
 const SIZE = 168
-const EMPTY = 0xffffffffffffffffn
 const FLAGS = 18
-const [BRANCH, LEAF, OVERFLOW, HEAD] = [1, 2, 4, 8]
-const LARGE = 1
-/** How many pages are looked at: enough to read all of a usual store, and few enough to start soon. */
-const PAGES = 8192
+const HEAD = 8
+/** How often a file is walked that others write to meanwhile, until it is walked while they may not. */
+const TRIES = 3
 
 /**
- * Looks whether a file is a whole LMDB database, before it is mapped into memory: what is torn or of another kind
- * would end the process there. A file that is missing or empty is as good as new.
+ * Looks at a file without opening it. Whether it has to be looked at again once others can be kept from writing: they
+ * write to it, and something in it does not go together. A file that is missing or empty is as good as new.
  * @throws UnusableFile
  */
-export function checkFile(path: string): void {
+export async function checkFile(path: string): Promise<'whole' | 'busy'> {
+  const file = openIfThere(path)
+  if (file === undefined) return 'whole'
+  try {
+    for (let attempt = 1; ; attempt++) {
+      const head = readHead(file)
+      if (!head) return 'whole'
+      const fault = await unhurried(faultIn(file, head))
+      if (fault === undefined) return 'whole'
+      if (readHead(file)?.snapshot === head.snapshot) throw new UnusableFile(fault)
+      if (attempt === TRIES) return 'busy'
+    }
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** The same at once, for who keeps others from writing. @throws UnusableFile */
+export function checkHeldFile(path: string): void {
   const file = openIfThere(path)
   if (file === undefined) return
   try {
-    for (let attempt = 0; ; attempt++) {
-      const head = readHead(file)
-      if (!head) return
-      const fault = findFault(file, head)
-      // Opening it would change that.
-      if (fault === undefined && !head.hasVersions) throw new UnusableFile(FOREIGN)
-      if (fault === undefined) return
-      // Another process may have written meanwhile.
-      if (attempt > 5 || readHead(file)?.snapshot === head.snapshot) throw new UnusableFile(fault)
-    }
+    const head = readHead(file)
+    if (!head) return
+    const steps = faultIn(file, head)
+    let step = steps.next()
+    while (step.done !== true) step = steps.next()
+    if (step.value !== undefined) throw new UnusableFile(step.value)
   } finally {
     closeSync(file)
   }
@@ -83,106 +100,86 @@ function openIfThere(path: string): number | undefined {
   }
 }
 
+/** Goes through something step by step, while others get their turn. */
+async function unhurried<Value>(steps: Generator<undefined, Value>): Promise<Value> {
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step.value
+    await new Promise(setImmediate)
+  }
+}
+
 /** The newer one of the two heads. */
 function readHead(file: number): Head | undefined {
   if (fstatSync(file).size === 0) return undefined
-  const first = headAt(file, 0)
-  const second = headAt(file, first.pageSize)
-  return second.snapshot > first.snapshot ? second : first
+  const first = headAt(file, 0, 0)
+  const second = headAt(file, 1, first.pageSize)
+  const [older, newer] = second.snapshot > first.snapshot ? [first, second] : [second, first]
+  // Snapshots are written to the two of them in turn.
+  const isInTurn = newer.snapshot - older.snapshot <= 1n && (newer.snapshot === 0n || isPlaced(newer, second))
+  if (!isInTurn) throw new UnusableFile(DAMAGED)
+  return newer
 }
 
-function headAt(file: number, position: number): Head {
-  const page = read(file, position, SIZE)
+function isPlaced(newer: Head, second: Head): boolean {
+  return (newer.snapshot % 2n === 1n) === (newer === second)
+}
+
+function headAt(file: number, index: 0 | 1, position: number): Head {
+  const page = readPart(file, position, SIZE)
   if (page.length < SIZE || page.readUInt32LE(META.magic) !== MAGIC)
-    throw new UnusableFile(
-      position === 0 ? 'it holds something else than a store, or was damaged' : 'it was damaged',
-    )
-  if (page.readUInt16LE(FLAGS) !== HEAD) throw new UnusableFile('it was damaged')
+    throw new UnusableFile(index === 0 ? 'it holds something else than a store, or was damaged' : DAMAGED)
   const version = page.readUInt32LE(META.version) & 0xffff
   if (version !== 2) throw new UnusableFile(`it has the database format ${version} instead of 2`)
   const pageSize = page.readUInt32LE(META.pageSize)
-  if (pageSize < 256 || pageSize > 65_536 || (pageSize & (pageSize - 1)) !== 0)
-    throw new UnusableFile('it was damaged')
+  const isSized = pageSize >= 256 && pageSize <= 65_536 && (pageSize & (pageSize - 1)) === 0
+  const free = treeAt(page, META.free)
+  const isKnown =
+    page.readUInt16LE(FLAGS) === HEAD &&
+    page.readBigUInt64LE(0) === BigInt(index) &&
+    page.readBigUInt64LE(META.address) === 0n &&
+    (free.flags & INTEGER_KEYS) !== 0
+  if (!isSized || !isKnown) throw new UnusableFile(DAMAGED)
   return {
     pageSize,
+    free,
+    main: treeAt(page, META.main),
     lastPage: page.readBigUInt64LE(META.lastPage),
     snapshot: page.readBigUInt64LE(META.snapshot),
-    hasVersions:
-      page.readBigUInt64LE(META.main + TREE.root) === EMPTY ||
-      (page.readUInt16LE(META.main + TREE.flags) & VERSIONS) !== 0,
-    trees: [META.free, META.main].map((at) => ({
-      root: page.readBigUInt64LE(at + TREE.root),
-      depth: page.readUInt16LE(at + TREE.depth),
-    })),
   }
 }
 
-function findFault(file: number, head: Head): string | undefined {
-  if (isCut(file, head)) return 'its end is missing'
-  let left = PAGES
-  const waiting = head.trees.flatMap(({ root, depth }) => (root === EMPTY ? [] : [{ number: root, depth }]))
-  for (let next = waiting.pop(); next && left > 0; next = waiting.pop(), left--) {
-    const children = childrenOf(read(file, Number(next.number) * head.pageSize, head.pageSize), next, head)
-    if (!children) return `its page ${next.number} was damaged`
-    waiting.push(...children)
+function treeAt(page: Buffer, at: number): Tree {
+  return {
+    root: page.readBigUInt64LE(at + TREE.root),
+    depth: page.readUInt16LE(at + TREE.depth),
+    branches: page.readBigUInt64LE(at + TREE.branches),
+    leaves: page.readBigUInt64LE(at + TREE.leaves),
+    overflows: page.readBigUInt64LE(at + TREE.overflows),
+    entries: page.readBigUInt64LE(at + TREE.entries),
+    flags: page.readUInt16LE(at + TREE.flags),
   }
-  return undefined
+}
+
+/** Whether its values have versions, as those of a store do. */
+function isOurs({ main }: Head): boolean {
+  return main.root === NO_PAGE || (main.flags & VERSIONS) !== 0
+}
+
+/** What is wrong with the file, if anything is. */
+function* faultIn(file: number, head: Head): Generator<undefined, string | undefined> {
+  if (isCut(file, head)) return 'its end is missing'
+  // Opening it would change that.
+  if (!isOurs(head)) return FOREIGN
+  const { pageSize } = head
+  return yield* faultOf(head, (page, count) => readPart(file, Number(page) * pageSize, count * pageSize))
 }
 
 function isCut(file: number, { lastPage, pageSize }: Head): boolean {
   return BigInt(fstatSync(file).size) < (lastPage + 1n) * BigInt(pageSize)
 }
 
-interface Place {
-  readonly number: bigint
-  /** How many levels there are from it on. */
-  readonly depth: number
-}
-
-/** The pages below one; nothing where it is not as it must be. */
-function childrenOf(
-  page: Buffer,
-  { number, depth }: Place,
-  { lastPage, pageSize }: Head,
-): Place[] | undefined {
-  if (page.length < pageSize || page.readBigUInt64LE(0) !== number || depth === 0) return undefined
-  const isBranch = depth > 1
-  if ((page.readUInt16LE(FLAGS) & (BRANCH | LEAF | OVERFLOW)) !== (isBranch ? BRANCH : LEAF)) return undefined
-  const [lower, upper] = [page.readUInt16LE(20), page.readUInt16LE(22)]
-  if (lower > upper || upper > pageSize - HEADER) return undefined
-  const children: Place[] = []
-  for (let index = 0; index < lower / 2; index++) {
-    const at = page.readUInt16LE(HEADER + 2 * index) + HEADER
-    const end = nodeEnd(page, at, isBranch)
-    if (at < HEADER + upper || end === undefined || end > pageSize) return undefined
-    if (isBranch) children.push({ number: childOf(page, at), depth: depth - 1 })
-    else if ((page.readUInt16LE(at + 4) & LARGE) !== 0 && !isWithin(page, end - 24, lastPage))
-      return undefined
-  }
-  return children.every((child) => child.number > 1n && child.number <= lastPage) ? children : undefined
-}
-
-function nodeEnd(page: Buffer, at: number, isBranch: boolean): number | undefined {
-  if (at + 8 > page.length) return undefined
-  const keyEnd = at + 8 + page.readUInt16LE(at + 6)
-  if (isBranch) return keyEnd
-  const isLarge = (page.readUInt16LE(at + 4) & LARGE) !== 0
-  return keyEnd + (isLarge ? 24 : page.readUInt16LE(at) + page.readUInt16LE(at + 2) * 0x10000)
-}
-
-function childOf(page: Buffer, at: number): bigint {
-  return BigInt(
-    page.readUInt16LE(at) + page.readUInt16LE(at + 2) * 0x10000 + page.readUInt16LE(at + 4) * 2 ** 32,
-  )
-}
-
-/** Whether a value that has pages of its own has them within the file. */
-function isWithin(page: Buffer, at: number, lastPage: bigint): boolean {
-  const [first, count] = [page.readBigUInt64LE(at), page.readBigUInt64LE(at + 16)]
-  return first > 1n && count > 0n && first + count <= lastPage + 1n
-}
-
-function read(file: number, position: number, length: number): Buffer {
-  const bytes = Buffer.alloc(length)
+function readPart(file: number, position: number, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length)
   return bytes.subarray(0, readSync(file, bytes, 0, length, position))
 }

@@ -1,28 +1,37 @@
-import { accessSync, constants, existsSync, mkdirSync, statSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+/**
+ * Opens the database of a folder, once it is sure that it is whole and the one that belongs there; and says why one can
+ * not be used, and what to do.
+ */
+import { accessSync, constants, existsSync } from 'node:fs'
+import { join } from 'node:path'
 import type { RootDatabase } from 'lmdb'
-import { checkFile, FOREIGN, looksWhole, UnusableFile } from './lmdb-file.ts'
+import { checkFile, checkHeldFile, FOREIGN, looksWhole, LostStore, UnusableFile } from './lmdb-file.ts'
+import { DATA, FULL, hasData, hasRoom, makeFolder, reserveRoom } from './lmdb-folder.ts'
 
 /** How large a store may become, in bytes. */
 export const LIMIT = 1024 * 1024 * 1024
 /** What tells a store from the databases of other programs. Its key is none that a value could have. */
 export const MARK = { key: 'gatehouse', format: 1 }
-/** The file LMDB keeps everything in. */
-export const FILE = 'data.mdb'
 
-/** Opens the database of a folder, which is made where it is missing. @throws where it can not be used */
-export async function openDatabase(directory: string): Promise<RootDatabase<string, string>> {
+/** How often a file is looked at again that another process may be about to make, and how long after, in milliseconds. */
+const LOOKS = 10
+const LOOK_AGAIN_MS = 100
+
+/** The database of a folder. */
+export type Base = RootDatabase<string, string>
+
+/**
+ * Opens the database of a folder, which is made where it is missing, unless it `isAwaited`: something was promised that
+ * has to be there. @throws where it can not be used
+ */
+export async function openDatabase(directory: string, isAwaited: boolean): Promise<Base> {
   // Whoever keeps nothing on the disk need not wait for it to load.
   const { open } = await import('lmdb')
+  if (isAwaited && !existsSync(directory)) throw new LostStore('it is gone')
   makeFolder(directory)
-  const file = join(directory, FILE)
-  try {
-    checkFile(file)
-  } catch {
-    // Another process may be about to make it.
-    await new Promise((resolve) => setTimeout(resolve, 100))
-    checkFile(file)
-  }
+  const state = await settled(directory)
+  if (state === 'new' && isAwaited) throw new LostStore('what was kept there is gone')
+  if (state === 'new') reserveRoom(directory)
   const options = {
     path: directory,
     noSubdir: false,
@@ -34,60 +43,50 @@ export async function openDatabase(directory: string): Promise<RootDatabase<stri
     permissionsMode: 0o600,
   }
   const database = open<string, string>(options)
-  const [first] = database.getKeys({ limit: 1 })
-  const found = first === undefined ? undefined : read(database.get(MARK.key))
-  const problem = first === undefined ? undefined : problemOf(found?.text)
-  if (problem === undefined) return database
-  await database.close()
-  throw new UnusableFile(problem)
+  try {
+    // Nobody else can write within a transaction.
+    if (state === 'busy') database.transactionSync(() => checkHeldFile(join(directory, DATA)))
+    const [first] = database.getKeys({ limit: 1 })
+    if (first !== undefined) checkMark(database.get(MARK.key))
+    return database
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+/** What there is in a folder, once nobody is about to make it. @throws UnusableFile */
+async function settled(directory: string): Promise<'new' | 'whole' | 'busy'> {
+  for (let look = 1; ; look++) {
+    try {
+      return hasData(directory) ? await checkFile(join(directory, DATA)) : 'new'
+    } catch (error) {
+      const most = error instanceof LostStore ? LOOKS : 2
+      if (look >= most || !(error instanceof UnusableFile)) throw error
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS))
+    }
+  }
 }
 
 /** Whether a glance finds nothing that would keep the database of a folder from being opened. */
-export function looksUsable(directory: string): boolean {
-  if (!existsSync(directory)) return true
+export function looksUsable(directory: string, isAwaited: boolean): boolean {
   try {
+    if (!existsSync(directory)) return !isAwaited && hasRoom(directory)
     accessSync(directory, constants.W_OK | constants.X_OK)
-    return looksWhole(join(directory, FILE))
+    return hasData(directory) ? looksWhole(join(directory, DATA)) : !isAwaited && hasRoom(directory)
   } catch {
     return false
   }
 }
 
-/** Makes a folder with those it is in. Node.js would do it, but never ends where the system makes none, as in /proc. */
-function makeFolder(path: string): void {
-  const parent = dirname(path)
-  if (!existsSync(parent) && parent !== path) makeFolder(parent)
-  try {
-    mkdirSync(path, { mode: 0o700 })
-  } catch (error) {
-    if (!existsSync(path) || !statSync(path).isDirectory()) throw error
-  }
-}
-
-function problemOf(mark: string | undefined): string | undefined {
-  const format = /^format (\d+)$/.exec(mark ?? '')?.[1]
-  if (format === undefined) return FOREIGN
-  if (Number(format) === MARK.format) return undefined
-  return `it was written by a newer version of Gatehouse (format ${format}), which has to be used`
-}
-
-/** A value that was found, and what it is told apart from others by. */
-export interface Found {
-  readonly text: string
-  readonly until: number
-  readonly version: number
-}
-
-/** A value as it is stored: until when it is kept, and its text. */
-export function read(stored: string | undefined, own = 0): Found | undefined {
-  const end = stored?.indexOf(' ') ?? -1
-  if (stored === undefined || end === -1) return undefined
-  return { until: Number.parseInt(stored.slice(0, end), 36), text: stored.slice(end + 1), version: own }
-}
-
-/** What no other write has, of any process. */
-export function version(): number {
-  return 1 + Math.floor(Math.random() * 2 ** 52)
+/** @throws UnusableFile where it is not the mark of a store */
+function checkMark(mark: string | undefined): void {
+  const format = /^[0-9a-z]+ format (\d+)$/.exec(mark ?? '')?.[1]
+  if (format === undefined) throw new UnusableFile(FOREIGN)
+  if (Number(format) === MARK.format) return
+  throw new UnusableFile(
+    `it was written by a newer version of Gatehouse (format ${format}), which has to be used`,
+  )
 }
 
 /** Why a folder can not be used, and what to do. */
@@ -100,7 +99,13 @@ export function reasonOf(error: unknown, directory: string): string {
     return `${at}there is a file of that name. Remove it, ${elsewhere}`
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
     return `${at}it can not be written to (${text}). Let this user write to it, ${elsewhere}`
-  const fix =
-    text.includes('damaged') || text.includes('missing') ? 'Put a copy in its place' : 'Move it away'
+  if (error instanceof LostStore)
+    return `${at}${text}. Put it back, or run \`gatehouse store accept\` to go on without it: calls with a key that were answered may run again then`
+  if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Make room, ${elsewhere}`
+  if (text.includes('full')) return `${at}${text}. Make room, ${elsewhere}`
+  const isBroken = text.includes('damaged') || text.includes('missing')
+  const fix = isBroken
+    ? 'Put a copy in its place, or move it away and run `gatehouse store accept` to go on without it'
+    : 'Move it away'
   return `${at}${text}. ${fix}, ${elsewhere}`
 }

@@ -1,11 +1,16 @@
+import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import type { Database, RootDatabase } from 'lmdb'
+import type { Database } from 'lmdb'
 import type { Log } from '../core/log.ts'
-import { FILE, type Found, LIMIT, MARK, openDatabase, read, reasonOf, version } from './lmdb-open.ts'
+import { LostStore } from './lmdb-file.ts'
+import { DATA, FolderWatch, generationOf, type Loss, writeGeneration } from './lmdb-folder.ts'
+import { type Base, LIMIT, MARK, openDatabase, reasonOf } from './lmdb-open.ts'
 import { Room } from './lmdb-room.ts'
-import { unavailable, Writer } from './lmdb-writer.ts'
+import { DamagedValue, type Found, newVersion, readValue, storedValue } from './lmdb-value.ts'
+import { unavailable, type Write, Writer } from './lmdb-writer.ts'
 import { MemoryStore } from './memory.ts'
-import type { Bucket, Entry, Portable, Taken } from './store.ts'
+import { type Bucket, type Entry, FOREVER, type Portable, type Taken } from './store.ts'
+import { isPromise, Witness } from './witness.ts'
 
 /**
  * How many values are looked at in one go; how long after that the next ones are, and where many of them were over;
@@ -15,6 +20,11 @@ const LOOK = 256
 const OFTEN = 500
 const SOON = 20
 const REST = 30_000
+/** How often it is looked whether the folder is still there, and at least how often before something is read. */
+const WATCH_MS = 1000
+const STALE_MS = 50
+/** Which store it is. The key is none that others use. */
+const GENERATION = 'gatehouse:generation'
 
 /** What is left to other settings, and to tests. */
 interface Options {
@@ -24,12 +34,16 @@ interface Options {
   readonly limit?: number
   /** How long to rest after all values were looked at, in milliseconds. */
   readonly rest?: number
+  /** Where it is remembered what stores of this user promised. */
+  readonly witnesses?: string | undefined
 }
 
 interface Parts {
-  readonly database: RootDatabase<string, string>
+  readonly database: Base
   readonly room: Room
   readonly writer: Writer
+  readonly watch: FolderWatch
+  readonly id: string
 }
 
 /**
@@ -47,24 +61,33 @@ export class LmdbStore implements Portable {
   /** It is opened once somebody asks for it: a gateway listens before. */
   #opening: Promise<Parts | undefined> | undefined
   #parts: Parts | undefined
+  readonly #witness: Witness
   /** Why nothing is taken. */
   #reason: string | undefined
   #unusable: string | undefined
+  /** What became of its folder, and what of its values is damaged. Nothing is promised from then on. */
+  #loss: Loss | undefined
+  #damage: string | undefined
+  #lookedAt = -Infinity
+  #watching: NodeJS.Timeout | undefined
   #sweeping: NodeJS.Timeout | undefined
   #sweptTo: string | undefined
   #isClosed = false
 
-  constructor(directory: string, log: Log, { clock = Date.now, limit = LIMIT, rest = REST }: Options = {}) {
+  constructor(directory: string, log: Log, options: Options = {}) {
+    const { clock = Date.now, limit = LIMIT, rest = REST, witnesses } = options
     this.#directory = directory
     this.#log = log
     this.#clock = clock
     this.#limit = limit
     this.#rest = rest
+    this.#witness = new Witness(witnesses, directory)
   }
 
   get problem(): string | undefined {
-    if (this.#reason === undefined) return this.#unusable
-    return `the store in ${this.#directory} takes nothing more: ${this.#reason}`
+    const reason = this.#loss?.reason ?? this.#damage ?? this.#reason
+    if (reason === undefined) return this.#unusable
+    return `the store in ${this.#directory} takes nothing more: ${reason}`
   }
 
   async opened(): Promise<void> {
@@ -72,29 +95,33 @@ export class LmdbStore implements Portable {
   }
 
   async get(key: string): Promise<string | undefined> {
-    const found = find(this.#parts ?? (await this.#must()), key)
+    const found = this.#find(this.#parts ?? (await this.#must()), key)
     return found && found.until > this.#clock() ? found.text : undefined
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
-    const { writer } = this.#parts ?? (await this.#must())
-    await writer.write({ key, value: this.#wrap(value, ttl), version: version() })
+    const parts = this.#parts ?? (await this.#must())
+    this.#promise(parts, key, ttl)
+    await this.#write(parts, { key, value: this.#wrap(key, value, ttl), version: newVersion() })
   }
 
   async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
     const parts = this.#parts ?? (await this.#must())
     for (;;) {
-      const found = find(parts, key)
+      const found = this.#find(parts, key)
       if (found && found.until > this.#clock()) return found.text
+      if (this.#damage !== undefined && isPromise(key)) throw unavailable(this.#damage)
       const before = found?.version ?? null
-      const write = { key, value: this.#wrap(value, ttl), version: version(), before }
-      if (await parts.writer.write(write)) return undefined
+      this.#promise(parts, key, ttl)
+      const write = { key, value: this.#wrap(key, value, ttl), version: newVersion(), before }
+      if (await this.#write(parts, write)) return undefined
     }
   }
 
   async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
     const parts = this.#parts ?? (await this.#must())
-    return this.#change(parts, key, before, () => ({ value: this.#wrap(value, ttl) }))
+    this.#promise(parts, key, ttl)
+    return this.#change(parts, key, before, () => ({ value: this.#wrap(key, value, ttl) }))
   }
 
   async drop(key: string, before: string): Promise<boolean> {
@@ -134,6 +161,7 @@ export class LmdbStore implements Portable {
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#sweeping)
+    clearInterval(this.#watching)
     const parts = await this.#opening
     this.#parts = undefined
     if (!parts) return
@@ -144,20 +172,51 @@ export class LmdbStore implements Portable {
 
   async #open(): Promise<Parts | undefined> {
     try {
-      const database = await openDatabase(this.#directory)
-      const room = new Room(join(this.#directory, FILE), this.#limit, database)
-      const writer = new Writer(database, room, (problem) => this.#tell(problem))
-      const parts = { database, room, writer }
-      if (database.get(MARK.key) === undefined) await mark(parts)
+      const isAwaited = this.#witness.read(this.#clock()) !== undefined
+      const database = await openDatabase(this.#directory, isAwaited)
+      const parts = await this.#begin(database)
       if (!this.#isClosed) {
         this.#parts = parts
         this.#sweepIn(OFTEN)
+        this.#watching = setInterval(() => this.#look(parts), WATCH_MS).unref()
       }
       return parts
     } catch (error) {
       this.#unusable = reasonOf(error, this.#directory)
       return undefined
     }
+  }
+
+  /** Goes on with a database that is open. @throws where it is not the one that belongs there; it is closed then */
+  async #begin(database: Base): Promise<Parts> {
+    const room = new Room(join(this.#directory, DATA), this.#limit, database)
+    const writer = new Writer(database, room, (problem) => this.#tell(problem))
+    try {
+      if (database.get(MARK.key) === undefined) await mark(writer)
+      const id = await this.#identify(database, writer)
+      return { database, room, writer, id, watch: new FolderWatch(this.#directory) }
+    } catch (error) {
+      await writer.close()
+      room.close()
+      await database.close()
+      throw error
+    }
+  }
+
+  /** Which store it is: it says so in the data, beside it, and elsewhere, once it promised something. @throws LostStore */
+  async #identify(database: Base, writer: Writer): Promise<string> {
+    const kept = (): string | undefined => find(database, GENERATION)?.text
+    const beside = generationOf(this.#directory)
+    const known = [beside, this.#witness.read(this.#clock())?.id].filter((each) => each !== undefined)
+    const there = kept()
+    if (known.some((each) => each !== there)) throw new LostStore('it holds another store than before')
+    if (there === undefined) {
+      const value = storedValue(GENERATION, randomUUID(), this.#clock() + FOREVER)
+      await writer.write({ key: GENERATION, value, version: newVersion(), before: null })
+    }
+    const id = kept() ?? ''
+    if (beside === undefined) writeGeneration(this.#directory, id)
+    return id
   }
 
   async #must(): Promise<Parts> {
@@ -178,6 +237,52 @@ export class LmdbStore implements Portable {
     this.#sweepIn(OFTEN)
   }
 
+  /** Looks whether the folder is still there. */
+  #look({ watch }: Parts): Loss | undefined {
+    this.#lookedAt = performance.now()
+    const loss = watch.look()
+    if (loss?.reason === this.#loss?.reason) return loss
+    this.#loss = loss
+    if (loss === undefined) this.#log.info('store.ready')
+    else this.#log.error('store.away', { reason: this.problem })
+    return loss
+  }
+
+  #find(parts: Parts, key: string): Found | undefined {
+    const loss = performance.now() - this.#lookedAt > STALE_MS ? this.#look(parts) : this.#loss
+    // What was removed can still be read, what was cut can not.
+    if (loss?.isCut) throw unavailable(loss.reason)
+    try {
+      return find(parts.database, key)
+    } catch (error) {
+      throw this.#damaged(error)
+    }
+  }
+
+  #damaged(error: unknown): unknown {
+    if (!(error instanceof DamagedValue)) return error
+    if (this.#damage === undefined) {
+      this.#damage = `${error.message}. Put a copy of the folder in its place`
+      this.#log.error('store.away', { reason: this.problem })
+    }
+    return unavailable(error.message, error)
+  }
+
+  /** Writes where the folder is there before and after: nobody finds again what is written to one that was removed. */
+  async #write(parts: Parts, write: Write): Promise<boolean> {
+    const before = this.#look(parts)
+    if (before) throw unavailable(before.reason)
+    const isDone = await parts.writer.write(write)
+    const after = this.#look(parts)
+    if (after) throw unavailable(after.reason)
+    return isDone
+  }
+
+  /** Takes note of what is promised, before it is. */
+  #promise({ id }: Parts, key: string, ttl: number): void {
+    if (isPromise(key)) this.#witness.note(id, this.#clock() + ttl, this.#clock())
+  }
+
   /** Changes what is there, if it is `before`, or whatever it is. */
   async #change(
     parts: Parts,
@@ -186,29 +291,49 @@ export class LmdbStore implements Portable {
     change: () => { readonly value?: string },
   ): Promise<boolean> {
     for (;;) {
-      const found = find(parts, key)
+      const found = this.#find(parts, key)
       if (!found || found.until <= this.#clock()) return false
       if (before !== undefined && found.text !== before) return false
-      const write = { key, ...change(), version: version(), before: found.version }
-      if (await parts.writer.write(write)) return true
+      const write = { key, ...change(), version: newVersion(), before: found.version }
+      if (await this.#write(parts, write)) return true
     }
   }
 
-  #wrap(value: string, ttl: number): string {
-    return `${Math.ceil(this.#clock() + ttl).toString(36)} ${value}`
+  #wrap(key: string, value: string, ttl: number): string {
+    return storedValue(key, value, this.#clock() + ttl)
   }
 
   /** All that lives between two keys. Others get their turn meanwhile. */
   async *#walk(start: string | undefined, end: string | undefined): AsyncGenerator<Entry> {
-    const { database } = this.#parts ?? (await this.#must())
+    const parts = this.#parts ?? (await this.#must())
     for (let from = start; ; await new Promise(setImmediate)) {
       if (this.#isClosed) throw unavailable('it is closed')
-      const part = readPart(database, from, end)
+      const part = this.#readPart(parts, from, end)
       const now = this.#clock()
       for (const { key, found } of part)
         if (found && found.until > now) yield { key, value: found.text, until: found.until }
       from = part.at(-1)?.key
       if (part.length < LOOK || from === undefined) return
+    }
+  }
+
+  #readPart(parts: Parts, from: string | undefined, end: string | undefined): readonly Kept[] {
+    const loss = this.#look(parts)
+    if (loss?.isCut) throw unavailable(loss.reason)
+    try {
+      return readPart(parts.database, from, end)
+    } catch (error) {
+      throw this.#damaged(error)
+    }
+  }
+
+  /** The next few values; none where they can not be read, or what is removed would not be. */
+  #swept(parts: Parts): readonly Kept[] {
+    try {
+      const part = this.#readPart(parts, this.#sweptTo, undefined)
+      return this.#loss ? [] : part
+    } catch {
+      return []
     }
   }
 
@@ -220,9 +345,10 @@ export class LmdbStore implements Portable {
 
   /** Removes what is over, among the next few values. */
   async #sweep(): Promise<void> {
-    const { database, writer } = this.#parts ?? {}
-    if (!database || !writer) return
-    const part = readPart(database, this.#sweptTo, undefined)
+    const parts = this.#parts
+    if (!parts) return
+    const { writer } = parts
+    const part = this.#swept(parts)
     const now = this.#clock()
     const removals = part.flatMap(({ key, found }) =>
       found && found.until <= now ? [writer.write({ key, version: 0, before: found.version })] : [],
@@ -236,10 +362,10 @@ export class LmdbStore implements Portable {
   }
 }
 
-function find({ database }: Parts, key: string): Found | undefined {
+function find(database: Base, key: string): Found | undefined {
   refresh(database)
   const entry = database.getEntry(key)
-  return entry && read(entry.value, entry.version)
+  return entry && readValue(key, entry.value, entry.version)
 }
 
 /** Has the next read see what other processes have written by then, instead of since a while ago. */
@@ -247,11 +373,16 @@ function refresh(database: Database<string, string>): void {
   database.resetReadTxn()
 }
 
-function readPart(
-  database: Database<string, string>,
-  from: string | undefined,
-  end: string | undefined,
-): { readonly key: string; readonly found: Found | undefined }[] {
+interface Kept {
+  readonly key: string
+  readonly found: Found | undefined
+}
+
+/** Values of the store's own, which are none of those who use it. */
+const own: ReadonlySet<string> = new Set([MARK.key, GENERATION])
+
+/** @throws DamagedValue */
+function readPart(database: Base, from: string | undefined, end: string | undefined): Kept[] {
   const range = {
     ...(from !== undefined && { start: from, exclusiveStart: true }),
     ...(end !== undefined && { end }),
@@ -259,16 +390,12 @@ function readPart(
     versions: true,
   }
   refresh(database)
-  return [...database.getRange(range)].map(({ key, value, version: own }) => {
-    return { key, found: key === MARK.key ? undefined : read(value, own) }
+  return [...database.getRange(range)].map(({ key, value, version }) => {
+    return { key, found: own.has(key) ? undefined : readValue(key, value, version) }
   })
 }
 
-async function mark({ writer }: Parts): Promise<void> {
-  await writer.write({
-    key: MARK.key,
-    value: `zzzzzzzz format ${MARK.format}`,
-    version: version(),
-    before: null,
-  })
+async function mark(writer: Writer): Promise<void> {
+  const value = `zzzzzzzz format ${MARK.format}`
+  await writer.write({ key: MARK.key, value, version: newVersion(), before: null })
 }

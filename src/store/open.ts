@@ -1,11 +1,13 @@
 import type { Log } from '../core/log.ts'
 import type { StoreSettings } from '../core/settings.ts'
 import { within } from '../core/waiting.ts'
+import { forgetGeneration } from './lmdb-folder.ts'
 import { looksUsable } from './lmdb-open.ts'
 import { LmdbStore } from './lmdb.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis.ts'
 import type { Portable, Store } from './store.ts'
+import { Witness } from './witness.ts'
 
 /** Settings of a store that outlives the process. */
 type LastingSettings = Exclude<StoreSettings, { readonly kind: 'memory' }>
@@ -19,7 +21,9 @@ export function isSameStore(one: StoreSettings, other: StoreSettings): boolean {
 
 /** Whether a glance, which costs next to nothing, tells that a store may be impossible to open. */
 export function isDoubtful(settings: StoreSettings): boolean {
-  return settings.kind === 'folder' && !looksUsable(settings.path)
+  if (settings.kind !== 'folder') return false
+  const { path, witnesses } = settings
+  return !looksUsable(path, new Witness(witnesses, path).read(Date.now()) !== undefined)
 }
 
 /** Opens the configured store. It connects by itself, and again where it loses its connection. */
@@ -29,7 +33,17 @@ export function openStore(settings: StoreSettings, log: Log): Store {
 
 /** Opens a store that others can look into. */
 export function openPortable(settings: LastingSettings, log: Log): Portable {
-  return settings.kind === 'folder' ? new LmdbStore(settings.path, log) : new RedisStore(settings.url, log)
+  if (settings.kind === 'redis') return new RedisStore(settings.url, log)
+  return new LmdbStore(settings.path, log, { witnesses: settings.witnesses })
+}
+
+/**
+ * Has a store go on with what is there, in place of what it promised and lost. Gateways that use a folder have to be
+ * started again.
+ */
+export function acceptLoss({ path, witnesses }: StoreSettings & { readonly kind: 'folder' }): void {
+  forgetGeneration(path)
+  new Witness(witnesses, path).forget()
 }
 
 /** How long calls under way keep a store that is not the configured one any more, in milliseconds. */

@@ -75,6 +75,32 @@ describe('a store in a folder', () => {
     expect(server.calls.filter((call) => call === 'add before')).toHaveLength(1)
   })
 
+  it.for(['that is missing', 'that is empty'] as const)(
+    '%s on a full disk keeps the gateway from starting, and is made once there is room',
+    async (what, { skip }) => {
+      const own = disk('4m')
+      if (!own) return skip()
+      const [server, store, file] = [await notes(), join(own.path, 'store'), join(folder(), 'c.yaml')]
+      if (what === 'that is empty') mkdirSync(store)
+      const ballast = join(own.path, 'ballast')
+      expect(() => writeFileSync(ballast, Buffer.alloc(8_000_000))).toThrow('ENOSPC')
+      writeFileSync(file, JSON.stringify({ store, features: 'none', upstreams: { notes: server.upstream } }))
+      for (const command of [['serve', '--port', '0'], ['stdio'], ['check']]) {
+        const { code, signal, stdout, stderr } = await runCommand([...command, '--config', file])
+        expect([code, signal, command, `${stdout}${stderr}`]).toEqual([
+          1,
+          null,
+          command,
+          expect.stringContaining('the disk is full. Make room'),
+        ])
+      }
+      rmSync(ballast)
+      const client = await clientWith(server, store)
+      const { result } = await client.request('tools/call', add('first', { idempotency_key: 'k' }))
+      expect(result?.['_meta']).toMatchObject({ was_replay: false })
+    },
+  )
+
   it.for([
     ['that can only be read', 'can not be written to'],
     ['that holds a file of something else', 'it holds something else'],

@@ -99,7 +99,11 @@ describe('the smallest file', () => {
         body: 1_048_576,
         isStrict: false,
       },
-      store: { kind: 'folder', path: join(dirname(file), '.gatehouse') },
+      store: {
+        kind: 'folder',
+        path: join(dirname(file), '.gatehouse'),
+        witnesses: expect.stringMatching(/gatehouse.stores$/),
+      },
       metaTools: 'hidden',
       hasMethods: true,
       names: [],

@@ -53,7 +53,7 @@ upstreams:
 `
   const load = (env: Record<string, string>, isForStore: boolean) =>
     loadSettings(text, { file: join(folder, 'f'), env, isForStore }).settings
-  expect(load({ STORE_PATH: '/tmp/kept' }, true).store).toEqual({ kind: 'folder', path: '/tmp/kept' })
+  expect(load({ STORE_PATH: '/tmp/kept' }, true).store).toMatchObject({ kind: 'folder', path: '/tmp/kept' })
   expect(() => load({ STORE_PATH: '/tmp/kept' }, false)).toThrow('TOKEN')
   expect(() => load({}, true)).toThrow('STORE_PATH')
 })

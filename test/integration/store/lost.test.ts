@@ -1,0 +1,236 @@
+// What becomes of a store that is lost: while a gateway uses it, and between two starts. No call that was answered runs
+// again, whoever is asked, until somebody says that the store is to go on without what it lost.
+import { copyFileSync, cpSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { until } from '../../support/condition.ts'
+import { type Finished, type GatewayProcess, runCommand } from '../../support/gateway-process.ts'
+import { clientOf, codeOf, folder, gatewayTo } from '../../support/journey.ts'
+import { type Notes, notes } from '../../support/notes.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const add = (text: string, key?: string): Json => ({
+  name: 'add',
+  arguments: { text },
+  ...(key !== undefined && { idempotency_key: key }),
+})
+
+interface Field {
+  readonly server: Notes
+  readonly store: string
+  /** The folder of the user's own state. */
+  readonly env: NodeJS.ProcessEnv
+  start(): Promise<GatewayProcess>
+  run(...words: string[]): Promise<Finished>
+}
+
+/** A server of notes, and a store that gateways and commands share. */
+async function field(): Promise<Field> {
+  const [server, home] = [await notes(), folder()]
+  const store = join(home, 'store')
+  const env = { XDG_STATE_HOME: join(home, 'state') }
+  const file = join(home, 'gateway.config.yaml')
+  writeFileSync(file, JSON.stringify({ store, features: 'none', upstreams: { notes: server.upstream } }))
+  return {
+    server,
+    store,
+    env,
+    start: () => gatewayTo({ notes: server.upstream }, { config: { store }, env }),
+    run: (...words) => runCommand([...words, '--config', file], { env }),
+  }
+}
+
+async function answered(gateway: GatewayProcess, key: string): Promise<void> {
+  const client = await clientOf(gateway)
+  const { result } = await client.request('tools/call', add(key, key))
+  expect(result?.['_meta']).toMatchObject({ was_replay: false })
+}
+
+async function storeCheck({ origin }: GatewayProcess): Promise<unknown> {
+  const response = await fetch(`${origin}/ready`)
+  const { checks } = (await response.json()) as { readonly checks: Json }
+  return [response.status, checks['store']]
+}
+
+/** Nothing starts with the store that is there, and each says so with the place. */
+async function expectRefused({ run, store }: Field, reason: string): Promise<void> {
+  for (const words of [['serve', '--port', '0'], ['stdio'], ['check'], ['store', 'info']]) {
+    const { code, signal, stdout, stderr } = await run(...words)
+    expect([code, signal, words, `${stdout}${stderr}`]).toEqual([
+      1,
+      null,
+      words,
+      expect.stringContaining(reason),
+    ])
+    expect(`${stdout}${stderr}`).toContain(store)
+  }
+}
+
+/** What can happen to a folder in use. */
+const losses: readonly (readonly [string, (store: string) => void, string])[] = [
+  ['is removed', (store) => rmSync(store, { recursive: true }), 'the folder was removed'],
+  ['is moved away', (store) => renameSync(store, `${store}-away`), 'the folder was removed'],
+  [
+    'is replaced by an empty one',
+    (store) => {
+      rmSync(store, { recursive: true })
+      mkdirSync(store)
+    },
+    'the folder was replaced',
+  ],
+  [
+    'is replaced by a copy',
+    (store) => {
+      renameSync(store, `${store}-away`)
+      cpSync(`${store}-away`, store, { recursive: true })
+    },
+    'the folder was replaced',
+  ],
+  ['loses its data', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb was removed'],
+  [
+    'gets other data',
+    (store) => {
+      copyFileSync(join(store, 'data.mdb'), join(store, 'other'))
+      renameSync(join(store, 'other'), join(store, 'data.mdb'))
+    },
+    'data.mdb was replaced',
+  ],
+  ['loses the file its processes share', (store) => rmSync(join(store, 'lock.mdb')), 'lock.mdb was removed'],
+]
+
+describe('a store in a folder that, while a gateway uses it,', () => {
+  it.each(losses)('%s: no key is taken, and what was answered stays so', async (_what, lose, reason) => {
+    const place = await field()
+    const { server, store } = place
+    const gateway = await place.start()
+    await answered(gateway, 'before')
+    const client = await clientOf(gateway)
+    lose(store)
+    // Even before that is noticed by itself.
+    expect(codeOf(await client.request('tools/call', add('at once', 'at-once')))).toBe('SERVER_UNAVAILABLE')
+    const { reason: told } = await gateway.logged(({ event }) => event === 'store.away')
+    expect(told).toContain(reason)
+    expect(await storeCheck(gateway)).toEqual([200, 'failing'])
+    const again = await client.request('tools/call', add('before', 'before'))
+    expect(again.result?.['_meta']).toMatchObject({ was_replay: true })
+    expect(codeOf(await client.request('transaction/begin', { transaction_id: 't' }))).toBe(
+      'SERVER_UNAVAILABLE',
+    )
+    expect((await client.request('tools/call', add('bare'))).result?.['isError']).not.toBe(true)
+    expect(server.calls).toEqual(['add before', 'add bare'])
+  })
+
+  it('is removed: it is noticed without any call, and another gateway does not begin anew', async () => {
+    const place = await field()
+    const gateway = await place.start()
+    await answered(gateway, 'before')
+    rmSync(place.store, { recursive: true })
+    await until(async () => String(await storeCheck(gateway)) === '200,failing', 'the loss to be noticed')
+    await expectRefused(place, 'gatehouse store accept')
+    await gateway.close()
+    expect(await place.run('store', 'accept')).toMatchObject({ code: 0 })
+    await answered(await place.start(), 'after')
+    expect(place.server.calls).toEqual(['add before', 'add after'])
+  })
+
+  it('is moved away and back: it goes on where it was', async () => {
+    const place = await field()
+    const gateway = await place.start()
+    await answered(gateway, 'before')
+    renameSync(place.store, `${place.store}-away`)
+    await until(async () => String(await storeCheck(gateway)) === '200,failing', 'the loss to be noticed')
+    renameSync(`${place.store}-away`, place.store)
+    await until(async () => String(await storeCheck(gateway)) === '200,ok', 'the store to be back')
+    await answered(gateway, 'after')
+    const client = await clientOf(gateway)
+    const again = await client.request('tools/call', add('before', 'before'))
+    expect(again.result?.['_meta']).toMatchObject({ was_replay: true })
+  })
+
+  it('is emptied: nothing runs that could not be remembered, and no gateway begins anew', async () => {
+    const place = await field()
+    const gateway = await place.start()
+    await answered(gateway, 'before')
+    const client = await clientOf(gateway)
+    truncateSync(join(place.store, 'data.mdb'), 0)
+    // What is mapped into memory is gone: the gateway tells so, or its process ends.
+    const reply = await client.request('tools/call', add('after', 'after')).catch(() => undefined)
+    if (reply) expect(codeOf(reply)).toBe('SERVER_UNAVAILABLE')
+    gateway.signal('SIGKILL')
+    await expectRefused(place, 'data.mdb is empty')
+    expect(place.server.calls).toEqual(['add before'])
+  })
+})
+
+/** What can happen to a folder between two starts, and what is said then. */
+const betweens: readonly (readonly [string, (store: string) => void, string])[] = [
+  ['was removed', (store) => rmSync(store, { recursive: true }), 'it is gone'],
+  [
+    'was emptied',
+    (store) => {
+      rmSync(store, { recursive: true })
+      mkdirSync(store)
+    },
+    'what was kept there is gone',
+  ],
+  ['has no data', (store) => rmSync(join(store, 'data.mdb')), 'data.mdb is gone'],
+  ['has an empty file of data', (store) => truncateSync(join(store, 'data.mdb'), 0), 'data.mdb is empty'],
+  [
+    'was emptied but for an empty file of data',
+    (store) => {
+      rmSync(store, { recursive: true })
+      mkdirSync(store)
+      writeFileSync(join(store, 'data.mdb'), '')
+    },
+    'data.mdb is empty',
+  ],
+  [
+    'says that it is another one',
+    (store) => writeFileSync(join(store, 'generation'), 'another\n'),
+    'it holds another store than before',
+  ],
+]
+
+describe('a store in a folder that promised something and, before the next start,', () => {
+  it.each(betweens)('%s: it is refused until that is accepted', async (_what, lose, reason) => {
+    const place = await field()
+    const first = await place.start()
+    await answered(first, 'before')
+    await first.close()
+    lose(place.store)
+    await expectRefused(place, reason)
+    expect(await place.run('store', 'accept')).toMatchObject({ code: 0 })
+    const second = await place.start()
+    await answered(second, 'after')
+    await second.close()
+    expect(await place.run('store', 'accept')).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('left as it was'),
+    })
+    expect(place.server.calls).toEqual(['add before', 'add after'])
+  })
+
+  it('was replaced by that of others: it is refused', async () => {
+    const [place, other] = [await field(), await field()]
+    for (const each of [place, other]) {
+      const gateway = await each.start()
+      await answered(gateway, 'before')
+      await gateway.close()
+    }
+    rmSync(place.store, { recursive: true })
+    renameSync(other.store, place.store)
+    await expectRefused(place, 'it holds another store than before')
+  })
+})
+
+describe('a store in a folder that promised nothing', () => {
+  it('may be removed between two starts, and is made anew', async () => {
+    const place = await field()
+    const gateway = await place.start()
+    const client = await clientOf(gateway)
+    expect((await client.request('tools/call', add('bare'))).result?.['isError']).not.toBe(true)
+    await gateway.close()
+    rmSync(place.store, { recursive: true })
+    await answered(await place.start(), 'after')
+  })
+})
