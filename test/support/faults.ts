@@ -65,7 +65,7 @@ export const httpFaults: Readonly<Record<string, HttpFault>> = {
 
 /** The tools of a server with faults, as it lists them. */
 export function toolList(names: readonly string[]): Json[] {
-  return names.map((name) => ({ name, inputSchema: { type: 'object' } }))
+  return names.map((name) => ({ name, description: 'Returns a text', inputSchema: { type: 'object' } }))
 }
 
 /** The tool a message calls. */

@@ -27,7 +27,9 @@ describe.each(errorAnswers)('%s, asked by %s, that answers %j', (_server, method
     server = await scriptedServer(
       { tools: {}, prompts: {}, resources: {}, completions: {} },
       {
-        'tools/list': () => ({ tools: [{ name: 'nope', inputSchema: schema }] }),
+        'tools/list': () => ({
+          tools: [{ name: 'nope', description: 'Returns an error', inputSchema: schema }],
+        }),
         'prompts/list': () => ({ prompts: [] }),
         'resources/list': () => ({ resources: [] }),
         [method]: () => ({ error }),

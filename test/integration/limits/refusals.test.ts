@@ -65,6 +65,7 @@ it('charges no call that is refused before the server hears of it', async () => 
   const one = {
     url: server.url,
     tools: { echo: { rate: '2/hour' } },
+    optional: ['path'],
     deny: { echo: { path: 'secret*' } },
   }
   const gateway = await gatewayTo({ one })

@@ -66,7 +66,11 @@ beforeAll(async () => {
     { tools: {}, logging: {} },
     {
       'tools/list': () => ({
-        tools: Object.keys(tools).map((name) => ({ name, inputSchema: { type: 'object' } })),
+        tools: Object.keys(tools).map((name) => ({
+          name,
+          description: 'Returns what the test wants to see',
+          inputSchema: { type: 'object' },
+        })),
       }),
       'tools/call': (asked) => tools[String(asked.params['name'])]?.(asked),
     },

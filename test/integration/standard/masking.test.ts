@@ -28,7 +28,12 @@ const outputSchema = {
   required: ['people'],
 }
 const locked = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
-const tool = (name: string, more: Json = {}): Json => ({ name, inputSchema: { type: 'object' }, ...more })
+const tool = (name: string, more: Json = {}): Json => ({
+  name,
+  description: `Returns ${name}.`,
+  inputSchema: { type: 'object' },
+  ...more,
+})
 
 let server: ScriptedServer
 let gateway: LocalGateway

@@ -59,7 +59,8 @@ async function settingsOf(server: Server, home: string, closing: (() => Promise<
     case 'everything-sse': {
       const { url, close } = await startEverything(server === 'everything-sse' ? 'sse' : 'streamableHttp')
       closing.push(close)
-      return { url }
+      // Annotations of a server at a URL are not believed by default, so nearly all of its tools are asked about.
+      return { url, tools: { '*': { confirm: 'never' } } }
     }
     case 'filesystem':
       return { command: official('filesystem', join(home, 'files')) }
