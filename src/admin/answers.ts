@@ -2,6 +2,7 @@ import type { HttpBindings } from '@hono/node-server'
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { htmlPage, pageHeaders } from '../core/html.ts'
+import { script } from './script.ts'
 import { style } from './style.ts'
 
 /** A request for a page. */
@@ -20,7 +21,11 @@ export function answerPage(
   { title, content }: { readonly title: string; readonly content: string },
   status: number,
 ): Response {
-  return context.html(htmlPage({ title: `${title} · Gatehouse`, style, content }), statusOf(status), headers)
+  return context.html(
+    htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>`, script }),
+    statusOf(status),
+    headers,
+  )
 }
 
 /** Answers a program. */
@@ -28,7 +33,7 @@ export function answerJson(context: Asking, value: object, status: number): Resp
   return context.body(JSON.stringify(value), statusOf(status), jsonHeaders)
 }
 
-const headers = { ...pageHeaders(style), vary: 'Accept, Cookie, Authorization' }
+const headers = { ...pageHeaders(style, script), vary: 'Accept, Cookie, Authorization' }
 const jsonHeaders = {
   'content-type': 'application/json',
   'cache-control': 'no-store',

@@ -15,6 +15,8 @@ interface ApprovalPage {
   readonly token: string
   /** What was wrong with the form before. */
   readonly problem?: string | undefined
+  /** The id of another approval that the visitor may decide. */
+  readonly next?: string | undefined
   /** In milliseconds since 1970. */
   readonly now: number
 }
@@ -28,7 +30,7 @@ export function approvalPage(page: ApprovalPage): { readonly title: string; read
 ${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(problem)}</p>`}
 <p class="message">${shownText(message)}</p>
 <dl>
-<dt>Risk</dt><dd class="risk ${risk}">${risks[risk]}</dd>
+<dt>Risk</dt><dd class="risk ${risk}">${riskText(approval)}</dd>
 <dt>Tool</dt><dd><code>${shownWord(tool)}</code></dd>
 <dt>Server</dt><dd>${shownWord(upstream)}</dd>
 <dt>Called by</dt><dd>${shownWord(caller)}</dd>
@@ -40,21 +42,26 @@ ${shownJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
 ${formOf(page)}
-${stopHtml(approval)}`
+${stopHtml(approval)}
+${waysOn(page)}`
   return { title, content }
 }
 
 /** What is still to be decided by a person. */
-export function approvalsPage(approvals: readonly Approval[]): {
+export function approvalsPage(
+  approvals: readonly Approval[],
+  now: number,
+): {
   readonly title: string
   readonly content: string
 } {
   const title = 'Calls that wait for approval'
   const rows = approvals.map(
-    ({ id, message, risk, upstream, tool, expiresAt }) =>
-      `<li><a href="confirm/${encodeURIComponent(id)}">${shownWord(tool)} on ${shownWord(upstream)}</a>
-<p class="message">${shownText(message)}</p>
-<span class="risk ${risk}">${risks[risk]}</span> · expires ${timeHtml(expiresAt)}</li>`,
+    (approval) =>
+      `<li><a href="confirm/${encodeURIComponent(approval.id)}">${shownWord(approval.tool)} on ${shownWord(approval.upstream)}</a>
+<p class="message">${shownText(approval.message)}</p>
+<p class="size">Called by ${shownWord(approval.caller)}, waits for ${wait(now - approval.createdAt)}</p>
+<span class="risk ${approval.risk}">${riskText(approval)}</span> · expires ${timeHtml(approval.expiresAt)}</li>`,
   )
   const list = rows.length === 0 ? '<p>There is none that you may decide.</p>' : `<ul>${rows.join('\n')}</ul>`
   return { title, content: `<h1>${title}</h1>\n${list}` }
@@ -94,6 +101,13 @@ const risks: Readonly<Record<Approval['risk'], string>> = {
   safe: 'Safe: it changes nothing',
   reversible: 'Reversible: it changes something that can be changed back',
   destructive: 'Destructive: what it changes may be lost for good',
+}
+
+/** What is lost is not said of what the configuration can undo. */
+function riskText({ risk, isUndoable }: Pick<Approval, 'risk' | 'isUndoable'>): string {
+  return risk === 'destructive' && isUndoable
+    ? 'Destructive: it removes or overwrites something; the configuration says how it is undone'
+    : risks[risk]
 }
 
 const proofs: Readonly<Record<Decision['via'], string>> = {
@@ -137,8 +151,9 @@ function formOf({ approval, visitor, token }: ApprovalPage): string {
   const box = offer
     ? `<p><label><input type="checkbox" name="remember" value="on"> Do not ask again about this tool: the answer then holds for ${rememberText(offer)}, in the session of this caller.</label></p>`
     : ''
-  // The first button is the one that Enter presses.
+  // Enter in a field presses the first button, which therefore does nothing: a decision is a choice.
   return `<form method="post">
+<button hidden disabled></button>
 <input type="hidden" name="token" value="${escapeHtml(token)}">
 ${field}
 <label for="reason">Reason (optional)</label>
@@ -150,6 +165,12 @@ ${box}
 </div>
 </form>
 <p class="size">You decide as ${shownWord(visitor.by)}, known by ${proofs[visitor.via]}.</p>`
+}
+
+/** Where to go from here. */
+function waysOn({ next }: ApprovalPage): string {
+  const other = next === undefined ? '' : `<a href="${encodeURIComponent(next)}">Next call that waits</a> · `
+  return `<nav aria-label="Calls that wait"><p>${other}<a href="../confirm">All calls that wait</a></p></nav>`
 }
 
 function stopHtml({ stop }: Approval): string {

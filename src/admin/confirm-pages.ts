@@ -59,6 +59,12 @@ export function addConfirmPages(
     if (mayDecide(approval, visitor)) return approval
     throw new GatewayError('PERMISSION_DENIED', whoMayDecide(approval, visitor))
   }
+  const decidableBy = async (visitor: Visitor): Promise<readonly Approval[]> =>
+    (await approvals().pending()).filter((each) => mayDecide(each, visitor))
+  const nextFor = async (visitor: Visitor, { id, createdAt }: Approval): Promise<string | undefined> => {
+    const others = (await decidableBy(visitor)).filter((each) => each.id !== id)
+    return (others.find((each) => each.createdAt >= createdAt) ?? others[0])?.id
+  }
   const show = async (context: Asking, visitor: Visitor, shown: Shown): Promise<Response> => {
     const { approval, problem } = shown
     if (isProgram(context)) {
@@ -66,14 +72,14 @@ export function addConfirmPages(
       return answerJson(context, approvalView(approval), 200)
     }
     const token = await guard.token(approval.id, visitor)
-    const page = approvalPage({ approval, visitor, token, problem, now: now() })
+    const next = await nextFor(visitor, approval)
+    const page = approvalPage({ approval, visitor, token, problem, next, now: now() })
     return answerPage(context, page, problem === undefined ? 200 : 400)
   }
   const list = async (context: Asking, visitor: Visitor): Promise<Response> => {
-    const all = await approvals().pending()
-    const own = all.filter((each) => mayDecide(each, visitor))
+    const own = await decidableBy(visitor)
     if (isProgram(context)) return answerJson(context, { approvals: own.map(approvalView) }, 200)
-    return answerPage(context, approvalsPage(own), 200)
+    return answerPage(context, approvalsPage(own, now()), 200)
   }
   const settle = async (context: Asking, visitor: Visitor, form: Form): Promise<Response> => {
     const approval = await found(context, visitor)

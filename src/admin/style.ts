@@ -12,6 +12,7 @@ export const style = `
   }
 }
 * { box-sizing: border-box }
+[hidden] { display: none !important }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 46rem; padding: 1.5rem 1rem 3rem; background: var(--back); color: var(--text); overflow-wrap: anywhere }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem }
 h2 { font-size: 1rem; margin: 1.5rem 0 .5rem }

@@ -11,6 +11,10 @@ interface Page {
   readonly script?: string
 }
 
+/** A gate, the icon of each page. */
+const ICON =
+  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath fill='%237d8490' d='M3 21V8l2-2V3h2v2h3V3h4v2h3V3h2v3l2 2v13h-6v-6a3 3 0 0 0-6 0v6z'/%3E%3C/svg%3E"
+
 /** A whole HTML document. */
 export function htmlPage({ title, style, content, script }: Page): string {
   return `<!doctype html>
@@ -19,6 +23,7 @@ export function htmlPage({ title, style, content, script }: Page): string {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)}</title>
+<link rel="icon" href="${ICON}">
 <style>${style}</style>
 </head>
 <body>
@@ -28,11 +33,11 @@ ${content}${script === undefined ? '' : `\n<script>${script}</script>`}
 `
 }
 
-/** The headers of a page with this style: nothing is loaded, framed or kept, and nothing run but this script. */
+/** The headers of a page with this style: nothing is loaded but the icon, which is part of the page, nothing framed or kept, and nothing run but this script. */
 export function pageHeaders(style: string, script?: string): Readonly<Record<string, string>> {
   const run = script === undefined ? '' : ` script-src ${allowed(script)};`
   return {
-    'content-security-policy': `default-src 'none'; style-src ${allowed(style)};${run} form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
+    'content-security-policy': `default-src 'none'; style-src ${allowed(style)};${run} img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
     'cache-control': 'no-store',

@@ -89,5 +89,5 @@ const headers = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
 /** `text` is HTML already. */
 function page(title: string, text: string): string {
   const content = `<h1>${escape(title)}</h1>\n${text}`
-  return htmlPage({ title: `${title} · Gatehouse`, style, content })
+  return htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>` })
 }

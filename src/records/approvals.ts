@@ -27,6 +27,8 @@ export interface Approval {
   /** What the call is known by: the caller, the tool and the arguments. */
   readonly digest: string
   readonly risk: Risk
+  /** The configuration says how the tool is undone. */
+  readonly isUndoable?: true
   /** What the person is asked. */
   readonly message: string
   /** What the person has to type, where it takes that. */

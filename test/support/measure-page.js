@@ -25,7 +25,9 @@
   return {
     overflow: root.scrollWidth - root.clientWidth,
     size: Math.min(...shown.map((element) => Number.parseFloat(getComputedStyle(element).fontSize))),
-    heights: [...document.querySelectorAll('button')].map((each) => each.getBoundingClientRect().height),
+    heights: [...document.querySelectorAll('button:not([hidden])')].map(
+      (each) => each.getBoundingClientRect().height,
+    ),
     texts: contrasts.length,
     faint: contrasts.filter(({ contrast }) => contrast < 4.5).map(({ of }) => of),
   }

@@ -5,6 +5,7 @@ import { canonical, isObject } from '../../core/json.ts'
 import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { StopAsking } from '../../core/stop-asking.ts'
+import { settingOf } from '../../core/tool-settings.ts'
 import type { Draft } from '../../records/approvals.ts'
 import { messageOf, stated, typedText } from './message.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
@@ -22,6 +23,8 @@ export interface Subject {
   readonly digest: string
   readonly argumentsDigest: string
   readonly risk: Risk
+  /** The configuration says how the tool is undone. */
+  readonly isUndoable?: true
   readonly message: string
   /** What the person has to type. */
   readonly typed?: string
@@ -50,12 +53,18 @@ export function subjectOf(given: Call, entry: Entry, rule: Rule, server: Upstrea
     digest: hash('sha256', canonical([call.principal.id, entry.upstream, entry.name, told])),
     argumentsDigest: hash('sha256', canonical(values)),
     risk: riskOf(rule, entry),
+    ...(isUndoable(entry, server) && { isUndoable: true }),
     message: `${messageOf(rule, entry, values, server)}${stated(call)}`,
     ...(typed !== undefined && { typed }),
     ...(offer && { offer }),
     ...(rule.stop && { stop: rule.stop }),
     ...(sent !== undefined && { sent }),
   }
+}
+
+function isUndoable({ name }: Entry, { tools }: UpstreamSettings): boolean {
+  const undo = settingOf(tools, name, 'undo')
+  return undo !== undefined && undo.value !== 'none'
 }
 
 /** The text of arguments where it says more than their values, such as digits that get lost: the server gets it. */
@@ -73,7 +82,19 @@ function withoutSpace(json: string): string {
 
 /** The approval of a call that is asked for. */
 export function draftOf(
-  { call, entry, digest, risk, message, typed, offer, stop, sent, arguments: given }: Subject,
+  {
+    call,
+    entry,
+    digest,
+    risk,
+    isUndoable: canUndo,
+    message,
+    typed,
+    offer,
+    stop,
+    sent,
+    arguments: given,
+  }: Subject,
   { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
   { kind, ttl }: Pick<Draft, 'kind' | 'ttl'>,
 ): Draft {
@@ -87,6 +108,7 @@ export function draftOf(
     arguments: given,
     digest,
     risk,
+    ...(canUndo && { isUndoable: canUndo }),
     message,
     ...(typed !== undefined && { typed }),
     ...(stop && kind === 'page' && { stop }),
