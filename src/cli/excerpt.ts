@@ -1,6 +1,8 @@
 /**
  * The line of a configuration that a problem points at, with a caret under the column. Values that are or may be
- * secrets are never shown: those under keys such as `env`, `headers` and `auth`, and whatever looks like one.
+ * secrets are never shown: those under keys such as `env`, `headers` and `auth`, whatever looks like one, and those
+ * beside a key that is a mistake, which may be a misspelt one. Of a line that is no single key with a plain value (JSON,
+ * lists, quotes that do not end) only the words that can be keys of the configuration are shown.
  */
 import type { ConfigProblem } from '../config/problem.ts'
 import { isTelling } from '../core/redact.ts'
@@ -11,14 +13,23 @@ const MAX_SIDE = 60
 /** Keys whose values are secrets, or may be. */
 const SECRET_PARENTS = /^(?:env|headers|auth|oauth|token|tokens|users|traces)$/
 
+/** A key with a plain value, or with none: what stands there is read as it is written. */
+const PLAIN_LINE = /^\s*(?:-\s+)?[\w.-]+\s*:(?:\s+[^\s"'{}[\],#&*!|>%@`-][^"'{}[\],#]*)?$/
+/** Keys of the configuration; names of servers and tools, and what is no key at all, may be something else. */
+const OWN_KEY = /^[a-z][a-z_]{0,23}$/
+/** Values that no secret is. */
+const HARMLESS = /^(?:\d{1,6}|on|off|true|false)$/
+
 /** The excerpt, indented and on lines of its own; nothing where the problem points at no line of the text. */
 export function excerptOf({ line, column }: ConfigProblem, text: string): string {
   const lines = text.split('\n')
   const own = lines[line - 1]?.replaceAll('\t', ' ').trimEnd()
   if (own === undefined || own === '' || column < 1) return ''
-  const isSecret = isUnderSecret(lines, line - 1)
-  const before = masked(own.slice(0, column - 1), isSecret)
-  const after = maskedFrom(own.slice(column - 1), isSecret || endsTelling(own.slice(0, column - 1)))
+  const [head, tail] = [own.slice(0, column - 1), own.slice(column - 1)]
+  const isPlain = PLAIN_LINE.test(own)
+  const isSecret = isUnderSecret(lines, line - 1) || endsTelling(head)
+  const before = isPlain ? head : onlyKeys(head)
+  const after = isPlain ? shownFrom(tail, isSecret) : onlyKeys(tail)
   const left = before.length > MAX_SIDE ? `…${before.slice(-MAX_SIDE)}` : before
   const right = after.length > MAX_SIDE ? `${after.slice(0, MAX_SIDE)}…` : after
   const number = String(line).padStart(5)
@@ -47,15 +58,18 @@ function endsTelling(before: string): boolean {
   return key !== undefined && isTelling(key)
 }
 
-/** A piece that ends before the column, with each value replaced where the line is secret. */
-function masked(text: string, isSecret: boolean): string {
-  return isSecret ? text.replaceAll(/(:\s+|:\s*["'])[^\s,{}[\]][^,{}[\]]*/g, '$1***') : withoutSecrets(text)
+/** A piece without anything but brackets, commas, and words that can be keys of the configuration before a colon. */
+function onlyKeys(text: string): string {
+  return text.replaceAll(
+    /(["']?)([^\s"'{}[\],:]+)\1(?=["']?\s*:)|[^\s{}[\],:]+/g,
+    (found, _quote, key?: string) => (key !== undefined && OWN_KEY.test(key) ? found : '***'),
+  )
 }
 
-/** A piece that begins at the column: with a key, or with a value. */
-function maskedFrom(text: string, isSecret: boolean): string {
-  if (!isSecret) return withoutSecrets(text)
-  const key = /^["']?[\w.-]+["']?\s*:(?=\s|$)/.exec(text)?.[0]
-  if (key === undefined) return '***'
-  return key.length === text.length ? key : `${key} ***`
+/** The piece of a plain line that begins at the column: with its key, or with its value. */
+function shownFrom(text: string, isSecret: boolean): string {
+  const [, key, value = ''] = /^([\w.-]+\s*:)(?:\s+(.*))?$/.exec(text) ?? []
+  if (key === undefined) return isSecret ? '***' : withoutSecrets(text)
+  if (value === '') return key
+  return !isSecret && HARMLESS.test(value) ? text : `${key} ***`
 }

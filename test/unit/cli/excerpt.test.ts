@@ -24,6 +24,12 @@ test.each([
   ['one line', `{"upstreams":{"a":{"env":{"FOO":"${secret}"},"url":"x"}}}`, at(1, 46)],
   ['one line, before', `{"upstreams":{"a":{"url":"x","env":{"FOO":"${secret}"}}}}`, at(1, 20)],
   ['an argument', `upstreams:\n  a: run --token=${secret}\n`, at(2, 6)],
+  ['a misspelt key', `upstreams:\n  a:\n    tokn: ${secret}\n`, at(3, 5)],
+  ['a list under a token', `{"upstreams":{"a":{"token":["${secret}"],"oauth":{}}}}`, at(1, 28)],
+  ['a list, before', `{"upstreams":{"a":{"token":["${secret}"],"url":7}}}`, at(1, 48)],
+  ['a line of a list', `upstreams:\n  a: { command: "true }\n   - ${secret}: [\n`, at(3, 4)],
+  ['an item of a list', `upstreams:\n  a:\n    command:\n      - ${secret}\n`, at(4, 9)],
+  ['text of several lines', `upstreams:\n  a:\n    about: |\n      ${secret}\n`, at(4, 7)],
   ['a connection', `store: redis://user:${secret}@host\n`, at(1, 8)],
 ])('an excerpt never shows a secret: %s', (_what, text, problem) => {
   expect(excerptOf(problem, text)).toMatch(/\^\n$/)
