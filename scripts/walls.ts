@@ -94,6 +94,7 @@ const walls: readonly Wall[] = [
     ],
     uses: ['node:readline', 'node:stream', ...timers, ...files],
   },
+  { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
   { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
   { part: 'portraits.ts', may: ['core', 'catalog', 'documents'] },
   { part: 'active.ts', may: ['core', 'features/feature.ts', 'features/index.ts'] },

@@ -24,6 +24,7 @@ Usage
   gatehouse verify FILE                     check the receipt of a result
   gatehouse audit verify FILE…              find what was removed from an audit log, or altered
   gatehouse changelog [SERVER]              print what servers offer, and what of it changed
+  gatehouse health [URL]                    ask a gateway that runs whether it answers
   gatehouse store info|export|import|accept describe the store, move its content, go on after a loss
 
   --help and --version work everywhere. Without --config the file is gateway.config.yaml.
@@ -118,6 +119,12 @@ receipts with "dev.gatehouse/receipt": true in _meta of the call.
   --jwks PLACE    the gateway's keys, as /.well-known/jwks.json has them; by default those in its store
   --json          print for programs
 Exit codes: 0 the receipt holds, 1 it does not.`,
+  health: `Usage: gatehouse health [URL] [--config FILE] [--host H] [--port N] [--ready]
+
+Asks a gateway that runs whether it answers, for probes. Without URL it asks where the configuration says that the
+gateway listens, else http://127.0.0.1:8900.
+  --ready         whether it can serve calls: its servers can be reached
+Exit codes: 0 it does, 1 it does not.`,
   store: `Usage: gatehouse store info [--json] | export [FILE] | import FILE | accept   [--config FILE] [--force]
 
 Works on the store of the configuration, also while a gateway uses it. info tells where it is, how large, and

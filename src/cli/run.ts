@@ -18,6 +18,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   lint: async () => (await import('./lint.ts')).lint,
   audit: async () => (await import('./audit.ts')).audit,
   changelog: async () => (await import('./changelog.ts')).changelog,
+  health: async () => (await import('./health.ts')).health,
   store: async () => (await import('./store.ts')).store,
   approvals: async () => (await import('./approvals.ts')).approvals,
   tx: async () => (await import('./tx.ts')).tx,

@@ -75,6 +75,26 @@ describe('gatehouse serve', () => {
       expect((await fetch(url, { headers: { accept } })).status).toBe(405)
   })
 
+  test('is asked by gatehouse health whether it answers, and whether it can serve', async () => {
+    const cwd = config({
+      listen: { port: 0 },
+      upstreams: { one: stdioServer({}, { env: { X: '${UNSET_NAME}' } }) },
+    })
+    expect((await runCommand(['health', 'http://127.0.0.1:9'], { cwd })).code).toBe(1)
+    expect((await runCommand(['health', 'nowhere'], { cwd })).code).toBe(2)
+    const process = startCommand(['serve'], { cwd, env: { UNSET_NAME: 'x' } })
+    onTestFinished(() => process.close())
+    const { origin, port } = new URL(await address(process))
+    // The file needs a variable that this command does not have.
+    const asked = await runCommand(['health', '--port', port], { cwd })
+    expect(asked).toMatchObject({ code: 0, stdout: `${origin}/health: ok\n`, stderr: '' })
+    await until(
+      async () => (await runCommand(['health', `${origin}/mcp`, '--ready'], { cwd })).code === 0,
+      'the gateway to be ready',
+      30_000,
+    )
+  })
+
   test('is what gatehouse does without a command', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer() } })
     const client = await clientOf({ url: await address(start([], cwd)) })

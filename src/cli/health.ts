@@ -1,0 +1,69 @@
+/**
+ * `gatehouse health`: asks a gateway that runs whether it answers, for probes of containers and supervisors. It reads
+ * where the gateway listens and nothing else, so it needs no secret of the configuration.
+ */
+import { existsSync } from 'node:fs'
+import { request } from 'undici'
+import { isHttpUrl } from '../config/addresses.ts'
+import { isObject, readJson } from '../core/json.ts'
+import { ownUrl } from '../core/own-url.ts'
+import { parseWords, readSource, UsageError } from './options.ts'
+
+/** How long the gateway may take to answer, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 4000
+
+const known = {
+  config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
+  host: { type: 'string' },
+  port: { type: 'string', short: 'p' },
+  ready: { type: 'boolean' },
+} as const
+
+/** Prints the state of a gateway; 0 where it answers, and with `--ready` where it can serve calls. */
+export async function health(args: readonly string[]): Promise<number> {
+  const { values, positionals } = parseWords(args, known)
+  const [url, ...others] = positionals
+  if (others.length > 0) throw new UsageError('name one URL, or none')
+  if (url !== undefined && !isHttpUrl(url)) throw new UsageError(`"${url}" is no http:// or https:// URL`)
+  const origin = url === undefined ? originOf(values) : new URL(url).origin
+  const address = `${origin}${values.ready ? '/ready' : '/health'}`
+  try {
+    const { statusCode, body } = await request(address, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    const value = readJson(await body.text())
+    const status = isObject(value) && typeof value.status === 'string' ? value.status : undefined
+    if (status === undefined) throw new Error(`HTTP ${statusCode}, and not from Gatehouse`)
+    const isFine = statusCode === 200
+    if (isFine) process.stdout.write(`${address}: ${status}\n`)
+    else process.stderr.write(`gatehouse: ${address}: ${status} (HTTP ${statusCode})\n`)
+    return isFine ? 0 : 1
+  } catch (error) {
+    process.stderr.write(`gatehouse: no answer from ${address}: ${reasonOf(error)}\n`)
+    return 1
+  }
+}
+
+interface Given {
+  readonly config?: string | undefined
+  readonly 'env-file'?: string | undefined
+  readonly host?: string | undefined
+  readonly port?: string | undefined
+}
+
+/** Where the gateway of this machine listens: as the command line, the file, or nobody says. */
+function originOf({ config, 'env-file': envFile, host, port }: Given): string {
+  if (port !== undefined && !/^\d{1,5}$/.test(port))
+    throw new UsageError('--port is a number from 0 to 65535')
+  const isThere = config !== undefined || existsSync('gateway.config.yaml')
+  const listen = isThere ? readSource({ config, envFile, isForStore: true }).settings.listen : DEFAULT
+  // A gateway that listens on all addresses is reached on this machine.
+  return ownUrl(host ?? listen.host, port === undefined ? listen.port : Number(port))
+}
+
+const DEFAULT = { host: '127.0.0.1', port: 8900 }
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  if (error.name === 'TimeoutError') return `nothing within ${ANSWER_TIMEOUT_MS / 1000} s`
+  return error.message === '' && 'code' in error ? String(error.code) : error.message
+}
