@@ -1,7 +1,7 @@
 import type { Log } from './core/log.ts'
 import type { Settings } from './core/settings.ts'
 import { Audit } from './observe/audit.ts'
-import { acceptLoss, isDoubtful, openPortable } from './store/open.ts'
+import { acceptLoss, acceptRedisLoss, isDoubtful, openPortable } from './store/open.ts'
 import type { Portable } from './store/store.ts'
 
 export type { Audit }
@@ -18,6 +18,7 @@ export function isStoreDoubtful({ store }: Settings): boolean {
  */
 export async function acceptStore(settings: Settings, log: Log): Promise<boolean> {
   const { store } = settings
+  if (store.kind === 'redis') return acceptRedisLoss(store, log)
   if (store.kind === 'folder') {
     const before = openPortable(store, log)
     await before.opened?.()
@@ -40,7 +41,7 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
   const store = openPortable(settings, log)
   await store.opened?.()
   const { problem } = store
-  if (problem === undefined) return store
+  if (problem === undefined || store.canRead === true) return store
   await store.close()
   throw new Error(settings.kind === 'folder' ? problem : `the store can not be used: ${problem}`)
 }

@@ -108,7 +108,13 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
   if (store.kind === 'folder' && !existsSync(store.path) && !isStoreDoubtful(settings)) return []
   const opened = openSharedStore(settings, openLog('error', true))
   return opened.then(
-    (found) => found.close().then(() => []),
+    async (found) => {
+      const { problem } = found
+      await found.close()
+      return problem === undefined
+        ? []
+        : [{ path: ['store'], message: `the store can not be used: ${problem}` }]
+    },
     (error: unknown) => [
       { path: ['store'], message: error instanceof Error ? error.message : String(error) },
     ],

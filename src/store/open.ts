@@ -33,8 +33,22 @@ export function openStore(settings: StoreSettings, log: Log): Store {
 
 /** Opens a store that others can look into. */
 export function openPortable(settings: LastingSettings, log: Log): Portable {
-  if (settings.kind === 'redis') return new RedisStore(settings.url, log)
+  if (settings.kind === 'redis') return new RedisStore(settings.url, log, settings.witnesses)
   return new LmdbStore(settings.path, log, { witnesses: settings.witnesses })
+}
+
+/** Has gateways go on with what is in a Redis, in place of what was promised and lost; whether anything was. */
+export async function acceptRedisLoss(
+  { url, witnesses }: StoreSettings & { readonly kind: 'redis' },
+  log: Log,
+): Promise<boolean> {
+  const store = new RedisStore(url, log, witnesses)
+  try {
+    await store.opened()
+    return await store.accept()
+  } finally {
+    await store.close()
+  }
 }
 
 /**

@@ -99,9 +99,11 @@ if ARGV[2] and redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
 return remove(ARGV[1])
 `)
 
-/** Key: the index. Arguments: what the keys of its members begin with. Replies keys and values in turn. */
-export const scanScript = script(`${shared}
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now()))
+/**
+ * Key: the index. Arguments: what the keys of its members begin with. Replies keys and values in turn. A replica, which
+ * takes no writes, replies too: what is over is left in the index there.
+ */
+export const scanScript = script(`
 local reply = {}
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   local value = redis.call('GET', ARGV[1] .. string.sub(member, tonumber(ARGV[2])))
@@ -109,7 +111,7 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     reply[#reply + 1] = member
     reply[#reply + 1] = value
   else
-    redis.call('ZREM', KEYS[1], member)
+    redis.pcall('ZREM', KEYS[1], member)
   end
 end
 return reply

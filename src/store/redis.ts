@@ -3,6 +3,7 @@ import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Secret } from '../core/secret.ts'
 import { MemoryStore } from './memory.ts'
+import { RedisGeneration } from './redis-generation.ts'
 import {
   claimScript,
   indexOf,
@@ -18,10 +19,13 @@ import {
 } from './redis-scripts.ts'
 import { readTaken, takeArguments, takeScript } from './redis-take.ts'
 import type { Bucket, Entry, Portable, Taken } from './store.ts'
+import { isPromise, Witness } from './witness.ts'
 
 /** How long one command may take, and how long after a failure none is tried, in milliseconds. */
 const PATIENCE = 500
 const PAUSE = 1000
+/** How often Redis is asked which store it holds, whether it takes writes and whether it may evict keys. */
+const WATCH_MS = 1000
 /** How many commands may wait for Redis. */
 const QUEUE = 10_000
 
@@ -39,22 +43,42 @@ export class RedisStore implements Portable {
   #problem: string | undefined = 'not connected yet'
   /** Redis answers, but takes nothing: it is full, or a replica that is only read. */
   #isRefusing = false
-  #probing: NodeJS.Timeout | undefined
+  #watching: NodeJS.Timeout | undefined
+  /** Why what is promised might not be kept. */
+  #hazard: string | undefined
+  readonly #generation: RedisGeneration
   #isReply: (error: unknown) => boolean = () => false
   #pausedUntil = 0
   #isClosed = false
   readonly #tried = Promise.withResolvers<void>()
 
-  constructor(url: Secret, log: Log) {
+  /** `witnesses` is a folder of the user's own, where it is remembered what stores promised. */
+  constructor(url: Secret, log: Log, witnesses?: string) {
     this.#log = log
     const { protocol, host, pathname } = new URL(url.reveal())
     this.#address = `${protocol}//${host}${pathname === '/' ? '' : pathname}`
+    this.#generation = new RedisGeneration(new Witness(witnesses, this.#address))
     this.#client = this.#connect(url)
     this.#client.catch((error: unknown) => this.#fail(error))
   }
 
   get problem(): string | undefined {
-    return this.#problem
+    const { loss } = this.#generation
+    if (this.#problem === undefined && loss !== undefined)
+      return `${loss}. Restore it, or run \`gatehouse store accept\` to go on without it: calls with a key that were answered may run again then`
+    return this.#problem ?? this.#hazard
+  }
+
+  get canRead(): boolean {
+    const isThere = this.#problem === undefined || this.#isRefusing
+    return isThere && this.#generation.loss === undefined
+  }
+
+  /** Has all gateways go on with what is there; whether anything was lost. */
+  async accept(): Promise<boolean> {
+    const client = this.#usable()
+    if (!client) throw away()
+    return this.#bounded(this.#generation.accept(client))
   }
 
   opened(): Promise<void> {
@@ -67,15 +91,19 @@ export class RedisStore implements Portable {
   }
 
   async put(key: string, value: string, ttl: number): Promise<void> {
+    await this.#promise(key, ttl)
     await this.#run(putScript, keysOf(key), [key, value, whole(ttl)])
   }
 
   async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+    if (this.#hazard !== undefined && isPromise(key)) throw refused(new Error(this.#hazard))
+    await this.#promise(key, ttl)
     const found = await this.#run(claimScript, keysOf(key), [key, value, whole(ttl)])
     return typeof found === 'string' ? found : undefined
   }
 
   async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+    await this.#promise(key, ttl)
     return (await this.#run(swapScript, keysOf(key), [key, value, whole(ttl), before])) === 1
   }
 
@@ -127,7 +155,7 @@ export class RedisStore implements Portable {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    clearTimeout(this.#probing)
+    clearTimeout(this.#watching)
     const client = await this.#client.catch(() => undefined)
     this.#ready = undefined
     // A client that never connected has nothing to end.
@@ -160,7 +188,8 @@ export class RedisStore implements Portable {
     client.on('error', (error: unknown) => this.#fail(error))
     client.on('ready', () => {
       this.#ready = client
-      this.#recover()
+      this.#pausedUntil = 0
+      void this.#watch()
     })
     // With a strategy to reconnect it settles only once it is connected, or closed.
     client.connect().catch((error: unknown) => this.#fail(error))
@@ -180,12 +209,43 @@ export class RedisStore implements Portable {
   async #must<Reply>(command: (client: RedisClientType) => Promise<Reply>): Promise<Reply> {
     const client = this.#usable()
     if (!client) throw away()
+    if (this.#generation.loss === undefined) {
+      const reply = await this.#checked(client, command)
+      if (this.#generation.loss === undefined) return reply
+    }
+    throw refused(new Error(this.problem))
+  }
+
+  /** Runs a command, then reads in the same round trip whether the store is the right one still. */
+  async #checked<Reply>(
+    client: RedisClientType,
+    command: (client: RedisClientType) => Promise<Reply>,
+  ): Promise<Reply> {
     try {
-      return await this.#bounded(command(client))
+      const [reply] = await this.#bounded(Promise.all([command(client), this.#look(client)]))
+      return reply
     } catch (error) {
       this.#fail(error)
       throw this.#isReply(error) ? refused(error) : away(error)
     }
+  }
+
+  async #look(client: RedisClientType): Promise<void> {
+    const before = this.#generation.loss
+    await this.#generation.look(client)
+    this.#report(before, this.#generation.loss)
+  }
+
+  async #promise(key: string, ttl: number): Promise<void> {
+    if (!isPromise(key)) return
+    if (!this.#generation.hasName) await this.#must((client) => this.#generation.name(client))
+    this.#generation.note(ttl)
+  }
+
+  #report(before: string | undefined, after: string | undefined): void {
+    if (before === after || this.#isClosed) return
+    if (after === undefined) this.#log.info('store.ready')
+    else this.#log.error('store.away', { reason: after })
   }
 
   async #bounded<Reply>(reply: Promise<Reply>): Promise<Reply> {
@@ -194,9 +254,7 @@ export class RedisStore implements Portable {
     // A process that was held up itself first reads what has come meanwhile.
     const timer = setTimeout(() => setImmediate(giveUp), PATIENCE).unref()
     try {
-      const found = await Promise.race([reply, late.promise])
-      if (this.#problem !== undefined && !this.#isRefusing) this.#recover()
-      return found
+      return await Promise.race([reply, late.promise])
     } finally {
       clearTimeout(timer)
     }
@@ -215,20 +273,40 @@ export class RedisStore implements Portable {
     }
     this.#problem = reason
     this.#isRefusing = isRefused
-    if (isRefused) this.#probeLater()
   }
 
-  /** Looks after a while whether something is taken again: that something can be read does not say so. */
-  #probeLater(): void {
-    this.#probing ??= setTimeout(() => {
-      this.#probing = undefined
-      const probe = this.#usable()?.set(`${PREFIX}probe`, '', { expiration: { type: 'PX', value: 1 } })
-      if (probe)
-        this.#bounded(probe).then(
-          () => this.#recover(),
-          (error: unknown) => this.#fail(error),
-        )
-    }, PAUSE).unref()
+  /** Looks now and then which store it is, whether it is kept, and whether something is taken: reading does not say so. */
+  async #watch(): Promise<void> {
+    clearTimeout(this.#watching)
+    const client = this.#usable()
+    if (client) {
+      try {
+        await this.#bounded(Promise.all([this.#look(client), this.#inspect(client)]))
+        const probe = client.set(`${PREFIX}probe`, '', { expiration: { type: 'PX', value: 1 } })
+        await this.#bounded(probe)
+        this.#recover()
+      } catch (error) {
+        this.#fail(error)
+      }
+    }
+    clearTimeout(this.#watching)
+    if (!this.#isClosed) this.#watching = setTimeout(() => void this.#watch(), WATCH_MS).unref()
+  }
+
+  /** Keys that Redis may evict are not kept as long as was promised. Who may not ask it for its memory learns nothing. */
+  async #inspect(client: RedisClientType): Promise<void> {
+    const text = await client.info('memory').catch((error: unknown) => {
+      if (this.#isReply(error)) return ''
+      throw error
+    })
+    const policy = /^maxmemory_policy:(\S+)/m.exec(text)?.[1] ?? 'noeviction'
+    const isBounded = !/^maxmemory:0\s*$/m.test(text)
+    const before = this.#hazard
+    this.#hazard =
+      policy !== 'noeviction' && isBounded
+        ? `Redis may evict what was promised (maxmemory-policy ${policy}): set maxmemory-policy to noeviction`
+        : undefined
+    this.#report(before, this.#hazard)
   }
 
   #recover(): void {

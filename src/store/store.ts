@@ -2,7 +2,7 @@
  * What must outlive a call, and may be shared by several gateways. Keys begin with the name of their owner:
  * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers,
  * `key:` the gateway's own keys, `budget:` what callers spent, `alive:` which gateways there are, `call:` calls with an idempotency key,
- * `approval:` what people are asked to approve, `transaction:` and `deed:` what was done and can be undone,
+ * `approval:` what people are asked to approve, `transaction/` and `deed:` what was done and can be undone,
  * `contract/` what servers offer, and what of it changed.
  * A key with a slash is a member of a collection, which is what stands before its first slash.
  * What was written is durable, as far as the store is, once the promise is resolved.
@@ -47,6 +47,8 @@ export function collectionOf(key: string): string | undefined {
 
 /** A store whose values can be taken elsewhere, all of them. */
 export interface Portable extends Store {
+  /** Whether what is there can be read, though there is a problem. */
+  readonly canRead?: boolean
   /** Every value with its key, and until when it is kept, in milliseconds since 1970. */
   entries(): AsyncIterable<Entry>
   /** What to tell people about where it is, and how large. */

@@ -21,7 +21,7 @@ const AHEAD_MS = 3_600_000
 
 /** Whether a key is that of a promise: that a call runs once, or that a transaction is ended. */
 export function isPromise(key: string): boolean {
-  return key.startsWith('call:') || key.startsWith('transaction:')
+  return key.startsWith('call:') || key.startsWith('transaction/')
 }
 
 /** What is remembered of one store. */

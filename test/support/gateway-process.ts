@@ -35,12 +35,16 @@ interface CommandOptions {
   readonly program?: readonly string[]
 }
 
+/** Where the gateways of a test file keep the state of their user: apart from that of other files, and of people. */
+const state = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+process.once('exit', () => rmSync(state, { recursive: true, force: true }))
+
 /** Starts the built gateway with these arguments. */
 export function startCommand(args: readonly string[], options: CommandOptions = {}): CommandProcess {
   const [program = process.execPath, ...first] = options.program ?? gatewayProgram()
   const child = spawn(program, [...first, ...args], {
     stdio: 'pipe',
-    env: { ...process.env, ...ambientCanary(), ...options.env },
+    env: { ...process.env, XDG_STATE_HOME: state, ...ambientCanary(), ...options.env },
     ...(options.cwd !== undefined && { cwd: options.cwd }),
   })
   const output = { stdout: '', stderr: '' }

@@ -1,13 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { until } from './condition.ts'
 import { freePort } from './run-gateway.ts'
 
 const PROGRAM = '/usr/bin/redis-server'
 
-/** A Redis server under test; it can be stopped and started again on its port, empty. */
+/** A Redis server under test; it can be killed and started again on its port. */
 export interface RedisServer {
   readonly url: string
   start(): Promise<void>
@@ -27,12 +29,15 @@ export function hasRedis(): boolean {
   return isThere
 }
 
-/** Starts a Redis server that keeps everything in memory. */
-export async function startRedis(): Promise<RedisServer> {
+/** Starts a Redis server. It keeps everything in a file when it is killed, unless it `isForgetful`. */
+export async function startRedis({ isForgetful = false } = {}): Promise<RedisServer> {
   const port = await freePort()
+  const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
   let child: ChildProcess | undefined
   const start = async (): Promise<void> => {
-    const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']
+    const place = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder]
+    const settings = [...place, '--save', '', '--appendonly', isForgetful ? 'no' : 'yes']
     child = spawn(PROGRAM, settings, { stdio: 'ignore' })
     await until(() => answers(port), 'Redis to answer')
   }

@@ -56,7 +56,7 @@ describe.runIf(hasRedis())('three gateways with one Redis', () => {
   }
 
   beforeAll(async () => {
-    redis = await startRedis()
+    redis = await startRedis({ isForgetful: true })
     server = await startFakeServer({ revision: '2025-11-25', transport: 'http' })
     gateways = await start({ rate: ['2000/hour', '100000/day'] })
   })
