@@ -63,7 +63,15 @@ const walls: readonly Wall[] = [
       'records',
       'documents',
     ],
-    own: ['feature.ts', 'own-tool.ts', 'discovered.ts', 'list-changes.ts', 'tool-lists.ts', 'portrayed.ts'],
+    own: [
+      'feature.ts',
+      'no-undo.ts',
+      'own-tool.ts',
+      'discovered.ts',
+      'list-changes.ts',
+      'tool-lists.ts',
+      'portrayed.ts',
+    ],
   },
   { part: 'features/index.ts' },
   {

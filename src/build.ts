@@ -25,6 +25,7 @@ import { featureSettings, isAsked, type Settings } from './core/settings.ts'
 import { fetchJson } from './downstream/fetch-json.ts'
 import type { Deps } from './features/feature.ts'
 import { callBounds } from './features/limits.ts'
+import { errors } from './features/errors/errors.ts'
 import { permissions } from './features/scopes/permissions.ts'
 import { transactions } from './features/transactions/transactions.ts'
 import { leftOf } from './left.ts'
@@ -126,6 +127,10 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     auth: settings.auth,
     entry,
     undoRule: (name, tool) => undoRules.of(name, tool),
+    explained: (failure, call) =>
+      active
+        .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
+        ?.contribution.explained?.(failure, call),
     undoRuleAmong: (described, all) => undoRules.among(described, all),
     tools: async (name) =>
       (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),

@@ -36,6 +36,9 @@ export function transactionText({ transaction, deeds }: Told): string {
     ...(transaction.status === 'active' ? [`  expires      ${timeText(expiresAt)}`] : []),
     ...(endedAt === undefined ? [] : [`  ended        ${timeText(endedAt)}`]),
     ...(reason === undefined ? [] : [`  undone for   ${reason}`]),
+    ...(transaction.retry
+      ? [`  next try     ${timeText(transaction.retry.at)} (number ${transaction.retry.tries})`]
+      : []),
     ...(acknowledged ? [`  acknowledged ${timeText(acknowledged.at)} by ${acknowledged.by}`] : []),
     ...transaction.steps.flatMap((step) => stepLines(step, transaction.compensations, deeds.get(step.deed))),
   ]
@@ -46,7 +49,14 @@ export function transactionText({ transaction, deeds }: Told): string {
 export function rollbackText(transaction: Transaction): string {
   const { id, compensations } = transaction
   const lines = compensations.map((each) => `  ${each.step.padEnd(12)} ${endOf(each)}`)
-  const next = needsAttention(transaction) ? [`When you have seen to it: gatehouse tx ack ${id}`] : []
+  const again = transaction.retry
+    ? [
+        `What failed for a reason that may pass is tried again at ${timeText(transaction.retry.at)}, and then on.`,
+      ]
+    : []
+  const next = needsAttention(transaction)
+    ? [...again, `When you have seen to it: gatehouse tx ack ${id}`]
+    : []
   return [`${id}: ${stateOf(transaction)}`, ...lines, ...next].map(oneLine).join('\n')
 }
 
@@ -77,6 +87,9 @@ export function transactionView({ transaction, deeds }: Told): Readonly<Record<s
     }),
     steps_compensated: transaction.compensations.map(({ step, status: how, error }) => {
       return { step_id: step, status: how, ...(error && { error }) }
+    }),
+    ...(transaction.retry && {
+      retry: { tries: transaction.retry.tries, at: new Date(transaction.retry.at).toISOString() },
     }),
     ...(acknowledged && {
       acknowledged: { by: acknowledged.by, at: new Date(acknowledged.at).toISOString() },

@@ -1,6 +1,7 @@
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { Call, Errand, Handler, Policy } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
+import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
@@ -43,6 +44,8 @@ export interface Contribution {
   readonly pages?: readonly OwnPage[]
   /** What it does about a tool of a server, given all its tools, for those who describe it. */
   facts?(entry: Entry, all: readonly Entry[]): ToolFacts
+  /** What a failure of a call means, as its caller is told it: of a result, or of what was thrown. */
+  explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
   /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
   left?(target: Target, principal: Principal): Promise<Left | undefined>
   /**
@@ -181,6 +184,8 @@ export interface Deps {
   undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
   /** The same of a tool, given all tools of its server. */
   undoRuleAmong(entry: Entry, all: readonly Entry[]): UndoRule | undefined
+  /** What a failure of a call means, as its caller is told it; nothing where failures are told as they are. */
+  explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
   /** The entries of all tools of a server, as it lists them just then. @throws what listing throws */
   tools(upstream: string): Promise<readonly Entry[]>
   /** What is known of each server. Calls are only looked at for it once somebody asks. */

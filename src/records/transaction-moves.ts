@@ -171,24 +171,59 @@ export function compensated(compensation: Compensation, runner: string): Move {
   }
 }
 
-/** Everything that could be undone is. */
+/** Everything that could be undone is. What may work later is tried again then, unless somebody has seen to it. */
 export function rolledBack(runner: string, now: number): Move {
   return (transaction) => {
     mustBeRunning(transaction, runner)
     if (pendingOf(transaction).length > 0) throw taken()
-    const isClean = transaction.compensations.every(({ error }) => error === undefined)
-    const { runner: _runner, ...others } = transaction
-    return { ...others, status: isClean ? 'rolled_back' : 'partially_rolled_back', endedAt: now }
+    const { compensations, acknowledged: seen } = transaction
+    const isClean = compensations.every(({ error }) => error === undefined)
+    const { runner: _runner, retry: before, ...others } = transaction
+    const tries = (before?.tries ?? 0) + 1
+    const isTriedAgain = compensations.some(isPassing) && !seen && tries <= MAX_RETRIES
+    return {
+      ...others,
+      status: isClean ? 'rolled_back' : 'partially_rolled_back',
+      ...(isTriedAgain && { retry: { tries, at: now + retryDelay(tries) } }),
+      endedAt: now,
+    }
   }
 }
 
-/** Somebody has seen what could not be undone. */
+/** How often what could not be undone is tried again, and how long is waited before, in milliseconds: twice as long each time. */
+const MAX_RETRIES = 1000
+const FIRST_RETRY_MS = 2000
+const LAST_RETRY_MS = 60_000
+
+function retryDelay(tries: number): number {
+  return Math.min(FIRST_RETRY_MS * 2 ** Math.min(tries - 1, 10), LAST_RETRY_MS)
+}
+
+/** Whether something could not be undone for a reason that may pass, such as that its server is away. */
+function isPassing({ status, error }: Compensation): boolean {
+  return status === 'compensation_failed' && passing.has(String(error?.category))
+}
+
+const passing: ReadonlySet<string> = new Set(['transient', 'rate_limited', 'auth_required'])
+
+/** What could not be undone is about to be tried again, once its time has come; whoever takes that up does it. */
+export function retried(now: number): Move {
+  return (transaction) => {
+    const { status, retry, compensations } = transaction
+    if (status !== 'partially_rolled_back' || !retry || now < retry.at) return transaction
+    const left = compensations.filter((each) => !isPassing(each))
+    return { ...transaction, status: 'rolling_back', compensations: left }
+  }
+}
+
+/** Somebody has seen what could not be undone, or what is in doubt: nothing more is tried. */
 export function acknowledged(by: string, now: number): Move {
   return (transaction) => {
     if (!needsAttention(transaction)) {
       throw conflict('The transaction does not wait for anybody to acknowledge it.')
     }
-    return { ...transaction, acknowledged: { by, at: now } }
+    const { retry: _retry, ...others } = transaction
+    return { ...others, acknowledged: { by, at: now } }
   }
 }
 

@@ -25,7 +25,9 @@ export interface Transaction {
   readonly compensations: readonly Compensation[]
   /** Who rolls it back; another one takes over when that one is gone. */
   readonly runner?: string
-  /** Somebody has seen that not everything could be undone. */
+  /** What could not be undone is tried again: how often it was, and when it will be, in milliseconds since 1970. */
+  readonly retry?: { readonly tries: number; readonly at: number }
+  /** Somebody has seen that not everything could be undone, or that a step of it is in doubt. */
   readonly acknowledged?: { readonly by: string; readonly at: number }
 }
 
@@ -69,9 +71,19 @@ export function isOver({ status }: Transaction): boolean {
   return status !== 'active' && status !== 'rolling_back'
 }
 
-/** Whether somebody should look at what could not be undone. */
-export function needsAttention({ status, acknowledged }: Transaction): boolean {
-  return status === 'partially_rolled_back' && acknowledged === undefined
+/** Whether somebody should look at it: at what could not be undone, or at what was kept and may not be done. */
+export function needsAttention(transaction: Transaction): boolean {
+  const { status, acknowledged, retry } = transaction
+  if (acknowledged !== undefined) return false
+  if (status === 'committed') return inDoubt(transaction).length > 0
+  return status === 'partially_rolled_back' || (status === 'rolling_back' && retry !== undefined)
+}
+
+/** The steps that may have been done, though nobody got the answer. */
+export function inDoubt({ steps }: Transaction): Step[] {
+  return steps.filter(
+    ({ kind, isUnsent, error }) => kind !== 'read' && !isUnsent && error?.code === 'OUTCOME_UNKNOWN',
+  )
 }
 
 /** The order of a list of transactions: those that need attention, then those under way, the last begun first. */
@@ -130,7 +142,7 @@ export class Transactions {
     return this.#scan((key) => principal === undefined || key.startsWith(prefixOf(principal)))
   }
 
-  /** Those that are not over. */
+  /** Those that are not over, or that are to be tried again. */
   async unfinished(): Promise<readonly Found[]> {
     return this.#scan((_key, text) => OPEN.some((start) => text.startsWith(start)))
   }
@@ -158,11 +170,11 @@ export function unknownTransaction(): GatewayError {
 
 const COLLECTION = 'transaction'
 
-/** How texts begin of what is not over: they need not be read to tell them from the many that are. */
-const OPEN = ['active', 'rolling_back'].map((status) => `{"status":"${status}"`)
+/** How texts begin of what is not done with: they need not be read to tell them from the many that are. */
+const OPEN = ['{"status":"active"', '{"status":"rolling_back"', '{"status":"partially_rolled_back","retry":']
 
-function written({ status, ...others }: Transaction): string {
-  return JSON.stringify({ status, ...others })
+function written({ status, retry, ...others }: Transaction): string {
+  return JSON.stringify({ status, ...(retry && { retry }), ...others })
 }
 
 function prefixOf(principal: string): string {

@@ -218,3 +218,23 @@ function placeOf({ params }: Call): string {
 export function withoutIdempotencyKey(call: Call): Call {
   return withoutExtension(withoutExtension(call, IDEMPOTENCY_KEY), CAMEL_KEY)
 }
+
+/** Whether a client wants a call as a task (2025-11-25 basic/utilities/tasks). */
+export function isTask({ params }: Call): boolean {
+  const { task } = params.fields
+  return task !== undefined && task !== null
+}
+
+/** The same call of a client that takes no tasks, so that its server answers with what the tool gives. */
+export function withoutTasks(call: Call): Call {
+  const { capabilities } = call.client
+  const { extensions } = capabilities
+  if (!isObject(extensions) || extensions[tasksExtension] === undefined) return call
+  const { [tasksExtension]: _tasks, ...rest } = extensions
+  const client = { ...call.client, capabilities: { ...capabilities, extensions: rest } }
+  const isWritten = call.meta[metaKeys.capabilities] !== undefined
+  const params = isWritten
+    ? call.params.withMeta({ [metaKeys.capabilities]: client.capabilities })
+    : call.params
+  return { ...call, client, params }
+}

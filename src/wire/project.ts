@@ -1,3 +1,4 @@
+import { isTaskAccepted } from '../core/answer.ts'
 import type { Call, Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -15,17 +16,13 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
       return lowerTools(stripped)
     case 'tools/call':
       // The acceptance of a task has no content yet (2025-11-25 basic/utilities/tasks).
-      if (isAccepted(result)) return stripped
+      if (isTaskAccepted(result)) return stripped
       return lowerStructured(lowerContent(stripped, 'content', revision))
     case 'prompts/get':
       return lowerMessages(stripped, revision)
     default:
       return stripped
   }
-}
-
-function isAccepted(result: Payload): boolean {
-  return result.member('task') !== undefined || result.member('resultType') === 'task'
 }
 
 /** What a call came to, as its client will be sent it. */

@@ -39,6 +39,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     callBounds: () => ({ silence: 30_000, total: 600_000 }),
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
     entry: (): Entry | undefined => undefined,
+    explained: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
     tools: async () => [],

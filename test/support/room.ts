@@ -17,11 +17,17 @@ export interface Room {
   end(): Promise<void>
 }
 
+interface Reopened {
+  /** One of the system's unless it is given. */
+  readonly port?: number
+  readonly before?: Room
+}
+
 const inputSchema = { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] }
 
-/** Starts the server of a room, until the test is over. */
-export async function openRoom(): Promise<Room> {
-  const messages = new Set<string>()
+/** Starts the server of a room, until the test is over; with what was in the room, where one is opened again. */
+export async function openRoom({ port = 0, before }: Reopened = {}): Promise<Room> {
+  const messages = new Set<string>(before?.messages)
   const calls: string[] = []
   const server = await scriptedServer(
     { tools: {} },
@@ -39,6 +45,7 @@ export async function openRoom(): Promise<Room> {
         return room.silent === call ? undefined : { content: [], structuredContent: { text } }
       },
     },
+    port,
   )
   onTestFinished(() => server.close())
   const room: Room = {

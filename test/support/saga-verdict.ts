@@ -9,12 +9,28 @@ export function faultsOfSaga(ending: SagaEnding, status: Json, world: World): re
   const found = [...wrong, ...untrue(ending, status)]
   const now = String(status['status'])
   if (!['committed', 'rolled_back', 'partially_rolled_back'].includes(now)) found.push(`it is ${now}`)
-  if (told !== undefined && told !== now) found.push(`its client was told ${told}, and it is ${now}`)
-  if (status['needs_attention'] !== (now === 'partially_rolled_back')) found.push('attention is wrong')
+  // What a rollback left over, as a server was away, is undone once that is back.
+  const isDoneSince = told === 'partially_rolled_back' && now === 'rolled_back'
+  if (told !== undefined && told !== now && !isDoneSince)
+    found.push(`its client was told ${told}, and it is ${now}`)
+  if (status['needs_attention'] !== mustBeSeen(ending, status)) found.push('attention is wrong')
   const about = { ...ending, status, world }
   for (const step of plan.steps) found.push(...faultsOfStep(step, about))
   for (const file of filesOf(plan.id)) found.push(...faultsOfFile(file, about))
   return found.map((each) => `${plan.id} (${plan.end}, ${now}): ${each}`)
+}
+
+/** Whether somebody has to look: something is not undone, or was kept and may not be done. */
+function mustBeSeen({ plan }: SagaEnding, status: Json): boolean {
+  if (status['status'] !== 'committed') return status['status'] === 'partially_rolled_back'
+  const reads = new Set(plan.steps.flatMap(({ id, tool }) => (isRead(tool) ? [id] : [])))
+  return stepsOf(status).some((step) => {
+    return objectAt(step, 'error')['code'] === 'OUTCOME_UNKNOWN' && !reads.has(String(step['step_id']))
+  })
+}
+
+function isRead(tool: string): boolean {
+  return tool.includes('read')
 }
 
 interface About extends SagaEnding {

@@ -28,6 +28,7 @@ export interface ScriptedServer {
 export async function scriptedServer(
   capabilities: Json,
   scripts: Readonly<Record<string, Script>>,
+  port = 0,
 ): Promise<ScriptedServer> {
   const seen: Json[] = []
   const running = new Set<ServerResponse>()
@@ -68,10 +69,10 @@ export async function scriptedServer(
     if (result) json(response, reply(isObject(result['error']) ? result : { result }))
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+  const address = server.address() as AddressInfo
   return {
-    url: `http://127.0.0.1:${port}/mcp`,
+    url: `http://127.0.0.1:${address.port}/mcp`,
     seen,
     get open() {
       return running.size

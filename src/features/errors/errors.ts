@@ -60,6 +60,12 @@ export const errors: Feature<Settings> = {
       return known
     }
     return {
+      explained: (failure, call) => {
+        const known = mannersOf(call.target.upstream)
+        return failure instanceof GatewayError
+          ? normalised(failure, call, known).data
+          : objectOf(failure, call, known)
+      },
       policy: ({ upstream, method }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
         const known = mannersOf(upstream)

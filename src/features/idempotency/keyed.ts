@@ -1,17 +1,15 @@
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
 import { callKey, fingerprintOf } from '../../records/calls.ts'
 import {
   extensionOf,
   hasExtension,
   hasIdempotencyKey,
   idempotencyKeyOf,
-  metaKeys,
-  tasksExtension,
   TRANSACTION_ID,
   withoutExtension,
   withoutIdempotencyKey,
+  withoutTasks,
 } from '../../wire/extensions.ts'
 
 /** A call that is to be made once. */
@@ -80,26 +78,6 @@ function identity(call: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
 /** A step of one transaction is no step of another one. */
 function told(call: Call, name: string): Readonly<Record<string, unknown>> {
   return hasExtension(call, name) ? { [name]: extensionOf(call, name) } : {}
-}
-
-/** Whether a client wants a call as a task (2025-11-25 basic/utilities/tasks). */
-export function isTask({ params }: Call): boolean {
-  const { task } = params.fields
-  return task !== undefined && task !== null
-}
-
-/** The same call of a client that takes no tasks, so that its server answers with what the tool gives. */
-function withoutTasks(call: Call): Call {
-  const { capabilities } = call.client
-  const { extensions } = capabilities
-  if (!isObject(extensions) || extensions[tasksExtension] === undefined) return call
-  const { [tasksExtension]: _tasks, ...rest } = extensions
-  const client = { ...call.client, capabilities: { ...capabilities, extensions: rest } }
-  const isWritten = call.meta[metaKeys.capabilities] !== undefined
-  const params = isWritten
-    ? call.params.withMeta({ [metaKeys.capabilities]: client.capabilities })
-    : call.params
-  return { ...call, client, params }
 }
 
 /** Whether a call is a step of a transaction. */

@@ -1,3 +1,4 @@
+import { isTaskAccepted } from '../../core/answer.ts'
 import type { Outcome } from '../../core/call.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule } from '../../core/failure.ts'
@@ -16,7 +17,7 @@ export type Verdict = 'done' | 'released' | 'unknown' | 'open'
 export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
   if (outcome.kind === 'ask') return outcome.isOpen ? 'open' : 'released'
   const { result } = outcome
-  if (isAccepted(result)) return 'unknown'
+  if (isTaskAccepted(result)) return 'unknown'
   if (result.member('isError') !== true) return 'done'
   const given = structuredOf(result)
   if (given && isRefusal(given)) return 'released'
@@ -24,11 +25,6 @@ export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
     ? given.category
     : meaning(firstWords(result), undefined, rules).category
   return isReleased(category) ? 'released' : 'done'
-}
-
-/** Whether a result says that a task was begun, not what the call came to. */
-function isAccepted(result: Payload): boolean {
-  return result.member('task') !== undefined || result.member('resultType') === 'task'
 }
 
 /** What a failure means for a key. `isResumed`: the server had begun in an earlier round. */

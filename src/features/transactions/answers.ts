@@ -3,7 +3,14 @@ import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import { begun, committed } from '../../records/transaction-moves.ts'
-import { isOver, unknownTransaction, urgentFirst } from '../../records/transactions.ts'
+import {
+  inDoubt,
+  isOver,
+  type Transaction,
+  unknownTransaction,
+  urgentFirst,
+} from '../../records/transactions.ts'
+import type { Deps } from '../feature.ts'
 import { type Desk, keyFor, mustHaveKeys, rollBack } from './desk.ts'
 import { readId } from './ids.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
@@ -58,11 +65,20 @@ export function answerCommit(desk: Desk): Handler {
       if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
       const transaction = await book.change(key, committed(Date.now()))
       watch.track(key, transaction)
+      tellOfDoubt(transaction, deps)
       const kept = transaction.steps.map(({ deed }) => deeds.keep(deed, limits.retention))
       background(Promise.all(kept), deps.log)
       return answer(commitShape(transaction))
     })
   }
+}
+
+/** What was kept and is in doubt has to be looked at by somebody. */
+function tellOfDoubt(transaction: Transaction, { log }: Deps): void {
+  const { id, principal } = transaction
+  const steps = inDoubt(transaction).map((step) => `${step.id}: OUTCOME_UNKNOWN`)
+  if (steps.length > 0)
+    log.error('transaction.needs_attention', { transaction: id, principal: principal.id, steps })
 }
 
 /** Answers `transaction/rollback`, once everything is undone as far as that can be. */

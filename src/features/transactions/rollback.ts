@@ -230,10 +230,13 @@ function hashed(key: string): string {
 }
 
 function tell(transaction: Transaction, { log }: Deps): void {
-  const { id, principal, reason, compensations } = transaction
+  const { id, principal, reason, compensations, retry } = transaction
   const said = { transaction: id, principal: principal.id, ...(reason !== undefined && { reason }) }
   const left = compensations.filter(({ error }) => error !== undefined)
   if (left.length === 0) return log.info('transaction.rolled_back', said)
   const steps = left.map(({ step, error }) => `${step}: ${String(error?.code)}`)
+  // It was said the first time.
+  if (retry && retry.tries > 1)
+    return log.debug('transaction.retried', { ...said, tries: retry.tries, steps })
   log.error('transaction.needs_attention', { ...said, steps })
 }

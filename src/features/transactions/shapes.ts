@@ -1,9 +1,10 @@
 import type { Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
 import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Deed } from '../../records/deeds.ts'
-import { needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
+import { inDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
 import { NS } from '../../wire/extensions.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -25,13 +26,25 @@ export function rollbackShape(transaction: Transaction): Json {
       return { step_id: step, status: how, ...(error && { error }) }
     }),
     ...(needsAttention(transaction) && { needs_attention: true }),
+    ...(transaction.retry && { next_retry_at: time(transaction.retry.at) }),
   }
 }
 
 /** What is said of a transaction that was committed. */
-export function commitShape({ id, steps }: Transaction): Json {
+export function commitShape(transaction: Transaction): Json {
+  const { id, steps } = transaction
   const done = steps.filter(({ status }) => status === 'ok')
-  return { status: 'committed', transaction_id: id, steps_completed: done.length }
+  const doubtful = inDoubt(transaction)
+  return {
+    status: 'committed',
+    transaction_id: id,
+    steps_completed: done.length,
+    ...(doubtful.length > 0 && {
+      steps_in_doubt: doubtful.map(stepShape),
+      message: `${doubtful.length === 1 ? 'One step' : `${doubtful.length} steps`} may have been done though no answer came: look at the server what is there.`,
+    }),
+    ...(needsAttention(transaction) && { needs_attention: true }),
+  }
 }
 
 /** A transaction in few words. */
@@ -59,7 +72,7 @@ export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string,
     steps: steps.map((step) => {
       const way = deeds.get(step.deed)?.way
       const undo = way && 'tool' in way && { tool: way.tool, server_id: step.upstream }
-      return { ...stepShape(step), ...(undo && { compensation: undo }) }
+      return { ...stepShape(step), ...(undo && { compensation: undo }), ...unavailable(deeds.get(step.deed)) }
     }),
     needs_attention: needsAttention(transaction),
     ...(acknowledged && { acknowledged_at: time(acknowledged.at) }),
@@ -98,6 +111,7 @@ export function withStep(
     step_id: step,
     status: found?.status === 'ok' ? 'ok' : 'failed',
     ...(compensation && { compensation }),
+    ...unavailable(deed),
     ...(found?.error && { error: found.error }),
   }
   const whole = { ...record, transaction_status: transaction.status }
@@ -110,6 +124,14 @@ export function withStep(
       step_id: step,
       ...(compensation && { compensation }),
     })
+}
+
+/** Why what a step did cannot be undone, where that turned out once it was done. */
+function unavailable(deed: Deed | undefined): Json {
+  if (deed?.status !== 'ok' || deed.way.kind !== 'none') return {}
+  const message = `The step cannot be undone: ${deed.way.reason}.`
+  const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason: 'no_compensation' })
+  return { compensation_error: error.data }
 }
 
 function compensationShape(

@@ -1,3 +1,4 @@
+import { isTaskAccepted } from '../../core/answer.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
@@ -38,14 +39,16 @@ export async function runStep(call: Call, next: Handler, running: Running): Prom
     return ended
   }
   const isFailed = result.member('isError') === true
-  const end = isFailed ? failure(new GatewayError('UPSTREAM_ERROR', FAILED), step, deed) : succeeded
+  const isAccepted = isTaskAccepted(result)
+  const end =
+    isFailed || isAccepted ? failure(isFailed ? result : goesOn, { call, step, deed, desk }) : succeeded
   const transaction = await concluded(end, call, running)
   const { upstream = '', name = '' } = call.target
   const rule = deed && (await desk.deps.undoRule(upstream, name))
   const told = {
     transaction,
     step: step.id,
-    deed: isFailed ? undefined : deed,
+    deed: end.status === 'ok' ? deed : undefined,
     description: rule && 'description' in rule ? rule.description : undefined,
     sent: call.params,
     isCompatible: desk.settings(upstream).compat,
@@ -54,6 +57,9 @@ export async function runStep(call: Call, next: Handler, running: Running): Prom
 }
 
 const FAILED = 'The tool failed.'
+
+/** A server that makes a task of a step that was not to be one goes on with it. */
+const goesOn = new GatewayError('OUTCOME_UNKNOWN', 'The server answered with a task that goes on.')
 
 /** Codes of what is not made, or not yet: that is no step. */
 const refused: ReadonlySet<string> = new Set(['CONFIRMATION_REQUIRED', 'COMPENSATION_UNAVAILABLE'])
@@ -68,7 +74,7 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
     await durable(desk.book.change(key, stepRemoved(step.id, Date.now())))
     throw error
   }
-  const end = failure(error, step, deed)
+  const end = failure(error, { call, step, deed, desk })
   const { status } = await concluded(end, call, running)
   const details = { transaction_id: id, step_id: step.id, transaction_status: status }
   throw error.with({ details: { ...error.extra.details, ...details } })
@@ -97,22 +103,43 @@ async function deedOf({ step, desk }: Running): Promise<Deed | undefined> {
   return step.kind === 'read' ? undefined : durable(desk.deeds.find(step.deed))
 }
 
+interface Failed {
+  readonly call: Call
+  readonly step: Step
+  readonly deed: Deed | undefined
+  readonly desk: Desk
+}
+
+/** How a step failed. What was not written down as a deed never reached its server. */
+function failure(cause: Payload | GatewayError, { call, step, deed, desk }: Failed): StepEnd {
+  const isUnsent = step.kind === 'read' || deed === undefined
+  const isUnknown = deed?.status === 'unknown' || deed?.status === 'pending'
+  const reason = reasonOf(cause, call, desk)
+  return { status: 'failed', error: isUnknown ? inDoubt(reason) : reason, ...(isUnsent && { isUnsent }) }
+}
+
+type ErrorData = Readonly<Record<string, unknown>>
+
+/** Why a step failed, in the words its caller is told: those of a server or of the system alone may be anything. */
+function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: Desk): ErrorData {
+  const told = deps.explained(cause, call)
+  if (told) return told
+  if (!(cause instanceof GatewayError)) return new GatewayError('UPSTREAM_ERROR', FAILED).data
+  if (!outside.has(cause.code) && !cause.extra.relayed) return cause.data
+  const { category } = cause
+  return new GatewayError(cause.code, FAILED, { category }).data
+}
+
 /** Codes whose message may carry words of a server or of the system. */
 const outside: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN'])
 
-/** How a step failed. What was not written down as a deed never reached its server. */
-function failure(error: GatewayError, { kind }: Step, deed: Deed | undefined): StepEnd {
-  const isUnsent = kind === 'read' || deed === undefined
-  const isUnknown = deed?.status === 'unknown' || deed?.status === 'pending'
-  return { status: 'failed', error: isUnknown ? unknown : safe(error), ...(isUnsent && { isUnsent }) }
-}
-
-const unknown = new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.').data
-
-function safe(error: GatewayError): Record<string, unknown> {
-  if (!outside.has(error.code) && !error.extra.relayed) return error.data
-  const { category } = error
-  return new GatewayError(error.code, FAILED, { category }).data
+/** The same, where it is not known whether the step was done in spite of it. */
+function inDoubt({ code, message }: ErrorData): ErrorData {
+  const unknown = new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.', {
+    suggestion: 'Look at the server what was done, or roll the transaction back.',
+    details: { reason: code, message },
+  })
+  return unknown.data
 }
 
 /** Writes the end of a step down; where that is wanted, a failure rolls its transaction back. */

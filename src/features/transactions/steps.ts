@@ -4,7 +4,7 @@ import { newDeedKey } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { pendingOf, stepAsked, stepBegun, TAKEN, UNDER_WAY } from '../../records/transaction-moves.ts'
 import { type Step, type Transaction } from '../../records/transactions.ts'
-import { extensionOf, withoutExtension, TRANSACTION_ID } from '../../wire/extensions.ts'
+import { extensionOf, isTask, TRANSACTION_ID, withoutExtension, withoutTasks } from '../../wire/extensions.ts'
 import { type Desk, keyFor, mustHaveKeys } from './desk.ts'
 import { readId } from './ids.ts'
 import { settled, stepWork } from './settled.ts'
@@ -14,10 +14,11 @@ import { kindOf, mustBeUndoable } from './undoable.ts'
 /** Makes a call as a step of the transaction it names. */
 export async function makeStep(call: Call, next: Handler, desk: Desk): Promise<Outcome> {
   mustHaveKeys(desk.deps, call.target.upstream)
+  if (isTask(call)) throw noTask()
   const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
   const stepId = extensionOf(call, 'step_id')
   const wanted = stepId === undefined ? undefined : readId(stepId, 'step_id')
-  const bare = withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id')
+  const bare = withoutTasks(withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id'))
   const key = keyFor(call, id)
   call.facts.set('transaction', id)
   return desk.queue(key, call.signal, async () => {
@@ -100,6 +101,15 @@ function openStep({ state }: Call, transaction: Transaction): Step | undefined {
   const found = pendingOf(transaction).find(({ id, isOpen }) => isOpen && id === slot)
   if (found) return found
   throw new GatewayError('TRANSACTION_CONFLICT', 'The step is over, so its answer came too late.')
+}
+
+/** A task is answered when it is accepted, which is no end that a step could be kept or undone by. */
+function noTask(): GatewayError {
+  return new GatewayError('INVALID_INPUT', 'A step of a transaction cannot be made as a task.', {
+    field: 'task',
+    reason: 'unsupported',
+    suggestion: 'Make the step without "task": the gateway waits for its result. The transaction stays open.',
+  })
 }
 
 function noRoom(problem: string): GatewayError {

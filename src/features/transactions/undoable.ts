@@ -1,5 +1,4 @@
 import type { Call } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
 import { evaluate, type Expression } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -8,6 +7,7 @@ import { isTrialCall } from '../../core/selectors.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import type { Step } from '../../records/transactions.ts'
 import type { Deps } from '../feature.ts'
+import { howToConfigure, howToPivot, noUndo } from '../no-undo.ts'
 
 /** What kind of step a call is. */
 export async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
@@ -25,17 +25,19 @@ export async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
  */
 export async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Promise<void> {
   const { upstream = '', name = '' } = call.target
-  if (!deps.isOn('undo', upstream)) throw refusal(name, 'undo is switched off')
+  const at = { upstream, tool: name }
+  if (!deps.isOn('undo', upstream))
+    throw noUndo(at, 'undo is switched off', `Switch features.undo on for ${upstream}.`)
   const rule = await deps.undoRule(upstream, name)
-  if (!rule) throw refusal(name, 'no undo is configured for it')
-  if (rule.kind === 'none') throw refusal(name, 'it is configured to have no undo')
+  if (!rule) throw noUndo(at, 'it is not known how it is undone', howToConfigure(at))
+  if (rule.kind === 'none') throw noUndo(at, 'it is configured to have no undo', howToPivot(at))
   const ways = rule.kind === 'call' ? [rule.call] : [rule.restore, rule.absent]
   for (const way of ways) {
     if (!way) continue
     const { tool } = way
     const order = { errand: 'undo', principal, upstream, tool, arguments: foreseen(way, call) } as const
     if (!(await deps.isPermitted(deps.errand(order))))
-      throw refusal(name, `you may not call ${tool}, which undoes it`)
+      throw noUndo(at, `you may not call ${tool}, which undoes it`, `Get the rights to call ${tool}.`)
   }
 }
 
@@ -50,10 +52,4 @@ function foreseen({ tool, arguments: given }: Expression, { params }: Call): Rec
     }
   })
   return Object.fromEntries(known)
-}
-
-function refusal(tool: string, why: string): GatewayError {
-  return new GatewayError('COMPENSATION_UNAVAILABLE', `${tool} can not be a step of a transaction: ${why}.`, {
-    suggestion: 'Call it outside of the transaction, or after the transaction is committed.',
-  })
 }

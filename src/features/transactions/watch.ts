@@ -1,6 +1,6 @@
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
-import { pendingOf, rollingBack } from '../../records/transaction-moves.ts'
+import { pendingOf, retried, rollingBack } from '../../records/transaction-moves.ts'
 import { isOver, type Transaction, type Transactions } from '../../records/transactions.ts'
 import type { Rollback } from './rollback.ts'
 import { stepWork } from './settled.ts'
@@ -84,6 +84,7 @@ export class Watch {
     const seen = new Set(found.map(({ key }) => key))
     for (const { key, transaction } of found) {
       this.track(key, transaction)
+      if (isDue(transaction)) this.#work(key, () => this.#retry(key))
       if (transaction.status === 'rolling_back') this.#work(key, () => this.#takeUp(key, transaction))
     }
     // What began meanwhile is not missing.
@@ -95,6 +96,14 @@ export class Watch {
     const { worker, rollback } = this.#parts
     const isTaken = runner !== undefined && (await worker.isAtWork(runner, key))
     if (!isTaken) await rollback.run(key)
+  }
+
+  /** Tries again what could not be undone: that it is about to be is on record first, so that it outlives this process. */
+  async #retry(key: string): Promise<void> {
+    const { book, rollback, worker } = this.#parts
+    await worker.announce()
+    const { status } = await book.change(key, retried(Date.now()))
+    if (status === 'rolling_back') await rollback.run(key)
   }
 
   async #expire(key: string): Promise<void> {
@@ -130,6 +139,11 @@ export class Watch {
       this.#parts.log,
     )
   }
+}
+
+/** Whether it is time to try again what could not be undone. */
+function isDue({ status, retry }: Transaction): boolean {
+  return status === 'partially_rolled_back' && retry !== undefined && Date.now() >= retry.at
 }
 
 /** The store tells by itself that it is away, once. */

@@ -1,3 +1,4 @@
+import { isTaskAccepted } from '../../core/answer.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { resultValue } from '../../core/expression.ts'
@@ -10,7 +11,9 @@ import { keepPrincipal } from '../../records/principal.ts'
 import type { Deps } from '../feature.ts'
 import type { Allowance } from './allowance.ts'
 import type { Looks } from './look.ts'
+import { noUndo } from '../no-undo.ts'
 import { type Look, takesResult, wayBack } from './way-back.ts'
+import { whyUnfit } from './fit.ts'
 
 interface Options {
   readonly deps: Deps
@@ -65,9 +68,11 @@ export class Chronicle {
     })
     if (outcome.kind === 'ask') return this.#asked(call, begun, outcome)
     const isFailed = outcome.result.member('isError') === true
+    // A task that goes on may come to anything.
+    const status = isTaskAccepted(outcome.result) ? 'unknown' : 'ok'
     const end: Ending = isFailed
       ? { status: 'failed', way: nothing }
-      : { status: 'ok', way: wayOf(begun, outcome.result) }
+      : { status, way: await this.#fitting(call, wayOf(begun, outcome.result)) }
     await this.#end(call, begun, end)
     return outcome
   }
@@ -81,9 +86,9 @@ export class Chronicle {
     const look =
       rule?.kind === 'restore' ? await looks.look(call, rule.snapshot, { upstream, args }) : undefined
     const startedAt = Date.now()
-    const way = wayBack(rule, { args, look })
+    const way = await this.#fitting(call, wayBack(rule, { args, look }))
     if (step?.mustBeUndoable && way.kind === 'none' && !takesResult(rule, look))
-      throw unavailable(tool, way.reason)
+      throw noUndo({ upstream, tool }, way.reason, 'See to that first.')
     const deed: Deed = {
       key: step?.deed ?? newDeedKey(startedAt),
       startedAt,
@@ -98,6 +103,13 @@ export class Chronicle {
     }
     if (step) await this.#announce(deed)
     return { deed, rule, look }
+  }
+
+  /** A way back whose call its server would refuse is none. */
+  async #fitting(call: Call, way: WayBack): Promise<WayBack> {
+    const { deps, upstream } = this.#options
+    const reason = await whyUnfit(call, way, { upstream, deps })
+    return reason === undefined ? way : { kind: 'none', reason }
   }
 
   /** A step is on record before its server hears of it. */
@@ -203,12 +215,4 @@ function failedWith(error: unknown, { deed, isResumed }: Beginning): Ending {
 /** HTTP statuses of servers that did not act. RFC 9110 §15.5, §15.6.4; a timeout says nothing. */
 function isRefusal(status: unknown): boolean {
   return typeof status === 'number' && ((status >= 400 && status < 500 && status !== 408) || status === 503)
-}
-
-function unavailable(tool: string, reason: string): GatewayError {
-  return new GatewayError('COMPENSATION_UNAVAILABLE', `${tool} could not be undone here: ${reason}.`, {
-    reason: 'no_compensation',
-    suggestion: 'Make the call outside of the transaction, or configure how the tool is undone.',
-    isUnsent: true,
-  })
 }

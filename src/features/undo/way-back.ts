@@ -47,6 +47,9 @@ function expressionOf(rule: Rule, look: Look | undefined): Expression | string {
   return rule.absent ?? 'there was nothing before it, and no undo is configured for that'
 }
 
+/** What stands for bytes that are no text once they were read as text (Unicode, U+FFFD). */
+const NO_TEXT = '\uFFFD'
+
 function compute(expression: Expression, { isExact, description }: Rule, known: Known): WayBack {
   const { args, look, result } = known
   try {
@@ -55,6 +58,8 @@ function compute(expression: Expression, { isExact, description }: Rule, known: 
       ...(result && { result: result.value }),
       ...(look?.kind === 'found' && { snapshot: look.value }),
     })
+    if (look?.kind === 'found' && JSON.stringify(given).includes(NO_TEXT))
+      return none('what was there before is no text, so it was not read as it is')
     const way: WayBack = {
       kind: isExact ? 'exact' : 'approximate',
       tool: expression.tool,

@@ -85,9 +85,11 @@ async function ended(plan: SagaPlan, { gateways }: SagaField): Promise<Json> {
   return until(
     async () => {
       const status = await statusOf(plan, gateways, random)
-      return status['status'] !== 'active' && status['status'] !== 'rolling_back' && status
+      const isOver = status['status'] !== 'active' && status['status'] !== 'rolling_back'
+      // All servers are there by then, so what is tried again will be done.
+      return isOver && status['next_retry_at'] === undefined && status
     },
     `the end of ${plan.id}`,
-    90_000,
+    180_000,
   )
 }

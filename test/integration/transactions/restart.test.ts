@@ -7,6 +7,7 @@ import { type CommandProcess, runCommand, startCommand } from '../../support/gat
 import { clientOf } from '../../support/journey.ts'
 import { hasRedis, type RedisServer, startRedis } from '../../support/redis-server.ts'
 import { openRoom, type Room } from '../../support/room.ts'
+import { steadyPort } from '../../support/steady-port.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
 interface Gateway {
@@ -43,10 +44,14 @@ async function tx(config: string, ...args: string[]) {
 
 async function statusOf(gateway: Gateway, wanted: string): Promise<Json> {
   const client = await clientOf(gateway)
-  return until(async () => {
-    const { result } = await client.request('transaction/status', t)
-    return isObject(result) && result['status'] === wanted && result
-  }, wanted)
+  return until(
+    async () => {
+      const { result } = await client.request('transaction/status', t)
+      return isObject(result) && result['status'] === wanted && result
+    },
+    wanted,
+    60_000,
+  )
 }
 
 const t = { transaction_id: 't' }
@@ -117,6 +122,30 @@ describe.each(stores)('where a gateway is killed, and its store is $kind', ({ is
       acknowledged_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
     })
     expect(await tx(config, 'ack', 't')).toMatchObject({ code: 1, stdout: '' })
+  })
+
+  it('while a server is away whose steps are to be undone, that is done once both are back', async () => {
+    const port = await steadyPort()
+    const room = await openRoom({ port })
+    const config = configFile(room, store())
+    const first = await start(config)
+    const client = await clientOf(first)
+    await client.request('transaction/begin', t)
+    for (const text of ['a', 'b']) await client.request('tools/call', send(text))
+    await room.end()
+    expect((await client.request('transaction/rollback', t)).result).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: true,
+      next_retry_at: expect.any(String),
+    })
+    first.command.signal('SIGKILL')
+    await first.command.ended
+    const second = await start(config)
+    expect((await tx(config, 'list')).stdout).toMatch(/^needs attention {2}/)
+    const reopened = await openRoom({ port, before: room })
+    expect(await statusOf(second, 'rolled_back')).toMatchObject({ needs_attention: false })
+    expect(reopened.calls).toEqual(['unsend b', 'unsend a'])
+    expect(reopened.messages.size).toBe(0)
   })
 
   it('in the middle of a step, its transaction goes on and the step is in doubt', async () => {

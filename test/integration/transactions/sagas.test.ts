@@ -112,6 +112,13 @@ describe.each(eras)('a transaction over three servers, by $title', ({ connect })
       isError: true,
       _meta: { 'dev.gatehouse/transaction': { status: 'failed' } },
     })
+    // What is written down is the reason that the same answer names.
+    const meta = objectAt(failed, '_meta')
+    const reason = objectAt(meta, 'dev.gatehouse/error')
+    expect(reason['message']).toBe('the room is closed')
+    expect(objectAt(meta, 'dev.gatehouse/transaction')['error']).toEqual(reason)
+    const status = await caller.call('get_transaction', t)
+    expect(objectAt(status, 'structuredContent')['steps']).toMatchObject([{}, {}, { error: reason }])
     const rolledBack = await caller.call('rollback_transaction', { ...t, reason: 'nobody heard' })
     expect(rolledBack['structuredContent']).toEqual({
       transaction_id: 't',

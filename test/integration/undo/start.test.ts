@@ -31,6 +31,9 @@ const wrong = `      create_entities:
           snapshot: delete_entities(entityNames=["x"])
           restore: add_observations(observations=$.args.observation)
           absent: none
+      read_graph:
+        op: write
+        undo: delete_entities(entityNames=$.result.entities[0].name)
       delete_*:
         verify: open_nodes(names=$.args.entityNames) -> $.result.entity[0]`
 
@@ -49,9 +52,10 @@ describe('undo expressions that do not go together with the servers', () => {
         '13:21 upstreams.graph.tools.add_observations.undo.snapshot: delete_entities is called to look something up, but does not only read',
       ),
       '14:20 upstreams.graph.tools.add_observations.undo.restore: add_observations has no $.args.observation; did you mean observations?',
-      '17:17 upstreams.graph.tools["delete_*"].verify: delete_observations has no $.args.entityNames; there is deletions',
-      '17:17 upstreams.graph.tools["delete_*"].verify: delete_relations has no $.args.entityNames; there is relations',
-      '17:17 upstreams.graph.tools["delete_*"].verify: open_nodes has no $.result.entity[0]; there are entities, relations',
+      '18:15 upstreams.graph.tools.read_graph.undo: entityNames of delete_entities must be array of string, but $.result.entities[0].name of read_graph is string',
+      '20:17 upstreams.graph.tools["delete_*"].verify: delete_observations has no $.args.entityNames; there is deletions',
+      '20:17 upstreams.graph.tools["delete_*"].verify: delete_relations has no $.args.entityNames; there is relations',
+      '20:17 upstreams.graph.tools["delete_*"].verify: open_nodes has no $.result.entity[0]; there are entities, relations',
     ])
     expect(code).toBe(1)
   })

@@ -30,6 +30,64 @@ describe('a call that an expression makes', () => {
     expect(misfits(parseExpression(text), schema)).toEqual(expected)
   })
 
+  const record = {
+    type: 'object',
+    properties: {
+      id: { type: 'integer' },
+      key: { type: 'string' },
+      ids: { type: 'array', items: { type: 'integer' } },
+      rows: { type: 'array', items: { type: 'object', properties: { id: { type: 'integer' } } } },
+      any: {},
+    },
+  }
+  const sources = {
+    args: [['make', record]],
+    result: [['make', record]],
+    snapshot: [['read', record]],
+  } as const
+
+  test.each([
+    ['f(id=$.result.id, title=$.args.key)', []],
+    ['f(id=$.result.any)', []],
+    ['f(id=$.result.key)', ['id of f must be integer, but $.result.key of make is string']],
+    ['f(id=1, title=$.args.ids)', ['title of f must be string, but $.args.ids of make is array of integer']],
+    ['f(id=1, labels=$.result.key)', ['labels of f must be array, but $.result.key of make is string']],
+    ['f(id=1, title=$.snapshot)', ['title of f must be string, but $.snapshot of read is object']],
+    ['f(id=$.result.rows[0].id)', []],
+    [
+      'f(id=$.result.rows[*].id)',
+      ['id of f must be integer, but $.result.rows[*].id of make is array of integer'],
+    ],
+    [
+      'f(id=1, names=$.result.rows[*].id)',
+      ['names of f must be array of string, but $.result.rows[*].id of make is array of integer'],
+    ],
+    ['f(id=1, names=[$.args.key])', []],
+    [
+      'f(id=1, names=[$.args.id])',
+      ['names of f has a part that must be string, but $.args.id of make is integer'],
+    ],
+    ['f(id=1, names=[1])', ['names of f has a part that must be string']],
+    [
+      'f(id=1, nested={"b": $.args.id})',
+      ['nested of f has a part that must be string, but $.args.id of make is integer'],
+    ],
+  ])('%s is held against the types of what its paths lead to', (text, expected) => {
+    const wanted = {
+      ...schema,
+      properties: {
+        ...schema.properties,
+        names: { type: 'array', items: { type: 'string' } },
+        nested: { type: 'object', properties: { b: { type: 'string' } } },
+      },
+    }
+    expect(misfits(parseExpression(text), wanted, sources)).toEqual(expected)
+    // What is not said is not compared.
+    const unsaid = { args: [['make', {}]], result: [['make', undefined]], snapshot: [] } as const
+    const found = misfits(parseExpression(text), wanted, unsaid)
+    expect(found.filter((each) => each.includes('$.'))).toEqual([])
+  })
+
   test.each([
     [{ type: 'object' }],
     [{ type: 'object', properties: { a: {} }, additionalProperties: true }],

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
+import { readUndo } from '../../../../src/core/undo.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { begun, codeOf, Place, put } from '../../../support/saga-world.ts'
 
@@ -234,6 +235,133 @@ describe('a step', () => {
     expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({ status: 'rolled_back' })
     expect(one.calls).toEqual(['get a', 'change a'])
     expect([...one.things]).toEqual([['a', 'before']])
+  })
+
+  it.each([
+    ['is not configured', 'mail', undefined, 'gatehouse plan one'],
+    ['is configured as none', 'put', 'none', 'upstreams.one.tools.put.pivot'],
+  ] as const)(
+    'whose undo %s is refused with what leads on within the transaction',
+    async (_what, tool, undo, way) => {
+      const rule = undo === undefined ? undefined : readUndo(undo)
+      const gateway = await begun({ deps: { undoRule: () => rule } })
+      const { thrown } = await gateway.step('t', tool, { key: 'a', to: 'bob' })
+      const { suggestion, details } = Object(thrown)
+      expect(thrown).toMatchObject({ code: 'COMPENSATION_UNAVAILABLE', user_actionable: true })
+      expect(suggestion).toContain(way)
+      // What leaves the transaction comes after what stays in it.
+      expect(suggestion).toMatch(
+        /the transaction is still open.*Outside of the transaction.*would not undo it/,
+      )
+      expect(details).toMatchObject({
+        setting: `upstreams.one.tools.${tool}.undo`,
+        command: 'gatehouse plan one',
+      })
+    },
+  )
+
+  it.each([{ task: {} }, { task: { ttl: 60_000 } }])(
+    'that is to run as a task is refused in words: %j',
+    async (more) => {
+      const one = new Place()
+      const gateway = await begun({ places: { one } })
+      const meta = { transaction_id: 't' }
+      const params = Payload.of({ name: 'put', arguments: { key: 'a' }, _meta: meta, ...more })
+      const { thrown } = await gateway.step('t', ...put('a'), { call: { params, meta } })
+      expect(thrown).toMatchObject({ code: 'INVALID_INPUT', field: 'task', reason: 'unsupported' })
+      expect(Object(thrown).suggestion).toContain('without "task"')
+      expect(one.calls).toEqual([])
+      expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+        status: 'active',
+        steps: [],
+      })
+    },
+  )
+
+  it('of a client that takes tasks is made for one that takes none', async () => {
+    const tasks = 'io.modelcontextprotocol/tasks'
+    const seen: unknown[] = []
+    const gateway = await begun({
+      next: (call, run) => {
+        seen.push(call.client.capabilities)
+        return run(call)
+      },
+    })
+    const capabilities = { extensions: { [tasks]: {}, other: {} } }
+    const client = { era: 'modern', revision: '2026-07-28', capabilities } as const
+    await gateway.step('t', ...put('a'), { call: { client } })
+    expect(seen).toEqual([{ extensions: { other: {} } }])
+  })
+
+  it('that its server makes a task nevertheless is in doubt', async () => {
+    const gateway = await begun({
+      next: async () => ({
+        kind: 'result',
+        result: Payload.of({ task: { taskId: 'x', status: 'working' } }),
+      }),
+    })
+    await gateway.step('t', ...put('a'))
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      steps: [{ status: 'failed', error: { code: 'OUTCOME_UNKNOWN' } }],
+    })
+    expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ needs_attention: true })
+  })
+
+  it('that fails is written down with the reason its caller is told', async () => {
+    const one = new Place()
+    one.things.set('a', '1')
+    const reason = { code: 'CONFLICT', message: 'a is there', category: 'permanent' }
+    const gateway = await begun({ places: { one }, deps: { explained: () => reason } })
+    expect(await gateway.step('t', ...put('a'))).toMatchObject({ transaction: { error: reason } })
+    expect(await gateway.ask('status', { transaction_id: 't' })).toMatchObject({
+      steps: [{ status: 'failed', error: reason }],
+    })
+  })
+
+  it.each([
+    ['before it runs, where that is known', 'change', { key: 'a', value: '1' }, 'COMPENSATION_UNAVAILABLE'],
+    ['once it ran, where only its result tells', 'put', { key: 'b', value: '1' }, undefined],
+  ])('whose compensation its server would refuse says so %s', async (_when, tool, args, code) => {
+    const one = new Place()
+    one.things.set('a', '1')
+    const rules = {
+      change: readUndo({
+        snapshot: 'get(key=$.args.key)',
+        restore: 'change(key=$.args.key, value=[$.snapshot.value])',
+      }),
+      put: readUndo('remove(key=[$.result.key])'),
+    }
+    const inputSchema = { type: 'object', properties: { key: { type: 'string' }, value: { type: 'string' } } }
+    const nature = { risk: 'reversible', idempotent: false, evidence: [] } as const
+    const gateway = await begun({
+      places: { one },
+      deps: {
+        undoRule: (_server, name) => (name === 'put' || name === 'change' ? rules[name] : undefined),
+        entry: ({ target: { name = '' } }) => ({
+          upstream: 'one',
+          kind: 'tool',
+          name,
+          definition: { name, inputSchema },
+          nature: { ...nature, op: name === 'get' ? 'read' : 'write' },
+        }),
+      },
+    })
+    const answer = await gateway.step('t', tool, args)
+    const { steps } = await gateway.ask('status', { transaction_id: 't' })
+    if (code !== undefined) {
+      expect(answer).toMatchObject({
+        thrown: { code, message: expect.stringContaining('value must be string') },
+      })
+      expect(steps).toEqual([])
+      return
+    }
+    expect(answer['_meta']).not.toHaveProperty('compensation')
+    const error = { code: 'COMPENSATION_UNAVAILABLE', message: expect.stringContaining('key must be string') }
+    expect(answer).toMatchObject({ transaction: { status: 'ok', compensation_error: error } })
+    expect(steps).toMatchObject([{ status: 'ok', compensation_error: error }])
+    expect(await gateway.ask('rollback', { transaction_id: 't' })).toMatchObject({
+      steps_compensated: [{ status: 'compensation_failed', error: { reason: 'no_compensation' } }],
+    })
   })
 
   it('that nobody knows how to undo is not run', async () => {

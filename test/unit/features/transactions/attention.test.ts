@@ -1,0 +1,209 @@
+// What is left of a transaction is said, and tried again until it works or somebody has seen to it.
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { acknowledged } from '../../../../src/records/transaction-moves.ts'
+import { Transactions, transactionKey } from '../../../../src/records/transactions.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { begun, Place, put, SagaGateway } from '../../../support/saga-world.ts'
+
+afterEach(() => void vi.useRealTimers())
+
+const t = { transaction_id: 't' }
+const away = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
+
+/** A place that cannot take anything away, for as long as it is away. */
+class Away extends Place {
+  isAway = false
+  tries = 0
+
+  override run(tool: string, args: Readonly<Record<string, unknown>>): Record<string, unknown> {
+    if (tool !== 'remove' || !this.isAway) return { ...super.run(tool, args) }
+    this.tries++
+    throw away()
+  }
+}
+
+/** A transaction whose one step could not be undone, as its server was away. */
+async function leftOver(store = new MemoryStore()) {
+  const one = new Away()
+  const gateway = await begun({ places: { one }, store })
+  await gateway.start()
+  await gateway.step('t', ...put('a'))
+  one.isAway = true
+  const asked = gateway.ask('rollback', t)
+  await vi.advanceTimersByTimeAsync(2000)
+  return { one, gateway, store, answer: await asked }
+}
+
+describe('a commit', () => {
+  async function committed(error: GatewayError) {
+    const one = new Place()
+    const gateway = await begun({
+      places: { one },
+      next: async (call, run) => {
+        const outcome = await run(call)
+        if (call.step) throw error
+        return outcome
+      },
+    })
+    await gateway.step('t', ...put('a'))
+    return { gateway, answer: await gateway.ask('commit', t) }
+  }
+
+  it('says which steps may have been done though no answer came, and asks for attention', async () => {
+    const { gateway, answer } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
+    const left = {
+      steps_completed: 0,
+      steps_in_doubt: [
+        {
+          step_id: 'step-1',
+          server_id: 'one',
+          tool: 'put',
+          status: 'failed',
+          error: { code: 'OUTCOME_UNKNOWN', details: { reason: 'OPERATION_TIMEOUT' } },
+        },
+      ],
+      needs_attention: true,
+    }
+    expect(answer).toMatchObject({ status: 'committed', ...left })
+    expect(answer['message']).toMatch(/One step may have been done/)
+    expect(await gateway.ask('commit', t)).toMatchObject({ ...left, was_replay: true })
+    expect(await gateway.ask('status', t)).toMatchObject({ status: 'committed', needs_attention: true })
+    expect(await gateway.ask('status', {})).toMatchObject({ transactions: [{ needs_attention: true }] })
+  })
+
+  it('is kept until somebody has seen to that', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const { gateway } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
+    await vi.advanceTimersByTimeAsync(48 * 3_600_000)
+    expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: true })
+    const book = new Transactions(gateway.store, 3_600_000)
+    await book.change(transactionKey('anonymous', 't'), acknowledged('me', Date.now()))
+    expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: false })
+    await vi.advanceTimersByTimeAsync(3_601_000)
+    expect(await gateway.ask('status', t)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
+  })
+
+  it.each([
+    ['that was never sent', away()],
+    ['that the server refused', new GatewayError('UPSTREAM_ERROR', 'no', { details: { http_status: 403 } })],
+  ])('says nothing of a step %s', async (_what, error) => {
+    const { answer } = await committed(error)
+    expect(answer).toEqual({ status: 'committed', transaction_id: 't', steps_completed: 0 })
+  })
+})
+
+describe('what could not be undone as its server was away', () => {
+  it('is tried again, less and less often, until it works', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const { one, gateway, answer } = await leftOver()
+    expect(answer).toMatchObject({ status: 'partially_rolled_back', needs_attention: true })
+    expect(answer['next_retry_at']).toBeDefined()
+    const first = one.tries
+    await vi.advanceTimersByTimeAsync(60_000)
+    const within = one.tries - first
+    expect(within).toBeGreaterThan(3)
+    expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: true })
+    await vi.advanceTimersByTimeAsync(600_000)
+    // Once in a minute, each time as often as a rollback tries by itself.
+    expect(one.tries - first - within).toBeLessThanOrEqual(3 * 11)
+    one.isAway = false
+    await vi.advanceTimersByTimeAsync(70_000)
+    expect(one.things.size).toBe(0)
+    expect(await gateway.ask('status', t)).toMatchObject({
+      status: 'rolled_back',
+      needs_attention: false,
+      steps_compensated: [{ step_id: 'step-1', status: 'compensated' }],
+    })
+    expect(await gateway.ask('rollback', t)).toMatchObject({ status: 'rolled_back', was_replay: true })
+    await gateway.die()
+  })
+
+  it('is tried again by another gateway where the first one has ended', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const store = new MemoryStore()
+    const { one, gateway } = await leftOver(store)
+    await gateway.die()
+    const other = new SagaGateway({ store, places: { one } })
+    await other.start()
+    one.isAway = false
+    await vi.advanceTimersByTimeAsync(120_000)
+    expect(one.things.size).toBe(0)
+    expect(one.calls.filter((each) => each === 'remove a')).toHaveLength(1)
+    expect(await other.ask('status', t)).toMatchObject({ status: 'rolled_back' })
+    await other.die()
+  })
+
+  it('is not tried any more once somebody has seen to it', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const { one, gateway } = await leftOver()
+    const book = new Transactions(gateway.store, 3_600_000)
+    await book.change(transactionKey('anonymous', 't'), acknowledged('me', Date.now()))
+    await vi.advanceTimersByTimeAsync(5000)
+    const before = one.tries
+    await vi.advanceTimersByTimeAsync(600_000)
+    expect(one.tries).toBe(before)
+    expect(await gateway.ask('status', t)).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: false,
+    })
+    await gateway.die()
+  })
+
+  it('is given up in the end, and still asks for attention', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const { one, gateway } = await leftOver()
+    await vi.advanceTimersByTimeAsync(18 * 3_600_000)
+    const before = one.tries
+    expect(before).toBeGreaterThan(1000)
+    await vi.advanceTimersByTimeAsync(3_600_000)
+    expect(one.tries).toBe(before)
+    const status = await gateway.ask('status', t)
+    expect(status).toMatchObject({ status: 'partially_rolled_back', needs_attention: true })
+    expect(status).not.toHaveProperty('next_retry_at')
+    await gateway.die()
+  }, 120_000)
+})
+
+describe('what cannot be undone at all', () => {
+  it('is not tried again', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const one = new Place()
+    const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })
+    await gateway.start()
+    await gateway.step('t', 'mail', { to: 'bob' })
+    await gateway.step('t', ...put('a'))
+    one.things.delete('a')
+    const answer = await gateway.ask('rollback', t)
+    expect(answer).toMatchObject({ status: 'partially_rolled_back', needs_attention: true })
+    expect(answer).not.toHaveProperty('next_retry_at')
+    const before = one.calls.length
+    await vi.advanceTimersByTimeAsync(600_000)
+    expect(one.calls).toHaveLength(before)
+    await gateway.die()
+  })
+
+  it('stays undone, while what is tried again becomes so', async () => {
+    vi.useFakeTimers({ now: 0 })
+    const one = new Away()
+    const gateway = await begun({ places: { one }, settings: { uncompensable: 'allow' } })
+    await gateway.start()
+    await gateway.step('t', 'mail', { to: 'bob' })
+    await gateway.step('t', ...put('a'))
+    one.isAway = true
+    const asked = gateway.ask('rollback', t)
+    await vi.advanceTimersByTimeAsync(2000)
+    await asked
+    one.isAway = false
+    await vi.advanceTimersByTimeAsync(10_000)
+    expect(await gateway.ask('status', t)).toMatchObject({
+      status: 'partially_rolled_back',
+      needs_attention: true,
+      steps_compensated: [
+        { step_id: 'step-1', status: 'compensation_failed', error: { reason: 'no_compensation' } },
+        { step_id: 'step-2', status: 'compensated' },
+      ],
+    })
+    await gateway.die()
+  })
+})
