@@ -1,9 +1,10 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Client, Question } from '../core/call.ts'
+import type { Call, Question } from '../core/call.ts'
 import type { Working } from '../bridge/park.ts'
 import { Registry } from '../core/registry.ts'
 import { method } from '../wire/methods.ts'
 import { Active } from './active.ts'
+import { amongCalls, isOfClient } from './recipients.ts'
 
 interface Found {
   readonly active: Active
@@ -38,16 +39,25 @@ export class Attribution {
     this.#calls.delete(id)
   }
 
-  /** The call a message belongs to: that of its stream, or the only one under way. */
-  owner(about: number | undefined): Active | undefined {
-    if (about !== undefined) return this.#calls.get(about)
-    return this.#calls.only
+  /** The calls a message may be about: that of its stream, or those under way that are of one caller. */
+  recipients(about: number | undefined): readonly Working[] {
+    if (about === undefined)
+      return amongCalls(
+        this.#calls
+          .values()
+          .map(({ working }) => working)
+          .filter(isOfClient),
+      ).to
+    const found = this.#calls.get(about)
+    return found ? [found.working] : []
   }
 
-  /** Who may hear a log message of no known call: all while none is under way, else the client all of them are of. */
-  mayHear(client: Client): boolean {
-    const sessions = this.#calls.values().map(({ working }) => working.call.client.session)
-    return sessions.every((session) => session !== undefined && session === client.session)
+  /** Who may hear a log message of no known call: all while none is under way, else the caller or session all are of. */
+  mayHear({ client, principal }: Call): boolean {
+    return this.#calls.values().every(({ working: { call } }) => {
+      const isSameCaller = !principal.isEverybody && call.principal.id === principal.id
+      return isSameCaller || (client.session !== undefined && call.client.session === client.session)
+    })
   }
 
   /** Whom to ask. Roots asked for before there is anybody are held until there is. */

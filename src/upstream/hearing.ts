@@ -1,4 +1,4 @@
-import type { Client, Note, Outcome } from '../core/call.ts'
+import type { Call, Note, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
@@ -24,6 +24,8 @@ export class Hearing {
   /** How many listen to each resource. */
   readonly #uris = new Map<string, number>()
   #level: number | undefined
+  /** How many notifications nobody was told. */
+  #dropped = 0
 
   constructor(send: Send, log: Log) {
     this.#send = send
@@ -69,16 +71,20 @@ export class Hearing {
     }
   }
 
-  /** Brings a message to the call it is about, or to those who listen and may hear what another's call may say. */
-  hear(note: Note, call: Working | undefined, mayHear: (client: Client) => boolean): void {
+  /** Brings a message to the calls it may be about; where there are none, to those who listen and may hear it. */
+  hear(note: Note, calls: readonly Working[], mayHear: (call: Call) => boolean): void {
     if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
-    if (call && this.#wants(call, note)) return call.note(note)
-    // A listen stream of 2026-07-28 carries only what was subscribed to.
-    if (call) return
+    const told = calls.filter((each) => this.#wants(each, note))
+    for (const each of told) each.note(note)
+    if (calls.length > 0) {
+      if (told.length === 0) this.#drop(note)
+      return
+    }
     const isLog = note.method === 'notifications/message'
     this.#broadcast(note, ({ working }) => {
-      const { client } = working.call
-      return client.era === 'legacy' && (!isLog || mayHear(client)) && this.#wants(working, note)
+      // A listen stream of 2026-07-28 carries only what was subscribed to.
+      const isHeardOf = working.call.client.era === 'legacy' && (!isLog || mayHear(working.call))
+      return isHeardOf && this.#wants(working, note)
     })
   }
 
@@ -140,7 +146,13 @@ export class Hearing {
   }
 
   #broadcast(note: Note, wants: (listener: Listener) => boolean): void {
-    for (const listener of this.#listeners.keys()) if (wants(listener)) listener.working.note(note)
+    const told = [...this.#listeners.keys()].filter(wants)
+    for (const { working } of told) working.note(note)
+    if (told.length === 0) this.#drop(note)
+  }
+
+  #drop({ method }: Note): void {
+    this.#log.debug('upstream.note_dropped', { method, dropped: ++this.#dropped })
   }
 
   /** Log messages go to those who asked for their level; older clients that named none get them from `info` up. */

@@ -292,10 +292,8 @@ export class LegacyConnection implements Connection {
       return
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
-    const call = this.#attribution.owner(about)
-    this.#hearing.hear(this.#options.discretion.note(note), call?.working, (client) =>
-      this.#attribution.mayHear(client),
-    )
+    const calls = this.#attribution.recipients(about)
+    this.#hearing.hear(this.#options.discretion.note(note), calls, (call) => this.#attribution.mayHear(call))
   }
 }
 

@@ -8,7 +8,7 @@ import { excerpt } from '../core/secret-shapes.ts'
 import { Registry } from '../core/registry.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import { ACKNOWLEDGED, asksFor, isChange, readFilter } from '../wire/filter.ts'
+import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
@@ -18,6 +18,7 @@ import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
 import type { Connect, Link, Patience } from './link.ts'
 import { modernCapabilities, modernParams } from './params.ts'
+import { recipientsOf, type Under } from './recipients.ts'
 import { type Tool, ToolIndex } from './tools.ts'
 
 interface Options {
@@ -28,12 +29,6 @@ interface Options {
   readonly patience: Patience
   readonly discretion: Discretion
   readonly log: Log
-}
-
-/** A call under way, by the id of its request. */
-interface Under {
-  readonly id: number
-  readonly working: Working
 }
 
 /** The slot of a call's state that keeps the server's own `requestState`. */
@@ -50,6 +45,8 @@ export class ModernConnection implements Connection {
   #link: Link | undefined
   #discovered = Payload.of({})
   #isClosed = false
+  /** How many notifications nobody was told. */
+  #dropped = 0
 
   private constructor(options: Options) {
     this.#options = options
@@ -215,29 +212,21 @@ export class ModernConnection implements Connection {
   #heard(note: Note, about: number | undefined): void {
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
-    const meta = note.params?.fields._meta
-    const subscription = isObject(meta) ? Number(meta[metaKeys.subscription]) : Number.NaN
-    const working = this.#working.get(
-      Number.isNaN(subscription) ? (about ?? this.#only()) : subscription,
-    )?.working
-    if (!working || (isChange(note) && !asksFor(readFilter(working.call.params), note))) return
+    const { to, why } = recipientsOf(note, about, this.#working)
+    if (why !== undefined) {
+      const { log } = this.#options
+      log.debug('upstream.note_dropped', { method: note.method, why, dropped: ++this.#dropped })
+    }
+    if (to.length === 0) return
     const { params: told } = this.#options.discretion.note(note)
     const params = told?.withMeta({ [metaKeys.subscription]: undefined })
-    working.note({ method: note.method, ...(params && { params }) })
+    for (const working of to) working.note({ method: note.method, ...(params && { params }) })
   }
 
   /** A server that goes away may end its subscriptions by this message instead of a result. */
   #ended(id: number): void {
     if (this.#working.get(id)?.working.call.method !== 'subscriptions/listen') return
     this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))
-  }
-
-  /** On stdio nothing but being alone ties a log message to its request. */
-  #only(): number {
-    const [only, ...others] = this.#working
-      .values()
-      .filter(({ working }) => working.call.method !== 'subscriptions/listen')
-    return only && others.length === 0 ? only.id : -1
   }
 
   #closed(error: Error): void {
