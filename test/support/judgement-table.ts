@@ -47,6 +47,10 @@ const beyondTheList: ReadonlySet<string> = new Set([
   'mongodb atlas-connect-cluster',
   // Deploys a program of the caller, and says destructiveHint: false.
   'mongodb atlas-streams-build',
+  // Takes management commands too, in a language that can mostly read, and says readOnlyHint: true.
+  'azure-all kusto_query',
+  // Points a table at another state as a whole.
+  's3-tables update_table_metadata_location',
 ])
 
 /** Reads the labelled servers of a folder. */

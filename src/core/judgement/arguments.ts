@@ -208,9 +208,21 @@ function rank({ effect }: Evidence): number {
 const worsening =
   /^(?:force|forced|overwrite|overwrite existing|recursive|cascade|purge|hard|hard delete|permanent|permanently|delete|delete existing|replace|replace all|replace existing|clear|clear existing|wipe|destroy|prune|truncate|delete source|delete branch|remove source|drop|ignore errors none)$/
 
-/** A switch that makes a call worse. Those of tools that only read say how they read. */
+/** Switches that throw something away, even of a tool that otherwise reads. */
+const losing = /^(?:reset|purge|wipe|destroy|prune|delete|hard delete|overwrite existing)(?: \w+)?$/
+/** Switches that let others see, or tell them. */
+const telling =
+  /^(?:(?:is )?public|external|publish|make public|anonymous access|(?:send|notify)(?: (?:email|emails|notification|notifications|invite|invites|users|people|attendees|customer))?)$/
+
+/** A switch that makes a call worse. Those of tools that only read say how they read, unless they lose something. */
 function switchEvidence({ name, path, words, schema }: Argument, about: About): Evidence[] {
-  if (schema.type !== 'boolean' || !about.isActing || !worsening.test(words.join(' '))) return []
+  if (schema.type !== 'boolean') return []
+  const label = words.join(' ')
+  if (about.isActing && telling.test(label))
+    return [
+      { effect: 'destructive', text: `${name} tells others`, when: { argument: name, path, is: 'given' } },
+    ]
+  if (!losing.test(label) && !(about.isActing && worsening.test(label))) return []
   return [
     { effect: 'destructive', text: `${name} makes it worse`, when: { argument: name, path, is: 'given' } },
   ]

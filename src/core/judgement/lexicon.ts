@@ -34,16 +34,16 @@ const classes: Readonly<Record<VerbClass, string>> = {
   write: `
     add adjust allocate annotate answer append apply approve archive assign associate attach bind book
     bookmark branch build categorize change checkout click clone collapse comment commit compile
-    complete configure copy create decrement disable draft drag duplicate edit enable export favorite fill
+    complete configure copy create decrement disable draft drag duplicate edit enable export favorite feedback fill
     flag follow fork generate group import increment index init initialize insert install join label
     link lock log make map mark mkdir modify move open patch pin post prepare press provision put queue
     record refresh register reindex rename reorder replay request rerun reserve respond restore resume
-    retry rewrite save scale schedule set setup snooze stage star start stash store submit subscribe
+    retry rewrite save schedule set setup snooze stage star start stash store submit subscribe
     sync tag toggle touch track transition type unfollow unlock unpin unstage update upload
     upsert upvote vote write`,
   soft: `
     ban block cancel clear close deactivate decline demote detach disconnect dismiss eject exclude kick
-    leave mute reject reset unassign unbind unlabel unlink unset unsubscribe untag`,
+    leave mute reject reset scale unassign unbind unlabel unlink unset unsubscribe untag`,
   destructive: `
     abandon abort amend annihilate clean cleanup cutover decommission del delete deploy deprovision
     destroy discard drop erase evict expire failover flush flushall flushdb force halt hdel invalidate
@@ -85,7 +85,7 @@ const verbs = new Map(
 const nouns = new Set(
   `
     admin answer archive audit back ban billing block book branch build call cat change charge check
-    clear clone close comment commit config copy count deploy display drop email exec export flag focus
+    clear clone close comment commit config copy count deploy display drop email exec export feedback flag focus
     force fork form format forward group head import index info invite kick label launch link list load
     lock log map mark match member merge move order patch pause pay permission pin press profile
     purchase push query queue record refund release replace reply report request reset respond restore

@@ -13,6 +13,7 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
   const words = withoutServer(wordsOf(name), wordsOf(server))
   const found = verbsOfName(words)
   const message = words.find((word) => messages.has(word))
+  const billed = words.find((word) => money.has(word))
   const isWhole =
     words.includes('file') &&
     (found.includes('update')
@@ -31,6 +32,9 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
         ]
       : []),
     ...(isSent ? [{ effect: 'destructive' as const, text: `a ${message} cannot be taken back` }] : []),
+    ...(billed !== undefined && found.some((verb) => verbClass(verb) === 'write')
+      ? [{ effect: 'destructive' as const, text: `a change of a ${billed} may move money` }]
+      : []),
   ]
 }
 
@@ -38,6 +42,8 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
 const messages = new Set(
   'message messages email mail sms tweet dm invitation invite notification payment'.split(' '),
 )
+/** What moves money as soon as it changes. */
+const money = new Set('subscription subscriptions dispute refund charge payout payment billing'.split(' '))
 const sending = new Set('post create submit reply forward publish'.split(' '))
 
 /** What the words of a title say. */
@@ -216,6 +222,29 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
   [
     /\b(?:writes?|saves?|appends?|creates?|generates?|exports?)\b[^.]{0,60}\b(?:files?|reports?|disk|workspace)\b|\b(?:files?|reports?) (?:will be|is|are) (?:appended|written|saved|created|generated)\b/i,
     { effect: 'write', text: 'its description says that it writes files' },
+  ],
+  [
+    /\b(?<!non-)(?:potentially |possibly )?destructive (?:operation|action|change|update|command)s?\b/i,
+    { effect: 'destructive', text: 'its description says that it is destructive' },
+  ],
+  [
+    /\b(?:enabl|enter|activat|start)\w* [^.]{0,30}\bmaintenance mode\b|\btak(?:es?|ing) [^.]{0,40}\b(?:offline|out of service)\b|\bcaus(?:es?|ing) [^.]{0,30}\b(?:downtime|an? (?:outage|interruption))\b/i,
+    { effect: 'destructive', text: 'its description says that it interrupts a service' },
+  ],
+  [
+    /\b(?:notif(?:y|ies)|alarms?|alerts?|pages?|emails?|messages) (?:or \w+ )?(?:all |lots of |many |every |the |your |other )*(?:people|users?|members?|team|everyone|subscribers?|customers?|attendees|watchers|recipients|followers)\b/i,
+    {
+      effect: 'destructive',
+      text: 'its description says that it reaches people, which cannot be taken back',
+    },
+  ],
+  [
+    /\b(?:perform|run|execut)\w* (?:\w+ )?(?:management|administrative|admin|control) (?:operations?|commands?)\b/i,
+    { effect: 'execute', text: 'its description says that it runs what the caller writes' },
+  ],
+  [
+    /^(?:\w+ )?(?:renam|replac|chang|updat|modif|edit|mov|set|tag|label)\w* [^.]{0,60}\b(?:throughout|across) (?:the |an? |your |all )*(?:entire |whole )?(?:vault|project|workspace|repository|codebase|files?|notes?|documents?|site|database|account|organi[sz]ation)\b/i,
+    { effect: 'destructive', isSoft: true, text: 'its description says that it changes many things at once' },
   ],
   [
     /\bconsumer groups?\b|\bmarks? [^.]{0,40}\bas (?:read|seen)\b/i,

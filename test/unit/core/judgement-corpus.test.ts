@@ -10,8 +10,8 @@ import {
   verdictsOf,
 } from '../../support/judgement-table.ts'
 
-/** The judge was built against `tuning`. The others were labelled before it first judged them. */
-const halves = ['tuning', 'held-out', 'fresh'].flatMap((half) => {
+/** The judge was built against `tuning`. The others were labelled before it first judged them, in this order. */
+const halves = ['tuning', 'held-out', 'fresh', 'third'].flatMap((half) => {
   const folder = fileURLToPath(new URL(`../../fixtures/judgement/${half}`, import.meta.url))
   return existsSync(folder) ? [{ half, servers: labelledServers(folder) }] : []
 })
