@@ -1,4 +1,5 @@
 import { environment } from '../config/secrets.ts'
+import { oneLine } from '../core/one-line.ts'
 import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { createGateway, type Gateway, openLog } from '../gateway.ts'
@@ -59,7 +60,7 @@ export async function explain(args: readonly string[]): Promise<number> {
     ...chain.map(({ feature, settings: own }) => `    ${feature.padEnd(12)} ${JSON.stringify(own)}`),
     `    ${upstream.padEnd(12)} the server`,
   ]
-  process.stdout.write(`${lines.join('\n')}\n`)
+  process.stdout.write(`${lines.map(oneLine).join('\n')}\n`)
   return code
 }
 

@@ -1,9 +1,10 @@
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { problemLine } from '../config/problem.ts'
+import { readText } from '../config/read-text.ts'
 import { urlMistake } from '../config/url-mistake.ts'
 import { variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
@@ -146,8 +147,18 @@ export function readSource({ config, envFile, host, port, words = [], isForStore
     for (const warning of warnings) process.stderr.write(`warning: ${problemLine(warning)}\n`)
     return settings
   }
-  const text = readFileSync(file, 'utf8')
+  const text = textOf(file)
   return { settings: read(text), file, text, read }
+}
+
+function textOf(file: string): string {
+  try {
+    return readText(file)
+  } catch (error) {
+    throw new Error(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    })
+  }
 }
 
 function portOf(text: string | undefined): number | undefined {

@@ -118,10 +118,14 @@ export function bullets(lines: readonly string[]): string {
 function escapeInline(text: string): string {
   if (!/[`<\]!]/.test(text)) return text
   const even = (text.match(/`/g) ?? []).length % 2 === 0 && !text.includes('```')
-  return (even ? text : text.replaceAll('`', "'"))
-    .replaceAll(/<(?=[a-z/!?])/gi, String.raw`\<`)
-    .replaceAll('](', String.raw`]\(`)
-    .replaceAll('![', String.raw`!\[`)
+  return (
+    (even ? text : text.replaceAll('`', "'"))
+      .replaceAll(/<(?=[a-z/!?])/gi, String.raw`\<`)
+      .replaceAll('](', String.raw`]\(`)
+      .replaceAll('![', String.raw`!\[`)
+      // A definition of a reference, which another pair of brackets would make a link.
+      .replace(/^(\s*\[[^\]]*\]):/, String.raw`$1\:`)
+  )
 }
 
 function escapeStart(text: string): string {

@@ -1,3 +1,4 @@
+import { oneLine } from '../core/one-line.ts'
 import type { Target } from '../core/target.ts'
 import { type Duration, Durations } from './durations.ts'
 import type { Exposition } from './exposition.ts'
@@ -130,10 +131,13 @@ export class Metrics {
     return tool
   }
 
-  #find(labels: readonly [method: string, upstream: string, tool: string]): Series {
-    const key = labels.join(' ')
+  #find(given: readonly [method: string, upstream: string, tool: string]): Series {
+    const key = given.join(' ')
     const found = this.#series.get(key)
     if (found) return found
+    const [method, upstream, tool] = given
+    // Names are a server's words, and the page may be read in a terminal.
+    const labels = [method, upstream, oneLine(tool)] as const
     const outcomes = new Map<string, Tally>()
     const series: Series = {
       labels,

@@ -89,6 +89,14 @@ describe('without a configuration', () => {
   )
 })
 
+test.each(['/dev/zero', 'pipe'])('a configuration in %s, which never ends, is refused', async (name) => {
+  const cwd = folder()
+  execFileSync('mkfifo', [`${cwd}/pipe`])
+  const { code, stdout, stderr } = await runCommand(['check', '--config', name], { cwd })
+  expect([code, stdout]).toEqual([1, ''])
+  expect(stderr).toMatch(/^gatehouse: \/\S+ cannot be read: it is not a regular file\n$/)
+})
+
 test('a folder in place of a file is named', async () => {
   const cwd = folder()
   const { code, stdout, stderr } = await runCommand(['check', '--config', cwd], { cwd })

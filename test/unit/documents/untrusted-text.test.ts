@@ -152,3 +152,9 @@ test.each([
 test('paragraphs and lists of a description stay', () => {
   expect(paragraphs('One.\n\n- a\n- b\n\n\n\n# Two')).toBe('One.\n\n- a\n- b\n\n\\# Two')
 })
+
+test('a description defines no address that its brackets would lead to', () => {
+  expect(paragraphs('See [this][it].\n\n[it]: javascript:alert(1)')).toBe(
+    'See [this][it].\n\n[it]\\: javascript:alert(1)',
+  )
+})

@@ -36,6 +36,13 @@ describe('metrics of calls', () => {
     expect(await samples(metrics, 'gatehouse_pending_approvals')).toEqual(lines)
   })
 
+  it('show nothing hidden of the name of a tool', async () => {
+    const metrics = metricsWith()
+    metrics.meter(toolOf('a\u001B[31mb\u202E')).count('ok', 0.01, () => true)
+    expect((await metrics.page()).text).toContain('tool="a')
+    expect((await metrics.page()).text).not.toMatch(/[\u001B\u202E]/)
+  })
+
   it('C206 C207 count calls by tool and outcome, and tell how long they took', async () => {
     const metrics = metricsWith()
     metrics.meter(toolOf('read')).count('ok', 0.02, never)
