@@ -188,6 +188,11 @@ export class Peer {
     const pending = this.#find(response.id, about)
     if (!pending) return
     if (response.error) return pending.reject(upstreamError(response.error))
+    if (response.id === undefined) {
+      // Only an error may come without an id (JSON-RPC 2.0, section 5). Its own stream brings no other answer.
+      if (about !== undefined) pending.reject(malformed(new Error('a result without an id')))
+      return
+    }
     if (response.result) pending.resolve(response.result)
   }
 

@@ -76,6 +76,28 @@ describe('a peer', () => {
     expect(await second).toBe('{"text":"second"}')
   })
 
+  test.each([
+    '{"jsonrpc":"2.0","id":null,"result":{"text":"wrong"}}',
+    '{"jsonrpc":"2.0","result":{"text":"wrong"}}',
+    '{"level":"info","msg":"a line of a log"}',
+    '{}',
+  ])('takes %s for the answer to no request, not even the only one', async (text) => {
+    const { peer: to } = peer()
+    const only = ask(to)
+    to.receive(text)
+    expect(to.waiting).toBe(1)
+    to.receive(answer(1, 'right'))
+    expect(await only).toBe('{"text":"right"}')
+  })
+
+  test('ends a request on whose own stream a result without an id comes', async () => {
+    const { peer: to } = peer()
+    const [first] = [ask(to), ask(to)]
+    to.receive('{"jsonrpc":"2.0","id":null,"result":{"text":"wrong"}}', 1)
+    expect(await first).toBe('UPSTREAM_ERROR')
+    expect(to.waiting).toBe(1)
+  })
+
   test('gives no request the answer that came on the stream of another', async () => {
     const { peer: to } = peer()
     const [mine, theirs] = [ask(to), ask(to)]
