@@ -91,7 +91,7 @@ describe('without a configuration', () => {
 
 test.each(['/dev/zero', 'pipe'])('a configuration in %s, which never ends, is refused', async (name) => {
   const cwd = folder()
-  execFileSync('mkfifo', [`${cwd}/pipe`])
+  execFileSync('sh', ['-c', 'mkfifo "$0"', `${cwd}/pipe`])
   const { code, stdout, stderr } = await runCommand(['check', '--config', name], { cwd })
   expect([code, stdout]).toEqual([1, ''])
   expect(stderr).toMatch(/^gatehouse: \/\S+ cannot be read: it is not a regular file\n$/)
