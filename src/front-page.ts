@@ -23,8 +23,8 @@ interface Options {
   readonly documents: readonly DocumentPath[]
   /** Where clients reach the gateway. */
   readonly base: string
-  /** The calls that wait for a person. */
-  pendingApprovals(): Promise<readonly Approval[]>
+  /** The calls that wait for a person; undefined where the store does not answer. */
+  pendingApprovals(): Promise<readonly Approval[] | undefined>
 }
 
 /** How long a server may take to say what it has, in milliseconds. */
@@ -59,8 +59,7 @@ async function waitingFor(
   { built, pendingApprovals }: Options,
 ): Promise<readonly WaitingCall[] | undefined> {
   const visitor = visitorNamed(id, built.settings.auth)
-  const asked = pendingApprovals().catch(() => undefined)
-  const found = await within(asked, PATIENCE, undefined)
+  const found = await pendingApprovals()
   const now = Date.now()
   return found
     ?.filter((each) => each.caller === id || (visitor && mayDecide(each, visitor)))

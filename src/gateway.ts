@@ -26,6 +26,7 @@ import { createObserving, timed } from './observed.ts'
 import { type Approval, createApprovals } from './records/approvals.ts'
 import { createPresence } from './records/presence.ts'
 import { createKeys, type Keys } from './keys.ts'
+import { within } from './core/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
@@ -112,11 +113,18 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     upstreams: () => current.upstreams,
     features: () => current.active,
     sessions: () => listener?.sessions ?? 0,
-    pendingApprovals: async () => (await pendingApprovals()).length,
+    pendingApprovals: async () => (await pendingApprovals())?.length,
   })
   observing.audit = audit
   observing.apply(initial)
-  const pendingApprovals = (): Promise<readonly Approval[]> => createApprovals(kept.store, Date.now).pending()
+  const pendingApprovals: PendingApprovals = () =>
+    within(
+      createApprovals(kept.store, Date.now)
+        .pending()
+        .catch(() => undefined),
+      STORE_TIMEOUT_MS,
+      undefined,
+    )
   const closing = new AbortController()
   const retired = new RetiredStores((store) => kept.presence.leave(store))
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
@@ -277,11 +285,17 @@ export function openLog(level: Level | undefined, isPretty: boolean): OpenLog {
   return createLog({ level, isPretty })
 }
 
+/** How long the store may take to say which calls wait for a person, in milliseconds. */
+const STORE_TIMEOUT_MS = 1000
+
+/** The calls that wait for a person; undefined where the store does not answer. */
+type PendingApprovals = () => Promise<readonly Approval[] | undefined>
+
 type Own = Readonly<{
   observing: Observing
   keys: Keys
   built(): Built
-  pendingApprovals(): Promise<readonly Approval[]>
+  pendingApprovals: PendingApprovals
 }>
 
 function listen(

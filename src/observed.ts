@@ -2,7 +2,6 @@ import type { Call } from './core/call.ts'
 import { errorCodes } from './core/error.ts'
 import type { Log } from './core/log.ts'
 import type { Target } from './core/target.ts'
-import { within } from './core/waiting.ts'
 import { checkOf } from './observe/health.ts'
 import { Observing } from './observe/observing.ts'
 import type { Way } from './observe/tracing.ts'
@@ -16,12 +15,9 @@ interface View {
   features(): readonly { readonly contribution: { readonly methods?: Readonly<Record<string, unknown>> } }[]
   /** How many sessions of clients there are. */
   sessions(): number
-  /** How many calls wait for the approval of a person. */
-  pendingApprovals(): Promise<number>
+  /** How many calls wait for the approval of a person; unknown where the store does not answer. */
+  pendingApprovals(): Promise<number | undefined>
 }
-
-/** How long a scrape waits for the store, in milliseconds. */
-const STORE_TIMEOUT_MS = 1000
 
 /** Everything that is told of a gateway's calls. */
 export function createObserving(log: Log, view: View): Observing {
@@ -35,12 +31,7 @@ export function createObserving(log: Log, view: View): Observing {
       }),
       sessions: view.sessions(),
     }),
-    pendingApprovals: () =>
-      within(
-        view.pendingApprovals().catch(() => undefined),
-        STORE_TIMEOUT_MS,
-        undefined,
-      ),
+    pendingApprovals: () => view.pendingApprovals(),
     isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),

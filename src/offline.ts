@@ -43,7 +43,7 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
   const { problem } = store
   if (problem === undefined || store.canRead === true) return store
   await store.close()
-  throw new Error(settings.kind === 'folder' ? problem : `the store can not be used: ${problem}`)
+  throw new Error(settings.kind === 'folder' ? problem : `the store cannot be used: ${problem}`)
 }
 
 /**

@@ -113,7 +113,7 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
       await found.close()
       return problem === undefined
         ? []
-        : [{ path: ['store'], message: `the store can not be used: ${problem}` }]
+        : [{ path: ['store'], message: `the store cannot be used: ${problem}` }]
     },
     (error: unknown) => [
       { path: ['store'], message: error instanceof Error ? error.message : String(error) },

@@ -7,7 +7,7 @@ import { request } from 'undici'
 import { isHttpUrl } from '../config/addresses.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { ownUrl } from '../core/own-url.ts'
-import { parseWords, readSource, UsageError } from './options.ts'
+import { parseWords, portOf, readSource, UsageError } from './options.ts'
 
 /** How long the gateway may take to answer, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 4000
@@ -50,14 +50,12 @@ interface Given {
   readonly port?: string | undefined
 }
 
-/** Where the gateway of this machine listens: as the command line, the file, or nobody says. */
+/** Where the gateway of this machine listens: as the command line says, else the configuration, else by default. */
 function originOf({ config, 'env-file': envFile, host, port }: Given): string {
-  if (port !== undefined && !/^\d{1,5}$/.test(port))
-    throw new UsageError('--port is a number from 0 to 65535')
   const isThere = config !== undefined || existsSync('gateway.config.yaml')
   const listen = isThere ? readSource({ config, envFile, isForStore: true }).settings.listen : DEFAULT
   // A gateway that listens on all addresses is reached on this machine.
-  return ownUrl(host ?? listen.host, port === undefined ? listen.port : Number(port))
+  return ownUrl(host ?? listen.host, portOf(port) ?? listen.port)
 }
 
 const DEFAULT = { host: '127.0.0.1', port: 8900 }

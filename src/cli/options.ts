@@ -4,7 +4,7 @@ import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { problemLine } from '../config/problem.ts'
-import { readText } from '../config/read-text.ts'
+import { readText, whyUnreadable } from '../config/read-text.ts'
 import { urlMistake } from '../config/url-mistake.ts'
 import { variablesFor } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
@@ -147,21 +147,20 @@ export function readSource({ config, envFile, host, port, words = [], isForStore
     for (const warning of warnings) process.stderr.write(`warning: ${problemLine(warning)}\n`)
     return settings
   }
-  const text = textOf(file)
+  const text = configText(file)
   return { settings: read(text), file, text, read }
 }
 
-function textOf(file: string): string {
+function configText(file: string): string {
   try {
     return readText(file)
   } catch (error) {
-    throw new Error(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`, {
-      cause: error,
-    })
+    throw new Error(`${file} cannot be read: ${whyUnreadable(error)}`, { cause: error })
   }
 }
 
-function portOf(text: string | undefined): number | undefined {
+/** The value of `--port`. @throws UsageError */
+export function portOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined
   const port = Number(text)
   if (!/^\d+$/.test(text) || port > 65_535) throw new UsageError('--port is a number from 0 to 65535')

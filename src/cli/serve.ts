@@ -32,7 +32,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   const warmed = gateway.warm()
   const found = await Promise.race([warmed, stopped.then(() => [])])
   const isServing = goesOn(found, source, log)
-  if (isServing) process.stdout.write(awayText(gateway.statuses))
+  if (isServing) process.stdout.write(unavailableText(gateway.statuses))
   if (isServing) await stopped
   log.info('stopping')
   watch?.close()
@@ -69,7 +69,7 @@ function follow(source: Source, gateway: Gateway, log: Log): { close(): void } |
 }
 
 /** The servers that cannot be reached, and why; nothing where there is none. */
-function awayText(statuses: Gateway['statuses']): string {
+function unavailableText(statuses: Gateway['statuses']): string {
   const away = [...statuses].flatMap(([name, { problem }]) =>
     problem === undefined ? [] : [[name, problem] as const],
   )

@@ -24,3 +24,13 @@ export function readText(path: string): string {
     closeSync(file)
   }
 }
+
+/** Why a file could not be read, for people. */
+export function whyUnreadable(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  if (code === 'ENOENT') return 'it does not exist'
+  if (code === 'EACCES') return 'permission is denied'
+  if (code === 'EISDIR') return 'it is a directory'
+  if (typeof code === 'string') return code
+  return error instanceof Error ? error.message : 'it is not readable'
+}

@@ -1,6 +1,6 @@
 import { dirname, join, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
-import { readText } from './read-text.ts'
+import { readText, whyUnreadable } from './read-text.ts'
 
 /** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -29,7 +29,7 @@ function variablesIn(
     return { value: parseEnv(readText(path)) }
   } catch (error) {
     const isAbsent = error instanceof Error && 'code' in error && error.code === 'ENOENT'
-    return { problem: `the file ${path} cannot be read: ${reason(error)}`, isAbsent }
+    return { problem: `the file ${path} cannot be read: ${whyUnreadable(error)}`, isAbsent }
   }
 }
 
@@ -81,17 +81,8 @@ function fileText(path: string): Found {
   try {
     return { value: readText(path).replace(/\r?\n$/, '') }
   } catch (error) {
-    return { problem: `the file ${path} cannot be read: ${reason(error)}` }
+    return { problem: `the file ${path} cannot be read: ${whyUnreadable(error)}` }
   }
-}
-
-function reason(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined
-  if (code === 'ENOENT') return 'it does not exist'
-  if (code === 'EACCES') return 'permission is denied'
-  if (code === 'EISDIR') return 'it is a directory'
-  if (typeof code === 'string') return code
-  return error instanceof Error ? error.message : 'it is not readable'
 }
 
 function misspelt(body: string): string {

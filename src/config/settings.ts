@@ -21,7 +21,7 @@ import { profiles } from './profile.ts'
 import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
 import type { Environment } from './secrets.ts'
-import { defaultStoreFolder, witnessFolder } from './store-folder.ts'
+import { defaultStoreFolder, sentinelFolder } from './store-folder.ts'
 import { toolSettings, type ToolValues } from './tool-settings.ts'
 import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
 
@@ -132,12 +132,12 @@ function listenSettings({ listen, limits, profile }: FileValues): ListenSettings
 
 function storeSettings({ store, upstreams }: FileValues, { env, ...origin }: Origin): StoreSettings {
   const text = store?.reveal()
-  const witnesses = witnessFolder(env)
+  const sentinels = sentinelFolder(env)
   if (store === undefined || text === undefined)
-    return { kind: 'folder', path: defaultStoreFolder({ ...origin, upstreams }, env), witnesses }
+    return { kind: 'folder', path: defaultStoreFolder({ ...origin, upstreams }, env), sentinels }
   if (text === 'memory') return { kind: 'memory' }
-  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store, witnesses }
-  return { kind: 'folder', path: resolve(origin.directory, text), witnesses }
+  if (/^rediss?:/.test(text)) return { kind: 'redis', url: store, sentinels }
+  return { kind: 'folder', path: resolve(origin.directory, text), sentinels }
 }
 
 function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin): UpstreamSettings {

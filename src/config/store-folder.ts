@@ -24,7 +24,7 @@ export function defaultStoreFolder({ file, directory, upstreams }: StoreOwner, e
 }
 
 /** Where it is remembered what the stores of this user promised, wherever they are. */
-export function witnessFolder(env: Environment): string {
+export function sentinelFolder(env: Environment): string {
   return join(stateFolder(env), 'gatehouse', 'stores')
 }
 

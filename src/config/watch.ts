@@ -1,7 +1,7 @@
 import { watch } from 'node:fs'
 import type { FSWatcher } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
+import { readText } from './read-text.ts'
 
 /** What to watch and when to speak. */
 export interface WatchOptions {
@@ -57,15 +57,20 @@ export function watchFile(file: string, options: WatchOptions): Watch {
   }
 
   function check(): void {
-    readFile(path, 'utf8').then(compare, () => {
+    let current: string
+    try {
+      current = readText(path)
+    } catch {
       // The folder may have gone with the file, and a watch on it would stay with the one that is gone.
       folder?.close()
       folder = isClosed ? undefined : watchFolder()
-      doubt('missing')
-    })
+      reportUnusable('missing')
+      return
+    }
+    compare(current)
   }
 
-  function doubt(state: 'missing' | 'empty'): void {
+  function reportUnusable(state: 'missing' | 'empty'): void {
     if (isClosed) return
     if (unusable?.state !== state) {
       unusable = { state, isTold: false }
@@ -79,7 +84,7 @@ export function watchFile(file: string, options: WatchOptions): Watch {
   function compare(current: string): void {
     folder ??= isClosed ? undefined : watchFolder()
     if (isClosed) return
-    if (current.trim() === '') return doubt('empty')
+    if (current.trim() === '') return reportUnusable('empty')
     unusable = undefined
     if (current === last) return
     last = current

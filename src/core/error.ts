@@ -108,7 +108,7 @@ export interface Extra {
   readonly isOfSession?: true
   /** What the server behind answered, for rules of the configuration to be tried on. Callers are not told. */
   readonly body?: string
-  /** What the operator of the gateway is told in place of the message: with the address, and what to correct. */
+  /** The message for the operator of the gateway: with the address, and what to correct. */
   readonly forOperator?: string
   /** The request was not sent to the server, so it can not have done anything. */
   readonly isUnsent?: true

@@ -45,13 +45,13 @@ export interface ConfiguredName {
 }
 
 /**
- * In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. `witnesses` is a
+ * In this process alone, in a folder by its absolute path, or in Redis; its URL may hold a password. `sentinels` is a
  * folder of the user's own, where it is remembered what stores promised.
  */
 export type StoreSettings =
   | { readonly kind: 'memory' }
-  | { readonly kind: 'folder'; readonly path: string; readonly witnesses?: string }
-  | { readonly kind: 'redis'; readonly url: Secret; readonly witnesses?: string }
+  | { readonly kind: 'folder'; readonly path: string; readonly sentinels?: string }
+  | { readonly kind: 'redis'; readonly url: Secret; readonly sentinels?: string }
 
 /** How clients reach the gateway. */
 export interface ListenSettings {

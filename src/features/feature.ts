@@ -44,7 +44,7 @@ export interface Contribution {
   readonly pages?: readonly OwnPage[]
   /** What it does about a tool of a server, given all its tools, for those who describe it. */
   facts?(entry: Entry, all: readonly Entry[]): ToolFacts
-  /** What a failure of a call means, as its caller is told it: of a result, or of what was thrown. */
+  /** The error object that the caller gets for a failed result, or for what was thrown. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
   /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
   left?(target: Target, principal: Principal): Promise<Left | undefined>
@@ -184,7 +184,7 @@ export interface Deps {
   undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
   /** The same of a tool, given all tools of its server. */
   undoRuleAmong(entry: Entry, all: readonly Entry[]): UndoRule | undefined
-  /** What a failure of a call means, as its caller is told it; nothing where failures are told as they are. */
+  /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
   explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
   /** The entries of all tools of a server, as it lists them just then. @throws what listing throws */
   tools(upstream: string): Promise<readonly Entry[]>

@@ -1,5 +1,5 @@
 /**
- * The refusal of a step that could not be undone. It leads on within the transaction: what whoever runs the gateway
+ * The refusal of a step that could not be undone. It leads on within the transaction: what the operator of the gateway
  * has to do comes first, and the call outside of the transaction, which nothing would undo, comes last.
  */
 import { GatewayError } from '../core/error.ts'
@@ -30,12 +30,12 @@ export function noUndo({ upstream, tool }: At, why: string, way: string): Gatewa
 
 /** What to do where nothing says how a tool is undone. */
 export function howToConfigure(at: At): string {
-  return `Whoever runs the gateway can say how: "gatehouse plan ${at.upstream}" prints what its tools suggest, which goes to ${settingOf(at)} in the configuration; "features.transactions.uncompensable: allow" lets such steps run without an undo.`
+  return `The operator of the gateway can say how: "gatehouse plan ${at.upstream}" prints what its tools suggest, which goes to ${settingOf(at)} in the configuration; "features.transactions.uncompensable: allow" lets such steps run without an undo.`
 }
 
 /** What to do where it is said that there is no undo. */
 export function howToPivot({ upstream, tool }: At): string {
-  return `Whoever runs the gateway can mark it as a step after which there is no way back, with ${memberOf(upstream, tool)}.pivot: true.`
+  return `The operator of the gateway can mark it as a step after which there is no way back, with ${memberOf(upstream, tool)}.pivot: true.`
 }
 
 function settingOf({ upstream, tool }: At): string {

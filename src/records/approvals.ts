@@ -80,7 +80,7 @@ export interface Approvals {
   isExpired(id: string): Promise<boolean>
   /** All whose time is not over, the oldest first. */
   list(): Promise<readonly Approval[]>
-  /** Those of them that nobody has decided yet, the oldest first. */
+  /** Those of them that are not decided yet, the oldest first. */
   pending(): Promise<readonly Approval[]>
   /**
    * Writes down what a person decided; the approval as it then is. @throws RESOURCE_NOT_FOUND where there is none or

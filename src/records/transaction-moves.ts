@@ -171,7 +171,7 @@ export function compensated(compensation: Compensation, runner: string): Move {
   }
 }
 
-/** Everything that could be undone is. What may work later is tried again then, unless somebody has seen to it. */
+/** Everything that could be undone is. What failed for a transient reason is tried again later, unless it was acknowledged. */
 export function rolledBack(runner: string, now: number): Move {
   return (transaction) => {
     mustBeRunning(transaction, runner)
@@ -180,7 +180,7 @@ export function rolledBack(runner: string, now: number): Move {
     const isClean = compensations.every(({ error }) => error === undefined)
     const { runner: _runner, retry: before, ...others } = transaction
     const tries = (before?.tries ?? 0) + 1
-    const isTriedAgain = compensations.some(isPassing) && !seen && tries <= MAX_RETRIES
+    const isTriedAgain = compensations.some(isRetryable) && !seen && tries <= MAX_RETRIES
     return {
       ...others,
       status: isClean ? 'rolled_back' : 'partially_rolled_back',
@@ -200,23 +200,23 @@ function retryDelay(tries: number): number {
 }
 
 /** Whether something could not be undone for a reason that may pass, such as that its server is away. */
-function isPassing({ status, error }: Compensation): boolean {
-  return status === 'compensation_failed' && passing.has(String(error?.category))
+function isRetryable({ status, error }: Compensation): boolean {
+  return status === 'compensation_failed' && retryable.has(String(error?.category))
 }
 
-const passing: ReadonlySet<string> = new Set(['transient', 'rate_limited', 'auth_required'])
+const retryable: ReadonlySet<string> = new Set(['transient', 'rate_limited', 'auth_required'])
 
 /** What could not be undone is about to be tried again, once its time has come; whoever takes that up does it. */
 export function retried(now: number): Move {
   return (transaction) => {
     const { status, retry, compensations } = transaction
     if (status !== 'partially_rolled_back' || !retry || now < retry.at) return transaction
-    const left = compensations.filter((each) => !isPassing(each))
+    const left = compensations.filter((each) => !isRetryable(each))
     return { ...transaction, status: 'rolling_back', compensations: left }
   }
 }
 
-/** Somebody has seen what could not be undone, or what is in doubt: nothing more is tried. */
+/** An operator acknowledged what could not be undone, or what is in doubt: nothing more is tried. */
 export function acknowledged(by: string, now: number): Move {
   return (transaction) => {
     if (!needsAttention(transaction)) {

@@ -27,7 +27,7 @@ export interface Transaction {
   readonly runner?: string
   /** What could not be undone is tried again: how often it was, and when it will be, in milliseconds since 1970. */
   readonly retry?: { readonly tries: number; readonly at: number }
-  /** Somebody has seen that not everything could be undone, or that a step of it is in doubt. */
+  /** An operator acknowledged that not everything could be undone, or that a step of it is in doubt. */
   readonly acknowledged?: { readonly by: string; readonly at: number }
 }
 
@@ -71,7 +71,7 @@ export function isOver({ status }: Transaction): boolean {
   return status !== 'active' && status !== 'rolling_back'
 }
 
-/** Whether somebody should look at it: at what could not be undone, or at what was kept and may not be done. */
+/** Whether an operator should look at it: something could not be undone, or a committed step may not have been done. */
 export function needsAttention(transaction: Transaction): boolean {
   const { status, acknowledged, retry } = transaction
   if (acknowledged !== undefined) return false
@@ -79,7 +79,7 @@ export function needsAttention(transaction: Transaction): boolean {
   return status === 'partially_rolled_back' || (status === 'rolling_back' && retry !== undefined)
 }
 
-/** The steps that may have been done, though nobody got the answer. */
+/** The steps that may have been done, though their answer was lost. */
 export function inDoubt({ steps }: Transaction): Step[] {
   return steps.filter(
     ({ kind, isUnsent, error }) => kind !== 'read' && !isUnsent && error?.code === 'OUTCOME_UNKNOWN',

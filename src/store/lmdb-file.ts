@@ -7,7 +7,7 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { faultOf, type Head, NO_PAGE, type Tree } from './lmdb-pages.ts'
 
-/** Why the file of a store can not be used, for people. */
+/** Why the file of a store cannot be used, for people. */
 export class UnusableFile extends Error {}
 
 /** What a store promised to keep is not there any more, or another store is in its place. */
@@ -50,7 +50,7 @@ export async function checkFile(path: string): Promise<'whole' | 'busy'> {
     for (let attempt = 1; ; attempt++) {
       const head = readHead(file)
       if (!head) return 'whole'
-      const fault = await unhurried(faultIn(file, head))
+      const fault = await inTurns(faultIn(file, head))
       if (fault === undefined) return 'whole'
       if (readHead(file)?.snapshot === head.snapshot) throw new UnusableFile(fault)
       if (attempt === TRIES) return 'busy'
@@ -101,7 +101,7 @@ function openIfThere(path: string): number | undefined {
 }
 
 /** Goes through something step by step, while others get their turn. */
-async function unhurried<Value>(steps: Generator<undefined, Value>): Promise<Value> {
+async function inTurns<Value>(steps: Generator<undefined, Value>): Promise<Value> {
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value

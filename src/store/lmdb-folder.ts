@@ -23,7 +23,7 @@ import { LostStore, UnusableFile } from './lmdb-file.ts'
 /** The file LMDB keeps everything in, and the one its processes share. */
 export const DATA = 'data.mdb'
 const LOCK = 'lock.mdb'
-/** Where it stands which store a folder holds, beside the data: data that was removed is told from none by it. */
+/** The file beside the data that names the store: it tells data that was removed from data that never was. */
 const GENERATION = 'generation'
 /** How much room a new store needs, and how large the file is that processes share, at least, in bytes. */
 const FIRST_ROOM = 1024 * 1024
@@ -91,7 +91,7 @@ export function hasRoom(directory: string): boolean {
 }
 
 /**
- * Makes sure that there is room for a new store. The library fails harmlessly over a file that can not grow, but ends
+ * Makes sure that there is room for a new store. The library fails harmlessly over a file that cannot grow, but ends
  * the process over the one its processes share: that one is written here, with all its bytes. @throws UnusableFile
  */
 export function reserveRoom(directory: string): void {

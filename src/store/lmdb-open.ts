@@ -1,12 +1,13 @@
 /**
- * Opens the database of a folder, once it is sure that it is whole and the one that belongs there; and says why one can
- * not be used, and what to do.
+ * Opens the database of a folder, once it is sure that it is whole and the one that belongs there; and says why one
+ * cannot be used, and what to do.
  */
 import { accessSync, constants, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RootDatabase } from 'lmdb'
 import { checkFile, checkHeldFile, FOREIGN, looksWhole, LostStore, UnusableFile } from './lmdb-file.ts'
 import { DATA, FULL, hasData, hasRoom, makeFolder, reserveRoom } from './lmdb-folder.ts'
+import { ACCEPT_HINT } from './sentinel.ts'
 
 /** How large a store may become, in bytes. */
 export const LIMIT = 1024 * 1024 * 1024
@@ -22,7 +23,7 @@ export type Base = RootDatabase<string, string>
 
 /**
  * Opens the database of a folder, which is made where it is missing, unless it `isAwaited`: something was promised that
- * has to be there. @throws where it can not be used
+ * has to be there. @throws where it cannot be used
  */
 export async function openDatabase(directory: string, isAwaited: boolean): Promise<Base> {
   // Whoever keeps nothing on the disk need not wait for it to load.
@@ -44,7 +45,7 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
   }
   const database = open<string, string>(options)
   try {
-    // Nobody else can write within a transaction.
+    // No other process can write within a transaction.
     if (state === 'busy') database.transactionSync(() => checkHeldFile(join(directory, DATA)))
     const [first] = database.getKeys({ limit: 1 })
     if (first !== undefined) checkMark(database.get(MARK.key))
@@ -55,7 +56,7 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
   }
 }
 
-/** What there is in a folder, once nobody is about to make it. @throws UnusableFile */
+/** What there is in a folder, once no other process is about to make it. @throws UnusableFile */
 async function settled(directory: string): Promise<'new' | 'whole' | 'busy'> {
   for (let look = 1; ; look++) {
     try {
@@ -89,9 +90,9 @@ function checkMark(mark: string | undefined): void {
   )
 }
 
-/** Why a folder can not be used, and what to do. */
+/** Why a folder cannot be used, and what to do. */
 export function reasonOf(error: unknown, directory: string): string {
-  const at = `the store in ${directory} can not be used: `
+  const at = `the store in ${directory} cannot be used: `
   const elsewhere = 'or name another folder under `store`'
   const code = error instanceof Error && 'code' in error ? String(error.code) : undefined
   const text = error instanceof Error ? error.message : String(error)
@@ -99,8 +100,7 @@ export function reasonOf(error: unknown, directory: string): string {
     return `${at}there is a file of that name. Remove it, ${elsewhere}`
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
     return `${at}it can not be written to (${text}). Let this user write to it, ${elsewhere}`
-  if (error instanceof LostStore)
-    return `${at}${text}. Put it back, or run \`gatehouse store accept\` to go on without it: calls with a key that were answered may run again then`
+  if (error instanceof LostStore) return `${at}${text}. Put it back, or ${ACCEPT_HINT}`
   if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Make room, ${elsewhere}`
   if (text.includes('full')) return `${at}${text}. Make room, ${elsewhere}`
   const isBroken = text.includes('damaged') || text.includes('missing')

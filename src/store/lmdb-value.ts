@@ -6,7 +6,7 @@
  */
 import { crc32 } from 'node:zlib'
 
-/** A value that was found, and what it is told apart from others by. */
+/** A value that was found, with the version of that write. */
 export interface Found {
   readonly text: string
   /** In milliseconds since 1970. */

@@ -204,7 +204,7 @@ export function unavailable(reason: string, cause?: unknown): GatewayError {
   const isFull = cause instanceof NoRoom
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    isFull ? 'The store of the gateway is full.' : 'The store of the gateway can not be used.',
+    isFull ? 'The store of the gateway is full.' : 'The store of the gateway cannot be used.',
     { cause: cause ?? new Error(reason) },
   )
 }

@@ -10,7 +10,7 @@ import { DamagedValue, type Found, newVersion, readValue, storedValue } from './
 import { unavailable, type Write, Writer } from './lmdb-writer.ts'
 import { MemoryStore } from './memory.ts'
 import { type Bucket, type Entry, FOREVER, type Portable, type Taken } from './store.ts'
-import { isPromise, Witness } from './witness.ts'
+import { isPromise, Sentinel } from './sentinel.ts'
 
 /**
  * How many values are looked at in one go; how long after that the next ones are, and where many of them were over;
@@ -35,7 +35,7 @@ interface Options {
   /** How long to rest after all values were looked at, in milliseconds. */
   readonly rest?: number
   /** Where it is remembered what stores of this user promised. */
-  readonly witnesses?: string | undefined
+  readonly sentinels?: string | undefined
 }
 
 interface Parts {
@@ -61,7 +61,7 @@ export class LmdbStore implements Portable {
   /** It is opened once somebody asks for it: a gateway listens before. */
   #opening: Promise<Parts | undefined> | undefined
   #parts: Parts | undefined
-  readonly #witness: Witness
+  readonly #sentinel: Sentinel
   /** Why nothing is taken. */
   #reason: string | undefined
   #unusable: string | undefined
@@ -75,13 +75,13 @@ export class LmdbStore implements Portable {
   #isClosed = false
 
   constructor(directory: string, log: Log, options: Options = {}) {
-    const { clock = Date.now, limit = LIMIT, rest = REST, witnesses } = options
+    const { clock = Date.now, limit = LIMIT, rest = REST, sentinels } = options
     this.#directory = directory
     this.#log = log
     this.#clock = clock
     this.#limit = limit
     this.#rest = rest
-    this.#witness = new Witness(witnesses, directory)
+    this.#sentinel = new Sentinel(sentinels, directory)
   }
 
   get problem(): string | undefined {
@@ -172,7 +172,7 @@ export class LmdbStore implements Portable {
 
   async #open(): Promise<Parts | undefined> {
     try {
-      const isAwaited = this.#witness.read(this.#clock()) !== undefined
+      const isAwaited = this.#sentinel.read(this.#clock()) !== undefined
       const database = await openDatabase(this.#directory, isAwaited)
       const parts = await this.#begin(database)
       if (!this.#isClosed) {
@@ -207,7 +207,7 @@ export class LmdbStore implements Portable {
   async #identify(database: Base, writer: Writer): Promise<string> {
     const kept = (): string | undefined => find(database, GENERATION)?.text
     const beside = generationOf(this.#directory)
-    const known = [beside, this.#witness.read(this.#clock())?.id].filter((each) => each !== undefined)
+    const known = [beside, this.#sentinel.read(this.#clock())?.id].filter((each) => each !== undefined)
     const there = kept()
     if (known.some((each) => each !== there)) throw new LostStore('it holds another store than before')
     if (there === undefined) {
@@ -250,7 +250,7 @@ export class LmdbStore implements Portable {
 
   #find(parts: Parts, key: string): Found | undefined {
     const loss = performance.now() - this.#lookedAt > STALE_MS ? this.#look(parts) : this.#loss
-    // What was removed can still be read, what was cut can not.
+    // What was removed can still be read, what was cut cannot.
     if (loss?.isCut) throw unavailable(loss.reason)
     try {
       return find(parts.database, key)
@@ -268,7 +268,7 @@ export class LmdbStore implements Portable {
     return unavailable(error.message, error)
   }
 
-  /** Writes where the folder is there before and after: nobody finds again what is written to one that was removed. */
+  /** Writes where the folder is there before and after: what is written to a removed one is lost. */
   async #write(parts: Parts, write: Write): Promise<boolean> {
     const before = this.#look(parts)
     if (before) throw unavailable(before.reason)
@@ -280,7 +280,7 @@ export class LmdbStore implements Portable {
 
   /** Takes note of what is promised, before it is. */
   #promise({ id }: Parts, key: string, ttl: number): void {
-    if (isPromise(key)) this.#witness.note(id, this.#clock() + ttl, this.#clock())
+    if (isPromise(key)) this.#sentinel.note(id, this.#clock() + ttl, this.#clock())
   }
 
   /** Changes what is there, if it is `before`, or whatever it is. */
@@ -327,7 +327,7 @@ export class LmdbStore implements Portable {
     }
   }
 
-  /** The next few values; none where they can not be read, or what is removed would not be. */
+  /** The next few values; none where they cannot be read, or cannot be removed. */
   #swept(parts: Parts): readonly Kept[] {
     try {
       const part = this.#readPart(parts, this.#sweptTo, undefined)

@@ -7,7 +7,7 @@ import { LmdbStore } from './lmdb.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisStore } from './redis.ts'
 import type { Portable, Store } from './store.ts'
-import { Witness } from './witness.ts'
+import { Sentinel } from './sentinel.ts'
 
 /** Settings of a store that outlives the process. */
 type LastingSettings = Exclude<StoreSettings, { readonly kind: 'memory' }>
@@ -22,8 +22,8 @@ export function isSameStore(one: StoreSettings, other: StoreSettings): boolean {
 /** Whether a glance, which costs next to nothing, tells that a store may be impossible to open. */
 export function isDoubtful(settings: StoreSettings): boolean {
   if (settings.kind !== 'folder') return false
-  const { path, witnesses } = settings
-  return !looksUsable(path, new Witness(witnesses, path).read(Date.now()) !== undefined)
+  const { path, sentinels } = settings
+  return !looksUsable(path, new Sentinel(sentinels, path).read(Date.now()) !== undefined)
 }
 
 /** Opens the configured store. It connects by itself, and again where it loses its connection. */
@@ -33,16 +33,16 @@ export function openStore(settings: StoreSettings, log: Log): Store {
 
 /** Opens a store that others can look into. */
 export function openPortable(settings: LastingSettings, log: Log): Portable {
-  if (settings.kind === 'redis') return new RedisStore(settings.url, log, settings.witnesses)
-  return new LmdbStore(settings.path, log, { witnesses: settings.witnesses })
+  if (settings.kind === 'redis') return new RedisStore(settings.url, log, settings.sentinels)
+  return new LmdbStore(settings.path, log, { sentinels: settings.sentinels })
 }
 
 /** Has gateways go on with what is in a Redis, in place of what was promised and lost; whether anything was. */
 export async function acceptRedisLoss(
-  { url, witnesses }: StoreSettings & { readonly kind: 'redis' },
+  { url, sentinels }: StoreSettings & { readonly kind: 'redis' },
   log: Log,
 ): Promise<boolean> {
-  const store = new RedisStore(url, log, witnesses)
+  const store = new RedisStore(url, log, sentinels)
   try {
     await store.opened()
     return await store.accept()
@@ -55,9 +55,9 @@ export async function acceptRedisLoss(
  * Has a store go on with what is there, in place of what it promised and lost. Gateways that use a folder have to be
  * started again.
  */
-export function acceptLoss({ path, witnesses }: StoreSettings & { readonly kind: 'folder' }): void {
+export function acceptLoss({ path, sentinels }: StoreSettings & { readonly kind: 'folder' }): void {
   forgetGeneration(path)
-  new Witness(witnesses, path).forget()
+  new Sentinel(sentinels, path).forget()
 }
 
 /** How long calls under way keep a store that is not the configured one any more, in milliseconds. */

@@ -1,29 +1,29 @@
 /**
  * Which store a Redis holds. A Redis that was emptied, restarted without its data or replaced by another looks like one
  * that never held anything: calls that were answered would run again. So the first promise puts a name into Redis, each
- * later command reads it again, and the user's state remembers it (see `Witness`). A store that has another name than
+ * later command reads it again, and the user's state remembers it (see `Sentinel`). A store that has another name than
  * before, or none, is lost until the right one is back or `gatehouse store accept` allows to go on without it.
  */
 import { randomUUID } from 'node:crypto'
 import type { RedisClientType } from '@redis/client'
 import { PREFIX } from './redis-scripts.ts'
-import type { Promised, Witness } from './witness.ts'
+import type { Promised, Sentinel } from './sentinel.ts'
 
 /** It has no expiry, so that Redis keeps it as long as anything. */
 const GENERATION = `${PREFIX}generation`
 
 /** The name of the store in a Redis, as this process knows it. */
 export class RedisGeneration {
-  readonly #witness: Witness
+  readonly #sentinel: Sentinel
   #known: string | undefined
   /** What was promised before this process began. */
   #promised: Promised | undefined
   #loss: string | undefined
   #lostAt = 0
 
-  constructor(witness: Witness) {
-    this.#witness = witness
-    this.#promised = witness.read(Date.now())
+  constructor(sentinel: Sentinel) {
+    this.#sentinel = sentinel
+    this.#promised = sentinel.read(Date.now())
   }
 
   /** Why what was promised is not there; nothing while it is. */
@@ -51,7 +51,7 @@ export class RedisGeneration {
   /** Takes note of a promise, before it is made, for so many milliseconds. */
   note(ttl: number): void {
     const now = Date.now()
-    if (this.#known !== undefined) this.#witness.note(this.#known, now + ttl, now)
+    if (this.#known !== undefined) this.#sentinel.note(this.#known, now + ttl, now)
   }
 
   /** Has every gateway go on with what is there; whether the store was given a new name. */
@@ -80,7 +80,7 @@ export class RedisGeneration {
 
   #forget(): void {
     this.#promised = undefined
-    this.#witness.forget()
+    this.#sentinel.forget()
   }
 
   #adopt(id: string | undefined): void {

@@ -19,7 +19,7 @@ import {
 } from './redis-scripts.ts'
 import { readTaken, takeArguments, takeScript } from './redis-take.ts'
 import type { Bucket, Entry, Portable, Taken } from './store.ts'
-import { isPromise, Witness } from './witness.ts'
+import { ACCEPT_HINT, isPromise, Sentinel } from './sentinel.ts'
 
 /** How long one command may take, and how long after a failure none is tried, in milliseconds. */
 const PATIENCE = 500
@@ -52,20 +52,19 @@ export class RedisStore implements Portable {
   #isClosed = false
   readonly #tried = Promise.withResolvers<void>()
 
-  /** `witnesses` is a folder of the user's own, where it is remembered what stores promised. */
-  constructor(url: Secret, log: Log, witnesses?: string) {
+  /** `sentinels` is a folder of the user's own, where it is remembered what stores promised. */
+  constructor(url: Secret, log: Log, sentinels?: string) {
     this.#log = log
     const { protocol, host, pathname } = new URL(url.reveal())
     this.#address = `${protocol}//${host}${pathname === '/' ? '' : pathname}`
-    this.#generation = new RedisGeneration(new Witness(witnesses, this.#address))
+    this.#generation = new RedisGeneration(new Sentinel(sentinels, this.#address))
     this.#client = this.#connect(url)
     this.#client.catch((error: unknown) => this.#fail(error))
   }
 
   get problem(): string | undefined {
     const { loss } = this.#generation
-    if (this.#problem === undefined && loss !== undefined)
-      return `${loss}. Restore it, or run \`gatehouse store accept\` to go on without it: calls with a key that were answered may run again then`
+    if (this.#problem === undefined && loss !== undefined) return `${loss}. Restore it, or ${ACCEPT_HINT}`
     return this.#problem ?? this.#hazard
   }
 
@@ -343,5 +342,5 @@ function away(cause?: unknown): GatewayError {
 }
 
 function refused(cause: unknown): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway can not be used.', { cause })
+  return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be used.', { cause })
 }

@@ -29,7 +29,7 @@ export interface Store {
   take(buckets: readonly Bucket[]): Taken | Promise<Taken>
   /** The same without taking anything: what is left of every bucket, and whether one could be taken from each. */
   look(buckets: readonly Bucket[]): Taken | Promise<Taken>
-  /** Why it can not be used just then; absent while it can. */
+  /** Why it cannot be used just then; absent while it can. */
   readonly problem?: string | undefined
   /** Resolves once it was first tried to reach it; absent where there is nothing to reach. */
   opened?(): Promise<void>

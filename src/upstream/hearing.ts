@@ -24,7 +24,7 @@ export class Hearing {
   /** How many listen to each resource. */
   readonly #uris = new Map<string, number>()
   #level: number | undefined
-  /** How many notifications nobody was told. */
+  /** How many notifications had no recipient. */
   #dropped = 0
 
   constructor(send: Send, log: Log) {

@@ -23,7 +23,7 @@ export function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError 
   const { what, fix } = causeOf(code, cause, url)
   const forOperator = `no answer from ${shownUrl(url)}: ${what}. ${fix}`
   if (!isSent || UNSENT.has(code)) {
-    const message = `The server can not be reached: ${what}.`
+    const message = `The server cannot be reached: ${what}.`
     return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
   }
   return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {

@@ -45,7 +45,7 @@ export class ModernConnection implements Connection {
   #link: Link | undefined
   #discovered = Payload.of({})
   #isClosed = false
-  /** How many notifications nobody was told. */
+  /** How many notifications had no recipient. */
   #dropped = 0
 
   private constructor(options: Options) {

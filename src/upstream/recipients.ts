@@ -1,6 +1,6 @@
 // Finds out whom a notification of a server is for. Over HTTP the stream of a request tells; over stdio many requests
-// share one pipe, and most servers mark nothing but progress and subscriptions. Invariant: what may be of another person
-// is told to none, and nothing is dropped without a word: `why` says what became of it.
+// share one pipe, and most servers mark nothing but progress and subscriptions. Invariant: what may belong to another
+// caller goes to none, and nothing is dropped without a reason: `why` gives it.
 import type { Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Registry } from '../core/registry.ts'
@@ -48,14 +48,14 @@ function toListener(note: Note, listener: Working | undefined): Recipients {
   return isWanted ? { to: [listener] } : { to: [], why: 'unsubscribed' }
 }
 
-/** Whom to tell what is about one of these calls: those of one client are told once, those of one caller each. */
+/** Who gets a notification about one of these calls: each client once; several clients only where one caller owns all. */
 export function amongCalls(calls: readonly Working[]): Recipients {
   const [first] = calls
   if (!first) return { to: [], why: 'unasked' }
   const { principal } = first.call
   const clients = new Map(calls.map((each) => [clientOf(each), each]))
   const isOneCaller = calls.every(({ call }) => call.principal.id === principal.id)
-  // Sessions of callers who are not told apart may be of different people.
+  // Sessions of anonymous callers may belong to different people.
   if (!isOneCaller || (clients.size > 1 && principal.isEverybody)) return { to: [], why: 'ambiguous' }
   return { to: calls.filter((each) => each.call.client.session === undefined || isLast(each, clients)) }
 }
@@ -101,7 +101,7 @@ function isAskedFor({ call }: Working, note: Note): boolean {
   return asksFor(readFilter(call.params), note)
 }
 
-/** Whether a client waits for the answer of a call: the gateway's own calls have nobody to be told. */
+/** Whether a client waits for the answer of a call, and not the gateway itself. */
 export function isOfClient(working: Working): boolean {
   return working.call.rpcId !== undefined && !isListening(working)
 }

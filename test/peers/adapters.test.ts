@@ -75,7 +75,7 @@ beforeAll(async () => {
       },
     ),
   )
-  // Nobody is there to confirm; what people are asked is no matter of this.
+  // No person can confirm here, and confirmation is not what these tests are about.
   gateway = await gatewayWith({ features: { confirm: 'off' }, upstreams })
 })
 afterAll(async () => {

@@ -20,7 +20,7 @@ export function faultsOfSaga(ending: SagaEnding, status: Json, world: World): re
   return found.map((each) => `${plan.id} (${plan.end}, ${now}): ${each}`)
 }
 
-/** Whether somebody has to look: something is not undone, or was kept and may not be done. */
+/** Whether an operator has to look: something is not undone, or was committed and may not be done. */
 function mustBeSeen({ plan }: SagaEnding, status: Json): boolean {
   if (status['status'] !== 'committed') return status['status'] === 'partially_rolled_back'
   const reads = new Set(plan.steps.flatMap(({ id, tool }) => (isRead(tool) ? [id] : [])))

@@ -209,20 +209,24 @@ const worsening =
   /^(?:force|forced|overwrite|overwrite existing|recursive|cascade|purge|hard|hard delete|permanent|permanently|delete|delete existing|replace|replace all|replace existing|clear|clear existing|wipe|destroy|prune|truncate|delete source|delete branch|remove source|drop|ignore errors none)$/
 
 /** Switches that throw something away, even of a tool that otherwise reads. */
-const losing = /^(?:reset|purge|wipe|destroy|prune|delete|hard delete|overwrite existing)(?: \w+)?$/
+const discarding = /^(?:reset|purge|wipe|destroy|prune|delete|hard delete|overwrite existing)(?: \w+)?$/
 /** Switches that let others see, or tell them. */
-const telling =
+const publishing =
   /^(?:(?:is )?public|external|publish|make public|anonymous access|(?:send|notify)(?: (?:email|emails|notification|notifications|invite|invites|users|people|attendees|customer))?)$/
 
 /** A switch that makes a call worse. Those of tools that only read say how they read, unless they lose something. */
 function switchEvidence({ name, path, words, schema }: Argument, about: About): Evidence[] {
   if (schema.type !== 'boolean') return []
   const label = words.join(' ')
-  if (about.isActing && telling.test(label))
+  if (about.isActing && publishing.test(label))
     return [
-      { effect: 'destructive', text: `${name} tells others`, when: { argument: name, path, is: 'given' } },
+      {
+        effect: 'destructive',
+        text: `${name} makes it public, or notifies people`,
+        when: { argument: name, path, is: 'given' },
+      },
     ]
-  if (!losing.test(label) && !(about.isActing && worsening.test(label))) return []
+  if (!discarding.test(label) && !(about.isActing && worsening.test(label))) return []
   return [
     { effect: 'destructive', text: `${name} makes it worse`, when: { argument: name, path, is: 'given' } },
   ]

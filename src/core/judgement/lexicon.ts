@@ -34,8 +34,8 @@ const classes: Readonly<Record<VerbClass, string>> = {
   write: `
     add adjust allocate annotate answer append apply approve archive assign associate attach bind book
     bookmark branch build categorize change checkout click clone collapse comment commit compile
-    complete configure copy create decrement disable draft drag duplicate edit enable export favorite feedback fill
-    flag follow fork generate group import increment index init initialize insert install join label
+    complete configure copy create decrement disable draft drag duplicate edit enable export favorite
+    feedback fill flag follow fork generate group import increment index init initialize insert install join label
     link lock log make map mark mkdir modify move open patch pin post prepare press provision put queue
     record refresh register reindex rename reorder replay request rerun reserve respond restore resume
     retry rewrite save schedule set setup snooze stage star start stash store submit subscribe
@@ -85,8 +85,8 @@ const verbs = new Map(
 const nouns = new Set(
   `
     admin answer archive audit back ban billing block book branch build call cat change charge check
-    clear clone close comment commit config copy count deploy display drop email exec export feedback flag focus
-    force fork form format forward group head import index info invite kick label launch link list load
+    clear clone close comment commit config copy count deploy display drop email exec export feedback
+    flag focus force fork form format forward group head import index info invite kick label launch link list load
     lock log map mark match member merge move order patch pause pay permission pin press profile
     purchase push query queue record refund release replace reply report request reset respond restore
     role run scan schedule screenshot script search select set share shell sms snapshot star start stash

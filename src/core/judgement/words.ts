@@ -232,7 +232,7 @@ const alarms: readonly (readonly [RegExp, Evidence])[] = [
     { effect: 'destructive', text: 'its description says that it interrupts a service' },
   ],
   [
-    /\b(?:notif(?:y|ies)|alarms?|alerts?|pages?|emails?|messages) (?:or \w+ )?(?:all |lots of |many |every |the |your |other )*(?:people|users?|members?|team|everyone|subscribers?|customers?|attendees|watchers|recipients|followers)\b/i,
+    /(?:\bnotif(?:y|ies)|(?:^|\b(?:may|will|can|to|and|or) )(?:alarm|alert|page|email|message)s?) (?:or \w+ )?(?:all |lots of |many |every |the |your |other )*(?:people|users?|members?|team|everyone|subscribers?|customers?|attendees|watchers|recipients|followers)\b/i,
     {
       effect: 'destructive',
       text: 'its description says that it reaches people, which cannot be taken back',

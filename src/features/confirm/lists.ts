@@ -18,8 +18,8 @@ export function describing(server: UpstreamSettings, settings: Settings, deps: D
   )
   if (settings.level === 'none' && !isAnyNamed) return undefined
   const about = { server, settings, deps }
-  const plain = describingTools((tool) => described(tool, { ...about, isTwice: false }))
-  const whole = describingTools((tool) => described(tool, { ...about, isTwice: true }))
+  const plain = describingTools((tool) => described(tool, { ...about, isInMeta: false }))
+  const whole = describingTools((tool) => described(tool, { ...about, isInMeta: true }))
   return (next) => {
     const [inPlain, inWhole] = [plain(next), whole(next)]
     return (call) =>
@@ -29,13 +29,13 @@ export function describing(server: UpstreamSettings, settings: Settings, deps: D
 
 interface With {
   /** Whether what stands beside the other members also stands in `_meta`. */
-  readonly isTwice: boolean
+  readonly isInMeta: boolean
   readonly server: UpstreamSettings
   readonly settings: Settings
   readonly deps: Deps
 }
 
-function described(tool: Payload, { server, settings, deps, isTwice }: With): Payload {
+function described(tool: Payload, { server, settings, deps, isInMeta }: With): Payload {
   const entry = isObject(tool.value) ? deps.listed(server.name, tool.fields) : undefined
   const rule = entry && ruleOf(entry.name, server, settings)
   if (!entry || !rule || !isAsked(rule, entry)) return tool
@@ -50,7 +50,7 @@ function described(tool: Payload, { server, settings, deps, isTwice }: With): Pa
     ...(settings.compat && members),
     ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
   })
-  if (settings.compat && !isTwice && !rule.isOutOfBand) return beside
+  if (settings.compat && !isInMeta && !rule.isOutOfBand) return beside
   const own = rule.isOutOfBand ? { ...members, approval: 'out_of_band', needed: rule.needed } : members
   return beside.withMeta({ [CONFIRMATION_KEY]: own })
 }

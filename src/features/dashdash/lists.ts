@@ -35,8 +35,8 @@ export function describing(
     const key = method(call.method).list
     if (outcome.kind === 'ask' || !portrait || key === undefined) return outcome
     const { result } = outcome
-    const isTwice = isAskedFor(call, KEY)
-    const slot = `${call.target.upstream ?? ''} ${key} ${isTwice}`
+    const isInMeta = isAskedFor(call, KEY)
+    const slot = `${call.target.upstream ?? ''} ${key} ${isInMeta}`
     const all = known.get(slot)?.filter((each) => each.portrait === portrait) ?? []
     // The same text is most often the same list of the same server.
     const same = all.find(({ source }) => source === result || source.text === result.text)
@@ -44,7 +44,7 @@ export function describing(
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return outcome
     const alike = all.find(({ entries }) => entries === list.text)
-    const made = alike?.list ?? describedList(list, { key, portrait, deps, isTwice })
+    const made = alike?.list ?? describedList(list, { key, portrait, deps, isInMeta })
     const shown = result.with({ [key]: made })
     if (!alike) {
       const added = { portrait, source: result, entries: list.text, result: shown, list: made }
@@ -70,7 +70,7 @@ interface About {
   readonly portrait: Portrait
   readonly deps: Deps
   /** Whether it also stands in `_meta`. */
-  readonly isTwice: boolean
+  readonly isInMeta: boolean
 }
 
 function describedList(list: Payload, about: About): Payload {
@@ -81,7 +81,7 @@ function describedList(list: Payload, about: About): Payload {
     if (!object) return entry.text
     // Encoded once, though it may stand in two places.
     const encoded = Payload.text(JSON.stringify(object), object)
-    const notes = { ...(about.isTwice && { [KEY]: encoded }), ...notesOf(entry.fields) }
+    const notes = { ...(about.isInMeta && { [KEY]: encoded }), ...notesOf(entry.fields) }
     const described = entry.with({ dashdash: encoded })
     return (Object.keys(notes).length > 0 ? described.withMeta(notes) : described).text
   })

@@ -59,7 +59,7 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
         ({ entry }) =>
           isSameVerb(wanted, entry) || !isRiskier(entry, risks.get(entry.upstream) ?? 'destructive'),
       ),
-      // What a name nobody knows was to do is not known either: only what changes nothing is named for it.
+      // The intent of an unknown name is unknown too: only tools that change nothing are suggested for it.
       ...ranked
         .filter(({ of, score }) => {
           return score >= least && !isRiskier(of.entry, risks.get(of.entry.upstream) ?? 'safe')
@@ -97,7 +97,7 @@ function isUnknown(thrown: unknown): thrown is GatewayError {
   return thrown instanceof GatewayError && thrown.code === 'UNKNOWN_TOOL' && !thrown.extra.relayed
 }
 
-/** What a call of a name nobody has may be about. */
+/** What a call of an unknown name may be about. */
 interface Subject {
   readonly names: readonly string[]
   /** The name without that of its server, and the name as it was called. */
@@ -122,7 +122,7 @@ function mistyped(name: string, tools: readonly Entry[]): Omit<Found, 'name'>[] 
   return close.toSorted((one, other) => other.match - one.match).slice(0, 1)
 }
 
-/** How much harm somebody who calls a tool so is ready for; nothing where the name has no known verb. */
+/** The risk that a caller of this name accepts; undefined where the name has no known verb. */
 function riskOfName(name: string, server: string): Risk | undefined {
   const risks = nameEvidence(name, server).map(({ effect }): Risk => {
     return effect === 'read' ? 'safe' : effect === 'write' ? 'reversible' : 'destructive'

@@ -65,7 +65,7 @@ export function answerCommit(desk: Desk): Handler {
       if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
       const transaction = await book.change(key, committed(Date.now()))
       watch.track(key, transaction)
-      tellOfDoubt(transaction, deps)
+      reportInDoubt(transaction, deps)
       const kept = transaction.steps.map(({ deed }) => deeds.keep(deed, limits.retention))
       background(Promise.all(kept), deps.log)
       return answer(commitShape(transaction))
@@ -73,8 +73,8 @@ export function answerCommit(desk: Desk): Handler {
   }
 }
 
-/** What was kept and is in doubt has to be looked at by somebody. */
-function tellOfDoubt(transaction: Transaction, { log }: Deps): void {
+/** Logs the steps of a committed transaction that may not have been done: an operator has to look at them. */
+function reportInDoubt(transaction: Transaction, { log }: Deps): void {
   const { id, principal } = transaction
   const steps = inDoubt(transaction).map((step) => `${step.id}: OUTCOME_UNKNOWN`)
   if (steps.length > 0)

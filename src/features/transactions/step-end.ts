@@ -41,7 +41,7 @@ export async function runStep(call: Call, next: Handler, running: Running): Prom
   const isFailed = result.member('isError') === true
   const isAccepted = isTaskAccepted(result)
   const end =
-    isFailed || isAccepted ? failure(isFailed ? result : goesOn, { call, step, deed, desk }) : succeeded
+    isFailed || isAccepted ? failure(isFailed ? result : taskAccepted, { call, step, deed, desk }) : succeeded
   const transaction = await concluded(end, call, running)
   const { upstream = '', name = '' } = call.target
   const rule = deed && (await desk.deps.undoRule(upstream, name))
@@ -59,7 +59,7 @@ export async function runStep(call: Call, next: Handler, running: Running): Prom
 const FAILED = 'The tool failed.'
 
 /** A server that makes a task of a step that was not to be one goes on with it. */
-const goesOn = new GatewayError('OUTCOME_UNKNOWN', 'The server answered with a task that goes on.')
+const taskAccepted = new GatewayError('OUTCOME_UNKNOWN', 'The server answered with a task that goes on.')
 
 /** Codes of what is not made, or not yet: that is no step. */
 const refused: ReadonlySet<string> = new Set(['CONFIRMATION_REQUIRED', 'COMPENSATION_UNAVAILABLE'])
@@ -120,7 +120,7 @@ function failure(cause: Payload | GatewayError, { call, step, deed, desk }: Fail
 
 type ErrorData = Readonly<Record<string, unknown>>
 
-/** Why a step failed, in the words its caller is told: those of a server or of the system alone may be anything. */
+/** Why a step failed, in the words its caller gets: those of a server or of the system alone may be anything. */
 function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: Desk): ErrorData {
   const told = deps.explained(cause, call)
   if (told) return told
@@ -135,7 +135,7 @@ const outside: ReadonlySet<string> = new Set(['UPSTREAM_ERROR', 'SERVER_UNAVAILA
 
 /** The same, where it is not known whether the step was done in spite of it. */
 function inDoubt({ code, message }: ErrorData): ErrorData {
-  const unknown = new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.', {
+  const unknown = new GatewayError('OUTCOME_UNKNOWN', 'It is not known whether the step was done.', {
     suggestion: 'Look at the server what was done, or roll the transaction back.',
     details: { reason: code, message },
   })

@@ -13,7 +13,7 @@ import type { Allowance } from './allowance.ts'
 import type { Looks } from './look.ts'
 import { noUndo } from '../no-undo.ts'
 import { type Look, takesResult, wayBack } from './way-back.ts'
-import { whyUnfit } from './fit.ts'
+import { compensationProblem } from './compensation-check.ts'
 
 interface Options {
   readonly deps: Deps
@@ -108,7 +108,7 @@ export class Chronicle {
   /** A way back whose call its server would refuse is none. */
   async #fitting(call: Call, way: WayBack): Promise<WayBack> {
     const { deps, upstream } = this.#options
-    const reason = await whyUnfit(call, way, { upstream, deps })
+    const reason = await compensationProblem(call, way, { upstream, deps })
     return reason === undefined ? way : { kind: 'none', reason }
   }
 

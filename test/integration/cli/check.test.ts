@@ -32,12 +32,12 @@ describe('gatehouse check', () => {
     ])
   })
 
-  test('says why Redis can not be used as the store, and ends with 1', async () => {
+  test('says why Redis cannot be used as the store, and ends with 1', async () => {
     const server = await httpServer({ revision: '2026-07-28' })
     const path = file({ store: 'redis://127.0.0.1:1', upstreams: { one: server.url } })
     const { code, stdout, stderr } = await runCommand(['check', '--config', path])
     expect([code, stdout]).toEqual([1, 'one: ready, speaks 2026-07-28\n'])
-    expect(stderr).toMatch(/gateway\.config\.yaml:1:\d+ store: the store can not be used: .*ECONNREFUSED/)
+    expect(stderr).toMatch(/gateway\.config\.yaml:1:\d+ store: the store cannot be used: .*ECONNREFUSED/)
   })
 
   test('prints every mistake of a file at once, with line and column, and ends with 1', async () => {

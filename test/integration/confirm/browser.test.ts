@@ -101,7 +101,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     [{}, 'what it changes may be lost for good'],
     [{ undo: 'wipe(disk=$.args.disk)' }, 'the configuration says how it is undone'],
     [{ undo: 'none' }, 'what it changes may be lost for good'],
-  ])('the risk of a tool with %j is told as it is', async (rules, words) => {
+  ])('the risk of a tool with %j is given as it is', async (rules, words) => {
     const approving = await approvingGateway({ rules })
     const page = await opened(approving, pageOf(await approving.call({ disk: 'a' })))
     expect(await page.locator('.risk').innerText()).toContain(words)

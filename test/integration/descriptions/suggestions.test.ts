@@ -1,4 +1,4 @@
-// What is suggested for names of tools that nobody has, over the lists of published servers.
+// What is suggested for unknown tool names, over the lists of published servers.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -37,7 +37,7 @@ async function suggested(path: string, name: string): Promise<Json> {
   return objectAt(reply?.error ?? {}, 'data')
 }
 
-describe('a name nobody has', () => {
+describe('an unknown name', () => {
   test.each([
     ['/files', 'can_execute'],
     ['/files', 'frobnicate'],

@@ -80,20 +80,20 @@ const faults: readonly Fault[] = [
   {
     name: 'gone',
     told: 'no answer from URL: the connection is refused. Nothing listens on port PORT of 127.0.0.1: start the server, or correct the port',
-    call: 'The server can not be reached: the connection is refused.',
+    call: 'The server cannot be reached: the connection is refused.',
   },
   {
     name: 'unknown',
     url: () => 'http://no-such-host.invalid/mcp',
     told: 'no answer from URL: its host is not known. No address is known for the name no-such-host.invalid: correct the name, or check the DNS',
-    call: 'The server can not be reached: its host is not known.',
+    call: 'The server cannot be reached: its host is not known.',
   },
   {
     name: 'plain',
     answers: answering(200),
     url: (port) => `https://127.0.0.1:${port}/mcp`,
     told: 'no answer from URL: it does not speak TLS. Port PORT of 127.0.0.1 answers without TLS: write http:// if that is meant',
-    call: 'The server can not be reached: it does not speak TLS.',
+    call: 'The server cannot be reached: it does not speak TLS.',
   },
   {
     name: 'other',
@@ -159,7 +159,7 @@ describe('a URL that gives no MCP answer', () => {
     expect(stderr).not.toContain(SECRET)
   })
 
-  test('is told of in the log with its address, and to callers without', async () => {
+  test('is named with its address in the log, and without it to callers', async () => {
     const gateway = await localGateway({ ...config(), features: { validate: 'off' } })
     onTestFinished(() => gateway.close())
     for (const fault of faults) {

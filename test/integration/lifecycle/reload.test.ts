@@ -234,7 +234,7 @@ async function statusOf(url: string): Promise<number> {
 }
 
 describe('what of a changed configuration cannot be applied', () => {
-  test('is told in the log: another address, a file that is empty, and one that is gone', async () => {
+  test('is logged: another address, a file that is empty, and one that is gone', async () => {
     const gateway = await gatewayTo({ one })
     gateway.configure({ upstreams: { one }, listen: { host: 'localhost' } })
     const other = await gateway.logged(({ event }) => event === 'config.not_applied')

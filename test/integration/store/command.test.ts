@@ -126,7 +126,7 @@ describe('gatehouse store', () => {
     expect(stderr).toContain('store: memory is forgotten')
   })
 
-  it('that can not be used ends serve and check with one line, and is left as it was', async () => {
+  it('that cannot be used ends serve and check with one line, and is left as it was', async () => {
     const path = join(folder, 'broken.yaml')
     writeFileSync(path, JSON.stringify({ store: './broken', ...config }))
     mkdirSync(join(folder, 'broken'))
@@ -136,7 +136,7 @@ describe('gatehouse store', () => {
       expect(code).toBe(1)
       const lines = stderr
         .split('\n')
-        .filter((line) => line.includes('can not be used') && !line.startsWith('{'))
+        .filter((line) => line.includes('cannot be used') && !line.startsWith('{'))
       expect(lines).toHaveLength(1)
       expect(lines[0]).toContain(`${path}:1:`)
       expect(lines[0]).toContain(join(folder, 'broken'))

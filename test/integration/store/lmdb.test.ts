@@ -179,7 +179,7 @@ describe('the store in a folder', () => {
     expect(await store.get('call:again')).toBe(value)
   })
 
-  it('says what is wrong with a folder that can not be used, and leaves it as it was', async () => {
+  it('says what is wrong with a folder that cannot be used, and leaves it as it was', async () => {
     const cases: readonly [prepare: (folder: string) => void | Promise<void>, reason: string][] = [
       [
         (folder) => writeFileSync(join(folder, 'data.mdb'), 'something else entirely'),
@@ -197,7 +197,7 @@ describe('the store in a folder', () => {
       await prepare(folder)
       const before = readFileSync(join(folder, 'data.mdb'))
       const store = await start(folder)
-      expect(store.problem).toContain(`the store in ${folder} can not be used: `)
+      expect(store.problem).toContain(`the store in ${folder} cannot be used: `)
       expect(store.problem).toContain(reason)
       await expect(store.get('key:x')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
       await expect(store.put('key:x', 'y', 1000)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
@@ -208,7 +208,7 @@ describe('the store in a folder', () => {
   it('says so where it is a file, or where it may not write', async () => {
     writeFileSync(join(directory, 'file'), '')
     expect((await start(join(directory, 'file'))).problem).toContain('there is a file of that name')
-    expect((await start('/proc/gatehouse')).problem).toContain('can not be used')
+    expect((await start('/proc/gatehouse')).problem).toContain('cannot be used')
   })
 
   it.runIf(process.getuid?.() !== 0)('says so where it can only be read', async () => {

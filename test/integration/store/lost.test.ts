@@ -1,5 +1,5 @@
 // What becomes of a store that is lost: while a gateway uses it, and between two starts. No call that was answered runs
-// again, whoever is asked, until somebody says that the store is to go on without what it lost.
+// again at any gateway, until an operator accepts the loss.
 import { copyFileSync, cpSync, mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'

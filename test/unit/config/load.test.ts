@@ -102,7 +102,7 @@ describe('the smallest file', () => {
       store: {
         kind: 'folder',
         path: join(dirname(file), '.gatehouse'),
-        witnesses: expect.stringMatching(/gatehouse.stores$/),
+        sentinels: expect.stringMatching(/gatehouse.stores$/),
       },
       metaTools: 'hidden',
       hasMethods: true,

@@ -64,7 +64,7 @@ test.each([
   ['missing', () => rmSync(file)],
   ['empty', () => writeFileSync(file, '')],
   ['empty', () => writeFileSync(file, ' \n')],
-])('a file that is %s is told once, and read again once it has a text', async (state, change) => {
+])('a file that is %s is reported once, and read again once it has a text', async (state, change) => {
   writeFileSync(file, 'a')
   start('a', 20)
   change()

@@ -50,7 +50,7 @@ function heard(calls: readonly Call[], told: Note, about?: number): unknown {
 describe('a notification of a server of 2026-07-28', () => {
   test.each<[string, readonly Call[], Note, number | undefined, unknown]>([
     ['the call on whose stream it came', [call(), call()], log(), 2, [2]],
-    ['nobody where that call has ended', [call()], log(), 7, 'ended'],
+    ['no one where that call has ended', [call()], log(), 7, 'ended'],
     ['the only call', [call()], log(), undefined, [1]],
     [
       'the only call of a client beside calls of the gateway itself',
@@ -63,7 +63,7 @@ describe('a notification of a server of 2026-07-28', () => {
     ['the call that wants log messages beside one that does not', [quiet, call()], log(), undefined, [2]],
     ['the call that wants messages of this level', [fussy, call()], log('info'), undefined, [2]],
     ['no call that wants no log messages', [quiet], log(), undefined, 'unasked'],
-    ['nobody where only the gateway itself calls', [ours], vendor(), undefined, 'unasked'],
+    ['no one where only the gateway itself calls', [ours], vendor(), undefined, 'unasked'],
     ['every call of a caller without sessions', [call(), call()], log(), undefined, [1, 2]],
     ['the last call of a session', [inSession('a'), inSession('a')], log(), undefined, [2]],
     [
@@ -74,14 +74,14 @@ describe('a notification of a server of 2026-07-28', () => {
       [2, 3],
     ],
     [
-      'nobody where it may be of two callers',
+      'no one where it may be of two callers',
       [call(), call({ principal: bob })],
       log(),
       undefined,
       'ambiguous',
     ],
     [
-      'nobody where it may be of two sessions of callers who are not told apart',
+      'no one where it may be of two sessions of anonymous callers',
       [inSession('a', everybody), inSession('b', everybody)],
       log(),
       undefined,
@@ -120,7 +120,7 @@ describe('a notification of a server of 2026-07-28', () => {
     ['the subscription it names', [toTools, toAll], tools(subscribed(2)), undefined, [2]],
     ['the subscription it names as text', [toTools, toAll], updated(subscribed('2')), undefined, [2]],
     ['no subscription that did not ask for it', [toTools], updated(subscribed(1)), undefined, 'unsubscribed'],
-    ['nobody where the subscription has ended', [toTools], tools(subscribed(9)), undefined, 'ended'],
+    ['no one where the subscription has ended', [toTools], tools(subscribed(9)), undefined, 'ended'],
     [
       'all who asked for a change that names no subscription',
       [toTools, call(), toAll],
@@ -130,7 +130,7 @@ describe('a notification of a server of 2026-07-28', () => {
     ],
     ['all who asked for a change that came on the stream of a call', [call(), toTools], tools(), 1, [2]],
     ['the subscription on whose stream a change came', [toTools, toAll], tools(), 1, [1]],
-    ['nobody where nobody asked for the change', [call()], tools(), undefined, 'unsubscribed'],
+    ['no one where the change was not asked for', [call()], tools(), undefined, 'unsubscribed'],
   ])('is for %s', (...row) => {
     const [, calls, told, about, expected] = row
     expect(heard(calls, told, about)).toEqual(expected)

@@ -1,4 +1,4 @@
-// What is left of a transaction is said, and tried again until it works or somebody has seen to it.
+// What is left of a transaction is reported, and tried again until it works or an operator acknowledges it.
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { acknowledged } from '../../../../src/records/transaction-moves.ts'
@@ -72,7 +72,7 @@ describe('a commit', () => {
     expect(await gateway.ask('status', {})).toMatchObject({ transactions: [{ needs_attention: true }] })
   })
 
-  it('is kept until somebody has seen to that', async () => {
+  it('is kept until an operator acknowledges it', async () => {
     vi.useFakeTimers({ now: 0 })
     const { gateway } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
     await vi.advanceTimersByTimeAsync(48 * 3_600_000)
@@ -134,7 +134,7 @@ describe('what could not be undone as its server was away', () => {
     await other.die()
   })
 
-  it('is not tried any more once somebody has seen to it', async () => {
+  it('is not tried any more once it is acknowledged', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway } = await leftOver()
     const book = new Transactions(gateway.store, 3_600_000)

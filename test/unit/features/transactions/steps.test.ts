@@ -307,7 +307,7 @@ describe('a step', () => {
     expect(await gateway.ask('commit', { transaction_id: 't' })).toMatchObject({ needs_attention: true })
   })
 
-  it('that fails is written down with the reason its caller is told', async () => {
+  it('that fails is recorded with the error its caller gets', async () => {
     const one = new Place()
     one.things.set('a', '1')
     const reason = { code: 'CONFLICT', message: 'a is there', category: 'permanent' }

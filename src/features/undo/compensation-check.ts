@@ -11,7 +11,7 @@ import type { WayBack } from '../../records/deeds.ts'
 import type { Deps } from '../feature.ts'
 
 /** Why the call of a way back would be refused; nothing where it fits, or where the server's list cannot be had. */
-export async function whyUnfit(
+export async function compensationProblem(
   call: Call,
   way: WayBack,
   { upstream, deps }: { readonly upstream: string; readonly deps: Deps },

@@ -19,13 +19,17 @@ export interface Promised {
 /** How much longer is written down than was promised, so that not every promise has to be, in milliseconds. */
 const AHEAD_MS = 3_600_000
 
+/** What an operator can do about a store that lost what it promised, where the data cannot be restored. */
+export const ACCEPT_HINT =
+  'run `gatehouse store accept` to go on without it: calls with a key that were answered may run again then'
+
 /** Whether a key is that of a promise: that a call runs once, or that a transaction is ended. */
 export function isPromise(key: string): boolean {
   return key.startsWith('call:') || key.startsWith('transaction/')
 }
 
 /** What is remembered of one store. */
-export class Witness {
+export class Sentinel {
   readonly #folder: string | undefined
   readonly #file: string
   #written: Promised | undefined
@@ -56,7 +60,7 @@ export class Witness {
       writeFileSync(draft, `${JSON.stringify(this.#written)}\n`, { mode: 0o600 })
       renameSync(draft, this.#file)
     } catch {
-      // Without it a store that is lost as a whole can not be told from a new one.
+      // Without it a store that is lost as a whole looks like a new one.
     }
   }
 
