@@ -82,7 +82,8 @@ async function rowOf(
     name,
     state: stateOf(status),
     // Why it fails is not for everybody where callers are told apart.
-    ...(status.problem !== undefined && !isProtected(auth) && { problem: status.problem }),
+    ...(status.problem !== undefined &&
+      !isProtected(auth) && { problem: [status.problem, ...(status.stderr ?? [])].join('\n') }),
     address: `${base}/mcp/${name}`,
     ...(isTogether && !listen.isStrict && { prefix: exposedName(name, '') }),
     ...(principal && { transport: transportOf(server) }),

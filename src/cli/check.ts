@@ -23,6 +23,7 @@ interface ServerReport {
   /** The revision of MCP it speaks. */
   readonly revision?: string
   readonly problem?: string
+  readonly stderr?: readonly string[]
 }
 
 /** `gatehouse check`: reads the configuration, connects to each server, and prints every problem at once. */
@@ -48,12 +49,14 @@ async function examine(
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
   const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
   const found: Finding[] = [...(await gateway.warm()), ...(await storeProblems(source.settings))]
-  const servers = [...gateway.statuses].map(([name, { problem, revision }]): ServerReport => {
-    if (problem !== undefined) return { name, state: 'unavailable', problem }
+  const servers = [...gateway.statuses].map(([name, { problem, stderr, revision }]): ServerReport => {
+    if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
     return revision === undefined ? { name, state: 'not_tried' } : { name, state: 'ready', revision }
   })
-  for (const { name, problem } of servers)
-    if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message: problem })
+  for (const { name, problem, stderr = [] } of servers) {
+    const message = [problem, ...stderr.map((line) => `    ${line}`)].join('\n')
+    if (problem !== undefined) found.push({ path: ['upstreams', name], at: 'key', message })
+  }
   await gateway.close()
   const issuer = await issuerProblem(source.settings.auth.jwt)
   if (issuer !== undefined) found.push({ path: ['auth', 'jwt', 'issuer'], message: issuer })

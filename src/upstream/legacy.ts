@@ -80,7 +80,8 @@ export class LegacyConnection implements Connection {
       await connection.#shakeHands()
       return connection
     } catch (error) {
-      await connection.close()
+      // A process that does not end at once is not waited for.
+      background(connection.close(), options.log)
       throw error
     }
   }

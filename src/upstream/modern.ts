@@ -2,7 +2,7 @@ import type { Working } from '../bridge/park.ts'
 import type { Call, Client, Note, Outcome, Question } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
-import type { Log } from '../core/log.ts'
+import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import { Registry } from '../core/registry.ts'
@@ -83,7 +83,8 @@ export class ModernConnection implements Connection {
       connection.#discovered = await connection.#own('server/discover', Payload.of({}))
       return connection
     } catch (error) {
-      await connection.close()
+      // A process that does not end at once is not waited for.
+      background(connection.close(), options.log)
       throw error
     }
   }

@@ -5,7 +5,7 @@ import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { self } from '../core/self.ts'
-import { pause } from '../core/waiting.ts'
+import { pause, untilAborted } from '../core/waiting.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { Peer } from '../wire/peer.ts'
 import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wire/revisions.ts'
@@ -27,12 +27,15 @@ export interface Route {
 }
 
 interface Around {
-  readonly patience: Patience
+  /** Ends the time to start in, which everything here shares. */
+  readonly deadline: AbortSignal
   readonly log: Log
 }
 
 /** How long a child process gets to answer the question which era it is of, in milliseconds. */
 const PROBE = 15_000
+/** The share of the time to start in that it gets at most. */
+const PROBE_SHARE = 0.5
 /**
  * After how long without an answer it is asked to shake hands, in milliseconds: it may still be starting, or have no
  * answer to what it does not know. A process takes messages in turn, so an answer to the second tells which it was.
@@ -45,12 +48,14 @@ const OVERTAKEN = 250
 export async function negotiateStdio(
   settings: UpstreamSettings,
   connect: Connect,
-  { patience, log }: Around,
+  { deadline, log }: Around,
 ): Promise<Route> {
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
-  const signal = AbortSignal.any([AbortSignal.timeout(PROBE), patience()])
-  const revision = await probe({ connect, signal, log, isTakenInTurn: true }).catch((error: unknown) => {
+  const time = Math.min(PROBE, settings.startTimeout * PROBE_SHARE)
+  const signal = AbortSignal.any([AbortSignal.timeout(time), deadline])
+  const silence = Math.min(SILENCE, time * PROBE_SHARE)
+  const revision = await probe({ connect, signal, deadline, log, silence }).catch((error: unknown) => {
     // A command that can not be started says nothing of eras.
     if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
     return undefined
@@ -67,7 +72,7 @@ export async function negotiateStdio(
 export async function negotiateHttp(
   settings: UpstreamSettings,
   client: HttpClient,
-  { patience, log }: Around,
+  { patience, deadline, log }: Around & { readonly patience: Patience },
 ): Promise<Route> {
   const { transport } = settings
   const pinned = findRevision(settings.revision)
@@ -87,11 +92,11 @@ export async function negotiateHttp(
   if (pinned?.era === 'modern') return modern(pinned.name)
   if (pinned && transport === 'streamable') return legacy(httpConnect({ client, log }))
   if (!pinned) {
-    const found = await probeHttp(client, patience(), log)
+    const found = await probeHttp(client, deadline, log)
     if (found !== undefined) return followed(settings, modern(found), legacy(httpConnect({ client, log })))
   }
   if (transport === 'streamable') return legacy(httpConnect({ client, log }))
-  const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, patience(), log)
+  const takesPosts = await canInitialize(client, pinned?.name ?? latestLegacy.name, deadline, log)
   return legacy(takesPosts ? httpConnect({ client, log }) : sseConnect(client, patience))
 }
 
@@ -114,27 +119,27 @@ function isNoEvidence(error: unknown): boolean {
   )
 }
 
-async function probeHttp(client: HttpClient, signal: AbortSignal, log: Log): Promise<string | undefined> {
+async function probeHttp(client: HttpClient, deadline: AbortSignal, log: Log): Promise<string | undefined> {
   const connect = httpConnect({ client, modern: latestModern.name, log })
   try {
-    return await probe({ connect, signal, log })
+    return await probe({ connect, signal: deadline, deadline, log })
   } catch (error) {
     if (isNoEvidence(error)) throw error
     return undefined
   }
 }
 
-interface Probe {
+interface Probe extends Around {
   readonly connect: Connect
+  /** Ends the wait for the answer. */
   readonly signal: AbortSignal
-  readonly log: Log
-  /** Whether the server answers messages in the order they were sent. */
-  readonly isTakenInTurn?: boolean
+  /** After how many milliseconds a server that answers messages in the order they were sent gets a second one. */
+  readonly silence?: number
 }
 
 /** Asks what the server is as a modern one; the revision to use, or nothing where it is of the older era. */
-async function probe({ connect, signal, log, isTakenInTurn = false }: Probe): Promise<string | undefined> {
-  return withPeer(connect, log, async (peer) => {
+async function probe({ connect, signal, deadline, log, silence }: Probe): Promise<string | undefined> {
+  return withPeer(connect, { deadline, log }, async (peer) => {
     const revision = latestModern.name
     const params = Payload.of({
       _meta: { [metaKeys.version]: revision, [metaKeys.capabilities]: {}, [metaKeys.clientInfo]: self },
@@ -147,15 +152,15 @@ async function probe({ connect, signal, log, isTakenInTurn = false }: Probe): Pr
           Array.isArray(supportedVersions) ? shared(supportedVersions) : undefined,
         (error: unknown) => revisionOfRefusal(error, revision),
       )
-    return isTakenInTurn ? Promise.race([told, olderWhereSilent(peer, signal)]) : told
+    return silence === undefined ? told : Promise.race([told, olderWhereSilent(peer, silence, signal)])
   })
 }
 
 /** Resolves with nothing once a server that did not answer what came before answers a handshake, if it ever does. */
-async function olderWhereSilent(peer: Peer, signal: AbortSignal): Promise<undefined> {
+async function olderWhereSilent(peer: Peer, silence: number, signal: AbortSignal): Promise<undefined> {
   const { promise: never } = Promise.withResolvers<undefined>()
   const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
-  await pause(SILENCE)
+  await pause(silence)
   const isAnswered = await peer
     .request('initialize', () => params, { signal })
     .then(
@@ -194,13 +199,13 @@ function shared(supported: readonly unknown[]): string | undefined {
 async function canInitialize(
   client: HttpClient,
   protocolVersion: string,
-  signal: AbortSignal,
+  deadline: AbortSignal,
   log: Log,
 ): Promise<boolean> {
-  return withPeer(httpConnect({ client, log }), log, async (peer, link) => {
+  return withPeer(httpConnect({ client, log }), { deadline, log }, async (peer, link) => {
     const params = Payload.of({ protocolVersion, capabilities: {}, clientInfo: self })
     try {
-      const { fields } = await peer.request('initialize', () => params, { signal })
+      const { fields } = await peer.request('initialize', () => params, { signal: deadline })
       // The session is ended in the words of its revision.
       link.established?.(String(fields.protocolVersion))
       return true
@@ -214,7 +219,7 @@ async function canInitialize(
 
 async function withPeer<Result>(
   connect: Connect,
-  log: Log,
+  { deadline, log }: Around,
   use: (peer: Peer, link: Link) => Promise<Result>,
 ): Promise<Result> {
   const ignore = (): void => undefined
@@ -230,6 +235,7 @@ async function withPeer<Result>(
   try {
     return await use(peer, link)
   } finally {
-    await link.close().catch(ignore)
+    // The next process may want what this one holds, so its end is waited for while there is time.
+    await untilAborted(link.close(), deadline).catch(ignore)
   }
 }

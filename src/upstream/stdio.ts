@@ -5,15 +5,21 @@ import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { CommandReach } from '../core/settings.ts'
 import { encodeLine, lines } from '../wire/lines.ts'
 import { Child, type Variables } from './child.ts'
+import type { LastLines } from './last-lines.ts'
 import { type Connect, type Link, MAX_MESSAGE } from './link.ts'
 
 /** How much may wait to be written to a child that does not read, in bytes. */
 const MAX_UNREAD = 64 * 1024 * 1024
 
 /** Reaches a server by starting it as a child process. */
-export function stdioConnect(reach: CommandReach, environment: Variables, log: Log): Connect {
+export function stdioConnect(
+  reach: CommandReach,
+  environment: Variables,
+  { log, lastLines }: { readonly log: Log; readonly lastLines: LastLines },
+): Connect {
   return async (receiver) => {
     const child = await Child.start(reach, environment)
+    lastLines.clear()
     const tooLong = (bytes: number): void => log.warn('upstream.line_too_long', { bytes })
     child.stdout.on(
       'data',
@@ -21,10 +27,17 @@ export function stdioConnect(reach: CommandReach, environment: Variables, log: L
     )
     child.stderr.on(
       'data',
-      lines(65_536, (line) => log.info('upstream.stderr', { line: withoutSecrets(line) }), tooLong),
+      lines(
+        65_536,
+        (line) => {
+          lastLines.add(line)
+          log.info('upstream.stderr', { line: withoutSecrets(line) })
+        },
+        tooLong,
+      ),
     )
     // What was on its way out of the process is read before its end counts.
-    const drained = once(child.stdout, 'close').catch(() => undefined)
+    const drained = Promise.allSettled([once(child.stdout, 'close'), once(child.stderr, 'close')])
     void child.ended.then(async (how) => {
       await Promise.race([drained, new Promise((resolve) => setTimeout(resolve, 200).unref())])
       receiver.closed(new Error(`The server's process ${how}.`))

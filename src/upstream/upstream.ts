@@ -20,6 +20,7 @@ import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
 import type { Connect, Patience } from './link.ts'
+import { LastLines } from './last-lines.ts'
 import { listenOn } from './listen-on.ts'
 import { isOfCredentials, type Login } from './login.ts'
 import { beingClosed, Pool } from './pool.ts'
@@ -63,6 +64,8 @@ export interface Status {
   readonly connections: number
   /** Why the last attempt to reach it failed. */
   readonly problem?: string
+  /** The last lines its process wrote to standard error before that. They are for operators, not for callers. */
+  readonly stderr?: readonly string[]
 }
 
 interface Environment {
@@ -84,6 +87,8 @@ interface Key {
   readonly login: Login | undefined
   /** Whether it is not known that the server takes this way. */
   readonly isTrial: boolean
+  /** Ends the time to start in. */
+  readonly deadline: AbortSignal
 }
 
 /** Makes the handler of one configured server. */
@@ -95,7 +100,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     AbortSignal.any([AbortSignal.timeout(settings.startTimeout), closed.signal])
   const around = { discretion: discretion(settings), patience, log }
   const quota = isPersonal ? undefined : new HeardQuota()
-  const negotiate = negotiator(settings, { variables, quota, patience, log })
+  const lastLines = new LastLines(around.discretion.text)
+  const negotiate = negotiator(settings, { variables, quota, patience, log, lastLines })
   let route: Promise<Route> | undefined
   let known: Route | undefined
   let problem: string | undefined
@@ -117,13 +123,15 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   const nameOf = connectionNames(settings)
   const dialled = new Recent<Connection>()
   const connect = async (call: Call): Promise<Connection> => {
+    const deadline = patience()
     try {
       const login = credentials?.login(call.principal)
       // What one caller's credentials fail at says nothing of another's.
-      const found = known ?? (await (isPersonal ? negotiate(login) : (route ??= negotiate(login))))
+      const found =
+        known ?? (await (isPersonal ? negotiate(login, deadline) : (route ??= negotiate(login, deadline))))
       known = found
       const openRoute: OpenRoute = (way, isTrial) =>
-        pool.get(nameOf(call, way), { route: way, call, login, isTrial })
+        pool.get(nameOf(call, way), { route: way, call, login, isTrial, deadline })
       const connection = await eras.connect(call, found, openRoute)
       if (connection.era !== found.era) olderRevision = connection.revision
       problem = undefined
@@ -210,7 +218,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
         ...(hasAnswered && era && spoken !== undefined && { era, revision: spoken }),
         ...(olderRevision !== undefined && { olderRevision }),
         connections: pool.connections.length,
-        ...(problem !== undefined && { problem }),
+        ...(problem !== undefined && { problem, ...(lastLines.all.length > 0 && { stderr: lastLines.all }) }),
       }
     },
     revisionFor: (call) => ready(call)?.revision,
@@ -235,32 +243,43 @@ function negotiator(
     quota,
     patience,
     log,
+    lastLines,
   }: Pick<Environment, 'variables' | 'log'> & {
+    lastLines: LastLines
     quota: HeardQuota | undefined
     patience: Patience
   },
-): (login: Login | undefined) => Promise<Route> {
+): (login: Login | undefined, deadline: AbortSignal) => Promise<Route> {
   const { reach } = settings
   if (reach.kind === 'command') {
-    const connect = stdioConnect(reach, variables, log)
-    return () => negotiateStdio(settings, connect, { patience, log })
+    const connect = stdioConnect(reach, variables, { log, lastLines })
+    return (_login, deadline) => negotiateStdio(settings, connect, { deadline, log })
   }
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(reach.headers)) headers[name.toLowerCase()] = value.reveal()
   const client = createHttpClient(new URL(reach.url), headers)
-  return (login) => negotiateHttp(settings, { ...client, quota, login }, { patience, log })
+  return (login, deadline) =>
+    negotiateHttp(settings, { ...client, quota, login }, { patience, deadline, log })
 }
 
 function openConnection(
-  { route, call, login, isTrial }: Key,
+  { route, call, login, isTrial, deadline }: Key,
   settings: UpstreamSettings,
   given: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
 ): Promise<Connection> {
   const { revision, mirrors } = route
-  const around = isTrial ? { ...given, patience: atMost(TRIAL_TIMEOUT_MS, given.patience) } : given
+  // The opening exchange has what is left of the time to start in; each later one has its own time.
+  let isOpen = false
+  const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
+  const around = { ...given, patience: () => (isOpen ? given.patience() : starting) }
+  const opened = <Opened extends Connection>(connection: Opened): Opened => {
+    isOpen = true
+    return connection
+  }
   const connect: Connect = admitting((receiver) => route.connect(receiver, login), around)
   const { isolation, roots } = settings
-  if (route.era === 'modern') return ModernConnection.open({ connect, revision, mirrors, ...around })
+  if (route.era === 'modern')
+    return ModernConnection.open({ connect, revision, mirrors, ...around }).then(opened)
   return LegacyConnection.open({
     connect,
     capabilities: declared(call, settings),
@@ -268,9 +287,5 @@ function openConnection(
     ...around,
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
-  })
-}
-
-function atMost(milliseconds: number, patience: Patience): Patience {
-  return () => AbortSignal.any([AbortSignal.timeout(milliseconds), patience()])
+  }).then(opened)
 }

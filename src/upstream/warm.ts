@@ -30,8 +30,9 @@ async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean>
     log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
     return true
   } catch (error) {
-    const reason = upstream.status.problem ?? asGatewayError(error).message
-    log.warn('upstream.unavailable', { upstream: upstream.name, reason })
+    const { problem, stderr } = upstream.status
+    const reason = problem ?? asGatewayError(error).message
+    log.warn('upstream.unavailable', { upstream: upstream.name, reason, ...(stderr && { stderr }) })
     return false
   }
 }
