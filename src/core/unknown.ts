@@ -19,6 +19,16 @@ export function unknownResource(uri: string): GatewayError {
   return new GatewayError('RESOURCE_NOT_FOUND', `Resource not found${shown(uri)}`, { data: { uri } })
 }
 
+/** The same for a task (2025-11-25 basic/utilities/tasks). */
+export function unknownTask(): GatewayError {
+  return new GatewayError('INVALID_INPUT', 'Task not found', {
+    field: 'taskId',
+    reason: 'unknown',
+    suggestion:
+      'Only the caller that began a task can use it. Without authentication that is the session that began it.',
+  })
+}
+
 /** A name as it may stand in a message: only where it is short and harmless. */
 function shown(name: string): string {
   return /^[\w.+:/-]{1,64}$/.test(name) ? `: ${name}` : ''

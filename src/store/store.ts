@@ -3,7 +3,7 @@
  * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers,
  * `key:` the gateway's own keys, `budget:` what callers spent, `alive:` which gateways there are, `call:` calls with an idempotency key,
  * `approval:` what people are asked to approve, `transaction/` and `deed:` what was done and can be undone,
- * `contract/` what servers offer, and what of it changed.
+ * `task:` whose the tasks of servers are, `contract/` what servers offer, and what of it changed.
  * A key with a slash is a member of a collection, which is what stands before its first slash.
  * What was written is durable, as far as the store is, once the promise is resolved.
  */

@@ -6,7 +6,7 @@ import { excerpt } from '../core/secret-shapes.ts'
 import type { Working } from '../bridge/park.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import { method, rootsChanged } from '../wire/methods.ts'
+import { isTaskStatus, method, rootsChanged } from '../wire/methods.ts'
 import { Peer } from '../wire/peer.ts'
 import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
@@ -293,7 +293,9 @@ export class LegacyConnection implements Connection {
       return
     }
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
-    const calls = this.#attribution.recipients(about)
+    // How a task fares is for whom the task is of, not for whom a call happens to be under way.
+    const isAboutCall = about !== undefined || !isTaskStatus(note.method)
+    const calls = isAboutCall ? this.#attribution.recipients(about) : []
     this.#hearing.hear(this.#options.discretion.note(note), calls, (call) => this.#attribution.mayHear(call))
   }
 }

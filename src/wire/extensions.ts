@@ -225,6 +225,13 @@ export function isTask({ params }: Call): boolean {
   return task !== undefined && task !== null
 }
 
+/** Whether the answer may be a task: the client asks for one, or takes them (SEP-2663). */
+export function mayBeginTask(call: Call): boolean {
+  const { era, capabilities } = call.client
+  if (era === 'legacy') return isTask(call)
+  return isObject(capabilities.extensions) && capabilities.extensions[tasksExtension] !== undefined
+}
+
 /** The same call of a client that takes no tasks, so that its server answers with what the tool gives. */
 export function withoutTasks(call: Call): Call {
   const { capabilities } = call.client

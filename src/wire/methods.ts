@@ -80,6 +80,11 @@ export function isProtocolNotification(name: string): boolean {
   return name === rootsChanged || name === 'notifications/tasks/status'
 }
 
+/** Whether a notification tells how a task fares, in 2025-11-25 or in 2026-07-28. */
+export function isTaskStatus(notification: string): boolean {
+  return notification === 'notifications/tasks/status' || notification === 'notifications/tasks'
+}
+
 /** What a client tells a server that may know its roots; 2026-07-28 has it no more. */
 export const rootsChanged = 'notifications/roots/list_changed'
 

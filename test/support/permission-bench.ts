@@ -1,6 +1,6 @@
 import { createEntries } from '../../src/catalog/entries.ts'
 import { createCatalog } from '../../src/catalog/catalog.ts'
-import type { Call, Handler, Outcome } from '../../src/core/call.ts'
+import type { Call, Handler, Note, Outcome } from '../../src/core/call.ts'
 import { isObject } from '../../src/core/json.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
@@ -21,12 +21,16 @@ interface Given {
   readonly settingsOf?: (upstream?: string) => Settings
   readonly deps?: Partial<Deps>
   readonly metaTools?: 'hidden' | 'listed' | 'off'
+  /** What a call of a tool comes to. */
+  readonly called?: Json
 }
 
 /** The servers of a gateway behind the permissions feature, and what reaches them. */
 export interface Bench {
   readonly handle: Handler
   readonly seen: Call[]
+  /** Tells those who listen something. */
+  emit(note: Note): void
   /** Asks for something and gives back its result, or the error it failed with. */
   ask(method: string, params: Json, given?: Partial<Call>): Promise<Json>
 }
@@ -39,6 +43,7 @@ export function permissionBench({
   settingsOf,
   deps,
   metaTools = 'hidden',
+  called = { content: [] },
 }: Given): Bench {
   const seen: Call[] = []
   const byName = new Map(servers.map((each) => [each.name, each]))
@@ -70,7 +75,7 @@ export function permissionBench({
   const contribution = permissions.create(settingsOf ?? (() => complete), all)
   const server: Handler = async (call) => {
     seen.push(call)
-    return { kind: 'result', result: Payload.of(answer(call, lists)) }
+    return { kind: 'result', result: Payload.of(call.method === 'tools/call' ? called : answer(call, lists)) }
   }
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
@@ -86,6 +91,9 @@ export function permissionBench({
   return {
     handle: catalog.handle,
     seen,
+    emit: (note) => {
+      for (const each of seen) if (each.method === 'subscriptions/listen') each.emit(note)
+    },
     ask: async (method, params, given = {}) => {
       const { name, uri } = params
       const subject = typeof name === 'string' ? name : typeof uri === 'string' ? uri : undefined

@@ -2,6 +2,7 @@ import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Target } from '../../core/target.ts'
+import { TaskOwners } from '../../records/task-owners.ts'
 import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../wire/extensions.ts'
 import { isProtocolNotification } from '../../wire/methods.ts'
 import type { Deps, Feature, SettingsOf } from '../feature.ts'
@@ -10,6 +11,7 @@ import type { Context, Guard } from './context.ts'
 import { createGates, ofSession } from './gate.ts'
 import { guardOf } from './guard.ts'
 import { answerNegotiate, negotiateTool } from './negotiate.ts'
+import { ownTasks } from './own-tasks.ts'
 import { answerCheck, checkTool } from './preflight.ts'
 import { Sessions } from './sessions.ts'
 import { settingsSchema, type Settings } from './settings.ts'
@@ -22,6 +24,7 @@ export const permissions: Feature<Settings | false> = {
   create: (settings, deps) => {
     const { maxTtl, idle } = deps.auth.session
     const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
+    const owners = new TaskOwners(deps.store)
     const gates = createGates()
     const contextOf = contexts(settings, deps, gates)
     const check = answerCheck(contextOf, deps)
@@ -29,7 +32,9 @@ export const permissions: Feature<Settings | false> = {
     return {
       policy: (target) => {
         if (isProtocolNotification(target.method)) return undefined
-        return guarding(target, guardFor(target, contextOf, deps), sessions)
+        const guard = guarding(target, guardFor(target, contextOf, deps), sessions)
+        const tasks = ownTasks(target, owners, deps.log)
+        return tasks ? (next) => guard(tasks(next)) : guard
       },
       facts: (entry) => {
         const server = deps.server(entry.upstream)

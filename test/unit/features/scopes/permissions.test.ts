@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import type { Settings } from '../../../../src/features/scopes/settings.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { type Bench, permissionBench } from '../../../support/permission-bench.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
@@ -23,9 +25,32 @@ const lists = {
   'resources/templates/list': [{ name: 'any', uriTemplate: 'file:///docs/{path}' }],
 }
 
-function bench(given: Partial<UpstreamSettings> = {}, settings: Partial<Settings> = {}): Bench {
-  return permissionBench({ servers: [serverSettings(given)], lists, settings })
+function bench(
+  given: Partial<UpstreamSettings> = {},
+  settings: Partial<Settings> = {},
+  deps: Partial<Deps> = {},
+  called: Readonly<Record<string, unknown>> = { content: [] },
+): Bench {
+  return permissionBench({ servers: [serverSettings(given)], lists, settings, deps, called })
 }
+
+/** How each era accepts a task. */
+const eras = [
+  [
+    '2025-11-25',
+    { era: 'legacy', revision: '2025-11-25', capabilities: {} },
+    { task: { taskId: 'one', status: 'working', ttl: 60_000 } },
+  ],
+  [
+    '2026-07-28',
+    {
+      era: 'modern',
+      revision: '2026-07-28',
+      capabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } },
+    },
+    { resultType: 'task', taskId: 'one', status: 'working', ttlMs: null },
+  ],
+] as const
 
 function as(...scopes: readonly string[]): Partial<Call> {
   return { principal: { id: 'alice', scopes: new Set(scopes) } }
@@ -186,11 +211,67 @@ describe('prompts and resources', () => {
           error: { code: 'SCOPE_INSUFFICIENT' },
         })
       }
+      // There is no such task.
+      const further = method === 'tasks/list' ? { tasks: [] } : { error: { code: 'INVALID_INPUT' } }
       for (const scope of ['read:files', 'mail'])
-        expect(await ask(method, { taskId: 'x' }, as(scope))).not.toHaveProperty('error')
-      expect(await ask(method, { taskId: 'x' })).not.toHaveProperty('error')
+        expect(await ask(method, { taskId: 'x' }, as(scope))).toMatchObject(further)
+      expect(await ask(method, { taskId: 'x' })).toMatchObject(further)
     },
   )
+
+  describe.each(eras)('a task of a client of %s', (_revision, client, acceptance) => {
+    const begin = call('create_file')
+    const params = client.era === 'legacy' ? { ...begin, task: { ttl: 60_000 } } : begin
+    const bob = { principal: { id: 'bob' }, client }
+
+    it.each(['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update'])(
+      'is reached by %s of its caller alone, at its server alone',
+      async (method) => {
+        const store = new MemoryStore()
+        const { ask, seen } = bench({}, {}, { store }, acceptance)
+        const alice = { principal: { id: 'alice' }, client }
+        await ask('tools/call', params, alice)
+        seen.length = 0
+        expect(await ask(method, { taskId: 'one' }, bob)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+        expect(seen).toHaveLength(0)
+        expect(await ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
+        // So it is to a gateway that shares the store, or comes after this one.
+        const next = bench({}, {}, { store }, acceptance)
+        expect(await next.ask(method, { taskId: 'one' }, bob)).toHaveProperty('error')
+        expect(await next.ask(method, { taskId: 'one' }, alice)).not.toHaveProperty('error')
+        const elsewhere = bench({ name: 'other' }, {}, { store }, acceptance)
+        expect(await elsewhere.ask(method, { taskId: 'one' }, alice)).toHaveProperty('error')
+      },
+    )
+
+    it('is heard of by its caller alone', async () => {
+      const { ask, emit } = bench({}, {}, {}, acceptance)
+      await ask('tools/call', params, { principal: { id: 'alice' }, client })
+      const heard: Record<string, unknown[]> = { alice: [], bob: [] }
+      for (const id of ['alice', 'bob']) {
+        const told = (note: { method: string }): void => void heard[id]?.push(note.method)
+        await ask('subscriptions/listen', { notifications: {} }, { principal: { id }, client, emit: told })
+      }
+      const status = { method: 'notifications/tasks/status', params: Payload.of({ taskId: 'one' }) }
+      for (const note of [status, { method: 'notifications/message' }]) emit(note)
+      await expect
+        .poll(() => heard)
+        .toEqual({
+          alice: ['notifications/tasks/status', 'notifications/message'],
+          bob: ['notifications/message'],
+        })
+    })
+
+    it('is answered for where the store fails, and stays with its caller', async () => {
+      const store = new MemoryStore()
+      store.put = () => Promise.reject(new Error('no room'))
+      const { ask } = bench({}, {}, { store }, acceptance)
+      const alice = { principal: { id: 'alice' }, client }
+      expect(await ask('tools/call', params, alice)).toMatchObject(acceptance)
+      expect(await ask('tasks/get', { taskId: 'one' }, alice)).not.toHaveProperty('error')
+      expect(await ask('tasks/get', { taskId: 'one' }, bob)).toHaveProperty('error')
+    })
+  })
 
   it.each(['notifications/roots/list_changed', 'notifications/tasks/status'])(
     '%s needs no scope',
