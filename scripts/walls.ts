@@ -51,12 +51,14 @@ const walls: readonly Wall[] = [
     may: ['core', 'wire', 'store/store.ts'],
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
+  { part: 'upstream/proof.ts', may: ['core', 'wire'], uses: ['jose'] },
   {
     part: 'features',
     may: [
       'core',
       'wire/extensions.ts',
       'wire/filter.ts',
+      'wire/gateway-proof.ts',
       'wire/methods.ts',
       'wire/questions.ts',
       'store/store.ts',

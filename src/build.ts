@@ -75,13 +75,14 @@ export interface Kept {
   readonly store: Store
   readonly presence: Presence
   readonly sign: Deps['sign']
+  readonly prove: Deps['prove']
   readonly page: Deps['page']
   readonly closing: Deps['closing']
 }
 
 /** Puts the parts together; servers that are configured as before are kept. */
 export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
-  const { variables, oauth, log, store, observing, presence, sign, page, closing } = kept
+  const { variables, oauth, log, store, observing, presence, sign, prove, page, closing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const same = before.get(each.name)
@@ -108,6 +109,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     isPermitted: (call) => isPermitted(call),
     presence,
     sign,
+    prove,
     asSent,
     page,
     approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),

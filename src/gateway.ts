@@ -12,6 +12,7 @@ import { Payload } from './core/payload.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
 import type { Portrait } from './documents/portrait.ts'
+import { isOwnOrigin } from './downstream/access.ts'
 import type { DocumentPath } from './downstream/documents.ts'
 import { type AddPages, type Listener, listenHttp } from './downstream/listen.ts'
 import { statusMapping } from './downstream/statuses.ts'
@@ -32,6 +33,7 @@ import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
 import type { Status } from './upstream/upstream.ts'
+import { PIPE, proofClaims } from './wire/gateway-proof.ts'
 import type { Mirror } from './wire/headers.ts'
 import { usable, warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
@@ -93,6 +95,8 @@ export interface Gateway {
   entries(upstream: string): Promise<readonly Entry[]>
   /** A document about a server, or about all of them, without secrets. */
   describe<Made>(upstream: string | undefined, make: (portrait: Portrait) => Made): Promise<Made>
+  /** The key a gateway in front may name; undefined where the store does not answer. */
+  key(): Promise<string | undefined>
   close(): Promise<void>
 }
 
@@ -135,6 +139,13 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     store: open(initial),
     presence: createPresence(() => kept.store),
     sign: keys.sign,
+    prove: async (challenge) => {
+      const { audience } = challenge
+      const isOwn = listener
+        ? isOwnOrigin(audience, { ...current.settings.listen, port: Number(new URL(listener.url).port) })
+        : audience === PIPE
+      return isOwn ? keys.prove(proofClaims(challenge)) : undefined
+    },
     page: (path) => {
       const own = listener?.url ?? origin
       const base = own && (current.settings.listen.publicUrl ?? own)
@@ -266,6 +277,12 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     },
     entries: (upstream) => current.tools(upstream),
     describe: (upstream, make) => current.describe(upstream, make),
+    key: () =>
+      within(
+        keys.thumbprint().catch(() => undefined),
+        STORE_TIMEOUT_MS,
+        undefined,
+      ),
     close: async () => {
       closing.abort()
       current.ended.abort()

@@ -11,6 +11,10 @@ export interface Keys {
   vault(): Promise<Buffer>
   /** Claims as a compact JWS, with who signed them and when. @throws SERVER_UNAVAILABLE */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
+  /** Claims as a compact JWS that holds the key it is verified with. @throws SERVER_UNAVAILABLE */
+  prove(claims: Readonly<Record<string, unknown>>): Promise<string>
+  /** The thumbprint of the key that signs (RFC 7638). @throws SERVER_UNAVAILABLE */
+  thumbprint(): Promise<string>
   /** What signatures are verified with, as a JSON Web Key Set. @throws SERVER_UNAVAILABLE */
   published(): Promise<{ readonly keys: readonly unknown[] }>
 }
@@ -114,6 +118,16 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
         .setIssuer(issuer())
       return token.sign(await jose.importJWK(jwk, ALGORITHM))
     },
+    prove: async (claims) => {
+      const { jose, jwk } = await signing()
+      const { kty, crv, x, y } = jwk
+      const header = { alg: ALGORITHM, typ: 'JWT', jwk: { kty, crv, x, y } as import('jose').JWK }
+      return new jose.SignJWT({ ...claims })
+        .setProtectedHeader(header)
+        .setIssuedAt()
+        .sign(await jose.importJWK(jwk, ALGORITHM))
+    },
+    thumbprint: async () => String((await signing()).jwk['kid']),
     published: async () => {
       return { keys: [publicPart((await signing()).jwk)] }
     },

@@ -222,7 +222,9 @@ export class ClientSession {
       session: this.id,
       ...(isObject(clientInfo) && { info: clientInfo }),
     }
-    const discover: Request = { ...request, method: 'server/discover', params: Payload.of({}) }
+    const meta = request.params.at('_meta')
+    const params = Payload.of({}).with({ ...(meta && { _meta: meta }) })
+    const discover: Request = { ...request, method: 'server/discover', params }
     const { requestId, trace } = reply
     const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
     const outcome = await this.#options.handle(call)

@@ -39,10 +39,12 @@ A changed configuration file is read again; one with mistakes changes nothing.
   --host H        address to listen on (default 127.0.0.1)
   --port N        port to listen on, 0 for any (default 8900)
   --log-level L   debug, info (default), warn or error`,
-  stdio: `Usage: gatehouse stdio [--config FILE | URL | -- COMMAND…] [--log-level LEVEL]
+  stdio: `Usage: gatehouse stdio [--config FILE | URL | -- COMMAND…] [--gateway-key KEY] [--log-level LEVEL]
 
 Is a stdio MCP server in front of the configured servers, for clients that start their servers.
-Its client needs no token; \`auth.principal\` of the configuration says who it is and what it may do.`,
+Its client needs no token; \`auth.principal\` of the configuration says who it is and what it may do.
+  --gateway-key K the URL is a Gatehouse with this key, which it prints when it starts: it proves that, and what both
+                  would do, such as asking a person, is left to it`,
   check: `Usage: gatehouse check [--config FILE | URL | -- COMMAND…] [--json]
 
 Reads the configuration, connects to each server and prints every problem, with file, line and column.

@@ -20,6 +20,8 @@ export interface Options {
   readonly envFile: string | undefined
   readonly host: string | undefined
   readonly port: number | undefined
+  /** The key of the gateway that the server on the command line is. */
+  readonly gatewayKey: string | undefined
   /** Absent where the command line does not say. */
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | undefined
   readonly from: string | undefined
@@ -37,6 +39,7 @@ const known = {
   'env-file': { type: 'string' },
   host: { type: 'string' },
   port: { type: 'string', short: 'p' },
+  'gateway-key': { type: 'string' },
   'log-level': { type: 'string' },
   from: { type: 'string' },
   force: { type: 'boolean' },
@@ -62,6 +65,7 @@ export function readOptions(args: readonly string[], allowed: readonly string[])
   return {
     config: values.config,
     envFile: values['env-file'],
+    gatewayKey: values['gateway-key'],
     host: values.host,
     port: portOf(values.port),
     logLevel,
@@ -97,7 +101,7 @@ export interface Source {
 
 /** Reads what a command serves: a file, a URL, or a command behind `--`. @throws UsageError, ConfigError */
 export function readServed(args: readonly string[], allowed: readonly string[]): [Options, Source] {
-  const options = readOptions(args, allowed)
+  const options = readOptions(args, [...allowed, 'gateway-key'])
   const separator = args.indexOf('--')
   const behind = separator === -1 ? 0 : args.length - separator - 1
   if (separator !== -1 && behind === 0) throw new UsageError('name a command behind --')
@@ -120,19 +124,33 @@ export function storeAlone(folder: string): Pick<Source, 'settings'> {
   return { settings: loadSettings(text, { file: 'command line', env: {}, isForStore: true }).settings }
 }
 
-interface Wanted extends Partial<Pick<Options, 'config' | 'envFile' | 'host' | 'port' | 'words'>> {
+interface Wanted extends Partial<
+  Pick<Options, 'config' | 'envFile' | 'gatewayKey' | 'host' | 'port' | 'words'>
+> {
   /** The store is looked into: secrets of servers and callers need not be there. */
   readonly isForStore?: boolean
 }
 
 /** Reads the configuration: that of the command line if it names a server, else the file. @throws ConfigError */
-export function readSource({ config, envFile, host, port, words = [], isForStore = false }: Wanted): Source {
+export function readSource({
+  config,
+  envFile,
+  gatewayKey,
+  host,
+  port,
+  words = [],
+  isForStore = false,
+}: Wanted): Source {
   const listen = { ...(host !== undefined && { host }), ...(port !== undefined && { port }) }
   if (words.length > 0) {
     if (config !== undefined) throw new UsageError('give either --config or a server, not both')
-    const settings = fromArguments(words, { listen })
+    const settings = fromArguments(words, { listen, gatewayKey })
     return { settings, read: () => settings }
   }
+  if (gatewayKey !== undefined)
+    throw new UsageError(
+      '--gateway-key is for a server on the command line; in a file it is gateway_key of a server',
+    )
   const file = resolve(config ?? 'gateway.config.yaml')
   if (!existsSync(file)) {
     throw new Error(

@@ -27,7 +27,9 @@ export async function serve(args: readonly string[]): Promise<number> {
     await gateway.close()
     throw new Error(bindProblem(error, source.settings), { cause: error })
   })
-  process.stdout.write(welcome(listener.url, source.settings, gateway.operatorCode))
+  process.stdout.write(
+    welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }),
+  )
   const watch = follow(source, gateway, log)
   const warmed = gateway.warm()
   const found = await Promise.race([warmed, stopped.then(() => [])])
@@ -84,7 +86,14 @@ function unavailableText(statuses: Gateway['statuses']): string {
   ].join('\n')
 }
 
-function welcome(url: string, settings: Settings, code: string | undefined): string {
+interface Told {
+  /** What approves calls on the page. */
+  readonly code: string | undefined
+  /** The gateway's own key. */
+  readonly key: string | undefined
+}
+
+function welcome(url: string, settings: Settings, { code, key }: Told): string {
   const { listen, upstreams, features, auth } = settings
   const base = (listen.publicUrl ?? url).replace(/\/$/, '')
   const endpoint =
@@ -102,6 +111,9 @@ function welcome(url: string, settings: Settings, code: string | undefined): str
     '',
     `The page for people is ${base}/`,
     ...(claude === undefined ? [] : [claude]),
+    ...(key === undefined || settings.store.kind === 'memory'
+      ? []
+      : [`For clients that start their servers: gatehouse stdio ${endpoint} --gateway-key ${key}`]),
     ...(code !== undefined && features.confirm
       ? [`To approve calls at ${base}/confirm use the code ${code}`]
       : []),

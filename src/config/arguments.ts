@@ -4,6 +4,7 @@ import { features as known } from '../features/index.ts'
 import { checkTogether } from './checks.ts'
 import { splitCommand } from './command-line.ts'
 import { nameOfCommand, nameOfUrl } from './names.ts'
+import { GATEWAY_KEY, GATEWAY_KEY_MISTAKE } from './upstream-schema.ts'
 import { ConfigError } from './problem.ts'
 import { fileSchema } from './schema.ts'
 import type { FeatureSchema } from './schema.ts'
@@ -16,6 +17,8 @@ export interface ArgumentOptions {
   /** The features that have settings; all there are, unless named. */
   readonly features?: readonly FeatureSchema[]
   readonly listen?: ListenOverride
+  /** The key of the gateway that the server is, if it is one. */
+  readonly gatewayKey?: string | undefined
   /** That of the process, unless given. */
   readonly env?: Environment
 }
@@ -26,9 +29,9 @@ export interface ArgumentOptions {
  */
 export function fromArguments(
   words: readonly string[],
-  { features = known, listen, env = environment() }: ArgumentOptions,
+  { features = known, listen, gatewayKey, env = environment() }: ArgumentOptions,
 ): Settings {
-  const value = withListen({ upstreams: upstreamOf(words) }, listen)
+  const value = withListen({ upstreams: withKey(upstreamOf(words), gatewayKey) }, listen)
   const directory = '.'
   const { problems } = checkTogether(value, directory)
   const [first] = problems
@@ -37,7 +40,17 @@ export function fromArguments(
   return settle(value, { schema: fileSchema(features), features, directory, env })
 }
 
-function upstreamOf(words: readonly string[]): Readonly<Record<string, unknown>> {
+type Upstreams = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+function withKey(upstreams: Upstreams, gatewayKey: string | undefined): Upstreams {
+  if (gatewayKey === undefined) return upstreams
+  if (!GATEWAY_KEY.test(gatewayKey)) throw complaint(`--gateway-key ${GATEWAY_KEY_MISTAKE}`)
+  return Object.fromEntries(
+    Object.entries(upstreams).map(([name, each]) => [name, { ...each, gateway_key: gatewayKey }]),
+  )
+}
+
+function upstreamOf(words: readonly string[]): Upstreams {
   const [first, ...rest] = words
   if (first === undefined || first === '') throw complaint('give a URL, or `--` and a command')
   if (/^https?:\/\//i.test(first)) {

@@ -35,7 +35,9 @@ function settingsOf(
   const below = isObject(common) ? merged(defaults, common) : defaults
   const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
     ([name, upstream]) => {
-      const own = isObject(upstream) ? written(feature, upstream) : undefined
+      if (!isObject(upstream)) return []
+      const isLeft = feature.isLeftToGateway === true && upstream.gateway_key !== undefined
+      const own = written(feature, upstream) ?? (isLeft ? 'off' : undefined)
       return own === undefined ? [] : [[name, settled(own, below, schema)] as const]
     },
   )

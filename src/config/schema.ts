@@ -15,6 +15,8 @@ export interface FeatureSchema {
   readonly place: 'top' | 'features' | 'limits'
   /** The schema of an object, without `$ref`. A `default` of `off` keeps the feature off until it is asked for. */
   readonly schema: JsonSchema
+  /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
+  readonly isLeftToGateway?: true
 }
 
 /** The JSON Schema of the configuration file. */

@@ -99,6 +99,7 @@ interface UpstreamValues extends AboutValues {
   readonly revision: UpstreamSettings['revision']
   readonly isolation: UpstreamSettings['isolation']
   readonly trust?: boolean
+  readonly gateway_key?: string
   readonly roots: 'off' | 'client' | readonly string[]
   readonly start_timeout: number
   readonly idle: number
@@ -148,7 +149,8 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     transport,
     revision,
     isolation,
-    trust: upstream.trust ?? url === undefined,
+    trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
+    ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,
     startTimeout: Math.min(startTimeout, LONGEST_TIMER),
     idle,

@@ -25,6 +25,11 @@ const argumentRules = {
   },
 }
 
+/** A key by its thumbprint (RFC 7638), and what is said of a value that is none. */
+export const GATEWAY_KEY = /^[A-Za-z0-9_-]{43}$/
+export const GATEWAY_KEY_MISTAKE =
+  'must be the key of a Gatehouse: 43 characters, which it prints when it starts and serves as `kid` at /.well-known/jwks.json'
+
 /** The JSON Schema of one upstream written as settings, apart from what features add. */
 export const upstreamProperties: JsonSchema = {
   ...aboutProperties,
@@ -107,6 +112,13 @@ export const upstreamProperties: JsonSchema = {
     type: 'boolean',
     description:
       'Whether what the server says of its own tools (that one only reads, say) is believed. By default true for commands and false for URLs.',
+  },
+  gateway_key: {
+    type: 'string',
+    pattern: GATEWAY_KEY.source,
+    errorMessage: GATEWAY_KEY_MISTAKE,
+    description:
+      'The server is a Gatehouse that holds this key: it proves that, or is not used. What both would do (ask, keys, provenance, transactions) is left to it.',
   },
   roots: {
     type: ['string', 'array'],

@@ -81,6 +81,8 @@ export interface UpstreamSettings {
   readonly isolation: 'auto' | 'shared' | 'per_client'
   /** Whether what the server says of its own tools is believed. */
   readonly trust: boolean
+  /** It is a gateway that holds this key, by its JWK thumbprint (RFC 7638): what both would do is left to it. */
+  readonly gatewayKey?: string
   /** Roots shown to servers older than 2026-07-28: none, the client's, or a fixed list of URIs. */
   readonly roots: 'off' | 'client' | readonly string[]
   /** How long starting and the opening exchange may take. */

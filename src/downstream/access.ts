@@ -43,20 +43,38 @@ function withoutPort(written: string): string {
   return origin === 'null' ? written : origin
 }
 
-/** Checks `Host` against DNS rebinding and `Origin` against other sites (2025-11-25 basic/transports). */
-export function createAccess({ host, publicUrl, origins }: ListenSettings): Access {
-  const known = new Set(origins.map(withoutPort))
-  const own = publicUrl === undefined ? undefined : new URL(publicUrl)
-  if (own) known.add(own.origin)
-  const hosts = new Set(own ? [own.hostname] : [])
-  const isLocal = isLoopback(host)
+/** Where a gateway listens, and the URL clients know it by. */
+interface Address {
+  readonly host: string
+  readonly port: number
+  readonly publicUrl?: string | undefined
+}
 
-  const isAllowedHost = (name: string | undefined): boolean => {
-    if (name === undefined) return false
-    if (hosts.has(name) || isLoopback(name)) return true
-    // On other interfaces the names it is called by are not known, unless the public URL says.
-    return !isLocal && (own === undefined || isAddress(name))
-  }
+/** Whether a gateway may be called by a host name or address. */
+function isCalledBy(name: string, { host, publicUrl }: Address): boolean {
+  const own = publicUrl === undefined ? undefined : new URL(publicUrl)
+  if (name === own?.hostname || isLoopback(name)) return true
+  // On other interfaces the names it is called by are not known, unless the public URL says.
+  return !isLoopback(host) && (own === undefined || isAddress(name))
+}
+
+/** Whether callers reach a gateway at an origin, as far as it knows; `port` is the one it listens on. */
+export function isOwnOrigin(origin: string, { host, port, publicUrl }: Address): boolean {
+  if (!URL.canParse(origin)) return false
+  const called = new URL(origin)
+  if (publicUrl !== undefined && called.origin === new URL(publicUrl).origin) return true
+  // Of this machine alone the whole address is known; elsewhere a proxy or container may have another port.
+  if (isLoopback(host)) return isLoopback(called.hostname) && Number(called.port || 80) === port
+  return isCalledBy(called.hostname, { host, port, publicUrl })
+}
+
+/** Checks `Host` against DNS rebinding and `Origin` against other sites (2025-11-25 basic/transports). */
+export function createAccess(listen: ListenSettings): Access {
+  const { publicUrl, origins } = listen
+  const known = new Set(origins.map(withoutPort))
+  if (publicUrl !== undefined) known.add(new URL(publicUrl).origin)
+
+  const isAllowedHost = (name: string | undefined): boolean => name !== undefined && isCalledBy(name, listen)
   const isAllowedOrigin = (origin: string): boolean => {
     if (known.has('*') || known.has(origin)) return true
     if (!URL.canParse(origin)) return false

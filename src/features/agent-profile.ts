@@ -15,6 +15,7 @@ import { portrayed } from './portrayed.ts'
 export const agentProfile: Feature<Record<never, never> | false> = {
   name: 'agent_profile',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     default: 'off',

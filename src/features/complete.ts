@@ -15,6 +15,7 @@ import type { Deps, Feature } from './feature.ts'
 export const complete: Feature<Record<never, never>> = {
   name: 'complete',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     default: 'off',

@@ -13,6 +13,7 @@ import type { UndoRule } from '../core/undo.ts'
 import type { Portrait } from '../documents/portrait.ts'
 import type { Presence } from '../records/presence.ts'
 import type { Store } from '../store/store.ts'
+import type { Challenge } from '../wire/gateway-proof.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
 
@@ -23,6 +24,8 @@ export interface Feature<Settings> {
   readonly place: 'top' | 'features' | 'limits'
   /** What its settings may be; `create` may rely on it. */
   readonly schema: JsonSchema
+  /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
+  readonly isLeftToGateway?: true
   create(settings: SettingsOf<Settings>, deps: Deps): Contribution
 }
 
@@ -147,6 +150,8 @@ export interface Deps {
   readonly presence: Presence
   /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
+  /** The proof for a gateway in front that this is the one it means; nothing where it means another. */
+  prove(challenge: Challenge): Promise<string | undefined>
   /** What a call came to, as its client will be sent it: older clients are told some things in other words. */
   asSent(result: Payload, call: Call): Payload
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */

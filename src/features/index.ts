@@ -10,6 +10,7 @@ import { errors } from './errors/errors.ts'
 import { discovery } from './recommend/recommend.ts'
 import { inject } from './inject.ts'
 import { intent } from './intent/intent.ts'
+import { gatewayProof } from './gateway-proof.ts'
 import { help } from './help/help.ts'
 import { idempotency } from './idempotency/idempotency.ts'
 import { cost } from './cost/cost.ts'
@@ -40,6 +41,7 @@ export const features: readonly Feature<never>[] = [
   help,
   skills,
   agentProfile,
+  gatewayProof,
   limits, // a deadline covers everything below
   errors, // every failure below is told in one form, refusals too
   inject, // from here on what models write for the gateway is no argument any more

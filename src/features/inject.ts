@@ -15,6 +15,7 @@ import { describingTools } from './tool-lists.ts'
 export const inject: Feature<Record<never, never> | false> = {
   name: 'inject_arguments',
   place: 'top',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     default: 'off',

@@ -18,6 +18,7 @@ import type { CallerValue, Deps, Feature } from './feature.ts'
 export const misplaced: Feature<Record<never, never>> = {
   name: 'misplaced_values',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     default: 'on',

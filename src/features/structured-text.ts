@@ -6,6 +6,7 @@ import type { Feature } from './feature.ts'
 export const structuredText: Feature<Record<never, never>> = {
   name: 'structured_text',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     default: 'off',

@@ -13,6 +13,8 @@ interface Options {
 /** How many names of a connection are logged, so that a server cannot fill the log. */
 const MAX_LOGGED = 10
 
+const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
+
 /** Opens connections whose messages arrive without what would speak in the gateway's name. */
 export function admitting(connect: Connect, { mayKeep, log }: Options): Connect {
   return (receiver) => {
@@ -20,7 +22,7 @@ export function admitting(connect: Connect, { mayKeep, log }: Options): Connect 
     const note = (removed: readonly string[]): void => {
       const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED - logged.size)
       for (const each of unseen) logged.add(each)
-      if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen })
+      if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen, hint: HINT })
     }
     return connect({
       ...receiver,

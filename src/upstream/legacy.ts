@@ -19,6 +19,7 @@ import { Hearing } from './hearing.ts'
 import type { Connect, Link, Patience } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
 import { legacyParams } from './params.ts'
+import type { Proof } from './proof.ts'
 import { Questioning } from './questioning.ts'
 import { runAsTask, takesTasks } from './required-task.ts'
 import { type Tool, ToolIndex } from './tools.ts'
@@ -34,6 +35,8 @@ interface Options {
   readonly revision?: string
   /** Roots the configuration lists. */
   readonly roots?: readonly string[]
+  /** What the server is to prove with each handshake. */
+  readonly proof: () => Proof
   readonly patience: Patience
   readonly discretion: Discretion
   readonly log: Log
@@ -226,10 +229,12 @@ export class LegacyConnection implements Connection {
 
   async #shakeHands(): Promise<void> {
     const { capabilities, clientInfo = self, patience } = this.#options
+    const proof = this.#options.proof()
     const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
     const signal = patience()
     const initialized = await this.#peer
-      .request('initialize', () => Payload.of(asked), { signal })
+      .request('initialize', () => proof.ask(Payload.of(asked)), { signal })
+      .then((answer) => proof.check(answer))
       .catch((cause: unknown) => {
         if (!signal.aborted || cause === signal.reason) throw cause
         throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {

@@ -18,6 +18,7 @@ import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
 import type { Connect, Link, Patience } from './link.ts'
 import { modernCapabilities, modernParams } from './params.ts'
+import type { Proof } from './proof.ts'
 import { recipientsOf, type Under } from './recipients.ts'
 import { type Tool, ToolIndex } from './tools.ts'
 
@@ -26,6 +27,8 @@ interface Options {
   readonly revision: string
   /** Over HTTP some of a request is repeated in headers. */
   readonly mirrors: boolean
+  /** What the server is to prove first. */
+  readonly proof: Proof
   readonly patience: Patience
   readonly discretion: Discretion
   readonly log: Log
@@ -80,7 +83,10 @@ export class ModernConnection implements Connection {
         closed: (error) => connection.#closed(error),
         sessionLost: () => undefined,
       })
-      connection.#discovered = await connection.#own('server/discover', Payload.of({}))
+      const { proof } = options
+      connection.#discovered = await proof.check(
+        await connection.#own('server/discover', proof.ask(Payload.of({}))),
+      )
       return connection
     } catch (error) {
       // A process that does not end at once is not waited for.

@@ -33,11 +33,15 @@ function withLegacyMeta(call: Call, id: number): Payload {
 /** The params of a call for a server of 2026-07-28: with the envelope, the answers and the server's own state. */
 export function modernParams(call: Call, id: number, revision: string, requestState: unknown): Payload {
   const { client, meta } = call
+  const { fields } = call.params
   if (
     client.era === 'modern' &&
     client.revision === revision &&
     !call.answers &&
-    requestState === undefined
+    requestState === undefined &&
+    // What answered a question of the gateway says nothing to the server.
+    fields.requestState === undefined &&
+    fields.inputResponses === undefined
   ) {
     // The client's own envelope is what the server wants.
     const params = tracedParams(call)

@@ -24,6 +24,7 @@ import { LastLines } from './last-lines.ts'
 import { listenOn } from './listen-on.ts'
 import { isOfCredentials, type Login } from './login.ts'
 import { beingClosed, Pool } from './pool.ts'
+import { proofFor } from './proof.ts'
 import { HeardQuota } from './quota.ts'
 import { Recent } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
@@ -276,14 +277,21 @@ function openConnection(
     isOpen = true
     return connection
   }
-  const connect: Connect = admitting((receiver) => route.connect(receiver, login), around)
+  const connect: Connect = admitting((receiver) => route.connect(receiver, login), {
+    log: around.log,
+    // The gateway behind speaks in its own name, once it proved that it is the one that is meant.
+    ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),
+  })
   const { isolation, roots } = settings
   if (route.era === 'modern')
-    return ModernConnection.open({ connect, revision, mirrors, ...around }).then(opened)
+    return ModernConnection.open({ connect, revision, mirrors, proof: proofFor(settings), ...around }).then(
+      opened,
+    )
   return LegacyConnection.open({
     connect,
     capabilities: declared(call, settings),
     revision,
+    proof: () => proofFor(settings),
     ...around,
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),

@@ -20,6 +20,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     errand: errandCall,
     isPermitted: async () => true,
     presence: createPresence(() => store),
+    prove: async ({ nonce }) => `proof of ${nonce}`,
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     asSent,
     page: (path) => `http://127.0.0.1:8900${path}`,

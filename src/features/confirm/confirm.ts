@@ -14,6 +14,7 @@ import { Waiting } from './waiting.ts'
 export const confirm: Feature<Settings> = {
   name: 'confirm',
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const approvals = createApprovals(deps.store, Date.now)

@@ -12,6 +12,7 @@ import { createWatch, NAME, type Watch } from './watch.ts'
 export const contract: Feature<Record<never, never>> = {
   name: NAME,
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     description:

@@ -15,6 +15,7 @@ const KEY = `${NS}/quota`
 export const quota: Feature<Record<never, never> | false> = {
   name: 'quota',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     description:

@@ -13,6 +13,7 @@ const KEY = `${NS}/usage`
 export const usage: Feature<Record<never, never>> = {
   name: 'usage',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     description:

@@ -10,6 +10,7 @@ import { KEY, NAME, type Settings, settingsSchema } from './settings.ts'
 export const dashdash: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const said = introducing(async (call) => {

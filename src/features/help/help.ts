@@ -14,6 +14,7 @@ const NAME = 'help'
 export const help: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const answer: Handler = async (call) => answered(await helpFor(call, deps))

@@ -15,6 +15,7 @@ import { type Settings, settingsSchema } from './settings.ts'
 export const idempotency: Feature<Settings | false> = {
   name: 'idempotency',
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const runs = new Runs(deps)

@@ -24,6 +24,7 @@ import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
 export const intent: Feature<Settings | false> = {
   name: 'intent',
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const suggest = createSuggest(deps)

@@ -18,6 +18,7 @@ const NAME = 'manifest'
 export const manifest: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const said = introducing(async (call) => {

@@ -16,6 +16,7 @@ const KEY = `${NS}/multimodal`
 export const multimodal: Feature<Record<never, never>> = {
   name: 'multimodal',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     description: 'Whether it is said which media tools take and give, and looked at what they get.',

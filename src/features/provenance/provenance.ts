@@ -23,6 +23,7 @@ interface Settings {
 export const provenance: Feature<Settings> = {
   name: 'provenance',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     properties: {

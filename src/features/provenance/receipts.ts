@@ -23,6 +23,7 @@ const FLAG = 'receipt'
 export const receipts: Feature<Record<never, never>> = {
   name: 'receipts',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     description:

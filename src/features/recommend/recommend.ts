@@ -14,6 +14,7 @@ import { writtenFor } from './written.ts'
 export const discovery: Feature<Settings | false> = {
   name: 'discovery',
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const answer = answerRecommend(settings, deps)

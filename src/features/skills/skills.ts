@@ -17,6 +17,7 @@ const NAME = 'skills'
 export const skills: Feature<Settings | false> = {
   name: NAME,
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const relay = createRelay(deps)

@@ -23,6 +23,7 @@ const reserved: Reserved = {
 export const transactions: Feature<Settings | false> = {
   name: 'transactions',
   place: 'features',
+  isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
     const desk = createDesk(settings, deps)

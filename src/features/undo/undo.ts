@@ -23,6 +23,7 @@ interface Settings {
 export const undo: Feature<Settings> = {
   name: 'undo',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     properties: {

@@ -20,6 +20,7 @@ interface Settings {
 export const validate: Feature<Settings> = {
   name: 'validate',
   place: 'features',
+  isLeftToGateway: true,
   schema: {
     type: 'object',
     properties: {

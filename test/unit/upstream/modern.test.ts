@@ -5,14 +5,20 @@ import { Payload } from '../../../src/core/payload.ts'
 import type { Discretion } from '../../../src/upstream/discretion.ts'
 import type { Connect } from '../../../src/upstream/link.ts'
 import { ModernConnection } from '../../../src/upstream/modern.ts'
+import { proofFor } from '../../../src/upstream/proof.ts'
+import { serverSettings } from '../../support/server-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 /** A server that asks whoever calls. */
-function asking(question: unknown): Connect {
+function asking(
+  question: unknown,
+  heard: (params: Record<string, unknown>) => void = () => undefined,
+): Connect {
   return async (receiver) => ({
     hasProvenance: false,
     send: async (text) => {
-      const { id, method } = JSON.parse(text)
+      const { id, method, params } = JSON.parse(text)
+      if (method === 'tools/call') heard(params)
       const asks = { resultType: 'input_required', inputRequests: { one: question } }
       const result = method === 'tools/call' ? asks : { supportedVersions: ['2026-07-28'] }
       receiver.receive(JSON.stringify({ jsonrpc: '2.0', id, result }))
@@ -26,6 +32,7 @@ function open(connect: Connect): Promise<ModernConnection> {
     connect,
     revision: '2026-07-28',
     mirrors: false,
+    proof: proofFor(serverSettings()),
     patience: () => AbortSignal.timeout(1000),
     discretion: { note: (note: Note) => note } as unknown as Discretion,
     log: silentLog,
@@ -67,6 +74,24 @@ describe.each(['2025-11-25', '2026-07-28'])(
     })
   },
 )
+
+it.each([
+  ['no answers, which the gateway took', {}],
+  [
+    'answers to the server',
+    { answers: { q: { result: Payload.of({ action: 'accept' }) } }, state: { server: 'its own' } },
+  ],
+])('a call made again with %s tells a server only what it asked for itself', async (_what, given) => {
+  let sent: Record<string, unknown> = {}
+  const connection = await open(asking(form, (params) => (sent = params)))
+  const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } }
+  const params = Payload.of({ name: 'tool', requestState: 'of the gateway', inputResponses: { confirm: {} } })
+  const call = { method: 'tools/call', params, meta: {}, state: {}, client, ...given }
+  await connection.open({ call, signal: new AbortController().signal } as unknown as Working)
+  const isAnswered = 'answers' in given
+  expect(sent['requestState']).toBe(isAnswered ? 'its own' : undefined)
+  expect(sent['inputResponses']).toEqual(isAnswered ? { q: { action: 'accept' } } : undefined)
+})
 
 it('a client that listens hears only of the changes it asked for, whatever the server tells', async () => {
   const told: string[] = []

@@ -1,0 +1,34 @@
+/**
+ * Proves to a gateway in front of this one that this is the gateway it means, so that it leaves to this one what both
+ * would do: asking people, keys, provenance. Only who names this gateway's key in its configuration asks for it.
+ */
+import { CHALLENGE_KEY, PROOF_KEY, readChallenge } from '../wire/gateway-proof.ts'
+import type { Feature } from './feature.ts'
+
+/** Answers the challenge of a gateway in front. */
+export const gatewayProof: Feature<Record<never, never>> = {
+  name: 'gateway_proof',
+  place: 'features',
+  schema: {
+    type: 'object',
+    default: 'on',
+    description:
+      'Whether the gateway proves which one it is to a gateway in front of it that names its key with `gateway_key`.',
+    properties: {},
+  },
+  create: (_settings, { prove }) => ({
+    shown: (method) => {
+      if (method !== 'server/discover') return undefined
+      return (next) => async (call) => {
+        const challenge = readChallenge(call.meta)
+        if (!challenge) return next(call)
+        const { [CHALLENGE_KEY]: _challenge, ...meta } = call.meta
+        // It is for this gateway alone.
+        const params = call.params.withMeta({ [CHALLENGE_KEY]: undefined })
+        const [outcome, proof] = await Promise.all([next({ ...call, meta, params }), prove(challenge)])
+        if (outcome.kind !== 'result' || proof === undefined) return outcome
+        return { kind: 'result', result: outcome.result.withMeta({ [PROOF_KEY]: proof }) }
+      }
+    },
+  }),
+}
