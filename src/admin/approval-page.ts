@@ -99,7 +99,7 @@ const titles: Readonly<Record<Approval['status'], string>> = {
 
 const risks: Readonly<Record<Approval['risk'], string>> = {
   safe: 'Safe: it changes nothing',
-  reversible: 'Reversible: it changes something that can be changed back',
+  reversible: 'Write: it changes something',
   destructive: 'Destructive: what it changes may be lost for good',
 }
 

@@ -1,3 +1,4 @@
+import { riskWords } from '../core/entry.ts'
 import { oneLine } from '../core/one-line.ts'
 import type { UndoSettings } from '../core/settings.ts'
 import type { Gateway } from '../gateway.ts'
@@ -18,7 +19,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
   const message = asking.message === undefined ? [] : [`the question: ${asking.message}`]
   return [
     `  op           ${op}`,
-    `  risk         ${risk}`,
+    `  risk         ${riskWords[risk]}`,
     `  idempotent   ${idempotent ? 'yes' : 'no'}`,
     ...reasons(evidence),
     `  confirmation ${askedWhom(asking)}`,
@@ -54,7 +55,7 @@ export function toolTable(tools: readonly Inspected[]): string[] {
     const { risk, idempotent } = entry.nature
     return [
       oneLine(entry.name),
-      risk,
+      riskWords[risk],
       idempotent ? 'yes' : 'no',
       askedShortly(asking),
       undoneShortly(undoing),

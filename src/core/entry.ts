@@ -38,3 +38,10 @@ export type Risk = 'safe' | 'reversible' | 'destructive'
 
 /** How much can go wrong, for comparing. */
 export const riskRanks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
+
+/** What people read for each: whether something can be undone is told on its own. */
+export const riskWords: Readonly<Record<Risk, string>> = {
+  safe: 'safe',
+  reversible: 'write',
+  destructive: 'destructive',
+}

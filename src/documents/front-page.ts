@@ -92,7 +92,7 @@ function isOther(title: string, name: string): boolean {
   return wordsOf(title).join(' ') !== wordsOf(name).join(' ')
 }
 
-const risks = { safe: 'Safe', reversible: 'Reversible', destructive: 'Destructive' } as const
+const risks = { safe: 'Safe', reversible: 'Write', destructive: 'Destructive' } as const
 
 function marksOf(tool: ToolPortrait): Mark[] {
   const { nature, facts, scopes, isDeprecated } = tool

@@ -60,7 +60,7 @@ describe.skipIf(!hasChromium())('the page for people, in a browser', () => {
     expect(await servers.locator('.state').allInnerTexts()).toEqual(['ready', 'ready', 'unavailable'])
     const made = page.locator('.tool', { hasText: 'create_directory' })
     expect(await made.locator('.mark').allInnerTexts()).toEqual([
-      'Reversible',
+      'Write',
       'Asks first',
       'Costs 2 API credits',
       'Takes an instant',

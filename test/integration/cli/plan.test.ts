@@ -173,7 +173,7 @@ describe('gatehouse explain', () => {
       'proposed: by write_file',
     ])
     expect(row('move_file')).toEqual(['move_file', 'destructive', 'no', 'inline', 'none'])
-    expect(row('create_directory')).toEqual(['create_directory', 'reversible', 'yes', 'out of band', 'none'])
+    expect(row('create_directory')).toEqual(['create_directory', 'write', 'yes', 'out of band', 'none'])
     expect(row('list_directory')).toEqual(['list_directory', 'safe', 'yes', 'no'])
   })
 
