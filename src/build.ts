@@ -34,6 +34,7 @@ import { observe, observeServer, observeTarget } from './observe/observe.ts'
 import type { Observing } from './observe/observing.ts'
 import { wayTo } from './observed.ts'
 import { createPortraits } from './portraits.ts'
+import { whoDecidesOnPage } from './records/approval-decision.ts'
 import type { Presence } from './records/presence.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
@@ -112,6 +113,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     prove,
     asSent,
     page,
+    decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
     approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
     hasTools: settings.metaTools !== 'off',
     isAsked: isAsked(settings),

@@ -23,6 +23,8 @@ interface Options {
   readonly documents: readonly DocumentPath[]
   /** Where clients reach the gateway. */
   readonly base: string
+  /** Where people begin to sign in, who then come to a page; undefined where they do not. */
+  signInLink(next: string): string | undefined
   /** The calls that wait for a person; undefined where the store does not answer. */
   pendingApprovals(): Promise<readonly Approval[] | undefined>
 }
@@ -35,6 +37,7 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
   const { built } = options
   const { auth } = built.settings
   const { principal, problem, query } = reader
+  const signInUrl = options.signInLink('/')
   const rows = built.settings.upstreams.map((server) => rowOf(server, principal, options))
   return renderPage({
     version: self.version,
@@ -45,6 +48,8 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
       hasPasswords: auth.users.length > 0,
       issuers: auth.authorizationServers,
       ...(problem !== undefined && { problem }),
+      ...(signInUrl !== undefined && { signInUrl }),
+      ...(principal?.isSignedIn && { person: principal.id }),
     },
     servers: await Promise.all(rows),
     ...(principal && built.about.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
@@ -55,10 +60,11 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
 
 /** The calls that wait for a person: those the reader may decide, and its own. Absent where the store cannot be read. */
 async function waitingFor(
-  { id }: Principal,
+  principal: Principal,
   { built, pendingApprovals }: Options,
 ): Promise<readonly WaitingCall[] | undefined> {
-  const visitor = visitorNamed(id, built.settings.auth)
+  const { id } = principal
+  const visitor = visitorNamed(principal, built.settings.auth)
   const found = await pendingApprovals()
   const now = Date.now()
   return found

@@ -10,6 +10,7 @@ import { type Finding, tellProblems } from './core/finding.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
+import type { PageSignIn } from './core/sign-in.ts'
 import type { Target } from './core/target.ts'
 import type { Portrait } from './documents/portrait.ts'
 import { isOwnOrigin } from './downstream/access.ts'
@@ -32,6 +33,7 @@ import { isSameStore, openStore, RetiredStores } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
+import { createPageSignIn } from './upstream/credentials/page-sign-in.ts'
 import type { Status } from './upstream/upstream.ts'
 import { PIPE, proofClaims } from './wire/gateway-proof.ts'
 import type { Mirror } from './wire/headers.ts'
@@ -81,6 +83,8 @@ export interface Gateway {
   readonly documents: readonly DocumentPath[]
   /** Where users come back to from signing in to servers. */
   readonly signIns: SignInDesk
+  /** The sign-in of people to the gateway's own pages. */
+  readonly pageSignIn: PageSignIn
   /** What people type on the pages of approvals, where they are known by nothing else. */
   readonly operatorCode: string | undefined
   /** Serves clients over HTTP. */
@@ -112,6 +116,12 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     listen: () => current.settings.listen,
     finisher: (name) => current.upstreams.get(name)?.finishSignIn,
     onStep: (step) => observing.signedIn(step),
+  })
+  const pageSignIn = createPageSignIn({
+    auth: () => current.settings.auth,
+    base: signIns.base,
+    vault: signIns.vault,
+    now: Date.now,
   })
   const observing = createObserving(log, {
     upstreams: () => current.upstreams,
@@ -231,6 +241,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       return current.active.flatMap(({ contribution }) => contribution.pages ?? [])
     },
     signIns,
+    pageSignIn,
     get operatorCode() {
       return isByCode(current.settings.auth) ? operator.code : undefined
     },
@@ -244,6 +255,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
             store: () => kept.store,
             settings: () => current.settings,
             operator,
+            signInLink: pageSignIn.link,
             onDecided: observing.decided,
             log,
             now: Date.now,
@@ -289,7 +301,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await closeFeatures(current)
-      await kept.presence.close()
+      await Promise.all([kept.presence.close(), pageSignIn.close()])
       await Promise.all([kept.store.close(), retired.close()])
       await observing.close()
     },
@@ -330,6 +342,7 @@ function listen(
     auth: () => gateway.settings.auth,
     statusMapping: () => statusMapping(gateway.settings),
     signIns: gateway.signIns,
+    pageSignIn: gateway.pageSignIn,
     seal: createSeal(Date.now, undefined, keys.seals),
     jwks: keys.published,
     ready: (needed) =>
@@ -345,7 +358,9 @@ function listen(
     onRefused: observing.refused,
     page: (reader) => {
       const base = (gateway.settings.listen.publicUrl ?? url).replace(/\/$/, '')
-      return frontPage(reader, { built: built(), documents: gateway.documents, base, pendingApprovals })
+      const signInLink = gateway.pageSignIn.link
+      const { documents } = gateway
+      return frontPage(reader, { built: built(), documents, base, signInLink, pendingApprovals })
     },
     log: observing.log,
   })

@@ -81,6 +81,25 @@ ${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(probl
   return { title, content }
 }
 
+/** Asks a person to sign in. */
+export function signInPage({
+  link,
+  hasPasswords,
+}: {
+  readonly link: string
+  readonly hasPasswords: boolean
+}): {
+  readonly title: string
+  readonly content: string
+} {
+  const title = 'Who are you?'
+  const other = hasPasswords ? '\n<p><a href="?sign-in">Use a name and password</a></p>' : ''
+  const content = `<h1>${title}</h1>
+<p>To see this page, sign in where your tokens are issued.</p>
+<p><a rel="noreferrer" href="${escapeHtml(link)}">Sign in</a></p>${other}`
+  return { title, content }
+}
+
 /** Says why something can not be shown or done. */
 export function refusalPage(
   title: string,
@@ -111,6 +130,7 @@ function riskText({ risk, isUndoable }: Pick<Approval, 'risk' | 'isUndoable'>): 
 }
 
 const proofs: Readonly<Record<Decision['via'], string>> = {
+  sign_in: 'signing in',
   password: 'a password',
   code: 'the code of the terminal',
   token: 'a token',

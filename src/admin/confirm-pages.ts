@@ -2,7 +2,9 @@ import type { HttpBindings } from '@hono/node-server'
 import type { Hono } from 'hono'
 import type { ApprovalStep } from '../core/approval-step.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
+import { cookieText } from '../core/cookie.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
+import { isFromHere } from '../core/from-here.ts'
 import type { Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Settings } from '../core/settings.ts'
@@ -11,10 +13,10 @@ import { type Approval, type Approvals, createApprovals } from '../records/appro
 import { approvalView } from '../records/approval-view.ts'
 import type { Store } from '../store/store.ts'
 import { answerJson, answerPage, type Asking, isProgram } from './answers.ts'
-import { approvalPage, approvalsPage, codePage, refusalPage } from './approval-page.ts'
+import { approvalPage, approvalsPage, codePage, refusalPage, signInPage } from './approval-page.ts'
 import { decide, type Shown } from './decide.ts'
 import { type Form, readForm } from './form.ts'
-import { createFormGuard, isFromHere, notFromHere } from './form-guard.ts'
+import { createFormGuard, notFromHere } from './form-guard.ts'
 import type { Operator } from './operator.ts'
 import { explain, whoMayDecide } from './refusals.ts'
 import { isByCode, type Visitor, visitorOf } from './visitors.ts'
@@ -24,6 +26,8 @@ export interface ConfirmOptions {
   store(): Store
   settings(): Pick<Settings, 'auth' | 'listen'>
   readonly operator: Operator
+  /** Where people begin to sign in, who then come to a page; undefined where they do not. */
+  signInLink(next: string): string | undefined
   /** Hears of every decision. */
   onDecided(step: ApprovalStep): void
   readonly log: Log
@@ -37,7 +41,7 @@ export function addConfirmPages(
   enter: (context: Asking) => Promise<Principal>,
   options: ConfirmOptions,
 ): void {
-  const { store, settings, operator, onDecided, log, now } = options
+  const { store, settings, operator, signInLink, onDecided, log, now } = options
   const guard = createFormGuard(store)
   const approvals = (): Approvals => createApprovals(store(), now)
   const auth = (): AuthSettings => settings().auth
@@ -96,7 +100,7 @@ export function addConfirmPages(
       log.warn('confirm.refused', { reason: 'wrong code' })
       return answerPage(context, codePage('This is not the code.'), 403)
     }
-    context.header('set-cookie', cookieText(operator, value, settings().listen.publicUrl))
+    context.header('set-cookie', operatorCookie(operator, value, settings().listen.publicUrl))
     // Where the browser is, whatever stands before that path there.
     context.header('location', context.req.path.replace(/^.*\//, ''))
     return context.body(null, 303, { 'cache-control': 'no-store' })
@@ -117,6 +121,10 @@ export function addConfirmPages(
     if (typeof retry === 'number') context.header('retry-after', String(retry))
     const status = error.httpStatus
     if (isProgram(context)) return answerJson(context, { error: error.data }, status)
+    const isPassword = context.req.query('sign-in') !== undefined
+    const link = status === 401 && !isPassword ? signInLink(context.req.path) : undefined
+    if (link !== undefined)
+      return answerPage(context, signInPage({ link, hasPasswords: auth().users.length > 0 }), status)
     const { title, lines } = explain(status, message, auth())
     return answerPage(context, refusalPage(title, lines), status)
   }
@@ -143,11 +151,14 @@ export function addConfirmPages(
 
 const BY_CODE = 'Open this page in a browser and type the code of the terminal, or use gatehouse approvals.'
 
-function cookieText({ cookie, lifetime }: Operator, value: string, publicUrl: string | undefined): string {
+function operatorCookie(
+  { cookie: name, lifetime }: Operator,
+  value: string,
+  publicUrl: string | undefined,
+): string {
   const { pathname, protocol } = new URL(publicUrl ?? 'http://localhost/')
   const path = `${pathname.replace(/\/$/, '')}/confirm`
-  const isSecure = protocol === 'https:'
-  return `${cookie}=${value}; Path=${path}; Max-Age=${lifetime}; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
+  return cookieText({ name, value, path, lifetime, isSecure: protocol === 'https:', sameSite: 'Strict' })
 }
 
 function unknown(): GatewayError {

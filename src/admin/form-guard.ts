@@ -1,5 +1,4 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
-import type { IncomingHttpHeaders } from 'node:http'
 import { GatewayError } from '../core/error.ts'
 import type { Store } from '../store/store.ts'
 import type { Visitor } from './visitors.ts'
@@ -38,15 +37,6 @@ async function sharedKey(store: Store): Promise<string> {
   if (known !== undefined) return known
   const fresh = randomBytes(32).toString('base64')
   return (await store.claim(KEY, fresh, TTL)) ?? fresh
-}
-
-/** Whether a request can not come from a page of another origin, as far as its headers say. */
-export function isFromHere(headers: IncomingHttpHeaders, publicUrl: string | undefined): boolean {
-  const { origin, host, 'sec-fetch-site': site } = headers
-  if (site !== undefined && site !== 'same-origin' && site !== 'none') return false
-  if (origin === undefined) return true
-  if (publicUrl !== undefined && origin === new URL(publicUrl).origin) return true
-  return URL.canParse(origin) && new URL(origin).host === host
 }
 
 /** The refusal of what may come from another page. */

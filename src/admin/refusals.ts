@@ -16,7 +16,7 @@ export function explain(
       title,
       lines: [
         'Callers of this gateway are known by tokens, which browsers do not have.',
-        'To decide in a browser, add people to auth.basic of the configuration.',
+        'To decide in a browser, set auth.jwt.client_id in the configuration, or add people to auth.basic.',
         TERMINAL,
       ],
     }

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
+import { cookieOf } from '../core/cookie.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Decision } from '../records/approvals.ts'
@@ -31,25 +32,23 @@ export async function visitorOf(
     const isKnown = operator.isKnown(cookieOf(incoming.headers.cookie, operator.cookie))
     return isKnown ? { by: 'operator', via: 'code' } : undefined
   }
-  const { id } = await enter()
-  const visitor = visitorNamed(id, auth())
+  const principal = await enter()
+  const visitor = visitorNamed(principal, auth())
   if (visitor) return visitor
-  const name = id.slice(SERVICE.length)
+  const name = principal.id.slice(SERVICE.length)
   throw new GatewayError('PERMISSION_DENIED', `${name} is not among those who approve calls.`, {
     suggestion: 'Give this name an `approves_as` in auth.basic of the configuration.',
   })
 }
 
 /** The person that a principal stands for on these pages; nothing for a name that approves no calls. */
-export function visitorNamed(id: string, { users }: Pick<AuthSettings, 'users'>): Visitor | undefined {
+export function visitorNamed(
+  { id, isSignedIn }: Pick<Principal, 'id' | 'isSignedIn'>,
+  { users }: Pick<AuthSettings, 'users'>,
+): Visitor | undefined {
   // No token belongs to such a name.
-  if (!id.startsWith(SERVICE)) return { by: id, via: 'token' }
+  if (!id.startsWith(SERVICE)) return { by: id, via: isSignedIn ? 'sign_in' : 'token' }
   const name = id.slice(SERVICE.length)
   const by = users.find((user) => user.name === name)?.approvesAs
   return by === undefined ? undefined : { by, via: 'password' }
-}
-
-function cookieOf(cookies: string | undefined, name: string): string | undefined {
-  const found = cookies?.split(';').find((each) => each.trim().startsWith(`${name}=`))
-  return found?.trim().slice(name.length + 1)
 }

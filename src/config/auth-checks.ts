@@ -69,6 +69,36 @@ function jwtProblems({ jwt, development }: Values, listen: Values): (Finding | u
       ? { path: at('algorithms'), message: 'only HS256 goes with `secret`' }
       : undefined,
     audienceProblem(jwt, listen),
+    ...clientProblems(jwt, listen),
+  ]
+}
+
+/** Checks what people need to sign in at the issuer and to come back. */
+function clientProblems(
+  { issuer, jwks, secret, client_id: id, client_secret: clientSecret }: Values,
+  { host, public_url: publicUrl }: Values,
+): (Finding | undefined)[] {
+  const at = (key: string): Path => ['auth', 'jwt', key]
+  if (id === undefined) {
+    const message = 'needs `client_id` beside it'
+    return [clientSecret === undefined ? undefined : { path: at('client_secret'), at: 'key', message }]
+  }
+  const isElsewhere = typeof host === 'string' && !isLoopback(host) && publicUrl === undefined
+  return [
+    // Without `jwks` it has to be one anyway.
+    secret === undefined && jwks !== undefined
+      ? urlProblem(issuer, at('issuer'), ': people sign in there')
+      : undefined,
+    secret === undefined
+      ? undefined
+      : { path: at('client_id'), at: 'key', message: 'nobody can sign in with `secret`: it takes an issuer' },
+    isElsewhere
+      ? {
+          path: at('client_id'),
+          at: 'key',
+          message: 'needs `listen.public_url`, where browsers come back to from the issuer',
+        }
+      : undefined,
   ]
 }
 

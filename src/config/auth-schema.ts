@@ -76,6 +76,16 @@ const jwtSchema: JsonSchema = {
       'x-secret': true,
       description: 'The shared key of HS256, instead of `jwks`. It goes with `development: on` only.',
     },
+    client_id: {
+      ...text,
+      description:
+        "What the gateway is called at the issuer. With it people sign in to the gateway's pages there (OpenID Connect); the redirect URI to register is /sign-in/callback of the gateway.",
+    },
+    client_secret: {
+      ...text,
+      'x-secret': true,
+      description: 'How the gateway proves that it is that client, where the issuer gave it a secret.',
+    },
   },
 }
 

@@ -60,6 +60,8 @@ interface JwtValues {
   readonly required_claims: Texts
   readonly scope_claim: string
   readonly secret?: Secret
+  readonly client_id?: string
+  readonly client_secret?: Secret
 }
 
 interface IntrospectValues {
@@ -75,6 +77,7 @@ interface PrincipalValues {
 }
 
 function jwtSettings({ issuer, audience, jwks, algorithms, secret, ...rest }: JwtValues): JwtSettings {
+  const { client_id: id, client_secret: clientSecret } = rest
   return {
     issuer,
     audiences: [audience ?? []].flat(),
@@ -83,6 +86,7 @@ function jwtSettings({ issuer, audience, jwks, algorithms, secret, ...rest }: Jw
     requiredClaims: [rest.required_claims].flat(),
     scopeClaim: rest.scope_claim,
     ...(secret && { secret }),
+    ...(id !== undefined && { client: { id, ...(clientSecret && { secret: clientSecret }) } }),
   }
 }
 

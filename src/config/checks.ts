@@ -1,6 +1,7 @@
 import { resolve } from 'node:path'
 import { isObject } from '../core/json.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
+import { pageWarnings } from './approval-checks.ts'
 import { asksForTokens, checkAuth } from './auth-checks.ts'
 import { idleMasks, maskProblems } from './mask-checks.ts'
 import { placeAt } from './place.ts'
@@ -37,7 +38,7 @@ export function checkTogether(value: unknown, directory: string): Checked {
       ...idleMasks(value.features, upstreams),
       ...all.flatMap(({ problems }) => problems),
     ],
-    warnings: [...all.flatMap(({ warnings }) => warnings), ...ofGrants],
+    warnings: [...all.flatMap(({ warnings }) => warnings), ...ofGrants, ...pageWarnings(value)],
   }
 }
 

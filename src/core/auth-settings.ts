@@ -42,6 +42,15 @@ export interface JwtSettings {
   readonly scopeClaim: string
   /** The shared key of HS256, for development alone. */
   readonly secret?: Secret
+  /** What the gateway is at the issuer, where people sign in to its pages. */
+  readonly client?: PageClient
+}
+
+/** The gateway as a client of the issuer (OpenID Connect). */
+export interface PageClient {
+  readonly id: string
+  /** Absent for a public client. */
+  readonly secret?: Secret
 }
 
 /** A token introspection endpoint (RFC 7662) and what the gateway is there. */
@@ -72,6 +81,10 @@ export interface BasicUser {
 }
 
 /** Whether callers must show who they are. */
-export function isProtected({ jwt, introspect, tokens }: AuthSettings): boolean {
+export function isProtected({
+  jwt,
+  introspect,
+  tokens,
+}: Pick<AuthSettings, 'jwt' | 'introspect' | 'tokens'>): boolean {
   return jwt !== undefined || introspect !== undefined || tokens.length > 0
 }

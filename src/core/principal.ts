@@ -14,6 +14,8 @@ export interface Principal {
   readonly token?: Secret
   /** Set where callers are not told apart. */
   readonly isEverybody?: true
+  /** A person who signed in to the pages in a browser; such a principal makes no calls. */
+  readonly isSignedIn?: true
 }
 
 /** Everybody, where no authentication is configured. */

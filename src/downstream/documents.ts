@@ -83,7 +83,7 @@ function tell({ incoming, outgoing, principal, requestId }: Exchange, page: Payl
   const headers = {
     etag,
     'cache-control': `${scope}, max-age=${Number(page.maxAge)}`,
-    vary: 'Origin, Authorization, X-MCP-Session-Token',
+    vary: 'Origin, Authorization, Cookie, X-MCP-Session-Token',
     'x-request-id': requestId,
   }
   if (isKnown(incoming.headers['if-none-match'], etag)) {

@@ -13,6 +13,7 @@ import { ownUrl } from '../core/own-url.ts'
 import { self } from '../core/self.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
+import type { PageSignIn } from '../core/sign-in.ts'
 import type { Seal } from '../bridge/seal.ts'
 import { KEYS_PATH } from '../wire/extensions.ts'
 import type { Mirror } from '../wire/headers.ts'
@@ -25,6 +26,7 @@ import type { Exchange } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
 import { addFrontPage, type Reader } from './page/route.ts'
+import { addPageSignIn } from './page-sign-in.ts'
 import { addPermissions } from './permissions.ts'
 import { addSignInPages, type SignIns } from './sign-in-pages.ts'
 import type { StatusMapping } from './statuses.ts'
@@ -40,6 +42,7 @@ interface Options {
   /** The HTTP status of each error of a call; nothing where all have 200. */
   statusMapping?(): StatusMapping | undefined
   readonly signIns: SignIns
+  readonly pageSignIn: PageSignIn
   readonly seal: Seal
   /** What the gateway's own signatures are verified with, for everybody. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
@@ -98,7 +101,8 @@ export async function listenHttp(options: Options): Promise<Listener> {
     return access
   }
   let port = settings.port
-  const door = followDoor({ auth: options.auth, listen, port: () => port, log })
+  const { pageSignIn } = options
+  const door = followDoor({ auth: options.auth, listen, port: () => port, pageSignIn, log })
   const isStrict = (): boolean => listen().isStrict
   const front = new HttpFront({
     ...options,
@@ -130,7 +134,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
       const visit = { incoming, outgoing, upstream, requestId: id }
       const principal = document?.isOpen
         ? reader(options.auth())
-        : await door()[asked === 'enterService' ? asked : 'enter'](visit)
+        : await door()[document ? 'enterDocument' : asked === 'enterService' ? asked : 'enter'](visit)
       // What is open to all are lists, over MCP alone, and documents that are said to be.
       if (!document?.isOpen) door().permit({ ...visit, principal }, undefined)
       if (upstream !== undefined && !options.has(upstream))
@@ -186,11 +190,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
     return metadata ? Promise.resolve(json(metadata, 200, metadataHeaders)) : next()
   })
   addSignInPages(app, { signIns: options.signIns, log })
+  addPageSignIn(app, { pageSignIn, listen, log })
   const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
     door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) })
   options.addPages?.(app, enter)
   const paths = options.documents ?? none
-  addFrontPage(app, { ...options, enter, paths })
+  const signedIn = ({ env: { incoming } }: Context<Env>): Promise<Principal | undefined> =>
+    door().signedIn(incoming)
+  addFrontPage(app, { ...options, enter, signedIn, paths })
   addDocuments(app, { paths, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
 

@@ -1,5 +1,6 @@
 import type { Context, Hono } from 'hono'
 import type { HttpBindings } from '@hono/node-server'
+import { cookieOf, cookieText } from '../core/cookie.ts'
 import { asGatewayError } from '../core/error.ts'
 import { escapeHtml as escape, htmlPage, pageHeaders } from '../core/html.ts'
 import type { Log } from '../core/log.ts'
@@ -38,7 +39,7 @@ export function addSignInPages(app: Hono<Env>, { signIns, log }: Options): void 
       const { code, message } = asGatewayError(error)
       log.warn('sign_in.failed', { code, reason: message })
       const text = `<p>${escape(message)} Go back and try again.</p>`
-      return context.html(page('Not signed in', text), 400, headers)
+      return context.html(signInPage('Not signed in', text), 400, signInHeaders)
     }
   }
 
@@ -46,10 +47,10 @@ export function addSignInPages(app: Hono<Env>, { signIns, log }: Options): void 
   app.get('/oauth/start/:id', (context) =>
     guarded(context, async () => {
       const { upstream, principal, url, cookie } = await signIns.start(context.req.param('id'))
-      context.header('set-cookie', cookieText(cookie, signIns.site()?.redirectUri))
+      context.header('set-cookie', wayCookie(cookie, signIns.site()?.redirectUri))
       const text = `<p>What you sign in to will be used by <strong>${escape(principal)}</strong>. Go on only if that is you, and you asked for it just now.</p>
 <p><a rel="noreferrer" href="${escape(url)}">Sign in at ${escape(new URL(url).host)}</a></p>`
-      return context.html(page(`Sign in to ${upstream}`, text), 200, headers)
+      return context.html(signInPage(`Sign in to ${upstream}`, text), 200, signInHeaders)
     }),
   )
   app.get('/oauth/callback', (context) =>
@@ -59,7 +60,7 @@ export function addSignInPages(app: Hono<Env>, { signIns, log }: Options): void 
       const upstream = await signIns.finish(searchParams, (name) => cookieOf(cookies, name))
       log.info('sign_in.done', { upstream })
       const text = `<p>You are signed in to ${escape(upstream)}. You can close this page.</p>`
-      return context.html(page('Signed in', text), 200, headers)
+      return context.html(signInPage('Signed in', text), 200, signInHeaders)
     }),
   )
   app.get('/oauth/client.json', (context) => {
@@ -69,25 +70,20 @@ export function addSignInPages(app: Hono<Env>, { signIns, log }: Options): void 
 }
 
 /** A cookie that comes back from the authorization server's pages, and goes nowhere but to the last of these. */
-function cookieText({ name, value }: Start['cookie'], redirectUri: string | undefined): string {
+function wayCookie(cookie: Start['cookie'], redirectUri: string | undefined): string {
   const { pathname, protocol } = new URL(redirectUri ?? 'http://localhost/oauth/callback')
-  const isSecure = protocol === 'https:'
-  return `${name}=${value}; Path=${pathname}; Max-Age=600; HttpOnly; SameSite=Lax${isSecure ? '; Secure' : ''}`
-}
-
-function cookieOf(cookies: string | undefined, name: string): string | undefined {
-  const found = cookies?.split(';').find((each) => each.trim().startsWith(`${name}=`))
-  return found?.trim().slice(name.length + 1)
+  return cookieText({ ...cookie, path: pathname, lifetime: 600, isSecure: protocol === 'https:' })
 }
 
 const style = `
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto; padding: 0 1rem }
 `
-const headers = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
+/** What such a page is sent with. */
+export const signInHeaders = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
 
-/** `text` is HTML already. */
-function page(title: string, text: string): string {
+/** A small page of one heading; `text` is HTML already. */
+export function signInPage(title: string, text: string): string {
   const content = `<h1>${escape(title)}</h1>\n${text}`
   return htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>` })
 }

@@ -11,6 +11,7 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
 import type { UndoRule } from '../core/undo.ts'
 import type { Portrait } from '../documents/portrait.ts'
+import type { Approval } from '../records/approvals.ts'
 import type { Presence } from '../records/presence.ts'
 import type { Store } from '../store/store.ts'
 import type { Challenge } from '../wire/gateway-proof.ts'
@@ -156,6 +157,10 @@ export interface Deps {
   asSent(result: Payload, call: Call): Payload
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
   page(path: string): string | undefined
+  /** Who can decide on the page of an approval: a person in a browser, a program with a token alone, or nobody. */
+  decidesOnPage(
+    approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
+  ): 'person' | 'program' | undefined
   /** The command that approves a call, as it works for those who may run it. */
   approvalCommand(id: string): string
   /** Whether the gateway's own tools can be called. */

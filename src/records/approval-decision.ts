@@ -1,4 +1,5 @@
 import type { ApprovalStep } from '../core/approval-step.ts'
+import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import { conflict, notOffered } from './approval-refusals.ts'
 import type { Approval, Decision } from './approvals.ts'
 
@@ -13,6 +14,30 @@ export function mayDecide(
   }
   if (via === 'token') return false
   return isOperator || isEverybody === true || by === caller || approvers.includes(by)
+}
+
+/** How callers are named who are people of the issuer. */
+const PERSON = 'user:'
+
+/**
+ * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token, else nobody.
+ * A link is for the first alone.
+ */
+export function whoDecidesOnPage(
+  approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
+  auth: Pick<AuthSettings, 'jwt' | 'introspect' | 'tokens' | 'users'>,
+): 'person' | 'program' | undefined {
+  const { kind, caller, approvers } = approval
+  const { users, jwt } = auth
+  // The code of the terminal is asked for.
+  if (!isProtected(auth) && users.length === 0) return 'person'
+  const isUser = ({ approvesAs }: AuthSettings['users'][number]): boolean =>
+    approvesAs !== undefined && mayDecide(approval, { by: approvesAs, via: 'password' })
+  if (users.some(isUser)) return 'person'
+  const names = kind === 'page' ? [caller] : approvers
+  const isAnybody = kind === 'out_of_band' && approvers.length === 0
+  if (jwt?.client && (isAnybody || names.some((name) => name.startsWith(PERSON)))) return 'person'
+  return kind === 'out_of_band' && isProtected(auth) ? 'program' : undefined
 }
 
 /** Whether a person would approve without having typed what has to be typed for it. */

@@ -49,8 +49,8 @@ export interface Approval {
 /** What one person decided. */
 export interface Decision {
   readonly by: string
-  /** How the person was known: with name and password, by the code of a terminal, a token, at the command line. */
-  readonly via: 'password' | 'code' | 'token' | 'command_line'
+  /** How the person was known: by a sign-in at the issuer, name and password, the code of a terminal, a token, at the command line. */
+  readonly via: 'sign_in' | 'password' | 'code' | 'token' | 'command_line'
   readonly verdict: 'approved' | 'denied'
   readonly at: number
   readonly reason?: string

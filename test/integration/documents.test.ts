@@ -19,7 +19,7 @@ const reference = readDocument('docs/configuration.md')
 const manual = [readme, ...readdirSync(inRepository('docs')).map((name) => readDocument(`docs/${name}`))]
 const deploying = readDocument('deploy/README.md')
 const changes = readDocument('CHANGELOG.md')
-const env = { GITHUB_TOKEN: 'a-token', TICKETS_SECRET: 'a-secret' }
+const env = { GITHUB_TOKEN: 'a-token', TICKETS_SECRET: 'a-secret', PAGES_CLIENT_SECRET: 'a-secret' }
 
 /** Loads a configuration as the gateway would. @throws ConfigError */
 function load(text: string, file = readme.file) {

@@ -24,6 +24,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     asSent,
     page: (path) => `http://127.0.0.1:8900${path}`,
+    decidesOnPage: () => 'person',
     approvalCommand: (id) => `gatehouse approvals approve ${id}`,
     hasTools: true,
     isAsked: true,

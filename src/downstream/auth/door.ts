@@ -2,15 +2,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'
+import { cookieOf } from '../../core/cookie.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Probes } from '../../core/probe.ts'
 import type { ListenSettings } from '../../core/settings.ts'
+import type { PageSignIn } from '../../core/sign-in.ts'
 import { createAuthenticator, stranger } from './authenticator.ts'
 import { challengeOf } from './challenge.ts'
 import { checkHeaders, checkQuery } from './credentials.ts'
 import { unauthorized } from './refusal.ts'
 import { createResources } from './resources.ts'
-import { scopesIn, scopesToAskFor } from './verified.ts'
+import { principalOf, scopesIn, scopesToAskFor } from './verified.ts'
 
 /** A request before it is known who makes it. */
 export interface Visit {
@@ -27,8 +29,12 @@ type Visitor = Visit & { readonly principal: Principal }
 export interface Door {
   /** Who makes a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
   enter(visit: Visit): Principal | Promise<Principal>
-  /** As above for service paths, where names and passwords count too. */
-  enterService(visit: Visit): Principal | Promise<Principal>
+  /** As above for documents, where the session of a person who signed in counts too. */
+  enterDocument(visit: Visit): Promise<Principal>
+  /** As above for service paths, where names and passwords count besides. */
+  enterService(visit: Visit): Promise<Principal>
+  /** The person whose session a request without other credentials belongs to. */
+  signedIn(incoming: IncomingMessage): Promise<Principal | undefined>
   /** Lets those without a token use what is open to all. @throws AUTHENTICATION_REQUIRED */
   permit(visitor: Visitor, method: string | undefined): void
   /** The challenge to a caller whose token lacks a scope; nothing where it could not get another token. */
@@ -44,6 +50,7 @@ interface Options {
   readonly listen: ListenSettings
   /** The port that is listened on. */
   readonly port: number
+  readonly pageSignIn: Pick<PageSignIn, 'identity'>
   readonly log: Log
 }
 
@@ -56,12 +63,16 @@ const opening: readonly (string | undefined)[] = [
 ]
 
 /** Guards the endpoints by the settings. */
-function createDoor({ auth, listen, port, log }: Options): Door {
+function createDoor({ auth, listen, port, pageSignIn, log }: Options): Door {
   const resources = createResources(auth, listen, port)
   const { caller, servant, probes } = createAuthenticator({ auth, resources, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
   const { realm } = auth
   const scopeClaim = auth.jwt?.scopeClaim ?? 'scope'
+
+  /** Browsers ask for a password before they show a page, which may have another way to offer. */
+  const choosesWay = ({ url = '', headers: { accept = '' } }: IncomingMessage): boolean =>
+    auth.jwt?.client !== undefined && /\btext\/html\b/i.test(accept) && !/[?&]sign-in(?:[=&]|$)/.test(url)
 
   const refuse = (visit: Visit, thrown: unknown, isService = false): never => {
     const { incoming, outgoing, upstream, requestId } = visit
@@ -70,7 +81,8 @@ function createDoor({ auth, listen, port, log }: Options): Door {
     if (error.httpStatus === 401) {
       const metadata = resources.metadataUrl(incoming, upstream)
       const bearer = challengeOf({ realm, metadata, error, scopes: auth.scopesSupported })
-      const basic = isService && auth.users.length > 0 ? [`Basic realm="${realm}", charset="UTF-8"`] : []
+      const asksForPassword = isService && auth.users.length > 0 && !choosesWay(incoming)
+      const basic = asksForPassword ? [`Basic realm="${realm}", charset="UTF-8"`] : []
       outgoing.setHeader('www-authenticate', [bearer, ...basic])
     }
     throw error
@@ -89,9 +101,18 @@ function createDoor({ auth, listen, port, log }: Options): Door {
     }
   }
 
+  const signedIn: Door['signedIn'] = async ({ headers: { authorization, cookie } }) => {
+    // What a program says of itself counts alone.
+    if (authorization !== undefined || cookie === undefined) return undefined
+    const claims = await pageSignIn.identity((name) => cookieOf(cookie, name))
+    return claims && { ...principalOf(undefined, claims, scopeClaim, auth.scopeMap), isSignedIn: true }
+  }
+
   return {
     enter: (visit) => enter(visit, false),
-    enterService: (visit) => enter(visit, true),
+    enterDocument: async (visit) => (await signedIn(visit.incoming)) ?? enter(visit, false),
+    enterService: async (visit) => (await signedIn(visit.incoming)) ?? enter(visit, true),
+    signedIn,
     permit: (visitor, method) => {
       if (visitor.principal !== stranger || open.has(method)) return
       refuse(visitor, unauthorized('missing', 'Authentication is required.'))
@@ -119,6 +140,7 @@ export function followDoor(options: {
   auth(): AuthSettings
   listen(): ListenSettings
   port(): number
+  readonly pageSignIn: Pick<PageSignIn, 'identity'>
   readonly log: Log
 }): () => Door {
   let auth: AuthSettings | undefined
@@ -128,7 +150,8 @@ export function followDoor(options: {
     if (door && auth === options.auth() && listen === options.listen()) return door
     auth = options.auth()
     listen = options.listen()
-    door = createDoor({ auth, listen, port: options.port(), log: options.log })
+    const { pageSignIn, log } = options
+    door = createDoor({ auth, listen, port: options.port(), pageSignIn, log })
     return door
   }
 }

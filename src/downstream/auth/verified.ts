@@ -30,15 +30,21 @@ export function isName(claim: unknown): claim is string {
   return typeof claim === 'string' && claim !== ''
 }
 
-/** Who the claims of a token speak of. @throws AUTHENTICATION_REQUIRED where they name nobody */
-export function principalOf(token: string, claims: Claims, scopeClaim: string, map: ScopeMap): Principal {
+/** Who the claims of a token speak of, or those of the issuer about a person who signed in. @throws AUTHENTICATION_REQUIRED where they name nobody */
+export function principalOf(
+  token: string | undefined,
+  claims: Claims,
+  scopeClaim: string,
+  map: ScopeMap,
+): Principal {
   const { sub, client_id: client } = claims
   const isOfClient = sub === undefined || sub === null
   const name = isOfClient ? client : sub
   const named = isName(name) ? `${isOfClient ? 'client' : 'user'}:${name}` : undefined
   if (named === undefined || named.length > LONGEST_NAME)
     throw unauthorized('claims', 'The token names nobody.')
-  return { id: named, scopes: mapScopes(scopesIn(claims[scopeClaim]), map), claims, token: new Secret(token) }
+  const scopes = mapScopes(scopesIn(claims[scopeClaim]), map)
+  return { id: named, scopes, claims, ...(token !== undefined && { token: new Secret(token) }) }
 }
 
 const LONGEST_NAME = 512

@@ -32,6 +32,10 @@ interface PageAccess {
   readonly hasPasswords: boolean
   /** Who issues tokens. */
   readonly issuers: readonly string[]
+  /** Where people sign in at the issuer; absent where they do not. */
+  readonly signInUrl?: string
+  /** The person who signed in there, as callers are named. */
+  readonly person?: string
   /** Why the reader was not let in. */
   readonly problem?: string
 }
@@ -54,7 +58,7 @@ export function renderPage(page: FrontPage): string {
 <p class="lead">${leadOf(servers, version)}</p>
 </header>
 <main>
-${isOpen ? '' : signIn(access)}
+${isOpen ? signedIn(access) : signIn(access)}
 ${'waiting' in page ? waitingCalls(page.waiting) : ''}
 ${connect(page)}
 ${isOpen ? catalogue(page) : states(servers)}
@@ -71,8 +75,7 @@ const mark =
 /** What the page is sent with. */
 export const frontPageHeaders = {
   ...pageHeaders(style, script),
-  'referrer-policy': 'no-referrer',
-  vary: 'Authorization',
+  vary: 'Authorization, Cookie',
 }
 
 function leadOf(servers: readonly ServerRow[], version: string): string {
@@ -86,8 +89,16 @@ function leadOf(servers: readonly ServerRow[], version: string): string {
   ].join(' · ')
 }
 
-function signIn({ problem, hasPasswords, issuers }: PageAccess): string {
+function signedIn({ person }: PageAccess): string {
+  if (person === undefined) return ''
+  return `<form method="post" action="sign-out"><p>Signed in as <bdi>${escape(person)}</bdi>.</p><button>Sign out</button></form>`
+}
+
+function signIn({ problem, hasPasswords, issuers, signInUrl }: PageAccess): string {
   const ways = [
+    signInUrl === undefined
+      ? ''
+      : `<p><a class="button" href="${escape(signInUrl)}">Sign in at the issuer of your tokens</a></p>`,
     hasPasswords ? '<p><a class="button" href="?sign-in">Sign in with a name and password</a></p>' : '',
     `<p>Programs send their token with each request: <code>Authorization: Bearer …</code></p>`,
     issuers.length > 0

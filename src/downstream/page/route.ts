@@ -22,6 +22,8 @@ interface Options {
   auth(): AuthSettings
   /** Who has the credentials of a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
   enter(context: Context<Env>): Promise<Principal>
+  /** The person whose session in the browser a request belongs to. */
+  signedIn(context: Context<Env>): Promise<Principal | undefined>
   /** Where documents are read. */
   paths(): readonly DocumentPath[]
   page(reader: Reader): Promise<string>
@@ -29,7 +31,8 @@ interface Options {
 }
 
 /** Adds the page for people. Everybody may look at it; strangers see less. */
-export function addFrontPage(app: Hono<Env>, { auth, enter, paths, page, onRefused }: Options): void {
+export function addFrontPage(app: Hono<Env>, options: Options): void {
+  const { auth, enter, signedIn, paths, page, onRefused } = options
   app.get('/', async (context) => {
     const { req, env } = context
     const query = req.query('q') ?? ''
@@ -37,7 +40,11 @@ export function addFrontPage(app: Hono<Env>, { auth, enter, paths, page, onRefus
     const sent = { ...frontPageHeaders, ...link }
     if (!isProtected(auth())) return context.html(await page({ principal: anonymous, query }), 200, sent)
     const isEntering = req.query('sign-in') !== undefined || req.header('authorization') !== undefined
-    if (!isEntering) return context.html(await page({ query }), 200, sent)
+    if (!isEntering) {
+      // The page shows the state of the gateway: it is there even where the store is not.
+      const person = await signedIn(context).catch(() => undefined)
+      return context.html(await page({ query, ...(person && { principal: person }) }), 200, sent)
+    }
     const found = await enter(context).catch(asGatewayError)
     if (!(found instanceof GatewayError))
       return context.html(await page({ principal: found, query }), 200, sent)

@@ -12,6 +12,8 @@ interface Told {
   /** How people reach the approval: a page, a command. */
   readonly ways: readonly string[]
   readonly url?: string | undefined
+  /** Whether only the client's host is to confirm, with the token. */
+  readonly isHostAlone: boolean
   /** Whether a token is told, with which the client's host confirms. */
   readonly isTokenGood: boolean
   /** Whether models are told it too. */
@@ -58,7 +60,7 @@ export function confirmationRequired(subject: Subject, requested: Requested, tol
   return { kind: 'result', result: Payload.of(result) }
 }
 
-function errorOf(approval: Approval, { ways, isTokenBad }: Told): GatewayError {
+function errorOf(approval: Approval, { ways, isTokenBad, isHostAlone }: Told): GatewayError {
   const { message, kind, needed, approvers } = approval
   const people = kind === 'page' ? 'The user has to confirm it first' : others(needed, approvers)
   const begin = isTokenBad
@@ -70,7 +72,10 @@ function errorOf(approval: Approval, { ways, isTokenBad }: Told): GatewayError {
     `${begin} ${people}: “${message}”${where}`,
     {
       isUserActionable: true,
-      suggestion: 'Once it is approved, make exactly the same call again: it then runs, once.',
+      suggestion:
+        ways.length === 0 && !isHostAlone
+          ? 'Nobody can approve it here: use a client that supports elicitation.'
+          : 'Once it is approved, make exactly the same call again: it then runs, once.',
     },
   )
 }

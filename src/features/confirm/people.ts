@@ -13,6 +13,8 @@ import { draftOf, type Subject } from './subject.ts'
 interface Place {
   readonly ways: readonly string[]
   readonly url: string | undefined
+  /** Whether a person can decide there in a browser. */
+  readonly isForPeople: boolean
 }
 
 /** What became of the person who makes the call being asked on a page of the gateway, or by the client's host. */
@@ -66,8 +68,9 @@ export async function approvedByOthers(
   const found = settled(await approvals.use(draft), call)
   if (found) return found
   const { approval } = await requested(draft, subject, around)
-  const { url } = placeOf(approval, around)
-  if (slot === undefined && url !== undefined && canAsk(call, 'url')) return askUrl(subject, approval.id, url)
+  const { url, isForPeople } = placeOf(approval, around)
+  if (slot === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
+    return askUrl(subject, approval.id, url)
   const later = await waiting.wait(call, approval.id, settings.wait)
   const decided = settled(await approvals.use(draft), later)
   return decided ? { ...decided, call: later } : answer(draft, { subject, around, isTokenBad: false })
@@ -109,7 +112,7 @@ async function answer(
   const found = await requested(draft, subject, around)
   const isTokenGood = draft.kind === 'page'
   const isHostAlone = isTokenGood && fallback === 'two_step'
-  const place = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)
+  const { ways, url } = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)
   subject.call.facts.set('approval', found.approval.id)
   const { upstream, definition } = subject.entry
   const isTokenRead =
@@ -117,14 +120,26 @@ async function answer(
     isModelTrusted &&
     around.deps.isOn('inject_arguments', upstream) &&
     !namesArgument(definition, TOKEN_ARGUMENT)
-  return confirmationRequired(subject, found, { ...place, isTokenGood, isTokenBad, isTokenRead, compat })
+  return confirmationRequired(subject, found, {
+    ways,
+    url,
+    isHostAlone,
+    isTokenGood,
+    isTokenBad,
+    isTokenRead,
+    compat,
+  })
 }
 
-function placeOf({ id, approvers }: Approval, { deps }: Around): Place {
-  const url = deps.page(`/confirm/${id}`)
-  const page = url === undefined ? [] : [`at ${url}`]
+function placeOf(approval: Approval, { deps }: Around): Place {
+  const { id, approvers } = approval
+  const who = deps.decidesOnPage(approval)
+  const url = who === undefined ? undefined : deps.page(`/confirm/${id}`)
+  const isForPeople = who === 'person'
+  const page =
+    url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
   // Whoever is at the command line is seldom one of those who are named.
   const isNamed = url !== undefined && approvers.length > 0
   const command = deps.isStoreShared && !isNamed ? [`with \`${deps.approvalCommand(id)}\``] : []
-  return { url, ways: [...page, ...command] }
+  return { url, isForPeople, ways: [...page, ...command] }
 }

@@ -48,8 +48,9 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Draft 
   }
 }
 
-function waysTo({ id }: Approval, { page, isStoreShared, approvalCommand }: Deps): string[] {
-  const url = page(`/confirm/${id}`)
-  const command = isStoreShared ? [`with \`${approvalCommand(id)}\``] : []
+function waysTo(approval: Approval, deps: Deps): string[] {
+  const { id } = approval
+  const url = deps.decidesOnPage(approval) === 'person' ? deps.page(`/confirm/${id}`) : undefined
+  const command = deps.isStoreShared ? [`with \`${deps.approvalCommand(id)}\``] : []
   return url === undefined ? command : [`at ${url}`, ...command]
 }

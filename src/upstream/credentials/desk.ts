@@ -24,6 +24,8 @@ interface Options {
 export interface SignInDesk {
   readonly vault: Vault
   /** How browsers reach the gateway; nothing where they can not. */
+  base(): string | undefined
+  /** The same for those who sign in to servers. */
   site(): Site | undefined
   /** A user was sent on the way to sign in. */
   begun(upstream: string, principal: string): void
@@ -68,21 +70,25 @@ export function createSignInDesk({ store, key, listen, finisher, onStep }: Optio
     key,
   )
 
+  const base = (): string | undefined => {
+    const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
+    return (listen().publicUrl ?? (isReachable ? own : undefined))?.replace(/\/$/, '')
+  }
   const site = (): Site | undefined => {
     const { publicUrl } = listen()
-    const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
-    const base = (publicUrl ?? (isReachable ? own : undefined))?.replace(/\/$/, '')
-    if (base === undefined) return undefined
-    const document = publicUrl?.startsWith('https://') === true ? `${base}${DOCUMENT}` : undefined
+    const here = base()
+    if (here === undefined) return undefined
+    const document = publicUrl?.startsWith('https://') === true ? `${here}${DOCUMENT}` : undefined
     return {
-      startUri: `${base}${START}`,
-      redirectUri: `${base}${CALLBACK}`,
+      startUri: `${here}${START}`,
+      redirectUri: `${here}${CALLBACK}`,
       ...(document !== undefined && { document }),
     }
   }
 
   return {
     vault,
+    base,
     site,
     begun: (upstream, principal) => onStep?.({ step: 'begun', upstream, principal }),
     opened: (url) => {

@@ -32,7 +32,7 @@ export async function findIssuer(sought: Sought): Promise<Issuer> {
     }
     return { server, resource, scopes: [] }
   }
-  if (issuer !== undefined) return { server: await readServer(issuer, http), resource, scopes: [] }
+  if (issuer !== undefined) return { server: await readServer(issuer, http, unusable), resource, scopes: [] }
   return askServer(sought)
 }
 
@@ -57,7 +57,7 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   const named = typeof metadata?.resource === 'string' ? metadata.resource : undefined
   const isDefault = oauth.resource === url
   return {
-    server: await readServer(issuer, http),
+    server: await readServer(issuer, http, unusable),
     resource: isDefault ? (named ?? oauth.resource) : oauth.resource,
     scopes: (challenge.scopes.length > 0 ? challenge.scopes : supported.filter(isText)).filter(isOfAccess),
   }
@@ -99,9 +99,16 @@ function isOf(url: string, resource: unknown): boolean {
   return own.origin === whole.origin && path(own).startsWith(path(whole))
 }
 
-/** The metadata of an issuer: RFC 8414, then OpenID Connect in both of its places. */
-async function readServer(issuer: string, http: OAuthHttp): Promise<AuthorizationServer> {
-  if (!URL.canParse(issuer)) throw unusable('names an authorization server that is no URL')
+/**
+ * The metadata of an issuer: RFC 8414, then OpenID Connect in both of its places.
+ * @throws SERVER_UNAVAILABLE, and what `refusal` makes of what is wrong with it
+ */
+export async function readServer(
+  issuer: string,
+  http: OAuthHttp,
+  refusal: (what: string) => GatewayError,
+): Promise<AuthorizationServer> {
+  if (!URL.canParse(issuer)) throw refusal('names an authorization server that is no URL')
   const { origin, pathname } = new URL(issuer)
   const path = pathname.replace(/\/$/, '')
   const places = new Set([
@@ -115,10 +122,10 @@ async function readServer(issuer: string, http: OAuthHttp): Promise<Authorizatio
     try {
       return await processDiscoveryResponse(new URL(issuer), response)
     } catch (error) {
-      throw unusable(`has an authorization server with unusable metadata (${asText(error)})`)
+      throw refusal(`has an authorization server with unusable metadata (${asText(error)})`)
     }
   }
-  throw unusable('has an authorization server without metadata')
+  throw refusal('has an authorization server without metadata')
 }
 
 function asText(error: unknown): string {

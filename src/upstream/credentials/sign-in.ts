@@ -1,16 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import {
-  type AuthorizationServer,
-  calculatePKCECodeChallenge,
-  generateRandomCodeVerifier,
-  generateRandomState,
-} from 'oauth4webapi'
+import { type AuthorizationServer, generateRandomCodeVerifier, generateRandomState } from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
+import { authorizationUrl } from './authorization.ts'
 import { words } from './challenge.ts'
 import type { Issuer } from './discovery.ts'
 import type { Grants } from './grants.ts'
-import { checkUrl, type OAuthHttp } from './oauth-http.ts'
+import type { OAuthHttp } from './oauth-http.ts'
 import { asClient, forgetClient, type Site } from './registration.ts'
 import { oauthError, type OAuthClient, redeemCode } from './token-endpoint.ts'
 import type { Vault } from './vault.ts'
@@ -64,7 +60,7 @@ export function createSignIns(options: Options): SignIns {
     const here = site()
     const issuer = await options.issuer()
     const { server, resource } = issuer
-    const endpoint = authorizationEndpoint(server, options.mayBePrivate)
+    checkPkce(server)
     const client = await options.client(server, here)
     const state = generateRandomState()
     const verifier = generateRandomCodeVerifier()
@@ -74,20 +70,9 @@ export function createSignIns(options: Options): SignIns {
     const known = { upstream, principal, id, browser }
     const record = { ...known, verifier, issuer: server.issuer, client, scopes, resource }
     await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIME)
-    const asked = {
-      response_type: 'code',
-      client_id: client.id,
-      redirect_uri: here.redirectUri,
-      state,
-      code_challenge: await calculatePKCECodeChallenge(verifier),
-      code_challenge_method: 'S256',
-      ...(scopes.length > 0 && { scope: scopes.join(' ') }),
-      ...(resource !== undefined && { resource }),
-      // OpenID Connect Core §11: offline access is granted only where the user is asked.
-      ...(scopes.includes('offline_access') && { prompt: 'consent' }),
-    }
-    for (const [name, value] of Object.entries(asked)) endpoint.searchParams.set(name, value)
-    await vault.write(['start', id], { ...known, url: endpoint.href }, SIGN_IN_TIME)
+    const asked = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
+    const { href } = await authorizationUrl(server, asked, options.mayBePrivate)
+    await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIME)
     const { promise, resolve } = Promise.withResolvers<void>()
     return { id, url: `${here.startUri}/${id}`, scopes: wanted, done: promise, resolve }
   }
@@ -138,16 +123,10 @@ interface Way extends SigningIn {
   resolve(): void
 }
 
-/** Where users sign in. @throws SERVER_UNAVAILABLE where that would not be safe */
-function authorizationEndpoint(server: AuthorizationServer, mayBePrivate: boolean): URL {
-  // 2025-11-25 basic/authorization: without PKCE a client does not go on.
-  if (!server.code_challenge_methods_supported?.includes('S256')) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server does not offer PKCE with S256.')
-  }
-  if (server.authorization_endpoint === undefined) {
-    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no page to sign in at.')
-  }
-  return checkUrl(server.authorization_endpoint, mayBePrivate)
+/** 2025-11-25 basic/authorization: without PKCE a client does not go on. @throws SERVER_UNAVAILABLE */
+function checkPkce(server: AuthorizationServer): void {
+  if (server.code_challenge_methods_supported?.includes('S256')) return
+  throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server does not offer PKCE with S256.')
 }
 
 function scopesOf({ scopes }: Options, issuer: Issuer, wanted: readonly string[]): readonly string[] {

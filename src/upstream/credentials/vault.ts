@@ -11,10 +11,16 @@ export interface Vault {
   /** Takes a name for a while; false where somebody has it. Who deletes it gives it back. */
   claim(name: Name, ttl: number): Promise<boolean>
   delete(name: Name): Promise<void>
+  /** A value as a text that only a vault of the same key can read, and only under this name; nothing is stored. */
+  seal(name: Name, value: Kept): Promise<string>
+  unseal(name: Name, sealed: string): Promise<Kept | undefined>
 }
 
 /** What a value is of: its kind first. Only a hash of it is stored. */
-type Name = readonly [kind: 'grant' | 'turn' | 'start' | 'state' | 'client', ...rest: string[]]
+type Name = readonly [
+  kind: 'grant' | 'turn' | 'start' | 'state' | 'client' | 'way' | 'session',
+  ...rest: string[],
+]
 
 type Kept = Readonly<Record<string, unknown>>
 
@@ -40,6 +46,8 @@ export function createVault(
     },
     claim: async (name, ttl) => (await store.claim(keyOf(name), 'taken', ttl)) === undefined,
     delete: async (name) => void (await store.delete(keyOf(name))),
+    seal: async (name, value) => encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()),
+    unseal: async (name, sealed) => open(keyOf(name), sealed),
   }
 }
 

@@ -11,6 +11,7 @@ import {
   peopleNamed,
   textIn,
 } from '../../support/approving.ts'
+import { pagesClient, startAuthorizationServer } from '../../support/auth/authorization-server.ts'
 import { freePort } from '../../support/run-gateway.ts'
 import { hasChromium, measured, startChromium } from '../../support/chromium.ts'
 
@@ -60,6 +61,39 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(again['isError']).toBe(true)
     expect(pageOf(again)).not.toBe(pageOf(asked))
     expect(ran).toEqual([{ disk: 'a' }])
+  })
+
+  test('the caller signs in at the issuer of its tokens, approves, and signs out', async () => {
+    const issuer = await startAuthorizationServer()
+    onTestFinished(() => issuer.close())
+    const { id: client_id, secret: client_secret } = pagesClient
+    const jwt = { issuer: issuer.issuer, audience: 'gatehouse', client_id, client_secret }
+    const scope_map = { '*': ['delete:disks'] }
+    const { call, ran, gateway } = await approvingGateway({ config: { auth: { jwt, scope_map } } })
+    const token = await issuer.personToken('someone', 'gatehouse')
+    const url = pageOf(await call({ disk: 'a' }, token))
+    const page = await (await contextOf({ javaScriptEnabled: true })).newPage()
+    await page.goto(url)
+    expect(await title(page)).toBe('Who are you?')
+    await page.getByRole('link', { name: 'Sign in' }).click()
+    await page.waitForURL(url)
+    expect(await title(page)).toBe('Approve this call?')
+    const cookies = await page.context().cookies(gateway.origin)
+    expect(cookies.find(({ name }) => name.startsWith('gatehouse-session-'))).toMatchObject({
+      httpOnly: true,
+      sameSite: 'Lax',
+      path: '/',
+    })
+    await press(page, 'Approve')
+    expect(await title(page)).toBe('Approved')
+    expect(textIn(await call({ disk: 'a' }, token))).toBe('wiped')
+    expect(ran).toEqual([{ disk: 'a' }])
+    await page.goto(gateway.origin)
+    expect(await page.getByText('Signed in as').innerText()).toContain('user:someone')
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByRole('link', { name: 'Sign in at the issuer' }).waitFor()
+    await page.goto(url)
+    expect(await title(page)).toBe('Who are you?')
   })
 
   test('Enter in a field decides nothing', async () => {

@@ -6,11 +6,18 @@ import { approvingGateway, bearer, pageOf, password, peopleNamed, textIn } from 
 import { auditLines } from '../../support/audit-lines.ts'
 import { open } from '../../support/client/raw.ts'
 import { until } from '../../support/condition.ts'
-import { parse } from '../../support/server/json.ts'
+import { type Json, objectAt, parse } from '../../support/server/json.ts'
 
 const form = 'application/x-www-form-urlencoded'
 const basic = (name: string, secret = password): string =>
   `Basic ${Buffer.from(`${name}:${secret}`).toString('base64')}`
+
+/** The page of a call whose answer names none, as nobody can decide there. */
+function unnamedPage(result: Json, origin: string): string {
+  const { url, approval } = objectAt(result['_meta'], 'dev.gatehouse/confirmation')
+  expect(url).toBeUndefined()
+  return `${origin}/confirm/${String(approval)}`
+}
 
 interface Answer {
   readonly status: number
@@ -176,15 +183,15 @@ describe('the page of an approval', () => {
   })
 
   test('a browser is told how to go on where callers have tokens and nobody has a password', async () => {
-    const { call } = await approvingGateway({ config: { auth: peopleNamed() } })
-    const page = await get(pageOf(await call({ disk: 'a' }, bearer.agent)))
+    const { call, gateway } = await approvingGateway({ config: { auth: peopleNamed() } })
+    const page = await get(unnamedPage(await call({ disk: 'a' }, bearer.agent), gateway.origin))
     expect(page.status).toBe(401)
     expect(page.text).toMatch(/auth\.basic.*gatehouse approvals/s)
   })
 
   test('the person in whose name a token calls is known by no password, so no one else’s password does', async () => {
-    const { call, ran } = await approvingGateway({ config: { auth: peopleNamed('anna') } })
-    const url = pageOf(await call({ disk: 'a' }, bearer.agent))
+    const { call, ran, gateway } = await approvingGateway({ config: { auth: peopleNamed('anna') } })
+    const url = unnamedPage(await call({ disk: 'a' }, bearer.agent), gateway.origin)
     const page = await get(url, { authorization: basic('anna') })
     expect(page.status).toBe(403)
     expect(page.text).toContain('gatehouse approvals')

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { type CryptoKey, exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import Provider from 'oidc-provider'
 
-/** A real authorization server, where everybody signs in as `someone` and agrees to everything. */
+/** A real authorization server, where everybody signs in as `someone` unless said otherwise, and agrees to everything. */
 export interface AuthorizationServer {
   readonly issuer: string
   /** What the gateway is there, to ask about tokens. */
@@ -14,6 +14,10 @@ export interface AuthorizationServer {
   restart(): Promise<void>
   /** A token of the client `robot` for a resource. */
   robotToken(resource: string, scope?: string): Promise<string>
+  /** A token of a person for a resource, as the person's own client would get it. */
+  personToken(person: string, resource: string): Promise<string>
+  /** Whoever signs in from here on. */
+  person: string
   /** A token of the robot that has ended. */
   endedToken(resource: string): Promise<string>
   close(): Promise<void>
@@ -27,6 +31,8 @@ interface Options {
 export const redirectUri = 'http://127.0.0.1:9/callback'
 
 const client = { id: 'gateway', secret: 'a secret of the gateway' }
+/** The gateway as people's way to its pages, on any port of loopback. */
+export const pagesClient = { id: 'pages', secret: 'a secret of the pages' }
 const robot = { id: 'robot', secret: 'a secret of the robot' }
 const SCOPES = 'read:fake write:fake delete:fake'
 
@@ -37,13 +43,18 @@ export async function startAuthorizationServer(options: Options = {}): Promise<A
   const port = await listen(server, 0)
   const issuer = `http://127.0.0.1:${port}`
   let keys = await createKeys()
-  serve(server, createProvider(issuer, keys, options), asked)
+  const people = { current: 'someone' }
+  serve(server, createProvider(issuer, keys, options), { asked, people })
   const close = async (): Promise<void> => {
     const closed = once(server, 'close')
     server.close()
     server.closeAllConnections()
     await closed
   }
+  const signed = (claims: Readonly<Record<string, unknown>>): Promise<string> =>
+    new SignJWT({ iss: issuer, ...claims })
+      .setProtectedHeader({ alg: 'RS256', kid: keys.jwk.kid })
+      .sign(keys.privateKey)
   return {
     issuer,
     client,
@@ -52,7 +63,7 @@ export async function startAuthorizationServer(options: Options = {}): Promise<A
       await close()
       server = createServer()
       keys = await createKeys()
-      serve(server, createProvider(issuer, keys, options), asked)
+      serve(server, createProvider(issuer, keys, options), { asked, people })
       await listen(server, port)
     },
     robotToken: async (resource, scope = 'read:fake') => {
@@ -64,10 +75,18 @@ export async function startAuthorizationServer(options: Options = {}): Promise<A
       if (typeof answer === 'object' && answer && 'access_token' in answer) return String(answer.access_token)
       throw new Error(`No token: ${JSON.stringify(answer)}`)
     },
+    personToken: (person, resource) => {
+      const now = Math.floor(Date.now() / 1000)
+      return signed({ aud: resource, sub: person, iat: now, exp: now + 3600 })
+    },
+    get person() {
+      return people.current
+    },
+    set person(name) {
+      people.current = name
+    },
     endedToken: (resource) =>
-      new SignJWT({ iss: issuer, aud: resource, sub: robot.id, scope: 'read:fake', iat: 1000, exp: 2000 })
-        .setProtectedHeader({ alg: 'RS256', kid: keys.jwk.kid })
-        .sign(keys.privateKey),
+      signed({ aud: resource, sub: robot.id, scope: 'read:fake', iat: 1000, exp: 2000 }),
     close,
   }
 }
@@ -96,6 +115,12 @@ function createProvider(issuer: string, { jwk }: Keys, { format = 'jwt' }: Optio
         application_type: 'native',
         token_endpoint_auth_method: 'none',
       },
+      {
+        client_id: pagesClient.id,
+        client_secret: pagesClient.secret,
+        redirect_uris: ['http://127.0.0.1/sign-in/callback'],
+        application_type: 'native',
+      },
     ],
     scopes: ['openid', 'offline_access', ...SCOPES.split(' ')],
     pkce: { required: () => true },
@@ -122,25 +147,34 @@ function createProvider(issuer: string, { jwk }: Keys, { format = 'jwt' }: Optio
   })
 }
 
-function serve(server: Server, provider: Provider, asked: string[]): void {
+interface Served {
+  readonly asked: string[]
+  readonly people: { readonly current: string }
+}
+
+function serve(server: Server, provider: Provider, { asked, people }: Served): void {
   const others = provider.callback()
   server.on('request', (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const path = incoming.url?.split('?', 1)[0] ?? ''
     asked.push(path)
     const served = path.startsWith('/interaction/')
-      ? agree(provider, incoming, outgoing)
+      ? agree(provider, people.current, { incoming, outgoing })
       : others(incoming, outgoing)
     served.catch(() => outgoing.destroy())
   })
 }
 
 /** Signs in and agrees to whatever is asked. */
-async function agree(provider: Provider, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+async function agree(
+  provider: Provider,
+  person: string,
+  { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
+): Promise<void> {
   const { prompt, params, session, grantId } = await provider.interactionDetails(incoming, outgoing)
   if (prompt.name === 'login')
-    return provider.interactionFinished(incoming, outgoing, { login: { accountId: 'someone' } })
+    return provider.interactionFinished(incoming, outgoing, { login: { accountId: person } })
   const known = grantId === undefined ? undefined : await provider.Grant.find(grantId)
-  const of = { accountId: session?.accountId ?? 'someone', clientId: String(params['client_id']) }
+  const of = { accountId: session?.accountId ?? person, clientId: String(params['client_id']) }
   const grant = known ?? new provider.Grant(of)
   const { missingOIDCScope: open = [], missingResourceScopes: resources = {} } = prompt.details
   if (open.length > 0) grant.addOIDCScope(open.join(' '))

@@ -5,6 +5,7 @@ import { GatewayError } from '../../../src/core/error.ts'
 import type { Log } from '../../../src/core/log.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Refusal } from '../../../src/core/refusal.ts'
+import type { PageSignIn } from '../../../src/core/sign-in.ts'
 import type { Settings } from '../../../src/core/settings.ts'
 import { listenHttp } from '../../../src/downstream/listen.ts'
 import { isObject, type Json } from '../server/json.ts'
@@ -15,6 +16,14 @@ const noSignIns: SignIns = {
   finish: async () => 'nothing',
   document: () => undefined,
   site: () => undefined,
+}
+
+const noPageSignIn: PageSignIn = {
+  link: () => undefined,
+  begin: () => Promise.reject(new Error('Nobody signs in here.')),
+  finish: () => Promise.reject(new Error('Nobody signs in here.')),
+  identity: async () => undefined,
+  end: async () => undefined,
 }
 
 /** The HTTP edge of a gateway without servers, whose tools tell who called. */
@@ -60,6 +69,7 @@ export async function guardedFront(config: Json): Promise<GuardedFront> {
     listen: () => settings.listen,
     auth: () => settings.auth,
     signIns: noSignIns,
+    pageSignIn: noPageSignIn,
     seal: createSeal(Date.now),
     ready: async () => ({ isReady: true, checks: {} }),
     page: async () => 'a page',

@@ -47,6 +47,8 @@ interface Site {
   post(path: string, form: Json, headers?: Record<string, string>): Promise<Response>
 }
 
+const signInLink = (): undefined => undefined
+
 /** The pages, for people whose names are the passwords they show. */
 function site(config: Json = byPassword): Site {
   const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
@@ -66,6 +68,7 @@ function site(config: Json = byPassword): Site {
     store: () => store,
     settings: () => settings,
     operator,
+    signInLink,
     onDecided: (step) => void steps.push(step),
     log: silentLog,
     now: () => now,
@@ -434,6 +437,7 @@ describe('a store that fails', () => {
       store: () => store,
       settings: () => settings,
       operator: createOperator(Date.now),
+      signInLink: () => undefined,
       onDecided: () => expect.unreachable(),
       log: silentLog,
       now: Date.now,

@@ -110,7 +110,7 @@ describe('auth', () => {
     expect(problems('auth: { jwt: { issuer: me, secret: short }, development: on }')).toEqual([
       'auth.jwt.secret: must be 32 characters or more',
     ])
-    expect(load(`auth: { ${shared}, development: on }`).warnings).toHaveLength(1)
+    expect(load(`features: none\nauth: { ${shared}, development: on }`).warnings).toHaveLength(1)
   })
 
   it.each([
@@ -174,8 +174,59 @@ describe('auth', () => {
     expect(problems(text)).toEqual([typeof message === 'string' ? message : expect.stringMatching(message)])
   })
 
+  it('takes the client as which people sign in at the issuer', () => {
+    const client = 'client_id: pages, client_secret: "${SECRET}"'
+    const settings = auth(`jwt: { issuer: "https://idp.example.com", ${client} }`)
+    expect(settings.jwt?.client?.id).toBe('pages')
+    expect(settings.jwt?.client?.secret?.reveal()).toBe('hush hush')
+    expect(inspect(settings, { depth: 9 })).not.toContain('hush')
+    expect(auth('jwt: { issuer: "https://idp.example.com", client_id: pages }').jwt?.client).toEqual({
+      id: 'pages',
+    })
+  })
+
+  it.each([
+    ['jwt: { issuer: "https://idp.example.com", client_secret: "${SECRET}" }', '', /client_secret: needs/],
+    ['jwt: { issuer: me, jwks: "https://idp.example.com/k", client_id: a }', '', /issuer: must be a URL/],
+    [
+      'jwt: { issuer: me, secret: "a shared key of more than 32 characters", client_id: a }, development: on',
+      '',
+      /client_id: nobody can sign in with `secret`/,
+    ],
+    [
+      'jwt: { issuer: "https://idp.example.com", audience: a, client_id: a }',
+      'listen: { host: 0.0.0.0 }',
+      /client_id: needs `listen.public_url`/,
+    ],
+  ])('refuses a client with which nobody could sign in: %s', (text, rest, message) => {
+    expect(problems(`auth: { ${text} }\n${rest}`)).toEqual([expect.stringMatching(message)])
+  })
+
+  const known = `opaque: { tokens: [{ hash: "${hash}", id: robot }] }`
+  const person = `name: anna, password_hash: "${hash.replace('sha256', 'scrypt')}"`
+  it.each([
+    ['signed tokens alone', jwt, '', ['auth.jwt: set `client_id` here']],
+    ['listed tokens alone', known, '', ['auth.opaque: name people with `approves_as`']],
+    ['people without a say', `${jwt}, basic: { users: [{ ${person} }] }`, '', ['auth.jwt: set `client_id`']],
+    ['a store that no command reads', jwt, 'store: memory', ['takes a client that supports elicitation']],
+    ['people who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
+    ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],
+    ['calls nobody confirms', jwt, 'features: { confirm: off }', []],
+    ['no features', jwt, 'features: none', []],
+    ['another fallback', jwt, 'features: { confirm: { fallback: two_step } }', []],
+    ['the fallback of the profile', jwt, 'profile: corporate', []],
+    ['no tokens at all', 'realm: tools', '', []],
+  ])('warns of pages nobody can open, with %s', (_case, text, rest, expected) => {
+    const found = load(`auth: { ${text} }\n${rest}`).warnings.map(
+      ({ path, message }) =>
+        `${path}: ${message.replace(/^nobody can open the page of .* have no tokens: /, '')}`,
+    )
+    expect(found).toEqual(expected.map((each) => expect.stringContaining(each)))
+  })
+
   it('warns of tokens that travel unencrypted', () => {
-    const { warnings } = load(`listen: { public_url: "http://mcp.example.com" }\nauth: { ${jwt} }`)
+    const listen = 'listen: { public_url: "http://mcp.example.com" }\nfeatures: none'
+    const { warnings } = load(`${listen}\nauth: { ${jwt} }`)
     expect(warnings.map(({ message }) => message)).toEqual(['tokens travel here unencrypted: use https://'])
   })
 })

@@ -78,7 +78,7 @@ describe('oauth of an upstream', () => {
 
   it('warns where all callers would share what one of them grants', () => {
     const of = (above: string) => {
-      const text = `${above}\nupstreams:\n  it: { url: "${url}", oauth: {} }\n`
+      const text = `${above}\nfeatures: none\nupstreams:\n  it: { url: "${url}", oauth: {} }\n`
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
       return warnings.map(({ message }) => message)
     }
@@ -96,7 +96,7 @@ describe('oauth of an upstream', () => {
   it('warns where tokens of callers are to be exchanged that come without one', () => {
     const of = (above: string) => {
       const oauth = '{ grant: token_exchange, client_id: a }'
-      const text = `${above}\nupstreams:\n  it: { url: "${url}", oauth: ${oauth} }\n`
+      const text = `${above}\nfeatures: none\nupstreams:\n  it: { url: "${url}", oauth: ${oauth} }\n`
       const { warnings } = loadSettings(text, { file: '/srv/gateway.config.yaml', env: {} })
       return warnings.map(({ path, message }) => `${path}: ${message}`)
     }
