@@ -156,8 +156,8 @@ export function createCatalog(options: Options): Catalog {
   }
 }
 
-function isThere(tool: unknown): boolean {
-  return tool !== undefined
+function isThere(tool: Listed | undefined): boolean {
+  return tool !== undefined && tool.isUnlisted !== true
 }
 
 /** A server that can not be asked has nothing. */

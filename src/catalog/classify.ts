@@ -17,11 +17,13 @@ import { withPack } from './packs.ts'
 type Definition = Readonly<Record<string, unknown>>
 
 /** Judges a tool of a server. */
-export function classify(definition: Definition, settings: UpstreamSettings): Nature {
+export function classify(
+  definition: Definition,
+  settings: UpstreamSettings,
+  judged: Judgement = judge(definition, { server: settings.name, isTrusted: settings.trust }),
+): Nature {
   const configured = readConfigured(settings, String(definition.name))
-  const { trust } = settings
-  const judged = judge(definition, { server: settings.name, isTrusted: trust })
-  const found = withPack(judged, definition, trust)
+  const found = withPack(judged, definition, settings.trust)
   const op = configured.op ?? opOfEffect(found.effect, found.verb)
   const risk = configured.risk ?? (configured.op ? riskOfOp[configured.op] : riskOfEffect[found.effect])
   const idempotent = configured.idempotent ?? isIdempotent(op, definition, settings.trust)
@@ -29,6 +31,17 @@ export function classify(definition: Definition, settings: UpstreamSettings): Na
   // What the owner of a server says holds for all calls of a tool.
   const isSaid = configured.op !== undefined || configured.risk !== undefined
   return { op, risk, idempotent, evidence, ...(!isSaid && varying(found)) }
+}
+
+/** Judges a tool of a server that does not list its tools: a name alone promises nothing. */
+export function classifyUnlisted(definition: Definition, settings: UpstreamSettings): Nature {
+  const evidence = ['its server does not list its tools, so nothing says what it does']
+  return classify(definition, settings, {
+    effect: 'destructive',
+    least: 'destructive',
+    conditions: [],
+    evidence,
+  })
 }
 
 /** Judges a tool of the gateway itself, which is believed. */

@@ -1,7 +1,7 @@
 import type { Call } from '../core/call.ts'
 import type { Entry, Listed } from '../core/entry.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { classify, classifyOwn } from './classify.ts'
+import { classify, classifyOwn, classifyUnlisted } from './classify.ts'
 import type { OwnTool } from './own.ts'
 
 type Definition = Readonly<Record<string, unknown>>
@@ -40,10 +40,19 @@ export function createEntries({ server, tool, own, resolve }: Options): Entries 
     return entry
   }
 
+  const unlisted = (upstream: string, definition: Definition): Entry | undefined => {
+    const settings = server(upstream)
+    if (!settings) return undefined
+    const nature = classifyUnlisted(definition, settings)
+    return { upstream, kind: 'tool', name: String(definition.name), definition, nature, isUnlisted: true }
+  }
+
   const ofServer = (call: Call | undefined): Found<Entry> => {
     const upstream = call?.target.upstream
     if (!call || upstream === undefined) return undefined
-    return after(tool(call), (found) => found && listed(upstream, found.definition))
+    return after(tool(call), (found) =>
+      found?.isUnlisted ? unlisted(upstream, found.definition) : found && listed(upstream, found.definition),
+    )
   }
 
   return {

@@ -3,6 +3,8 @@ import type { Variation } from './judgement/judge.ts'
 /** What a server's own list says of a tool. */
 export interface Listed {
   readonly definition: Readonly<Record<string, unknown>>
+  /** Set where the server does not list its tools, so that nothing but the name is known. */
+  readonly isUnlisted?: true
 }
 
 /** What the gateway knows of a tool, prompt or resource of a server: its own list, and what follows from it. */
@@ -16,6 +18,8 @@ export interface Entry {
   readonly nature: Nature
   /** Set where it is the gateway's own. */
   readonly isOwn?: true
+  /** Set where its server does not list its tools: its definition is the name alone. */
+  readonly isUnlisted?: true
 }
 
 /** What kind of action something is, and how that was found out. */

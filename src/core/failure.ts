@@ -109,7 +109,8 @@ const statuses: Readonly<Record<number, ErrorCode>> = {
 function byStatus({ status }: Symptoms): Diagnosis | undefined {
   if (status === undefined) return undefined
   const code = status >= 500 ? 'SERVER_UNAVAILABLE' : statuses[status]
-  return code && { code, by: 'http_status' }
+  // Credentials that are refused are refused again.
+  return code && { code, ...(status === 401 && { category: 'permanent' }), by: 'http_status' }
 }
 
 const rpcs: Readonly<Record<number, ErrorCode>> = {

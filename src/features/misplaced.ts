@@ -103,7 +103,8 @@ async function refuseUnlessNamed(
 /** What is known of the tool; nothing where its server can not list it. */
 async function attemptEntry(call: Call, deps: Deps): Promise<Entry | undefined> {
   try {
-    return await attempt(() => deps.entry(call))
+    const entry = await attempt(() => deps.entry(call))
+    return entry?.isUnlisted ? undefined : entry
   } catch {
     return undefined
   }

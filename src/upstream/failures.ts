@@ -23,6 +23,12 @@ export function asOurs(error: unknown): unknown {
   })
 }
 
+/** Whether a proxy in front of a server says that the server is away. */
+export function isAway(error: unknown): boolean {
+  const status = asGatewayError(error).extra.details?.http_status
+  return status === 502 || status === 503 || status === 504
+}
+
 /** Whether a failure may be over by the next try. */
 export function isPassing(error: unknown): boolean {
   return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)

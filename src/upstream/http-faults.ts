@@ -40,8 +40,9 @@ export function noMessage(answer: Answer, url: URL): GatewayError {
   const extra = { details, ...seenOf(answer), forOperator: refusalText(answer, url) }
   if (status === 401 || status === 403) {
     const message = `The server refused the gateway's credentials (HTTP ${status}).`
-    const suggestion = 'Check the credentials of this server in the configuration.'
-    return new GatewayError('SERVER_UNAVAILABLE', message, { ...extra, suggestion })
+    const suggestion =
+      'Ask the operator of the gateway to correct the credentials of this server: headers, token or oauth.'
+    return new GatewayError('SERVER_UNAVAILABLE', message, { ...extra, category: 'permanent', suggestion })
   }
   if (status >= 500)
     return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, extra)

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { namesByAlias } from '../core/alias.ts'
 import type { Client } from '../core/call.ts'
-import { GatewayError } from '../core/error.ts'
+import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type Mirror, readMirror } from '../wire/headers.ts'
@@ -22,6 +22,16 @@ export interface Tool {
   readonly isTask: boolean
   /** The entry of the server's list. */
   readonly definition: Readonly<Record<string, unknown>>
+  /** Set where the server does not list its tools, so that nothing but the name is known. */
+  readonly isUnlisted?: true
+}
+
+/** Why the tools are not known. */
+interface Refusal {
+  readonly error: unknown
+  readonly at: number
+  /** No answer came in time. */
+  readonly isSilent: boolean
 }
 
 type List = (params: Payload, client?: Client) => Promise<Payload>
@@ -35,7 +45,7 @@ export class ToolIndex {
   #walking: Promise<void> | undefined
   readonly #walkedAt = new LRUCache<string, number>({ max: MAX_ASKERS })
   #byAlias: ReadonlyMap<string, readonly string[]> | undefined
-  #refusal: { readonly error: unknown; readonly at: number } | undefined
+  #refusal: Refusal | undefined
 
   constructor(list: List) {
     this.#list = list
@@ -45,6 +55,13 @@ export class ToolIndex {
   of(tool: string, client?: Client): Tool | undefined | Promise<Tool | undefined> {
     const found = this.#find(tool)
     if (found) return found
+    const refusal = this.#refusal
+    if (refusal) {
+      const isOver = Date.now() - refusal.at >= UNKNOWN_FOR
+      // A list that does not come is not waited for again: it is asked for meanwhile.
+      if (isOver && refusal.isSilent && !this.#walking) this.#learnAll(client).catch(() => undefined)
+      if (!isOver || refusal.isSilent) return Promise.reject(refusal.error)
+    }
     const asker = askerOf(client)
     const isSame = this.#asker === asker
     if (this.#walking) {
@@ -52,21 +69,30 @@ export class ToolIndex {
       return isSame ? this.#walking.then(() => this.#find(tool)) : this.#walking.then(again, again)
     }
     if (this.#known && Date.now() - (this.#walkedAt.get(asker) ?? 0) < UNKNOWN_FOR) return undefined
-    const refusal = this.#refusal
-    if (refusal && Date.now() - refusal.at < UNKNOWN_FOR) return Promise.reject(refusal.error)
+    return this.#learnAll(client).then(() => this.#find(tool))
+  }
+
+  /** Lists the tools for a client. @throws what listing them throws */
+  #learnAll(client: Client | undefined): Promise<void> {
+    const asker = askerOf(client)
+    const isSame = this.#asker === asker
     this.#asker = asker
     this.#walking = this.#walk(client, isSame)
       .then(
-        () => void this.#walkedAt.set(asker, Date.now()),
+        () => {
+          this.#refusal = undefined
+          this.#walkedAt.set(asker, Date.now())
+        },
         (error: unknown) => {
-          this.#refusal = isAnswered(error) ? { error, at: Date.now() } : undefined
+          const isSilent = asGatewayError(error).code === 'OPERATION_TIMEOUT'
+          this.#refusal = isSilent || isAnswered(error) ? { error, at: Date.now(), isSilent } : undefined
           throw error
         },
       )
       .finally(() => {
         this.#walking = undefined
       })
-    return this.#walking.then(() => this.#find(tool))
+    return this.#walking
   }
 
   /** Takes note of tools that were listed for somebody. A list without pages also says which there are no more. */
@@ -110,6 +136,11 @@ export class ToolIndex {
     this.#known = isAnew ? found : new Map([...(this.#known ?? []), ...found])
     this.#byAlias = undefined
   }
+}
+
+/** A tool of a server that does not list its tools: it may have it. */
+export function unlistedTool(name: string): Tool {
+  return { mirror: [], isTask: false, definition: { name }, isUnlisted: true }
 }
 
 /** What clients are told apart by: those that can do the same are offered the same. */

@@ -14,7 +14,7 @@ import { connectionNames, declared } from './connection-names.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
 import { type Discretion, discretion } from './discretion.ts'
 import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS } from './eras.ts'
-import { asOurs, beforeCall, isPassing } from './failures.ts'
+import { asOurs, beforeCall, isAway, isPassing } from './failures.ts'
 import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
@@ -28,7 +28,7 @@ import { proofFor } from './proof.ts'
 import { HeardQuota } from './quota.ts'
 import { Recent } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
-import type { Tool } from './tools.ts'
+import { type Tool, unlistedTool } from './tools.ts'
 
 /** A server behind the gateway. */
 export interface Upstream {
@@ -79,7 +79,7 @@ interface Environment {
 
 /** How long calls under way keep a retired server alive, in milliseconds. */
 const RETIREMENT = 600_000
-/** How often it is said that a list was cut, in milliseconds. */
+/** How often it is said that a list was cut or failed, in milliseconds. */
 const REPORT_INTERVAL_MS = 60_000
 
 interface Key {
@@ -171,6 +171,22 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     }
   }
 
+  let listFailedAt = Number.NEGATIVE_INFINITY
+  const toolOf = (connection: Connection, call: Call): Tool | undefined | Promise<Tool | undefined> => {
+    const found = connection.tool(call)
+    if (!(found instanceof Promise)) return found
+    return found.catch((error: unknown) => {
+      const { message, extra } = asGatewayError(error)
+      // What says that the server is away, or refuses the caller, says it of the call as well.
+      if (extra.isUnsent || isOfCredentials(error) || isAway(error) || call.signal.aborted) throw error
+      if (Date.now() - listFailedAt > REPORT_INTERVAL_MS) {
+        listFailedAt = Date.now()
+        log.warn('upstream.list_failed', { reason: around.discretion.text(extra.forOperator ?? message) })
+      }
+      return unlistedTool(String(call.params.fields.name))
+    })
+  }
+
   let reported = 0
   const bounded = (outcome: Outcome, name: string): Outcome => {
     const { list } = method(name)
@@ -202,10 +218,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     ...(credentials?.finish && { finishSignIn: credentials.finish }),
     tool: (call) => {
       const connection = ready(call)
-      if (connection) return connection.tool(call)
+      if (connection) return toolOf(connection, call)
       return dialled
         .try(`${call.principal.id} ${call.requestId}`, () => connect(call))
-        .then((opened) => opened.tool(call))
+        .then((opened) => toolOf(opened, call))
     },
     warm: async (call) => {
       // Without a caller there is nothing to show to the server.

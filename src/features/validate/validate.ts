@@ -9,6 +9,7 @@ import type { Deps, Feature } from '../feature.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { argumentsWithKey } from './keyed.ts'
 import { misfitting } from './misfits.ts'
+import { createNulls, type Nulls } from './nulls.ts'
 import { createOutputCheck, type OutputCheck } from './output.ts'
 import { listedSchema, repaired } from './repair.ts'
 
@@ -34,12 +35,13 @@ export const validate: Feature<Settings> = {
   },
   create: (settings, deps) => {
     const checks = createChecks(deps.log)
+    const nulls = createNulls(deps.log)
     return {
       policy: ({ upstream, method }) => {
         if (method === 'tools/list') return (next) => async (call) => repaired(await next(call))
         if (method !== 'tools/call') return undefined
         const output = createOutputCheck(settings(upstream).output, checks, deps.log)
-        return (next) => (call) => checked(call, { next, checks, output, deps })
+        return (next) => (call) => checked(call, { next, checks, nulls, output, deps })
       },
     }
   },
@@ -48,6 +50,7 @@ export const validate: Feature<Settings> = {
 interface Around {
   readonly next: Handler
   readonly checks: Checks
+  readonly nulls: Nulls
   readonly output: OutputCheck
   readonly deps: Deps
 }
@@ -70,12 +73,20 @@ function make(call: Call, entry: Entry | undefined, around: Around): Promise<Out
   const { name, arguments: given = none } = call.params.fields
   if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknownTool(String(name)))
   if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
+  if (entry.isUnlisted) {
+    call.facts.set('validated', false)
+    return next(call)
+  }
   const { definition, upstream } = entry
   const what = { upstream, tool: entry.name, schema: 'input' }
   const check = checks.of(listedSchema(definition), what)
   const problems = check(given)
   if (problems === 'unchecked') call.facts.set('validated', false)
-  else if (problems.length > 0) return makeWithKey(call, entry, { around, check, problems })
+  else if (
+    problems.length > 0 &&
+    !around.nulls.areAbsences(given, problems, { check, upstream, tool: entry.name })
+  )
+    return makeWithKey(call, entry, { around, check, problems })
   return output(next(call), entry)
 }
 

@@ -538,7 +538,7 @@ describe('an HTTP status of the server', () => {
     )
 
   it.each([
-    [401, 'SERVER_UNAVAILABLE', 'transient'],
+    [401, 'SERVER_UNAVAILABLE', 'permanent'],
     [413, 'PAYLOAD_TOO_LARGE', 'invalid_input'],
     [422, 'INVALID_INPUT', 'invalid_input'],
     [429, 'RATE_LIMIT_EXCEEDED', 'rate_limited'],

@@ -124,6 +124,30 @@ describe('a call of a tool', () => {
     expect(error.data).toMatchObject({ field, reason, category: 'invalid_input', user_actionable: true })
   })
 
+  it.each([
+    [{ path: 'x', mode: null }],
+    [{ path: 'x', lines: null, mode: null }],
+    [{ path: 'x', mode: 'a', lines: [1], nested: { deep: null } }, true],
+  ])('with null for what may be left out goes on as it is: %o', async (args, isNested = false) => {
+    const lines: string[] = []
+    const log: Log = { ...silentLog, warn: (event) => void lines.push(event) }
+    const nested = { type: 'object', properties: { deep: { type: 'string' } } }
+    const properties = { ...inputSchema.properties, ...(isNested && { nested }) }
+    const { call, made } = maker({ definition: { inputSchema: { ...inputSchema, properties } }, log })
+    await call({ arguments: args })
+    await call({ arguments: args })
+    expect(made).toEqual([args, args])
+    expect(lines).toEqual(['validate.null_taken'])
+  })
+
+  it.each([
+    ['what is required', { path: null }, 'path'],
+    ['what the tool does not have', { path: 'x', other: null }, 'other'],
+    ['one argument, where another does not fit', { path: 'x', mode: null, lines: ['y'] }, 'mode'],
+  ])('with null for %s is refused', async (_what, args, field) => {
+    expect((await withArguments(args)).data).toMatchObject({ field })
+  })
+
   it('C149 without arguments is checked as one with none', async () => {
     expect((await refusal({})).data).toMatchObject({ field: 'path', reason: 'required' })
   })

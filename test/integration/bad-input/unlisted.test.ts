@@ -1,0 +1,83 @@
+// Servers whose list of tools fails: their tools can be called, after a person was asked, as directly.
+import { afterEach, describe, expect, test } from 'vitest'
+import { connect, type FakeClient } from '../../support/fake-client.ts'
+import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
+import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const open: { close(): Promise<unknown> }[] = []
+afterEach(async () => {
+  for (const each of open.splice(0).toReversed()) await each.close()
+})
+
+function kept<Closable extends { close(): Promise<unknown> }>(given: Closable): Closable {
+  open.push(given)
+  return given
+}
+
+const done = { content: [{ type: 'text', text: 'done' }] }
+/** The gateway may wait for a list that does not come. */
+const patient = { timeoutMs: 20_000 }
+
+/** A server that answers calls and does this with lists, and a gateway in front of it. */
+async function unlisted(
+  list: () => Json | undefined,
+  settings: Json = {},
+): Promise<{ readonly gateway: LocalGateway; readonly server: ScriptedServer; readonly client: FakeClient }> {
+  const server = kept(await scriptedServer({ tools: {} }, { 'tools/list': list, 'tools/call': () => done }))
+  const gateway = kept(
+    await localGateway({ upstreams: { one: { url: server.url, start_timeout: '2s', ...settings } } }),
+  )
+  const client = kept(
+    await connect({
+      transport: 'http',
+      url: `${gateway.origin}/mcp/one`,
+      revision: '2025-11-25',
+      capabilities: { elicitation: {} },
+      answers: { 'elicitation/create': () => ({ action: 'accept', content: { confirm: true } }) },
+    }),
+  )
+  return { gateway, server, client }
+}
+
+const failures: readonly (readonly [string, () => Json | undefined])[] = [
+  ['refuses', () => ({ error: { code: -32603, message: 'the database is down' } })],
+  ['answers with something else than a list', () => ({ tools: 'none' })],
+  ['does not answer', () => undefined],
+]
+
+describe.each(failures)('a server that %s when its tools are listed', (_what, list) => {
+  test('does what is called, once a person was asked, and the log says why', async () => {
+    const { client, gateway, server } = await unlisted(list)
+    // Arguments are not held against a schema: there is none.
+    const call = { name: 'get_anything', arguments: { any: { thing: null } } }
+    const reply = await client.request('tools/call', call, patient)
+    expect(reply.result).toMatchObject({ ...done, isError: false })
+    expect(client.asked).toHaveLength(1)
+    expect(server.seen.filter(({ method }) => method === 'tools/call')).toHaveLength(1)
+    expect(gateway.lines).toContainEqual(
+      expect.objectContaining({ level: 'warn', event: 'upstream.list_failed', upstream: 'one' }),
+    )
+  })
+
+  test('keeps to what the configuration says of its tools', async () => {
+    const { client } = await unlisted(list, {
+      tools: { 'get_*': { risk: 'safe' } },
+      deny: { drop_all: true },
+    })
+    const read = await client.request('tools/call', { name: 'get_anything', arguments: {} }, patient)
+    expect(read.result).toMatchObject(done)
+    expect(client.asked).toHaveLength(0)
+    const denied = await client.request('tools/call', { name: 'drop_all', arguments: {} }, patient)
+    expect(denied.text).toContain('PERMISSION_DENIED')
+  })
+})
+
+test('a list that does not come is waited for once', async () => {
+  const { client } = await unlisted(() => undefined, { tools: { '*': { risk: 'safe' } } })
+  const call = { name: 'get_anything', arguments: {} }
+  await client.request('tools/call', call, patient)
+  const start = performance.now()
+  for (let made = 0; made < 5; made++) await client.request('tools/call', call)
+  expect(performance.now() - start).toBeLessThan(1500)
+})
