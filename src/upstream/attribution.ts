@@ -21,6 +21,8 @@ export class Attribution {
   readonly #calls = new Registry<number, Active>()
   readonly #held = new Set<() => void>()
   #isDoubtful = false
+  /** The last id given to a call that is not sent yet: requests have others. */
+  #expected = 0
 
   /** The server asks outside a call's own stream. */
   get isDoubtful(): boolean {
@@ -33,6 +35,11 @@ export class Attribution {
     active.id = id
     this.#calls.set(id, active)
     if (this.#held.size > 0 && isAskable(active)) for (const go of this.#held) go()
+  }
+
+  /** A call that is not sent yet can be asked through. */
+  expect(active: Active): void {
+    this.begin(--this.#expected, active)
   }
 
   end({ id }: Active): void {

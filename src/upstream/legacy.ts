@@ -15,6 +15,7 @@ import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
 import type { Connection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
+import { FirstRoots } from './first-roots.ts'
 import { Hearing } from './hearing.ts'
 import type { Connect, Link, Patience } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
@@ -57,6 +58,7 @@ export class LegacyConnection implements Connection {
   #revision: Revision = latestLegacy
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
+  #firstRoots: FirstRoots | undefined
   #handshakes = 0
   #takesTasks = false
   #isClosed = false
@@ -71,6 +73,7 @@ export class LegacyConnection implements Connection {
       attribution: this.#attribution,
       listeners: () => this.#hearing.listeners(),
       roots: options.roots,
+      firstRoots: () => this.#firstRoots,
     })
     this.#tools = new ToolIndex((params) => this.#send('tools/list', params))
   }
@@ -142,6 +145,7 @@ export class LegacyConnection implements Connection {
     try {
       // Nothing is sent to a server that is being met anew before it knows that it was.
       if (this.#renewing) await this.#renewing
+      await this.#awaitRoots(active)
       handshakes = this.#handshakes
       return done(await this.#perform(active), call)
     } catch (error) {
@@ -155,6 +159,14 @@ export class LegacyConnection implements Connection {
       this.#attribution.end(active)
       active.end()
     }
+  }
+
+  /** What the server does for a client may depend on its roots. */
+  async #awaitRoots(active: Active): Promise<void> {
+    const { call, signal } = active.working
+    if (this.#firstRoots?.isSettled !== false || method(call.method).asks !== true) return
+    this.#attribution.expect(active)
+    await this.#firstRoots.settled(signal)
   }
 
   #perform(active: Active): Promise<Payload> {
@@ -253,6 +265,8 @@ export class LegacyConnection implements Connection {
     this.#discovered = asDiscovered(initialized)
     this.#takesTasks = takesTasks(this.#discovered)
     this.#link?.established?.(revision.name)
+    const { roots } = this.#options
+    if (capabilities.roots !== undefined && !roots) this.#firstRoots = new FirstRoots()
     // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
     await this.#peer.notify('notifications/initialized')
     await this.#link?.listen?.()

@@ -4,6 +4,7 @@ import { Payload } from '../core/payload.ts'
 import type { Request } from '../wire/jsonrpc.ts'
 import type { Peer } from '../wire/peer.ts'
 import type { Attribution } from './attribution.ts'
+import type { FirstRoots } from './first-roots.ts'
 
 interface Options {
   readonly peer: Peer
@@ -12,6 +13,8 @@ interface Options {
   listeners(): readonly Working[]
   /** Roots the configuration lists. */
   readonly roots: readonly string[] | undefined
+  /** Those the first calls wait for, where the client has them. */
+  firstRoots(): FirstRoots | undefined
 }
 
 /** Brings the questions of a server with a handshake to its callers, and their answers back. */
@@ -36,6 +39,8 @@ export class Questioning {
     }
     const controller = new AbortController()
     this.#open.set(request.id, controller)
+    const firstRoots = request.method === 'roots/list' ? this.#options.firstRoots() : undefined
+    firstRoots?.asked()
     try {
       const question = { method: request.method, params: request.params }
       const answer = await this.#ask(question, about, controller)
@@ -44,6 +49,7 @@ export class Questioning {
       else if ('result' in answer) await peer.respond(request.id, answer.result)
       else await peer.respondError(request.id, answer.error)
     } finally {
+      firstRoots?.answered()
       this.#open.delete(request.id)
     }
   }
