@@ -2,7 +2,7 @@ import { whenToUse } from './sections.ts'
 import { bestPractices } from './practices.ts'
 import { asksForToken } from './front.ts'
 import type { Portrait } from './portrait.ts'
-import { toolReference, toolSignature } from './reference.ts'
+import { QUOTED, toolReference, toolSignature } from './reference.ts'
 import {
   bullets,
   clipped,
@@ -60,7 +60,7 @@ export function agentPrompt(portrait: Portrait): string {
     `## Rules\n\n${bullets([...bestPractices(portrait), ...keyLimits(portrait)])}`,
     `## Answers\n\n${bullets(answers)}`,
   ]
-  const full = [...head, `## Tools\n\n${tools.map(toolReference).join('\n\n')}`].join('\n\n')
+  const full = [...head, `## Tools\n\n${[QUOTED, ...tools.map(toolReference)].join('\n\n')}`].join('\n\n')
   if (tools.length === 0) return head.join('\n\n')
   if (Buffer.byteLength(full) <= PROMPT) return full
   const short = [...head, `## Tools\n\n${bullets(tools.slice(0, 500).map(toolSignature))}`].join('\n\n')

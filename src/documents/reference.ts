@@ -5,7 +5,10 @@ import { latencyOf, outputTypesOf } from './observed.ts'
 import { type Parameter, parametersOf } from './parameters.ts'
 import type { ToolPortrait } from './portrait.ts'
 import { riskLevels } from './completed.ts'
-import { bullets, code, inline, jsonCode, listed, oneLine, paragraphs, sentence, toolCode } from './text.ts'
+import { bullets, code, inline, jsonCode, listed, oneLine, quotation, sentence, toolCode } from './text.ts'
+
+/** What a document says of the lines that `toolReference` quotes. */
+export const QUOTED = 'Lines that begin with `>` are the words of the server of the tool.'
 
 /** Everything about one tool, in markdown. */
 export function toolReference(tool: ToolPortrait): string {
@@ -17,7 +20,7 @@ export function toolReference(tool: ToolPortrait): string {
   const shown = example ? jsonCode(example.input, 600) : ''
   return [
     `### ${inline(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
-    paragraphs(tool.description),
+    quotation(tool.description),
     given,
     returned === '' ? '' : `Returns: ${returned}`,
     shown === '' || shown === '`{}`' ? '' : `Example: ${shown}`,

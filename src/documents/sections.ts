@@ -7,7 +7,7 @@ import { failureSections } from './failure-sections.ts'
 import { grouped, quickReference } from './quick-reference.ts'
 import { linksIn } from './links.ts'
 import type { Portrait } from './portrait.ts'
-import { toolData, toolReference, toolSignature } from './reference.ts'
+import { QUOTED, toolData, toolReference, toolSignature } from './reference.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, oneLine, sentence, upper } from './text.ts'
 
@@ -74,7 +74,7 @@ function reference(portrait: Portrait): Section {
 function tools(portrait: Portrait, detail: Detail): Section {
   const markdown =
     detail === 'full'
-      ? portrait.tools.map(toolReference).join('\n\n')
+      ? [QUOTED, ...portrait.tools.map(toolReference)].join('\n\n')
       : `${bullets(portrait.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
   const data =
     detail === 'full' ? portrait.tools.map(toolData) : 'For one tool, ask for the section of its name.'

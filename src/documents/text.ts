@@ -54,14 +54,18 @@ export function inline(text: unknown): string {
   return escapeStart(escapeInline(oneLine(text)))
 }
 
-/** A text of several lines as markdown of its own: paragraphs and lists stay, headings and fences open nothing. */
-export function paragraphs(text: unknown): string {
+/**
+ * A text of several lines of somebody else as a quotation: each line begins with `>`, as no line of a document does, so
+ * that none looks like the document's own. Paragraphs and lists stay, headings and fences open nothing.
+ */
+export function quotation(text: unknown): string {
   const lines = clipped(clean(text).trim(), LONGEST).split('\n')
   const escaped = lines.map((line) => {
     const kept = line.trimEnd().replace(/^ {4,}/, '  ')
-    return kept.replace(/\S.*$/, (rest) => escapeHeading(escapeInline(rest)))
+    return kept.replace(/\S.*$/, (rest) => escapeHeading(escapeInline(rest)).replace(/^>/, String.raw`\>`))
   })
-  return escaped.join('\n').replaceAll(/\n{3,}/g, '\n\n')
+  const kept = escaped.join('\n').replaceAll(/\n{3,}/g, '\n\n')
+  return kept === '' ? '' : kept.replaceAll(/^/gm, '> ').replaceAll(/^> $/gm, '>')
 }
 
 /** A name of somebody else as code in a line. */
