@@ -1,5 +1,6 @@
 import type { Readable, Writable } from 'node:stream'
 import { addConfirmPages } from './admin/confirm-pages.ts'
+import { anchorsIn } from './anchors.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
@@ -128,6 +129,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     features: () => current.active,
     sessions: () => listener?.sessions ?? 0,
     pendingApprovals: async () => (await pendingApprovals())?.length,
+    anchors: () => anchorsIn(current.settings, () => kept.store),
   })
   observing.audit = audit
   observing.apply(initial)
@@ -302,8 +304,9 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await closeFeatures(current)
       await Promise.all([kept.presence.close(), pageSignIn.close()])
-      await Promise.all([kept.store.close(), retired.close()])
+      // The end of the audit log is noted in the store.
       await observing.close()
+      await Promise.all([kept.store.close(), retired.close()])
     },
   }
   return gateway

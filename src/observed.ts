@@ -3,6 +3,7 @@ import { errorCodes } from './core/error.ts'
 import type { Log } from './core/log.ts'
 import type { Target } from './core/target.ts'
 import { checkOf } from './observe/health.ts'
+import type { Anchors } from './observe/audit-anchor.ts'
 import { Observing } from './observe/observing.ts'
 import type { Way } from './observe/tracing.ts'
 import type { Store } from './store/store.ts'
@@ -17,6 +18,8 @@ interface View {
   sessions(): number
   /** How many calls wait for the approval of a person; unknown where the store does not answer. */
   pendingApprovals(): Promise<number | undefined>
+  /** Where the heads of audit logs are kept besides the files. */
+  anchors?(): Anchors | undefined
 }
 
 /** Everything that is told of a gateway's calls. */
@@ -32,6 +35,7 @@ export function createObserving(log: Log, view: View): Observing {
       sessions: view.sessions(),
     }),
     pendingApprovals: () => view.pendingApprovals(),
+    anchors: () => view.anchors?.(),
     isMethod: (name) => isProtocolMethod(name) || isOwnMethod(name),
     isOutcome: (outcome) => outcomes.has(outcome),
     isListed: (call, target) => isListed(view.upstreams().get(target.upstream ?? ''), call, target),

@@ -5,6 +5,7 @@ import { acceptLoss, acceptRedisLoss, isDoubtful, openPortable } from './store/o
 import type { Portable } from './store/store.ts'
 
 export type { Audit }
+export { anchorsIn } from './anchors.ts'
 export { verifyAudit } from './observe/audit-verify.ts'
 
 /** Whether the store has to be opened to know that it can be: mostly it opens later, when somebody asks for it. */

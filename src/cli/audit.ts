@@ -1,28 +1,83 @@
 import { existsSync } from 'node:fs'
-import { verifyAudit } from '../offline.ts'
+import { resolve } from 'node:path'
+import { openLog } from '../gateway.ts'
+import { anchorsIn, openSharedStore, verifyAudit } from '../offline.ts'
 import { didYouMean } from './did-you-mean.ts'
-import { parseWords, UsageError } from './options.ts'
+import { parseWords, readSource, UsageError } from './options.ts'
+
+const options = {
+  head: { type: 'string' },
+  config: { type: 'string', short: 'c' },
+  'env-file': { type: 'string' },
+  json: { type: 'boolean' },
+} as const
 
 /** `gatehouse audit verify FILE…`: finds the first line of an audit log that was removed, altered or moved. */
 export async function audit(args: readonly string[]): Promise<number> {
-  const { values, positionals } = parseWords(args, { head: { type: 'string' }, json: { type: 'boolean' } })
+  const { values, positionals } = parseWords(args, options)
   const [action, ...files] = positionals
   if (action !== 'verify')
     throw new UsageError(`write gatehouse audit verify FILE${didYouMean(action ?? '', ['verify'])}`)
   if (files.length === 0) throw new UsageError('name the file of an audit log')
   for (const file of files) if (!existsSync(file)) throw new Error(`there is no ${file}`)
-  const verdicts = await verifyAudit(files, values.head)
+  const verdicts = await verdictsOn(files, values)
   const isWhole = verdicts.every(({ problem }) => !problem)
   if (values.json) {
-    const logs = verdicts.map(({ last, ...verdict }) => ({ ...verdict, ...(last && { head: last.hash }) }))
+    const logs = verdicts.map(({ last, anchored = null, ...verdict }) => ({
+      ...verdict,
+      ...(last && { head: last.hash }),
+      anchored,
+    }))
     process.stdout.write(`${JSON.stringify({ ok: isWhole, logs }, null, 2)}\n`)
     return isWhole ? 0 : 1
   }
-  for (const { files: own, lines, last, problem } of verdicts) {
+  for (const { files: own, lines, last, anchored, problem } of verdicts) {
     if (problem) {
       const place = problem.line === undefined ? '' : `:${problem.line}`
       process.stderr.write(`${problem.file}${place}: ${problem.reason}\n`)
-    } else process.stdout.write(`${own.join(', ')}: ${lines} lines, unbroken; head ${last?.hash}\n`)
+    } else {
+      process.stdout.write(
+        `${own.join(', ')}: ${lines} lines, unbroken; head ${last?.hash}${endText(anchored, values.head)}\n`,
+      )
+    }
   }
   return isWhole ? 0 : 1
+}
+
+/** What vouches for the end of a log, besides what is in its own folder. */
+function endText(anchored: number | undefined, head: string | undefined): string {
+  if (anchored !== undefined) return `; anchored in the store up to line ${anchored}`
+  if (head !== undefined) return ''
+  return '; the end is not anchored: lines cut off together with the .head file would not be missed (name --config of the gateway, or --head)'
+}
+
+type Verdicts = ReturnType<typeof verifyAudit>
+
+/** Verifies against the store of the gateways too, where a configuration names one that is there. */
+async function verdictsOn(
+  files: readonly string[],
+  { head, config, 'env-file': envFile }: { head?: string; config?: string; 'env-file'?: string },
+): Verdicts {
+  const isGiven = config !== undefined
+  const store = await storeOf({ config, envFile }).catch((error: unknown) => {
+    // Whoever only happens to stand beside a configuration still gets the chain verified.
+    if (isGiven) throw error
+    const reason = error instanceof Error ? error.message : String(error)
+    process.stderr.write(`gatehouse: the store was not asked: ${reason}\n`)
+  })
+  try {
+    const anchorOf = async (file: string) => store?.anchors?.read(resolve(file))
+    return await verifyAudit(files, { head, anchorOf })
+  } finally {
+    await store?.close()
+  }
+}
+
+async function storeOf(wanted: Pick<Parameters<typeof readSource>[0], 'config' | 'envFile'>) {
+  if (wanted.config === undefined && !existsSync('gateway.config.yaml')) return undefined
+  const { settings } = readSource({ ...wanted, isForStore: true })
+  const { store: place } = settings
+  if (place.kind === 'memory' || (place.kind === 'folder' && !existsSync(place.path))) return undefined
+  const store = await openSharedStore(settings, openLog('warn', process.stderr.isTTY))
+  return { anchors: anchorsIn(settings, () => store), close: () => store.close() }
 }

@@ -76,10 +76,12 @@ Of an id the first 6 characters do, where no other begins with them.
   --typed TEXT    what has to be typed to approve, where the call takes that
   --remember      do not ask again about this tool in the session of the caller, where that is offered
   --json          print for programs`,
-  audit: `Usage: gatehouse audit verify FILE… [--head HASH] [--json]
+  audit: `Usage: gatehouse audit verify FILE… [--config FILE] [--head HASH] [--json]
 
 Follows the chain of an audit log and prints the first line that was removed, altered or moved, by its number.
 Name the files of a log together, in any order: audit.jsonl.2 audit.jsonl.1 audit.jsonl.
+  --config FILE   the configuration of the gateway, whose store has the end of the log too: finds lines removed at the
+                  end together with FILE.head (default: gateway.config.yaml, where it is there)
   --head HASH     a line with this hash must be there: finds lines removed at the end, also where FILE.head is gone
   --json          print for programs`,
   changelog: `Usage: gatehouse changelog [SERVER] [--config FILE] [--json]

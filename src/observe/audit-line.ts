@@ -49,7 +49,7 @@ export function readLine(text: string): AuditLine | undefined {
   return { seq, prev, hash: digest, isSound, event, fields }
 }
 
-/** Reads the number and hash of the last line, as they are kept beside a file. */
+/** Reads the number and hash of the last line, as they are kept beside a file and in the store. */
 export function parseHead(text: string): Head | undefined {
   const value = parsed(text)
   if (!isObject(value)) return undefined

@@ -14,11 +14,23 @@ export interface Verdict {
   readonly files: readonly string[]
   readonly lines: number
   readonly last?: Head
+  /** The number of the line up to which the store vouches for it; absent where the store does not know the log. */
+  readonly anchored?: number
   readonly problem?: Break
 }
 
-/** Checks audit logs from their files, those of one log together; `head` is the hash of a line that must be there. */
-export async function verifyAudit(files: readonly string[], head?: string): Promise<Verdict[]> {
+interface Expected {
+  /** The hash of a line that must be there. */
+  readonly head?: string | undefined
+  /** The last line of a log as a store has it, by the file that is written to. */
+  anchorOf?(file: string): Promise<Head | undefined>
+}
+
+/** Checks audit logs from their files, those of one log together. */
+export async function verifyAudit(
+  files: readonly string[],
+  { head, anchorOf }: Expected = {},
+): Promise<Verdict[]> {
   const logs = new Map<string, string[]>()
   for (const file of files) {
     const log = file.replace(/\.\d+$/, '')
@@ -26,8 +38,8 @@ export async function verifyAudit(files: readonly string[], head?: string): Prom
   }
   const verdicts: Verdict[] = []
   let isFound = false
-  for (const each of logs.values()) {
-    const chain = new Chain(head)
+  for (const [log, each] of logs) {
+    const chain = new Chain(head, await anchorOf?.(log))
     verdicts.push(await chain.verify(each))
     isFound ||= chain.isFound
   }
@@ -45,18 +57,22 @@ class Chain {
   #lines = 0
   /** What is no line since the last one, and where it began. */
   #torn: { text: string; line: number } | undefined
-  #written: Head | undefined
+  /** Lines that were written, as was noted elsewhere: beside the file and in the store. */
+  #written: readonly Head[] = []
+  readonly #anchor: Head | undefined
 
-  constructor(head: string | undefined) {
+  constructor(head: string | undefined, anchor: Head | undefined) {
     this.#head = head
+    this.#anchor = anchor
   }
 
   async verify(given: readonly string[]): Promise<Verdict> {
     const files = await inOrder(given)
-    this.#written = writtenHead(files.at(-1) ?? '')
+    this.#written = [writtenHead(files.at(-1) ?? ''), this.#anchor].filter((each) => each !== undefined)
     const problem = await this.#walk(files)
     const last = this.#last
-    return { files, lines: this.#lines, ...(last && { last }), ...(problem && { problem }) }
+    const anchored = this.#anchor && { anchored: this.#anchor.seq }
+    return { files, lines: this.#lines, ...(last && { last }), ...anchored, ...(problem && { problem }) }
   }
 
   async #walk(files: readonly string[]): Promise<Break | undefined> {
@@ -90,8 +106,8 @@ class Chain {
     this.#last = line
     this.#lines++
     this.isFound ||= line.hash === this.#head
-    if (line.seq !== this.#written?.seq || line.hash === this.#written.hash) return undefined
-    return { line: number, reason: 'is not the line that was written here' }
+    const isOther = this.#written.some(({ seq, hash }) => seq === line.seq && hash !== line.hash)
+    return isOther ? { line: number, reason: 'is not the line that was written here' } : undefined
   }
 
   #fault(line: AuditLine, isFirst: boolean): string | undefined {
@@ -110,9 +126,10 @@ class Chain {
 
   #atEnd(file: string): Break | undefined {
     const { seq = 0 } = this.#last ?? {}
-    if (this.#lines === 0 && !this.#written) return { file, reason: 'has no lines' }
-    if (!this.#written || this.#written.seq <= seq) return undefined
-    return { file, reason: `line(s) ${span(seq + 1, this.#written.seq)} of the log are missing at the end` }
+    if (this.#lines === 0 && this.#written.length === 0) return { file, reason: 'has no lines' }
+    const end = Math.max(seq, ...this.#written.map((each) => each.seq))
+    if (end === seq) return undefined
+    return { file, reason: `line(s) ${span(seq + 1, end)} of the log are missing at the end` }
   }
 }
 

@@ -12,6 +12,7 @@ import { self } from '../core/self.ts'
 import type { SignInStep } from '../core/sign-in.ts'
 import type { Target } from '../core/target.ts'
 import { isVendorRequest } from '../wire/methods.ts'
+import { Anchor, type Anchors } from './audit-anchor.ts'
 import { AuditFile } from './audit-file.ts'
 import { encodeLine, type Head } from './audit-line.ts'
 import type { Ending } from './ending.ts'
@@ -48,6 +49,7 @@ export class Audit {
   readonly #file: AuditFile
   #settings: AuditSettings
   readonly #log: Log
+  readonly #anchor: Anchor | undefined
   #head: Head
   #waiting: Entry[] = []
   #dropped = 0
@@ -59,8 +61,8 @@ export class Audit {
   #isClosed = false
   readonly #onExit = (): void => this.#finish()
 
-  /** Opens the file, and goes on with its chain. @throws Error that names it, where that can not be */
-  constructor(settings: AuditSettings, log: Log) {
+  /** Opens the file, and goes on with its chain; `anchors` keep its head besides. @throws Error that names it, where that can not be */
+  constructor(settings: AuditSettings, log: Log, anchors?: Anchors) {
     this.#file = opened(settings)
     this.#settings = settings
     this.#log = log
@@ -71,16 +73,14 @@ export class Audit {
       log.warn('audit.torn', { file: path, after: head.seq })
       this.#add(() => ({ ...now(), event: 'torn', torn }))
     }
-    if (missing) {
-      log.error('audit.missing', { file: path, from: head.seq + 1, to: missing.seq })
-      this.#add(() => ({
-        ...now(),
-        event: 'missing',
-        from: head.seq + 1,
-        to: missing.seq,
-        last: missing.hash,
-      }))
+    const tellMissing = (from: number, last: Head): void => {
+      log.error('audit.missing', { file: path, from, to: last.seq })
+      this.#add(() => ({ ...now(), event: 'missing', from, to: last.seq, last: last.hash }))
     }
+    if (missing) tellMissing(head.seq + 1, missing)
+    const known = missing ?? head
+    this.#anchor =
+      anchors && new Anchor({ path, head: known }, anchors, (cut) => tellMissing(known.seq + 1, cut))
     this.#add(() => ({ ...now(), event: 'started', version, pid: process.pid }))
     process.on('exit', this.#onExit)
   }
@@ -174,13 +174,20 @@ export class Audit {
   /** Writes what waits, and closes the file. */
   async close(): Promise<void> {
     if (this.#isClosed) return
-    await this.#writing
-    for (let failures = 0; this.#isLeft && failures < TRIES; failures += this.#hasFailed ? 1 : 0)
-      await this.#flush()
+    await this.#writeAll()
+    await this.#anchor?.close()
+    // The store may have told of lines that are missing.
+    await this.#writeAll()
     this.#isClosed = true
     process.off('exit', this.#onExit)
     clearTimeout(this.#timer)
     await this.#file.close()
+  }
+
+  async #writeAll(): Promise<void> {
+    await this.#writing
+    for (let failures = 0; this.#isLeft && failures < TRIES; failures += this.#hasFailed ? 1 : 0)
+      await this.#flush()
   }
 
   get #isLeft(): boolean {
@@ -211,6 +218,7 @@ export class Audit {
       await this.#file.add(this.#text, this.#head)
       this.#text = ''
       this.#hasFailed = false
+      this.#anchor?.follow(this.#head)
     } catch (error) {
       this.#hasFailed = true
       this.#log.error('audit.failed', { file: this.#file.path, reason: String(error) })

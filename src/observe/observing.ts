@@ -8,6 +8,7 @@ import type { Settings } from '../core/settings.ts'
 import type { SignInStep } from '../core/sign-in.ts'
 import type { Target } from '../core/target.ts'
 import { Audit } from './audit.ts'
+import type { Anchors } from './audit-anchor.ts'
 import { isAuthFailure, isRateLimit } from './ending.ts'
 import type { OpenLog } from './log.ts'
 import { type Levels, Metrics } from './metrics.ts'
@@ -22,6 +23,8 @@ interface Options {
   isMethod(name: string): boolean
   isListed(call: Call, target: Target): boolean
   isOutcome(outcome: string): boolean
+  /** Where the heads of audit logs are kept besides the files; absent where nothing outlives the process. */
+  anchors?(): Anchors | undefined
 }
 
 /** Everything that is told of calls, by the settings of the moment. */
@@ -33,14 +36,16 @@ export class Observing implements Observers {
   audit: Audit | undefined
   tracing: Tracing | undefined
   readonly #configure: OpenLog['configure'] | undefined
+  readonly #anchors: () => Anchors | undefined
   #settings: ObserveSettings | undefined
   #opening: Promise<void> | undefined
   #isServing = false
   #hasMetrics = true
 
-  constructor({ log, isListed, ...options }: Options) {
+  constructor({ log, isListed, anchors = () => undefined, ...options }: Options) {
     this.log = log
     this.isListed = isListed
+    this.#anchors = anchors
     this.#configure = 'configure' in log ? log.configure : undefined
     this.metrics = new Metrics(options)
   }
@@ -111,7 +116,7 @@ export class Observing implements Observers {
   #applyAudit({ audit }: ObserveSettings): void {
     if (audit && this.audit?.configure(audit)) return
     const before = this.audit
-    this.audit = audit && new Audit(audit, this.log)
+    this.audit = audit && new Audit(audit, this.log, this.#anchors())
     if (before) background(before.close(), this.log)
   }
 

@@ -1,7 +1,7 @@
 /**
  * What must outlive a call, and may be shared by several gateways. Keys begin with the name of their owner:
  * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers and the sessions of people,
- * `key:` the gateway's own keys, `budget:` what callers spent, `alive:` which gateways there are, `call:` calls with an idempotency key,
+ * `key:` the gateway's own keys, `budget:` what callers spent, `alive:` which gateways there are, `audit:` how far audit logs have got, `call:` calls with an idempotency key,
  * `approval:` what people are asked to approve, `transaction/` and `deed:` what was done and can be undone,
  * `task:` whose the tasks of servers are, `contract/` what servers offer, and what of it changed.
  * A key with a slash is a member of a collection, which is what stands before its first slash.

@@ -133,7 +133,7 @@ test('what was read and has not changed is not sent again', async () => {
   const { response, text } = await read('/capabilities/files')
   const etag = response.headers.get('etag') ?? ''
   expect(response.headers.get('cache-control')).toBe('public, max-age=60')
-  expect(response.headers.get('vary')).toBe('Origin, Authorization, X-MCP-Session-Token')
+  expect(response.headers.get('vary')).toBe('Origin, Authorization, Cookie, X-MCP-Session-Token')
   expect(await read('/capabilities/files', { 'if-none-match': etag })).toMatchObject({
     status: 304,
     text: '',

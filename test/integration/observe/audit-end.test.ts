@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
@@ -29,6 +29,33 @@ describe('an audit log when its gateway ends', () => {
       expect(existsSync(file.replace('audit', 'audit.2'))).toBe(false)
     },
   )
+
+  it('is in the store too: cut off with the file beside it, its lines are missed', async () => {
+    const file = join(folder(), 'audit.jsonl')
+    const config = { observe: { audit: file }, store: './store' }
+    const gateway = await gatewayTo({ one: stdioServer() }, { config })
+    const client = await clientOf(gateway)
+    for (let n = 0; n < 3; n++) await client.request('tools/call', { name: 'echo', arguments: { n } })
+    await client.close()
+    gateway.signal('SIGTERM')
+    await gateway.ended
+    const { configFile } = gateway
+    const run = (...words: string[]) => runCommand(['audit', 'verify', file, ...words])
+    expect((await run('--config', configFile)).stdout).toMatch(
+      /4 lines, unbroken; head \w{64}; anchored in the store up to line 4\n$/,
+    )
+    writeFileSync(file, `${lines(file).slice(0, 2).join('\n')}\n`)
+    rmSync(`${file}.head`)
+    const alone = await run()
+    expect(alone.code).toBe(0)
+    expect(alone.stdout).toContain('the end is not anchored')
+    const anchored = await run('--config', configFile)
+    expect(anchored.code).toBe(1)
+    expect(anchored.stderr).toContain('line(s) 3 to 4 of the log are missing at the end')
+    const json = JSON.parse((await run('--json', '--config', configFile)).stdout)
+    expect(json).toMatchObject({ ok: false, logs: [{ lines: 2, anchored: 4 }] })
+    expect(JSON.parse((await run('--json')).stdout)).toMatchObject({ logs: [{ anchored: null }] })
+  })
 
   it('has every call that was answered, also where the gateway is told twice to stop', async () => {
     const file = join(folder(), 'audit.jsonl')

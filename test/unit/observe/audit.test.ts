@@ -54,7 +54,7 @@ function keep(changed: readonly string[], path = file): void {
 }
 
 async function problem(files: readonly string[] = [file], head?: string): Promise<string | undefined> {
-  const found = (await verifyAudit(files, head)).find((each) => each.problem)?.problem
+  const found = (await verifyAudit(files, { head })).find((each) => each.problem)?.problem
   return found && `${found.line ?? ''}: ${found.reason}`
 }
 
