@@ -5,11 +5,12 @@ import { NS } from './wire/extensions.ts'
 import { ownCall } from './wire/own-call.ts'
 
 /** A call of a tool that the gateway makes itself. */
-export function errandCall({ errand, principal, upstream, tool, during, ...order }: Order): Call {
+export function errandCall({ errand, principal, upstream, tool, during, undoes, ...order }: Order): Call {
   const meta = order.idempotencyKey === undefined ? {} : { [`${NS}/idempotency_key`]: order.idempotencyKey }
   const params = Payload.of({ name: tool, arguments: order.arguments, _meta: meta })
   const target = { upstream, method: 'tools/call', name: tool }
-  const call = ownCall({ method: target.method, params, target, principal, meta, errand })
+  const link = undoes === undefined ? {} : { undoes }
+  const call = ownCall({ method: target.method, params, target, principal, meta, errand, ...link })
   if (!during) return call
   const { client, signal, abort } = during
   return { ...call, client: { ...client, isMute: true }, signal, abort }

@@ -227,7 +227,7 @@ export class ClientSession {
     const discover: Request = { ...request, method: 'server/discover', params }
     const { requestId, trace } = reply
     const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
-    const outcome = await this.#options.handle(call)
+    const outcome = await this.#options.handle({ ...call, calledAs: 'initialize' })
     const result = initializeResult(resultOf(outcome), revision)
     this.#revision = revision
     this.#capabilities = result.at('capabilities')?.fields ?? {}

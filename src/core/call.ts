@@ -94,6 +94,8 @@ export interface Call {
   /** The JSON-RPC id of the request, as the JSON text it came in; absent where no answer is expected. */
   readonly rpcId?: string
   readonly method: string
+  /** What the client called it, where that is another method: the handshake of older revisions. */
+  readonly calledAs?: 'initialize'
   /** The params object as the client sent it, `_meta` included. */
   readonly params: Payload
   readonly target: Target
@@ -109,6 +111,8 @@ export interface Call {
   abort(reason: GatewayError): void
   /** Set where the gateway makes the call itself, for a caller. */
   readonly errand?: Errand
+  /** The trace of the call that this one undoes (W3C `traceparent`). */
+  readonly undoes?: string
   /** Set where the call is a step of a transaction. */
   readonly step?: StepOf
   /** What the caller says it wants, where it does: nobody has checked that. */

@@ -231,6 +231,8 @@ export interface Order {
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
   readonly idempotencyKey?: string
+  /** The trace of what it undoes (W3C `traceparent`). */
+  readonly undoes?: string | undefined
   /** The call it is done in the course of: it goes the same way to the server, and ends with it. */
   readonly during?: Call
 }

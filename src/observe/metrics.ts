@@ -19,7 +19,7 @@ export interface Levels {
 /** Counts the calls of one target. */
 export interface Meter {
   /** `isListed` tells whether the server lists the tool; asked only where its name was never good for anything. */
-  count(outcome: string, seconds: number, isListed: () => boolean): void
+  count(outcome: string, seconds: number | undefined, isListed: () => boolean): void
 }
 
 interface Options {
@@ -87,18 +87,15 @@ export class Metrics {
     const method = this.#options.isMethod(target.method) ? target.method : OTHER
     const tool = target.method === 'tools/call' ? (name ?? OTHER) : undefined
     const find = (label: string): Series => this.#find([method, upstream, label])
-    let series = tool === undefined ? find('') : undefined
+    let series: Series | undefined
     return {
       count: (outcome, seconds, isListed) => {
-        if (
-          !series &&
-          tool !== undefined &&
-          (this.#isKnown(upstream, tool) || outcome === 'ok' || isListed())
-        )
+        if (tool === undefined) series ??= find('')
+        else if (!series && (this.#isKnown(upstream, tool) || outcome === 'ok' || isListed()))
           series = find(this.#learn(upstream, tool))
         const meant = series ?? find(OTHER)
         meant.outcome(this.#options.isOutcome(outcome) ? outcome : OTHER).count++
-        meant.duration.observe(seconds)
+        if (seconds !== undefined) meant.duration.observe(seconds)
       },
     }
   }

@@ -55,9 +55,7 @@ function complain(observers: Observers, call: Call): (thrown: unknown) => never 
 function watching(observers: Observers, next: Handler): Handler {
   return async (given) => {
     const start = performance.now()
-    // What lasts as long as a client listens is no operation.
-    const isLasting = given.method === 'subscriptions/listen'
-    const span = isLasting ? undefined : observers.tracing?.received(given, observers.way)
+    const span = isLasting(given) ? undefined : observers.tracing?.received(given, observers.way)
     const call = span?.call ?? given
     try {
       const outcome = await next(call)
@@ -102,7 +100,7 @@ export function observeServer(
   target: Target,
   way: (call: Call) => Way,
 ): Policy | undefined {
-  if (!observers.isTraced || target.method === 'subscriptions/listen') return undefined
+  if (!observers.isTraced || isLasting(target)) return undefined
   return (next) => async (call) => {
     const span = observers.tracing?.sent(call, target, way(call))
     if (!span) return next(call)
@@ -122,14 +120,22 @@ function record(observers: Observers, call: Call, ending: Ending): void {
   const { metrics, audit } = observers
   const reached = reachedBy(call)
   const target = reached?.target ?? { method: call.method }
-  const meter = reached?.meter ?? metrics.meter(target)
+  const meter = call.calledAs
+    ? metrics.meter({ ...target, method: call.calledAs })
+    : (reached?.meter ?? metrics.meter(target))
   const { outcome, code = outcome } = ending
-  meter.count(isRefusal(code) ? code : outcome, ending.ms / 1000, () => observers.isListed(call, target))
+  const seconds = isLasting(call) ? undefined : ending.ms / 1000
+  meter.count(isRefusal(code) ? code : outcome, seconds, () => observers.isListed(call, target))
   if (isRateLimit(ending.code)) metrics.rateLimited(target.upstream ?? '')
   if (isAuthFailure(ending.code)) metrics.refused(String(ending.code).toLowerCase())
   if (audit && (isAudited(call.method) || isRefusal(ending.code))) {
     audit.called(call, target.name === undefined ? call.target : target, ending)
   }
+}
+
+/** What lasts as long as a client listens is no operation. */
+function isLasting({ method }: Pick<Call, 'method'>): boolean {
+  return method === 'subscriptions/listen'
 }
 
 function reachedBy({ facts }: Call): Reached | undefined {
@@ -141,7 +147,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   const { principal, client, facts, meta, requestId, rpcId } = call
   const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
-    method: call.method,
+    method: call.calledAs ?? call.method,
     upstream: target?.upstream ?? call.target.upstream,
     name: shownName(call.method, target?.name ?? call.target.name),
     principal: principal.id,

@@ -1,4 +1,4 @@
-import type { Attributes, Context, Span, SpanKind } from '@opentelemetry/api'
+import type { Attributes, Context, Span, SpanContext, SpanKind } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Call } from '../core/call.ts'
 import type { Log } from '../core/log.ts'
@@ -65,20 +65,19 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
   const parentOf = ({ meta }: Call): Context => {
     const { traceparent, tracestate } = meta
     if (typeof traceparent !== 'string') return api.ROOT_CONTEXT
-    const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-')
     return api.trace.setSpanContext(api.ROOT_CONTEXT, {
-      traceId,
-      spanId,
-      traceFlags: Number.parseInt(flags, 16) & 1,
-      isRemote: true,
+      ...spanContext(traceparent),
       ...(typeof tracestate === 'string' && { traceState: api.createTraceState(tracestate) }),
     })
   }
   const start = (call: Call, target: Target, way: Way, kind: SpanKind): CallSpan => {
     const attributes = attributesOf(call, target, way)
-    const isNamed = call.method === 'tools/call' || call.method === 'prompts/get'
-    const name = isNamed && target.name !== undefined ? `${call.method} ${target.name}` : call.method
-    const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes }, parentOf(call))
+    const { method } = call
+    const isNamed = method === 'tools/call' || method === 'prompts/get'
+    const name = isNamed && target.name !== undefined ? `${method} ${target.name}` : method
+    // What is undone may have been done long ago, by another gateway.
+    const links = call.undoes === undefined ? [] : [{ context: spanContext(call.undoes) }]
+    const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes, links }, parentOf(call))
     const { traceId, spanId, traceFlags } = span.spanContext()
     const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
     return {
@@ -87,13 +86,23 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
     }
   }
   return {
-    received: (call, way) => start(call, call.target, way, api.SpanKind.SERVER),
+    received: (call, way) => {
+      const { method, calledAs = method } = call
+      const span = start({ ...call, method: calledAs }, call.target, way, api.SpanKind.SERVER)
+      return { ...span, call: { ...span.call, method } }
+    },
     sent: (call, target, way) => start(call, target, way, api.SpanKind.CLIENT),
     close: async () => {
       const late = new Promise((resolve) => setTimeout(resolve, PATIENCE).unref())
       await Promise.race([provider.shutdown().catch(() => undefined), late])
     },
   }
+}
+
+/** A `traceparent`, which was checked where it came in (W3C Trace Context). */
+function spanContext(traceparent: string): SpanContext {
+  const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-')
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true }
 }
 
 /** How long names and ids may be. */

@@ -16,6 +16,8 @@ export interface Deed {
   /** The tool as the server knows it, and what it was called with. */
   readonly tool: string
   readonly arguments: Readonly<Record<string, unknown>>
+  /** The trace it was done in (W3C `traceparent`). */
+  readonly trace?: string
   /** The step of a transaction it is. */
   readonly transaction?: string
   readonly step?: string

@@ -10,6 +10,7 @@ interface Received {
   readonly traceId: string
   readonly spanId: string
   readonly parentSpanId?: string
+  readonly links?: readonly { readonly traceId: string; readonly spanId: string }[]
   readonly status: { readonly code?: number }
   readonly attributes: Readonly<Record<string, unknown>>
 }
@@ -20,6 +21,8 @@ export interface Collector {
   readonly headers: readonly Readonly<Record<string, unknown>>[]
   /** Everything that was posted, as text. */
   text(): string
+  /** Waits for a span that fits. */
+  span(fits: (span: Received) => boolean): Promise<Received>
   /** Waits for so many spans of a trace. */
   spans(traceId: string, count: number): Promise<readonly Received[]>
 }
@@ -55,6 +58,7 @@ export async function traceCollector(): Promise<Collector> {
     url: `http://127.0.0.1:${port}`,
     headers,
     text: () => bodies.join('\n'),
+    span: (fits) => until(() => received().find(fits), 'the span'),
     spans: (traceId, count) =>
       until(() => {
         const spans = received().filter((span) => span.traceId === traceId)

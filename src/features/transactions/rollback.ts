@@ -142,7 +142,7 @@ async function undone(
   const make = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool, arguments: args } = way
     const order = { errand: 'undo', principal, upstream: step.upstream, tool, arguments: args } as const
-    return deps.call(deps.errand({ ...order, idempotencyKey }))
+    return deps.call(deps.errand({ ...order, idempotencyKey, undoes: deed?.trace }))
   }
   const key = keyOf(transaction.id, step.id)
   let error = await attempt(() => make(key), transaction.startedAt)

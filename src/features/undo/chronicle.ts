@@ -79,7 +79,7 @@ export class Chronicle {
 
   async #begin(call: Call, tool: string): Promise<Beginning> {
     const { deps, looks, upstream } = this.#options
-    const { step, principal, client, params } = call
+    const { step, principal, client, meta, params } = call
     const given = params.fields.arguments
     const args = isObject(given) ? given : {}
     const rule = await ruleOf(deps, upstream, tool)
@@ -97,6 +97,7 @@ export class Chronicle {
       upstream,
       tool,
       arguments: args,
+      ...(typeof meta.traceparent === 'string' && { trace: meta.traceparent }),
       ...(step && { transaction: step.transaction, step: step.step }),
       status: 'pending',
       way,

@@ -1,9 +1,12 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { until } from '../../support/condition.ts'
-import { clientOf, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import { clientOf, folder, gatewayTo, httpServer, serverJournal, stdioServer } from '../../support/journey.ts'
+import { publishedServer } from '../../support/peers/servers.ts'
 import { type Json, objectAt } from '../../support/server/json.ts'
 import { traceCollector } from '../../support/trace-collector.ts'
+import { undoableFiles } from '../../support/undoable-files.ts'
 
 const traceId = '4bf92f3577b34da6a3ce929d0e0e4736'
 const callerSpan = '00f067aa0ba902b7'
@@ -110,6 +113,35 @@ describe('spans', () => {
     expect(collector.text()).not.toContain('server/discover')
     const flags = server.received('tools/call').map(({ headers }) => headers['traceparent']?.slice(-2))
     expect(flags).toEqual(['00', '00', '01'])
+  })
+
+  it('of what undoes a step are linked to the trace of the step', async () => {
+    const collector = await traceCollector()
+    const root = realpathSync(folder())
+    const command = publishedServer('@modelcontextprotocol/server-filesystem', root)
+    const gateway = await gatewayTo(
+      { files: { command, tools: undoableFiles } },
+      { config: { observe: { traces: { endpoint: collector.url } } } },
+    )
+    const client = await clientOf(gateway, { revision: '2026-07-28' })
+    const path = join(root, 'a.txt')
+    writeFileSync(path, 'before')
+    const transaction = { transaction_id: 't-1' }
+    await client.request('tools/call', { name: 'begin_transaction', arguments: transaction })
+    await client.request('tools/call', {
+      name: 'write_file',
+      arguments: { path, content: 'after' },
+      _meta: { ...transaction, traceparent: `00-${traceId}-${callerSpan}-01` },
+    })
+    const step = await collector.span((span) => span.kind === SERVER && span.parentSpanId === callerSpan)
+    await client.request('tools/call', { name: 'rollback_transaction', arguments: transaction })
+    expect(readFileSync(path, 'utf8')).toBe('before')
+    const undone = await collector.span(
+      ({ kind, name, spanId }) =>
+        kind === SERVER && name === 'tools/call write_file' && spanId !== step.spanId,
+    )
+    expect(undone.traceId).not.toBe(traceId)
+    expect(undone.links).toEqual([expect.objectContaining({ traceId, spanId: step.spanId })])
   })
 
   it('that can not be sent are told of in the log, and hinder nothing', async () => {
