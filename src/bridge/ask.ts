@@ -2,6 +2,7 @@ import type { Answers, Call, Handler, Outcome, Questions } from '../core/call.ts
 import { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
 import { pause } from '../core/waiting.ts'
+import { UrlElicitations } from './url-elicitations.ts'
 
 const MAX_ROUNDS = 10
 /** How long to wait before a round that asks nothing, or nothing new, in milliseconds. */
@@ -25,6 +26,7 @@ export function askInline(next: Handler, put: Put): Handler {
 export async function rounds(first: Outcome, call: Call, next: Handler, put: Put): Promise<Payload> {
   // A listening call asks for as long as it listens.
   const limit = call.method === 'subscriptions/listen' ? Number.POSITIVE_INFINITY : MAX_ROUNDS
+  const elicitations = new UrlElicitations(call)
   let outcome = first
   let before = ''
   for (let round = 0; outcome.kind === 'ask'; round++) {
@@ -35,8 +37,9 @@ export async function rounds(first: Outcome, call: Call, next: Handler, put: Put
     // Who was sent to a page and is sent there again has not been through with it.
     if (text === '{}' || text === before) await pause(PACE, call.signal)
     before = text
-    const answers = await put(questions, call, withdrawn)
+    const answers = await put(elicitations.identify(outcome), call, withdrawn)
     outcome = await next({ ...call, answers, state })
+    elicitations.settle(answers, outcome)
   }
   return outcome.result
 }

@@ -30,7 +30,7 @@ export async function putQuestions(questions: Questions, options: Options): Prom
   if (withdrawn?.aborted || call.signal.aborted) stop()
   try {
     const asked = Object.entries(questions).map(async ([key, question]) => {
-      const { method, params } = wordQuestion(question, client, `${client.session ?? ''}-${key}`)
+      const { method, params } = wordQuestion(question, client)
       const answer = peer.request(method, () => params ?? Payload.of({}), { signal, about })
       return [key, await answerOf(answer, (result) => readAnswer(question, client, result))] as const
     })

@@ -98,7 +98,7 @@ export function modernStatus(code: unknown): number {
 
 function worded(questions: Questions, client: Client): Payload {
   const entries = Object.entries(questions).map(([key, question]) => {
-    const { method: name, params } = wordQuestion(question, client, key)
+    const { method: name, params } = wordQuestion(question, client)
     return [key, Payload.of({ method: name }).with({ params })] as const
   })
   return Payload.of({}).with(Object.fromEntries(entries))

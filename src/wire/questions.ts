@@ -71,29 +71,26 @@ export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): bool
 }
 
 /**
- * A question in the words of the client's revision. Without an `elicitationId` (2026-07-28) or with one that
- * older clients need, made from `key`; enums without titles where those are unknown.
+ * A question in the words of the client's revision: without an `elicitationId` for 2026-07-28, enums without
+ * titles where those are unknown.
  */
-export function wordQuestion(question: Question, client: Client, key: string): Question {
+export function wordQuestion(question: Question, client: Client): Question {
   const { params } = question
   if (!params) return question
   const revision = findRevision(client.revision)
   let worded = params.withMeta({ progressToken: undefined })
   if (question.method === 'elicitation/create') {
-    if (isUrl(question)) worded = worded.with({ elicitationId: elicitationId(client, params, key) })
-    else if (revision && !revision.titledEnums) worded = plainForm(worded)
+    if (isUrl(question)) {
+      if (client.era === 'modern') worded = worded.with({ elicitationId: undefined })
+    } else if (revision && !revision.titledEnums) worded = plainForm(worded)
     if (client.era === 'legacy' && revision?.elicitation === 'form') worded = worded.with({ mode: undefined })
   }
   return { ...question, params: worded }
 }
 
-function elicitationId(client: Client, params: Payload, key: string): unknown {
-  if (client.era === 'modern') return undefined
-  return params.fields.elicitationId ?? key
-}
-
-function isUrl(question: Question): boolean {
-  return question.params?.fields.mode === 'url'
+/** Whether a question sends the user to a page. */
+export function isUrl(question: Question): boolean {
+  return question.method === 'elicitation/create' && question.params?.fields.mode === 'url'
 }
 
 function usesTools(question: Question): boolean {

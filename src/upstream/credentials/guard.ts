@@ -80,7 +80,7 @@ function ask(call: Call, { id, url }: SigningIn, { upstream }: Options): Outcome
   const message = `Sign in to ${upstream} to go on.`
   const question: Question = {
     method: 'elicitation/create',
-    params: Payload.of({ mode: 'url', message, url, elicitationId: id }),
+    params: Payload.of({ mode: 'url', message, url }),
   }
   const { client } = call
   // One question is enough: older clients ask for all their lists at once.
@@ -122,11 +122,5 @@ async function answered(call: Call, options: Options): Promise<Call> {
     call.signal.removeEventListener('abort', stop)
     stop()
   })
-  if (options.login(call).isReady && call.client.era === 'legacy') {
-    call.emit({
-      method: 'notifications/elicitation/complete',
-      params: Payload.of({ elicitationId: id }),
-    })
-  }
   return own
 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { type Answers, textOf } from '../../support/client/options.ts'
+import { type Answers, type Reply, textOf } from '../../support/client/options.ts'
 import { describePairs } from '../../support/matrix.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 
@@ -130,6 +130,20 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
         mode: 'url',
         url: 'https://example.com/authorize?state=1',
       })
+    })
+  }
+
+  if (server.urlElicitation && server.modern && client.urlElicitation && !client.modern) {
+    it('names each visit to a URL by an id of its own, and says of each that it is over', async () => {
+      const { asked, notes } = meeting.connected
+      const [before, told] = [asked.length, notes.length]
+      const call = (): Promise<Reply> => meeting.connected.request('tools/call', { name: 'ask_url' })
+      const replies = await Promise.all([call(), call(), call()])
+      const ids = asked.slice(before).map(({ params }) => params['elicitationId'])
+      expect(new Set(ids).size).toBe(3)
+      const heard = [...replies.flatMap((reply) => reply.notes), ...notes.slice(told)]
+      const over = heard.filter((note) => note.method === 'notifications/elicitation/complete')
+      expect(new Set(over.map(({ params }) => params['elicitationId']))).toEqual(new Set(ids))
     })
   }
 

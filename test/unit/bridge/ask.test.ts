@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { askInline } from '../../../src/bridge/ask.ts'
-import type { Answers, Handler, Questions } from '../../../src/core/call.ts'
+import type { Answers, Handler, Note, Outcome, Questions } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -52,4 +52,81 @@ it('asks for the same again only after a while', async () => {
   await vi.advanceTimersByTimeAsync(100)
   expect(seen).toEqual({ calls: 3, puts: 2 })
   expect(await outcome).toMatchObject({ kind: 'result' })
+})
+
+interface Page {
+  readonly url: string
+  readonly elicitationId?: string
+  readonly isOpen?: true
+}
+
+/** A server that sends the user to these pages in turn, and a client that answers each time with `action`. */
+function sending(pages: readonly Page[], action = 'accept') {
+  const ids: unknown[] = []
+  const events: unknown[] = []
+  const server: Handler = async ({ state }): Promise<Outcome> => {
+    const round = Number(state['round'] ?? 0)
+    const page = pages[round]
+    if (!page) return { kind: 'result', result: Payload.of({ round }) }
+    const { isOpen, ...link } = page
+    const params = Payload.of({ mode: 'url', message: 'Go', ...link })
+    const questions = { q: { method: 'elicitation/create', params } }
+    return { kind: 'ask', questions, state: { round: round + 1 }, ...(isOpen && { isOpen }) }
+  }
+  const handle = askInline(server, async ({ q }) => {
+    ids.push(q?.params?.fields['elicitationId'])
+    events.push('asked')
+    return { q: { result: Payload.of({ action }) } }
+  })
+  const emit = (note: Note): void => void events.push([note.method, note.params?.fields['elicitationId']])
+  return { run: () => handle(toolCall({ emit })), ids, events }
+}
+
+const over = 'notifications/elicitation/complete'
+
+describe('a link the user is asked to open', () => {
+  it('has an id of its own in each call, and is over when the server goes on', async () => {
+    const { run, ids, events } = sending([{ url: 'https://a.test/' }])
+    await run()
+    await run()
+    expect(new Set(ids).size).toBe(2)
+    expect(ids.every((id) => typeof id === 'string' && id.length >= 32)).toBe(true)
+    expect(events).toEqual(['asked', [over, ids[0]], 'asked', [over, ids[1]]])
+  })
+
+  it('keeps its id while the server sends the user there again', async () => {
+    const { run, ids, events } = sending([{ url: 'https://a.test/' }, { url: 'https://a.test/' }])
+    const outcome = run()
+    await vi.advanceTimersByTimeAsync(300)
+    await outcome
+    expect(ids[0]).toBe(ids[1])
+    expect(events).toEqual(['asked', 'asked', [over, ids[0]]])
+  })
+
+  it('is over when the server sends the user to another', async () => {
+    const { run, ids, events } = sending([{ url: 'https://a.test/' }, { url: 'https://b.test/' }])
+    await run()
+    expect(ids[0]).not.toBe(ids[1])
+    expect(events).toEqual(['asked', [over, ids[0]], 'asked', [over, ids[1]]])
+  })
+
+  it.each(['decline', 'cancel'])('is not said to be over where the user answers %s', async (action) => {
+    const { run, events } = sending([{ url: 'https://a.test/' }], action)
+    await run()
+    expect(events).toEqual(['asked'])
+  })
+
+  it('has no id that a server without a say in it chose', async () => {
+    const { run, ids, events } = sending([{ url: 'https://a.test/', elicitationId: 'one' }])
+    await run()
+    expect(ids[0]).not.toBe('one')
+    expect(events).toEqual(['asked', [over, ids[0]]])
+  })
+
+  it('keeps the id of a server of 2025-11-25, which says itself when it is over', async () => {
+    const { run, ids, events } = sending([{ url: 'https://a.test/', elicitationId: 'one', isOpen: true }])
+    await run()
+    expect(ids).toEqual(['one'])
+    expect(events).toEqual(['asked'])
+  })
 })

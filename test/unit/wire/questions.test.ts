@@ -49,7 +49,7 @@ describe('a form with several choices', () => {
   const answer = Payload.text('{"action":"accept","content":{"n":1.0,"m":" a,b ,"}}')
 
   it('is one of text for clients of 2025-06-18, and what they type is a list for the server', () => {
-    const asked = wordQuestion(question, client('2025-06-18'), 'key').params?.text ?? ''
+    const asked = wordQuestion(question, client('2025-06-18')).params?.text ?? ''
     expect(asked).toContain(big)
     expect(JSON.parse(asked).requestedSchema.properties.m).toEqual({
       type: 'string',
@@ -60,7 +60,7 @@ describe('a form with several choices', () => {
   })
 
   it('stays as it is for clients of 2025-11-25', () => {
-    expect(wordQuestion(question, client('2025-11-25'), 'key').params?.text).toBe(text)
+    expect(wordQuestion(question, client('2025-11-25')).params?.text).toBe(text)
     expect(readAnswer(question, client('2025-11-25'), answer)).toBe(answer)
   })
 })

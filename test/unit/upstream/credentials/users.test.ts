@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { Call, Outcome } from '../../../../src/core/call.ts'
+import { askInline } from '../../../../src/bridge/ask.ts'
+import type { Call, Note, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { authorizationServer, signIn } from '../../../support/authorization-server.ts'
@@ -88,13 +89,30 @@ describe('a user who has not signed in', () => {
 
   it('is waited for after agreeing to open the link', async () => {
     const here = await world()
-    const notes: string[] = []
-    const call = echo(alice, { client: clients.legacy, emit: ({ method }) => void notes.push(method) })
+    const call = echo(alice, { client: clients.legacy })
     const outcome = await here.upstream.handle(call)
     const going = here.upstream.handle(retry(call, outcome))
     await visit(here, linkOf(outcome), 'alice')
     expect(textOf(await going)).toBeDefined()
-    expect(notes).toEqual(['notifications/elicitation/complete'])
+  })
+
+  it('of an older client hears once for each call that the link was gone through', async () => {
+    const here = await world()
+    const [asked, over]: [unknown[], unknown[]] = [[], []]
+    const visited = Promise.withResolvers<unknown>()
+    const handle = askInline(here.upstream.handle, async (questions) => {
+      const { elicitationId, url } = questions['sign_in']?.params?.fields ?? {}
+      if (asked.push(elicitationId) === 2) visited.resolve(visit(here, String(url), 'alice'))
+      await visited.promise
+      return { sign_in: { result: Payload.of({ action: 'accept' }) } }
+    })
+    const emit = ({ method, params }: Note): void => {
+      if (method === 'notifications/elicitation/complete') over.push(params?.fields['elicitationId'])
+    }
+    const call = echo(alice, { client: clients.legacy, emit })
+    await Promise.all([handle(call), handle(call)])
+    expect(new Set(asked).size).toBe(2)
+    expect(new Set(over)).toEqual(new Set(asked))
   })
 
   it('who declines is told that this is why', async () => {
