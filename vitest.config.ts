@@ -4,6 +4,7 @@ import { defineConfig } from 'vitest/config'
 import { ciSummary } from './test/support/ci-summary.ts'
 
 const build = 'test/support/build.ts'
+const foreign = 'test/support/foreign.ts'
 // Gateways without a file keep what they have to in the folder of the user.
 const env = { XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state') }
 const summary = process.env['TEST_SUMMARY']
@@ -25,7 +26,7 @@ export default defineConfig({
           env,
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          globalSetup: build,
+          globalSetup: [build, foreign],
           testTimeout: 60_000,
           hookTimeout: 60_000,
           maxWorkers: 2,
@@ -37,7 +38,7 @@ export default defineConfig({
           env,
           name: 'conformance',
           include: ['test/conformance/**/*.test.ts'],
-          globalSetup: build,
+          globalSetup: [build, foreign],
           testTimeout: 300_000,
           hookTimeout: 300_000,
           fileParallelism: false,

@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { foreignFile } from '../support/foreign.ts'
 
 /** A revision the official suite has a frozen requirement set for. */
 export type Revision = '2025-11-25' | '2026-07-28'
@@ -49,10 +50,7 @@ export async function readScenarios(
 
 /** Reads the frozen requirement set of a revision. */
 export async function requirementsOf(revision: Revision, leg: 'server' | 'client'): Promise<Requirements> {
-  const file = new URL(
-    `../../node_modules/@modelcontextprotocol/conformance/requirements/${revision}.yaml`,
-    import.meta.url,
-  )
+  const file = foreignFile(`@modelcontextprotocol/conformance/requirements/${revision}.yaml`)
   const set = requirementSet.parse(parse(await readFile(file, 'utf8')))
   const notScored = set.not_scored.filter((entry) => entry.leg === leg).map((entry) => entry.scenario)
   return { scored: set[leg], notScored }

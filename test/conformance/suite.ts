@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { foreignFile } from '../support/foreign.ts'
 import { readScenarios, requirementsOf, type Revision, type Scenario } from './results.ts'
 
 /**
@@ -55,12 +55,8 @@ export async function openClientScenarios(revision: Revision): Promise<string[]>
   return [...scored, ...notScored].filter((name) => !name.startsWith('auth/'))
 }
 
-const suite = fileURLToPath(
-  new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
-)
-const latestEdition = fileURLToPath(
-  new URL('../../node_modules/conformance-0.1/dist/index.js', import.meta.url),
-)
+const suite = foreignFile('@modelcontextprotocol/conformance/dist/index.js')
+const latestEdition = foreignFile('conformance-0.1/dist/index.js')
 
 async function runSuite(
   leg: 'server' | 'client',

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { inRepository } from './document.ts'
+import { foreignFile } from './foreign.ts'
 import { gatewayWith } from './gateway-with.ts'
 import { everything, publishedServer } from './peers/servers.ts'
 import type { RunningGateway } from './run-gateway.ts'
@@ -14,8 +14,8 @@ export const names = ['everything', 'files', 'memory', 'playwright', 'notion'] a
 /** Starts a gateway in front of five servers from npm; `upstreams` adds servers, and settings to those. */
 export function fiveServers(folder: string, config: Json = {}): Promise<RunningGateway> {
   const { upstreams: more, ...rest } = config
-  const playwright = inRepository('node_modules/@playwright/mcp/cli.js')
-  const notion = inRepository('node_modules/@notionhq/notion-mcp-server/bin/cli.mjs')
+  const playwright = foreignFile('@playwright/mcp/cli.js')
+  const notion = foreignFile('@notionhq/notion-mcp-server/bin/cli.mjs')
   const five: Json = {
     everything: upstream(publishedServer(everything)),
     files: upstream(publishedServer('@modelcontextprotocol/server-filesystem', folder)),

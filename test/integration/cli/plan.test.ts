@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { foreignFile } from '../../support/foreign.ts'
 import { type Finished, runCommand } from '../../support/gateway-process.ts'
 import { folder, stdioServer } from '../../support/journey.ts'
 import { publishedServer } from '../../support/peers/servers.ts'
@@ -197,7 +198,7 @@ describe('gatehouse explain', () => {
   })
 
   test('asks about a well-known server only where it runs programs or takes files', async () => {
-    const program = join(import.meta.dirname, '../../../node_modules/@playwright/mcp/cli.js')
+    const program = foreignFile('@playwright/mcp/cli.js')
     const upstreams = { browser: { command: [process.execPath, program, '--headless'] } }
     const { stdout } = await runCommand(['explain', 'browser', '--config', file({ upstreams })])
     const rows = stdout.split('\n').filter((line) => line.startsWith('  browser_'))

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { createRanking, type Ranking } from '../../../src/core/ranking.ts'
 import { type DescribedTool, describedTool } from '../../../src/core/tool-ranking.ts'
+import { inRepository } from '../../support/document.ts'
+import { foreignFile } from '../../support/foreign.ts'
 
 /** What somebody wants of the tools of all servers, and the tools that are right. */
 interface Wish {
@@ -14,13 +15,13 @@ interface Wish {
   readonly tools: readonly string[]
 }
 
-const modules = fileURLToPath(new URL('../../../node_modules/', import.meta.url))
+const own = (path: string): string => inRepository(`node_modules/@modelcontextprotocol/${path}`)
 const servers = {
-  everything: ['@modelcontextprotocol/server-everything/dist/index.js', 'stdio'],
-  filesystem: ['@modelcontextprotocol/server-filesystem/dist/index.js', '/tmp'],
-  memory: ['@modelcontextprotocol/server-memory/dist/index.js'],
-  playwright: ['@playwright/mcp/cli.js'],
-  notion: ['@notionhq/notion-mcp-server/bin/cli.mjs'],
+  everything: [own('server-everything/dist/index.js'), 'stdio'],
+  filesystem: [own('server-filesystem/dist/index.js'), '/tmp'],
+  memory: [own('server-memory/dist/index.js')],
+  playwright: [foreignFile('@playwright/mcp/cli.js')],
+  notion: [foreignFile('@notionhq/notion-mcp-server/bin/cli.mjs')],
 } as const
 
 // Both halves were written from the tools' documentation; the ranking was only ever fitted to the first.
@@ -80,7 +81,7 @@ async function toolsOf(server: keyof typeof servers): Promise<DescribedTool[]> {
   const [path, ...args] = servers[server]
   const client = new Client({ name: 'lister', version: '1.0.0' }, { capabilities: {} })
   const env = { PATH: process.env['PATH'] ?? '', NOTION_TOKEN: 'ntn_of_nobody' }
-  const command = { command: process.execPath, args: [join(modules, path), ...args], env, stderr: 'ignore' }
+  const command = { command: process.execPath, args: [path, ...args], env, stderr: 'ignore' }
   await client.connect(new StdioClientTransport({ ...command, stderr: 'ignore' }))
   try {
     const { tools } = await client.listTools()

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { foreignFile } from '../foreign.ts'
 import { gatewayProgram, type GatewayProcess } from '../gateway-process.ts'
 import { gentleGateway } from '../gentle-gateway.ts'
 import type { Json } from '../server/json.ts'
@@ -69,7 +70,14 @@ async function settingsOf(server: Server, home: string, closing: (() => Promise<
     case 'thinking':
       return { command: official('sequential-thinking') }
     case 'context7':
-      return { command: publishedServer('@upstash/context7-mcp', '--transport', 'stdio') }
+      return {
+        command: [
+          process.execPath,
+          foreignFile('@upstash/context7-mcp/dist/index.js'),
+          '--transport',
+          'stdio',
+        ],
+      }
   }
 }
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { foreignFile } from '../foreign.ts'
 import type { Way } from './client.ts'
 
 /** How the MCP Inspector asks. */
@@ -53,12 +53,7 @@ export async function inspect(way: Way, { era, method, options = [] }: Inspectio
   }
 }
 
-const cli = fileURLToPath(
-  new URL(
-    '../../../node_modules/@modelcontextprotocol/inspector/clients/cli/build/index.js',
-    import.meta.url,
-  ),
-)
+const cli = foreignFile('@modelcontextprotocol/inspector/clients/cli/build/index.js')
 
 /** Like the hosts it stands for, it takes the command of a server from a file. */
 async function targetOf(way: Way, home: string): Promise<string[]> {

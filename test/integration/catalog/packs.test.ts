@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -10,6 +9,7 @@ import playwright from '../../../src/catalog/packs/playwright.json' with { type:
 import { effectRanks } from '../../../src/core/judgement/evidence.ts'
 import type { Judgement } from '../../../src/core/judgement/judge.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
+import { foreignFile } from '../../support/foreign.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
 type Definition = Readonly<Record<string, unknown>>
@@ -17,7 +17,7 @@ type Definition = Readonly<Record<string, unknown>>
 /** What the published server lists, by name. */
 const listed = new Map<string, Definition>()
 beforeAll(async () => {
-  const program = fileURLToPath(new URL('../../../node_modules/@playwright/mcp/cli.js', import.meta.url))
+  const program = foreignFile('@playwright/mcp/cli.js')
   const [command, args] = [process.execPath, [program, '--headless', '--caps=vision']]
   const client = new Client({ name: 'lister', version: '1.0.0' }, { capabilities: {} })
   await client.connect(new StdioClientTransport({ command, args, stderr: 'ignore' }))
