@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { isObject, readJson } from '../core/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
@@ -61,7 +61,12 @@ export const tooLarge: WayBack = {
 
 /** A key for something done just then; keys sort by time, and nobody guesses them. */
 export function newDeedKey(now: number): string {
-  return `${now.toString(16).padStart(12, '0')}-${randomBytes(10).toString('hex')}`
+  return `${oldestKeyAt(now)}${randomUUID()}`
+}
+
+/** What every key made at a time begins with, and every later one sorts behind. */
+export function oldestKeyAt(now: number): string {
+  return `${now.toString(16).padStart(12, '0')}-`
 }
 
 /** What was done, in the store. */
@@ -77,7 +82,8 @@ export class Deeds {
    * only shown, and then its way back. Resolves with how long what is kept is as text. `ttl` is in milliseconds.
    */
   async put(deed: Deed, ttl: number): Promise<number> {
-    const text = JSON.stringify(bounded(deed))
+    const whole = JSON.stringify(deed)
+    const text = whole.length <= LARGEST - MARGIN ? whole : JSON.stringify(bounded(deed))
     await this.#store.put(place(deed.key), text, ttl)
     return text.length
   }

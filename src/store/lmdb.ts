@@ -8,6 +8,7 @@ import { type Base, LIMIT, MARK, openDatabase, reasonOf } from './lmdb-open.ts'
 import { Room } from './lmdb-room.ts'
 import { DamagedValue, type Found, newVersion, readValue, storedValue } from './lmdb-value.ts'
 import { unavailable, type Write, Writer } from './lmdb-writer.ts'
+import { oncePerTurn } from './once-per-turn.ts'
 import { MemoryStore } from './memory.ts'
 import { type Bucket, type Entry, FOREVER, type Portable, type Taken } from './store.ts'
 import { isPromise, Sentinel } from './sentinel.ts'
@@ -44,6 +45,9 @@ interface Parts {
   readonly writer: Writer
   readonly watch: FolderWatch
   readonly id: string
+  /** Whether the folder is there still: before what is written then, and after it. */
+  lookBefore(): Loss | undefined
+  lookAfter(): Loss | undefined
 }
 
 /**
@@ -178,7 +182,7 @@ export class LmdbStore implements Portable {
       if (!this.#isClosed) {
         this.#parts = parts
         this.#sweepIn(OFTEN)
-        this.#watching = setInterval(() => this.#look(parts), WATCH_MS).unref()
+        this.#watching = setInterval(() => this.#look(parts.watch), WATCH_MS).unref()
       }
       return parts
     } catch (error) {
@@ -194,7 +198,18 @@ export class LmdbStore implements Portable {
     try {
       if (database.get(MARK.key) === undefined) await mark(writer)
       const id = await this.#identify(database, writer)
-      return { database, room, writer, id, watch: new FolderWatch(this.#directory) }
+      const watch = new FolderWatch(this.#directory)
+      const look = (): Loss | undefined => this.#look(watch)
+      // What is written together is asked for in one turn, and is done in one.
+      return {
+        database,
+        room,
+        writer,
+        id,
+        watch,
+        lookBefore: oncePerTurn(look),
+        lookAfter: oncePerTurn(look),
+      }
     } catch (error) {
       await writer.close()
       room.close()
@@ -238,7 +253,7 @@ export class LmdbStore implements Portable {
   }
 
   /** Looks whether the folder is still there. */
-  #look({ watch }: Parts): Loss | undefined {
+  #look(watch: FolderWatch): Loss | undefined {
     this.#lookedAt = performance.now()
     const loss = watch.look()
     if (loss?.reason === this.#loss?.reason) return loss
@@ -249,7 +264,7 @@ export class LmdbStore implements Portable {
   }
 
   #find(parts: Parts, key: string): Found | undefined {
-    const loss = performance.now() - this.#lookedAt > STALE_MS ? this.#look(parts) : this.#loss
+    const loss = performance.now() - this.#lookedAt > STALE_MS ? this.#look(parts.watch) : this.#loss
     // What was removed can still be read, what was cut cannot.
     if (loss?.isCut) throw unavailable(loss.reason)
     try {
@@ -270,10 +285,10 @@ export class LmdbStore implements Portable {
 
   /** Writes where the folder is there before and after: what is written to a removed one is lost. */
   async #write(parts: Parts, write: Write): Promise<boolean> {
-    const before = this.#look(parts)
+    const before = parts.lookBefore()
     if (before) throw unavailable(before.reason)
     const isDone = await parts.writer.write(write)
-    const after = this.#look(parts)
+    const after = parts.lookAfter()
     if (after) throw unavailable(after.reason)
     return isDone
   }
@@ -318,7 +333,7 @@ export class LmdbStore implements Portable {
   }
 
   #readPart(parts: Parts, from: string | undefined, end: string | undefined): readonly Kept[] {
-    const loss = this.#look(parts)
+    const loss = this.#look(parts.watch)
     if (loss?.isCut) throw unavailable(loss.reason)
     try {
       return readPart(parts.database, from, end)

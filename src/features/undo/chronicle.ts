@@ -5,11 +5,10 @@ import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UndoRule } from '../../core/undo.ts'
-import { within } from '../../core/waiting.ts'
 import { type Deed, type Deeds, newDeedKey, type WayBack } from '../../records/deeds.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import type { Deps } from '../feature.ts'
-import type { Allowance } from './allowance.ts'
+import type { History } from './history.ts'
 import type { Looks } from './look.ts'
 import { noUndo } from '../no-undo.ts'
 import { type Look, takesResult, wayBack } from './way-back.ts'
@@ -19,7 +18,7 @@ interface Options {
   readonly deps: Deps
   readonly deeds: Deeds
   readonly looks: Looks
-  readonly allowance: Allowance
+  readonly journal: History
   readonly upstream: string
   /** How long deeds that are no steps are kept, in milliseconds; 0 for not at all. */
   readonly history: number
@@ -39,9 +38,6 @@ type Ending = Pick<Deed, 'status' | 'way'>
 /** How long steps are kept, in milliseconds: longer than any transaction takes. */
 const STEPS = 30 * 86_400_000
 
-/** How long an answer waits for the history, in milliseconds. */
-const PATIENCE = 500
-
 /** The slot of a call's state that names the deed of what its server has begun. */
 const SLOT = 'undo'
 
@@ -51,8 +47,6 @@ const nothing: WayBack = { kind: 'nothing' }
 /** Writes down what the tools of a server do. */
 export class Chronicle {
   readonly #options: Options
-  /** Whether what was done last is not on record. */
-  #isLosing = false
 
   constructor(options: Options) {
     this.#options = options
@@ -156,26 +150,9 @@ export class Chronicle {
   async #end(call: Call, { deed, isResumed }: Beginning, end: Ending): Promise<void> {
     const ended = { ...deed, ...end, endedAt: Date.now() }
     if (call.step) return this.#settle(ended)
-    const { allowance, deeds, history } = this.#options
     // What came to nothing needs no undoing.
     if (end.status === 'failed' && !isResumed) return
-    if (!allowance.take(call.principal, history, deed.startedAt)) return this.#lost('limit')
-    const writing = deeds.put(ended, history).then(
-      (size) => {
-        allowance.spend(call.principal, size)
-        this.#isLosing = false
-      },
-      (error: unknown) => this.#lost(String(error)),
-    )
-    // Nothing was promised, so nobody waits for a store that does not answer.
-    await within(writing, PATIENCE, undefined)
-  }
-
-  /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */
-  #lost(reason: string): void {
-    const { deps, upstream } = this.#options
-    if (!this.#isLosing) deps.log.warn('undo.history_lost', { upstream, reason })
-    this.#isLosing = true
+    this.#options.journal.add(ended, this.#options.history)
   }
 
   async #settle(deed: Deed): Promise<void> {

@@ -9,8 +9,8 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { attempt } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { Allowance } from './allowance.ts'
 import { Chronicle } from './chronicle.ts'
+import { History } from './history.ts'
 import { Looks } from './look.ts'
 import { liveProblems } from './problems.ts'
 
@@ -33,14 +33,14 @@ export const undo: Feature<Settings> = {
         default: '24h',
         errorMessage: 'must be off, or a duration such as 24h or 7d',
         description:
-          'For how long is kept what was done, and how to undo it, for `gatehouse undo`: of each caller at most 10,000 things and 64 MB, of each gateway. off keeps the steps of transactions alone.',
+          'For how long is kept what was done, and how to undo it, for `gatehouse undo`: of each caller the last 10,000 things and 64 MB, of each gateway. off keeps the steps of transactions alone.',
       },
     },
   },
   create: (settings, deps) => {
     const looks = new Looks(deps)
     const deeds = new Deeds(deps.store)
-    const allowance = new Allowance(MOST)
+    const journal = new History(deeds, deps.log)
     const historyOf = (upstream: string): number => {
       const { history } = settings(upstream)
       return history === 'off' ? 0 : history
@@ -49,7 +49,7 @@ export const undo: Feature<Settings> = {
       policy: ({ upstream, method, isOwn }) => {
         if (method !== 'tools/call' || isOwn || upstream === undefined) return undefined
         const history = historyOf(upstream)
-        const chronicle = new Chronicle({ deps, deeds, looks, allowance, upstream, history })
+        const chronicle = new Chronicle({ deps, deeds, looks, journal, upstream, history })
         return (next) => (call) => passed(call, { next, deps, looks, chronicle })
       },
       facts: (entry, all) => {
@@ -57,6 +57,7 @@ export const undo: Feature<Settings> = {
         return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
       },
       problems: () => liveProblems(deps),
+      close: () => journal.close(),
     }
   },
 }
@@ -66,9 +67,6 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
   const description = rule.description ?? printExpression(call)
   return { tool: call.tool, isExact: rule.isExact, description }
 }
-
-/** How many deeds of a caller are kept within the history, by each gateway, and how long; steps besides. */
-const MOST = { count: 10_000, size: 64 * 1024 * 1024 }
 
 interface Around {
   readonly next: Handler

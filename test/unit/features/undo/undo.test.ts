@@ -63,9 +63,17 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
     }),
   )
   const policy = contribution.policy?.({ method: 'tools/call', upstream: 'one', name: 't' })
-  const handle: Handler = policy?.(end) ?? end
+  const bare: Handler = policy?.(end) ?? end
+  /** Makes a call, and has what it did written. */
+  const handle: Handler = async (call) => {
+    try {
+      return await bare(call)
+    } finally {
+      await contribution.close?.()
+    }
+  }
   const deeds = new Deeds(store)
-  return { handle, deeds, warnings }
+  return { bare, handle, deeds, warnings }
 }
 
 /** Everything that was written down, in order. */
@@ -158,7 +166,7 @@ describe('a call outside of a transaction', () => {
 
   test('that only reads is passed on as it is', () => {
     const promise = Promise.resolve(resultOf({}))
-    expect(around({ op: 'read', end: () => promise }).handle(to({}))).toBe(promise)
+    expect(around({ op: 'read', end: () => promise }).bare(to({}))).toBe(promise)
   })
 
   test('that got no answer may have been done', async () => {

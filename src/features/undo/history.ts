@@ -1,0 +1,105 @@
+/**
+ * The history of what was done outside of transactions. What is done within a moment is written together, after its
+ * callers have their answers: nothing was promised of the history. So a process that is killed loses the last moment of
+ * it, and nothing else; the steps of transactions do not come here.
+ */
+import type { Log } from '../../core/log.ts'
+import { within } from '../../core/waiting.ts'
+import { type Deed, type Deeds, oldestKeyAt } from '../../records/deeds.ts'
+import { Room } from './room.ts'
+
+/** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
+const GATHER = 50
+const PATIENCE = 2000
+/** How many deeds may wait to be written: a store may be slow. */
+const MAX_WAITING = 2000
+/** How many deeds of a caller are kept within the history, by each gateway, and how long they may be together as text. */
+const EACH = { count: 10_000, size: 64 * 1024 * 1024 }
+/** How many of all callers. */
+const ALL = 200_000
+/** How often what is over is not counted any more, in milliseconds. */
+const SWEEP = 60_000
+
+interface Waiting {
+  readonly deed: Deed
+  /** For how long it is kept, in milliseconds. */
+  readonly ttl: number
+}
+
+/** Keeps what was done. */
+export class History {
+  readonly #deeds: Deeds
+  readonly #log: Log
+  readonly #room: Room
+  #waiting: Waiting[] = []
+  #timer: NodeJS.Timeout | undefined
+  #writing: Promise<void> | undefined
+  #sweptAt = 0
+  /** Whether what was done last is not on record. */
+  #isLosing = false
+
+  constructor(deeds: Deeds, log: Log, room: Room = new Room(EACH, ALL)) {
+    this.#deeds = deeds
+    this.#log = log
+    this.#room = room
+  }
+
+  /** Takes in what was done; it is on record within a moment, as far as the store takes it. */
+  add(deed: Deed, ttl: number): void {
+    if (this.#waiting.length >= MAX_WAITING) return this.#lost(deed, 'the store does not keep up')
+    this.#waiting.push({ deed, ttl })
+    this.#timer ??= setTimeout(() => void this.flush(), GATHER).unref()
+  }
+
+  /** Resolves once all that was taken in is written, or could not be. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    // One write after the other: what a later one pushes out is there by then.
+    while (this.#writing) await this.#writing
+    if (this.#waiting.length === 0) return
+    const batch = this.#waiting
+    this.#waiting = []
+    this.#writing = this.#write(batch).finally(() => {
+      this.#writing = undefined
+    })
+    await this.#writing
+  }
+
+  /** The same, for no longer than a moment. */
+  async close(): Promise<void> {
+    await within(this.flush(), PATIENCE, undefined)
+  }
+
+  async #write(batch: readonly Waiting[]): Promise<void> {
+    const gone = await Promise.all(
+      batch.map(async ({ deed, ttl }) => {
+        try {
+          const size = await this.#deeds.put(deed, ttl)
+          this.#isLosing = false
+          return this.#room.take(deed.principal.id, deed.key, size)
+        } catch (error) {
+          this.#lost(deed, String(error))
+          return []
+        }
+      }),
+    )
+    // What can not be removed is forgotten by itself when its time is over.
+    await Promise.allSettled(gone.flat().map((key) => this.#deeds.remove(key)))
+    this.#sweep(batch)
+  }
+
+  #sweep(batch: readonly Waiting[]): void {
+    const now = Date.now()
+    if (now - this.#sweptAt < SWEEP) return
+    this.#sweptAt = now
+    const longest = Math.max(...batch.map(({ ttl }) => ttl))
+    this.#room.forgetBefore(oldestKeyAt(now - longest))
+  }
+
+  /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */
+  #lost({ upstream }: Deed, reason: string): void {
+    if (!this.#isLosing) this.#log.warn('undo.history_lost', { upstream, reason })
+    this.#isLosing = true
+  }
+}

@@ -1,0 +1,91 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import type { Log } from '../../../../src/core/log.ts'
+import { History } from '../../../../src/features/undo/history.ts'
+import { Room } from '../../../../src/features/undo/room.ts'
+import { type Deed, Deeds, newDeedKey } from '../../../../src/records/deeds.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+const DAY = 86_400_000
+
+function deed(number: number, caller = 'alice'): Deed {
+  return {
+    key: newDeedKey(Date.now() + number),
+    startedAt: Date.now() + number,
+    principal: { id: caller },
+    upstream: 'one',
+    tool: 't',
+    arguments: { number },
+    status: 'ok',
+    way: { kind: 'none', reason: 'none' },
+  }
+}
+
+function historyIn(store: MemoryStore, room?: Room) {
+  const warnings: string[] = []
+  const log: Log = { ...silentLog, warn: (event) => void warnings.push(event) }
+  const deeds = new Deeds(store)
+  return { deeds, warnings, history: new History(deeds, log, room) }
+}
+
+test('what is done within a moment is written together, and within 50 ms', async () => {
+  const store = new MemoryStore()
+  const put = vi.spyOn(store, 'put')
+  const { deeds, history } = historyIn(store)
+  for (let number = 0; number < 20; number++) history.add(deed(number), DAY)
+  await vi.advanceTimersByTimeAsync(49)
+  expect(put).not.toHaveBeenCalled()
+  await vi.advanceTimersByTimeAsync(1)
+  expect(put).toHaveBeenCalledTimes(20)
+  expect(await deeds.list()).toHaveLength(20)
+})
+
+test('closing writes what waits, and does not wait for a store that does not answer', async () => {
+  const store = new MemoryStore()
+  const { deeds, history } = historyIn(store)
+  history.add(deed(1), DAY)
+  await history.close()
+  expect(await deeds.list()).toHaveLength(1)
+  store.put = () => new Promise(() => undefined)
+  history.add(deed(2), DAY)
+  const closed = vi.fn<() => void>()
+  void history.close().then(closed)
+  await vi.advanceTimersByTimeAsync(2000)
+  expect(closed).toHaveBeenCalled()
+})
+
+test('past its room the oldest of a caller goes, and what is done goes on being kept', async () => {
+  const { deeds, history, warnings } = historyIn(new MemoryStore(), new Room({ count: 3, size: 1e6 }, 100))
+  for (let number = 0; number < 10; number++) {
+    history.add(deed(number), DAY)
+    if (number % 4 === 0) await history.flush()
+  }
+  history.add(deed(0, 'bob'), DAY)
+  await history.flush()
+  const left = await deeds.list()
+  expect(
+    left.map(({ principal, arguments: args }) => `${principal.id} ${String(args.number)}`).toSorted(),
+  ).toEqual(['alice 7', 'alice 8', 'alice 9', 'bob 0'])
+  expect(warnings).toEqual([])
+})
+
+test('a store that fails or does not keep up is told of once, until it works again', async () => {
+  const store = new MemoryStore()
+  const { put } = store
+  store.put = () => Promise.reject(new Error('away'))
+  const { history, warnings } = historyIn(store)
+  for (let number = 0; number < 3; number++) {
+    history.add(deed(number), DAY)
+    await history.flush()
+  }
+  expect(warnings).toEqual(['undo.history_lost'])
+  store.put = put
+  history.add(deed(4), DAY)
+  await history.flush()
+  store.put = () => new Promise(() => undefined)
+  for (let number = 0; number < 5000; number++) history.add(deed(number), DAY)
+  expect(warnings).toEqual(['undo.history_lost', 'undo.history_lost'])
+})

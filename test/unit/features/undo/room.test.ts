@@ -1,0 +1,46 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { Room } from '../../../../src/features/undo/room.ts'
+
+test('there is never more than fits, the newest of a caller stays, and what has to go is told once', () => {
+  const taking = fc.array(
+    fc.record({ caller: fc.constantFrom('a', 'b', 'c'), size: fc.integer({ min: 1, max: 8 }) }),
+    { maxLength: 100 },
+  )
+  const most = fc.record({ count: fc.integer({ min: 1, max: 5 }), size: fc.integer({ min: 1, max: 20 }) })
+  fc.assert(
+    fc.property(taking, most, fc.integer({ min: 1, max: 8 }), (steps, each, all) => {
+      const room = new Room(each, all)
+      const kept = new Map<string, { caller: string; size: number }>()
+      steps.forEach(({ caller, size }, index) => {
+        const key = String(index).padStart(6, '0')
+        kept.set(key, { caller, size })
+        for (const gone of room.take(caller, key, size)) expect(kept.delete(gone)).toBe(true)
+        expect(kept.size).toBeLessThanOrEqual(all)
+        expect(kept.has(key)).toBe(true)
+        const own = [...kept.values()].filter((one) => one.caller === caller)
+        expect(own.length).toBeLessThanOrEqual(each.count)
+        const together = own.reduce((sum, one) => sum + one.size, 0)
+        expect(together <= each.size || own.length === 1).toBe(true)
+      })
+    }),
+  )
+})
+
+test('what is pushed out is the oldest of its caller; of all callers, of the one that did nothing for longest', () => {
+  const room = new Room({ count: 2, size: 100 }, 3)
+  expect(room.take('a', '1', 1)).toEqual([])
+  expect(room.take('b', '2', 1)).toEqual([])
+  expect(room.take('a', '3', 1)).toEqual([])
+  expect(room.take('a', '4', 1)).toEqual(['1'])
+  expect(room.take('c', '5', 1)).toEqual(['2'])
+})
+
+test('what is written again counts once, and what is over does not count', () => {
+  const room = new Room({ count: 2, size: 10 }, 10)
+  room.take('a', '1', 4)
+  expect(room.take('a', '1', 8)).toEqual([])
+  expect(room.take('a', '2', 2)).toEqual([])
+  room.forgetBefore('2')
+  expect(room.take('a', '3', 8)).toEqual([])
+})
