@@ -1,6 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { approvingGateway, bearer, peopleNamed } from '../../support/approving.ts'
 import { clientOf, codeOf, gatewayTo, httpServer } from '../../support/journey.ts'
-import { scriptedServer, tokenOf } from '../../support/scripted-server.ts'
+import { openSession, toolCall } from '../../support/raw-session.ts'
+import { type ScriptedServer, scriptedServer, tokenOf } from '../../support/scripted-server.ts'
 
 const statuses = [
   [-32700, 400],
@@ -56,14 +58,7 @@ describe('the HTTP status of an error within a session', () => {
     ['limits of the server', {}, { limits: { timeout: '3s' } }],
     ['settings of the tool', {}, { tools: { silent: { timeout: '3s' } } }],
   ])('C194 is 504 for a time-out by the %s, however long that is', async (_where, config, own) => {
-    const server = await scriptedServer(
-      { tools: {} },
-      {
-        'tools/list': () => ({ tools: [{ name: 'silent', inputSchema: { type: 'object' } }] }),
-        'tools/call': () => undefined,
-      },
-    )
-    onTestFinished(() => server.close())
+    const server = await quietServer()
     const one = { url: server.url, ...own }
     const gateway = await gatewayTo({ one }, { config: { ...config, ...mapped } })
     const client = await clientOf(gateway)
@@ -91,6 +86,42 @@ describe('the HTTP status of an error within a session', () => {
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32004])
   })
 
+  test('is 504 where the server says much that the client did not ask for', async () => {
+    const server = await scriptedServer(
+      { tools: {} },
+      {
+        'tools/list': () => ({ tools: [{ name: 'busy', inputSchema: { type: 'object' } }] }),
+        'tools/call': (asked) => {
+          const progressToken = tokenOf(asked) ?? 1
+          let progress = 0
+          const timer = setInterval(() => {
+            const params = { progressToken, progress: ++progress }
+            asked.say({ method: 'notifications/progress', params })
+          }, 100)
+          onTestFinished(() => clearInterval(timer))
+          return undefined
+        },
+      },
+    )
+    onTestFinished(() => server.close())
+    const gateway = await gatewayTo({ one: server.url }, { config: { ...mapped, limits: { timeout: '2s' } } })
+    const client = await clientOf(gateway)
+    const reply = await client.request('tools/call', { name: 'busy', arguments: {} }, { timeoutMs: 30_000 })
+    expect([reply.status, reply.error?.['code']]).toEqual([504, -32004])
+  })
+
+  test('is 200 while a person is waited for longer than a call may be silent', async () => {
+    const { gateway } = await approvingGateway({
+      config: { ...mapped, auth: peopleNamed('anna'), limits: { timeout: '1s' } },
+      rules: { approval: 'out_of_band', approvers: ['anna'] },
+    })
+    const agent = { authorization: `Bearer ${bearer.agent}` }
+    const session = await openSession(`${gateway.origin}/mcp`, '2025-11-25', {}, agent)
+    const reply = await session.send(toolCall(1, 'wipe'))
+    expect([reply.status, reply.headers['content-type']]).toEqual([200, 'text/event-stream'])
+    reply.destroy()
+  })
+
   test('C145 C180 is 400 for a tool that is not there', async () => {
     const gateway = await gatewayTo({ one: (await httpServer()).url }, { config: mapped })
     const reply = await (await clientOf(gateway)).request('tools/call', { name: 'no-such' })
@@ -104,10 +135,62 @@ describe('the HTTP status of an error within a session', () => {
     expect([reply.status, reply.error?.['code']]).toEqual([200, -32601])
   })
 
-  test('C180 is what 2026-07-28 says for its clients', async () => {
-    const gateway = await gatewayTo({ one: (await httpServer()).url }, { config: mapped })
-    const client = await clientOf(gateway, { revision: '2026-07-28', handshake: false })
-    expect((await client.request('tools/call', failing(-32603))).status).toBe(200)
-    expect((await client.request('tools/call', failing(-32601))).status).toBe(404)
+  /** What a server answers with, and the HTTP status and the code a client of 2026-07-28 reads. */
+  const modernStatuses = [
+    [-32700, 200, -32700],
+    [-32600, 200, -32600],
+    [-32601, 404, -32601],
+    [-32602, 200, -32602],
+    [-32603, 200, -32603],
+    [-32000, 200, -32000],
+    [-32003, 200, -32003],
+    [-32004, 200, -32004],
+    [-32005, 200, -32005],
+    [-32006, 200, -32006],
+    [-32007, 200, -32007],
+    // 2026-07-28 basic: these two are not sent any more, and what the revision keeps for itself is not relayed.
+    [-32002, 200, -32602],
+    [-32042, 200, -32603],
+    [-32050, 200, -32603],
+    [-1, 200, -1],
+  ] as const
+
+  test.each(['mapped', 'compatible'])(
+    'C180 is what 2026-07-28 says for its clients, with %s',
+    async (kind) => {
+      const config = { features: { errors: { http_status: kind } } }
+      for (const { url } of [await httpServer(), await httpServer({ revision: '2026-07-28' })]) {
+        const client = await clientOf(await gatewayTo({ one: url }, { config }), modern)
+        const seen = []
+        for (const [code] of modernStatuses) {
+          const reply = await client.request('tools/call', failing(code))
+          seen.push([code, reply.status, reply.error?.['code']])
+        }
+        expect(seen).toEqual(modernStatuses)
+      }
+    },
+  )
+
+  test.each(['mapped', 'compatible'])('is 200 for a time-out of 2026-07-28, with %s', async (kind) => {
+    const server = await quietServer()
+    const config = { features: { errors: { http_status: kind } }, limits: { timeout: '2s' } }
+    const client = await clientOf(await gatewayTo({ one: server.url }, { config }), modern)
+    const reply = await client.request('tools/call', { name: 'silent', arguments: {} }, { timeoutMs: 30_000 })
+    expect([reply.status, reply.error?.['code']]).toEqual([200, -32004])
   })
 })
+
+const modern = { revision: '2026-07-28', handshake: false } as const
+
+/** A server with a tool that never answers. */
+async function quietServer(): Promise<ScriptedServer> {
+  const server = await scriptedServer(
+    { tools: {} },
+    {
+      'tools/list': () => ({ tools: [{ name: 'silent', inputSchema: { type: 'object' } }] }),
+      'tools/call': () => undefined,
+    },
+  )
+  onTestFinished(() => server.close())
+  return server
+}
