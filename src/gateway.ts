@@ -359,6 +359,7 @@ function listen(
     addPages,
     documents: () => gateway.documents,
     onRefused: observing.refused,
+    onSignedIn: observing.signedIn,
     page: (reader) => {
       const base = (gateway.settings.listen.publicUrl ?? url).replace(/\/$/, '')
       const signInLink = gateway.pageSignIn.link

@@ -1,9 +1,10 @@
 import type { Cookie } from './cookie.ts'
 
-/** A step of a user who signs in to a server. */
+/** A step of a user who signs in to a server, or to the pages of the gateway. */
 export interface SignInStep {
   readonly step: 'begun' | 'finished' | 'failed'
-  readonly upstream: string
+  /** The server; absent for the pages. */
+  readonly upstream?: string
   /** Who signs in. */
   readonly principal: string
   /** Why it failed: the code of the failure, and that of the authorization server where it gave one. */

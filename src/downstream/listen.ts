@@ -13,7 +13,7 @@ import { ownUrl } from '../core/own-url.ts'
 import { self } from '../core/self.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
-import type { PageSignIn } from '../core/sign-in.ts'
+import type { PageSignIn, SignInStep } from '../core/sign-in.ts'
 import type { Seal } from '../bridge/seal.ts'
 import { KEYS_PATH } from '../wire/extensions.ts'
 import type { Mirror } from '../wire/headers.ts'
@@ -59,6 +59,8 @@ interface Options {
   metrics?(): Promise<Page | undefined>
   /** Hears of every request that is turned away. */
   onRefused?(refusal: Refusal): void
+  /** Hears of each person who signed in to the pages. */
+  onSignedIn?(step: SignInStep): void
   readonly log: Log
 }
 
@@ -190,7 +192,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
     return metadata ? Promise.resolve(json(metadata, 200, metadataHeaders)) : next()
   })
   addSignInPages(app, { signIns: options.signIns, log })
-  addPageSignIn(app, { pageSignIn, listen, log })
+  addPageSignIn(app, { pageSignIn, listen, onSignedIn: options.onSignedIn, log })
   const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
     door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) })
   options.addPages?.(app, enter)

@@ -12,7 +12,7 @@ import { isFromHere } from '../core/from-here.ts'
 import { escapeHtml as escape } from '../core/html.ts'
 import type { Log } from '../core/log.ts'
 import type { ListenSettings } from '../core/settings.ts'
-import type { FindCookie, PageSignIn } from '../core/sign-in.ts'
+import type { FindCookie, PageSignIn, SignInStep } from '../core/sign-in.ts'
 import { signInHeaders, signInPage } from './sign-in-pages.ts'
 
 type Env = { Bindings: HttpBindings }
@@ -20,11 +20,13 @@ type Env = { Bindings: HttpBindings }
 interface Options {
   readonly pageSignIn: PageSignIn
   listen(): Pick<ListenSettings, 'publicUrl'>
+  /** Hears of each person who signed in. */
+  onSignedIn?: ((step: SignInStep) => void) | undefined
   readonly log: Log
 }
 
 /** Adds the paths; nothing of them is there where people cannot sign in. */
-export function addPageSignIn(app: Hono<Env>, { pageSignIn, listen, log }: Options): void {
+export function addPageSignIn(app: Hono<Env>, { pageSignIn, listen, onSignedIn, log }: Options): void {
   const guarded = async (context: Context<Env>, serve: () => Promise<Response>): Promise<Response> => {
     try {
       return await serve()
@@ -58,7 +60,9 @@ export function addPageSignIn(app: Hono<Env>, { pageSignIn, listen, log }: Optio
       const { searchParams } = new URL(context.req.url)
       const { next, cookies, subject } = await pageSignIn.finish(searchParams, cookiesOf(context))
       for (const cookie of cookies) context.header('set-cookie', cookieText(cookie), { append: true })
-      log.info('page_sign_in.done', { principal: `user:${subject}` })
+      const principal = `user:${subject}`
+      log.info('page_sign_in.done', { principal })
+      onSignedIn?.({ step: 'finished', principal })
       return sendTo(context, next)
     }),
   )

@@ -224,8 +224,13 @@ function keptClaims(claims: IdentityClaims, { scopeClaim }: JwtSettings): Identi
 
 /** Gateways on other ports of a machine get each other's cookies: each has names of its own. */
 function cookieName({ base, client }: Offered, kind: 'session' | 'way', state = ''): string {
+  const { protocol, pathname } = new URL(base)
+  // RFC 6265bis §4.1.3: no other host or page can set cookies of these names.
+  const isHost = kind === 'session' && pathname === '/'
+  const prefix = protocol === 'https:' ? (isHost ? '__Host-' : '__Secure-') : ''
   const own = createHash('sha256').update(`${base} ${client.id}`).digest('hex').slice(0, 8)
-  return kind === 'session' ? `gatehouse-session-${own}` : `gatehouse-sign-in-${own}-${state.slice(0, 12)}`
+  const name = kind === 'session' ? `session-${own}` : `sign-in-${own}-${state.slice(0, 12)}`
+  return `${prefix}gatehouse-${name}`
 }
 
 function sessionCookie(here: Offered, id: string | undefined): Cookie {

@@ -1,3 +1,4 @@
+import { dirname, join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import {
   type AuthorizationServer,
@@ -13,6 +14,8 @@ import {
   peopleNamed,
   textIn,
 } from '../../support/approving.ts'
+import { auditLines } from '../../support/audit-lines.ts'
+import { until } from '../../support/condition.ts'
 import { isObject, type Json } from '../../support/server/json.ts'
 
 const AUDIENCE = 'gatehouse-of-a-test'
@@ -71,7 +74,7 @@ function decided(browser: CookieBrowser, page: Shown, verdict: 'approved' | 'den
 
 describe('the pages, for people who sign in at the issuer', () => {
   test('the caller signs in, comes to the page of its call, and approves it', async () => {
-    const { callAs, ran, gateway } = await site()
+    const { callAs, ran, gateway } = await site({ config: { observe: { audit: { file: './audit.jsonl' } } } })
     const asked = await callAs('someone', { disk: 'a' })
     expect(textIn(asked)).toContain(`Approve or deny it at ${pageOf(asked)}, or with \`gatehouse approvals`)
     const browser = new CookieBrowser()
@@ -90,6 +93,11 @@ describe('the pages, for people who sign in at the issuer', () => {
     expect(ran).toEqual([{ disk: 'a' }])
     const list = await browser.open(`${gateway.origin}/confirm`)
     expect(list.status).toBe(200)
+    const audit = join(dirname(gateway.configFile), 'audit.jsonl')
+    const recorded = (event: string) => auditLines(audit).find((line) => line['event'] === event)
+    await until(() => recorded('approval') !== undefined, 'the line of the decision')
+    expect(recorded('sign_in')).toMatchObject({ step: 'finished', principal: 'user:someone' })
+    expect(recorded('approval')).toMatchObject({ principal: 'user:someone', via: 'sign_in' })
   })
 
   test('nobody but the caller decides, and the token of the caller does not', async () => {

@@ -261,6 +261,24 @@ describe('the sign-in of people to the pages', () => {
     await expect(late).rejects.toThrow('too long ago')
   })
 
+  it.each([
+    ['https://gateway.example', /^__Host-gatehouse-session-/, '/'],
+    ['https://gateway.example/at', /^__Secure-gatehouse-session-/, '/at'],
+    ['http://127.0.0.1:8900', /^gatehouse-session-/, '/'],
+  ])(
+    'keeps the session of %s in a cookie that nothing else can set, where browsers see to it',
+    async (base, name, path) => {
+      const made = await field()
+      made.base = base
+      const { cookies } = await made.pass()
+      expect(cookies).toMatch(name)
+      expect(await identity(made, cookies)).toBeDefined()
+      const ended = await made.signIn.end((each) => cookieOf(cookies, each))
+      expect(ended?.cookie).toMatchObject({ path, lifetime: 0, isSecure: base.startsWith('https:') })
+      expect(ended?.cookie.name).toMatch(name)
+    },
+  )
+
   it('is not offered without a client, or where no browser comes back', async () => {
     const made = await field()
     expect(made.signIn.link('/confirm/a')).toBe('https://gateway.example/at/sign-in?next=%2Fconfirm%2Fa')
