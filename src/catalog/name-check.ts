@@ -25,7 +25,8 @@ export interface NameCheck {
 
 interface Source {
   readonly settings: UpstreamSettings
-  readonly handle: Handler
+  /** Lists tools that are not offered, too. */
+  readonly whole: Handler
   readonly status: { readonly problem?: string }
 }
 
@@ -92,7 +93,10 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
 }
 
 /** What a server lists, as far as these names may be about it: its prompts and resources only where its tools are not all. */
-async function readFor(names: readonly ConfiguredName[], { settings, handle }: Source): Promise<ServerLists> {
+async function readFor(
+  names: readonly ConfiguredName[],
+  { settings, whole: handle }: Source,
+): Promise<ServerLists> {
   const upstream = settings.name
   const call: Call = ownCall({ target: { upstream, method: 'tools/list' } })
   const listed = await walk(handle, call, 'tools/list')

@@ -52,7 +52,7 @@ function problemOf(name: ConfiguredName, known: Known): string | undefined {
     return undefined
   const all = kind === 'tool' ? named(lists.tools) : subjects(lists)
   const what = kind === 'tool' ? 'tool' : 'tool, prompt or resource'
-  return `${upstream} lists no ${what} that this matches${hintOf(pattern, all)}`
+  return `${upstream} lists no ${what} that this matches${hintOf(name.written ?? pattern, all)}`
 }
 
 /** A name that is for the tools of all servers. */

@@ -25,12 +25,19 @@ export function configuredNames(value: unknown, schema: JsonSchema): readonly Co
     if (!isObject(item)) return
     const kind = isObject(own.propertyNames) ? own.propertyNames['x-names'] : undefined
     for (const [key, each] of Object.entries(item)) {
-      const below = within(at, key, kind)
+      const exposed = kind === 'tool' && isObject(each) && typeof each.rename === 'string' ? each.rename : key
+      const isHidden = kind === 'tool' && isObject(each) && each.hide === true
+      const below = within(at, key, kind, exposed)
       // A tool that is to go may be gone already.
       const isGone = kind === 'tool' && isObject(each) && each.deprecated !== undefined
       if (!isGone) {
         const keyed = namesIn(key, kind, { ...below, owner: at.owner })
-        found.push(...keyed.map((name) => ({ ...name, at: 'key' as const })))
+        found.push(
+          ...keyed.map((name): ConfiguredName => {
+            const renamed = exposed === key ? {} : { pattern: exposed, written: key }
+            return { ...name, ...renamed, ...(isHidden && { isGuard: true }), at: 'key' }
+          }),
+        )
       }
       visit(each, schemaOf(own, key), below)
     }
@@ -61,9 +68,9 @@ interface Place {
   readonly owner: ConfiguredName['owner']
 }
 
-function within(at: Place, key: string, kind: unknown): Place {
+function within(at: Place, key: string, kind: unknown, exposed: string): Place {
   const isOwner = kind === 'tool' || kind === 'item'
-  return { path: [...at.path, key], owner: isOwner ? { kind, pattern: key } : at.owner }
+  return { path: [...at.path, key], owner: isOwner ? { kind, pattern: exposed } : at.owner }
 }
 
 /** What a text that a schema calls a name stands for. */

@@ -22,7 +22,7 @@ import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
 import type { Environment } from './secrets.ts'
 import { defaultStoreFolder, sentinelFolder } from './store-folder.ts'
-import { toolSettings, type ToolValues } from './tool-settings.ts'
+import { renamesOf, toolSettings, type ToolValues } from './tool-settings.ts'
 import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
 
 /** Where settings came from: the features they are for, and the file where there is one. */
@@ -154,7 +154,11 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     roots,
     startTimeout: Math.min(startTimeout, LONGEST_TIMER),
     idle,
-    tools: mapped(upstream.tools, toolSettings),
+    renames: renamesOf(upstream.tools),
+    // Beyond its server a renamed tool has its new name alone.
+    tools: Object.fromEntries(
+      Object.entries(upstream.tools).map(([name, values]) => [values.rename ?? name, toolSettings(values)]),
+    ),
     scopes: mapped(upstream.scopes, (names) => [names].flat()),
     allow: mapped(upstream.allow, argumentRule),
     deny: mapped(upstream.deny, argumentRule),

@@ -20,6 +20,18 @@ export const toolSchema = {
   additionalProperties: false,
   errorMessage: 'must be a mapping of settings',
   properties: {
+    hide: {
+      type: 'boolean',
+      description:
+        'Whether it is left out: it is not listed, and calling it is calling a tool that is not there.',
+    },
+    rename: {
+      type: 'string',
+      pattern: '^[A-Za-z0-9_.-]{1,128}$',
+      errorMessage: 'must be 1 to 128 letters, digits, or characters of "_.-"',
+      description:
+        'What it is called here. All other settings name it like that; those beside this one are its own.',
+    },
     op: { enum: ['read', 'write', 'delete', 'admin', 'execute'], description: 'What kind of action it is.' },
     risk: { enum: ['safe', 'reversible', 'destructive'], description: 'How much harm it can do.' },
     idempotent: { type: 'boolean', description: 'Whether doing it twice is the same as doing it once.' },

@@ -5,6 +5,7 @@ import { given } from './given.ts'
 
 /** What the configuration says of a tool, as it is written. */
 export type ToolValues = Pick<ToolSettings, Unchanged> & {
+  readonly rename?: string
   readonly scopes?: string | readonly string[]
   readonly approvers?: string | readonly string[]
   readonly key_argument?: string | false
@@ -33,7 +34,13 @@ type Unchanged = Exclude<
 
 /** What the configuration says of a tool. */
 export function toolSettings(values: ToolValues): ToolSettings {
-  const { key_argument: keyArgument, forward_key: forwardKey, auto_key: autoKey, ...others } = values
+  const {
+    key_argument: keyArgument,
+    forward_key: forwardKey,
+    auto_key: autoKey,
+    rename: _rename,
+    ...others
+  } = values
   const { type_to_confirm: typeToConfirm, max_input: maxInput, cost, provenance, ...more } = others
   const { scopes, approvers, effects, accepts, returns, ...rest } = more
   const lists = { scopes, approvers, effects, accepts, returns }
@@ -45,6 +52,12 @@ export function toolSettings(values: ToolValues): ToolSettings {
     ...(cost !== undefined && { cost: costSettings(cost) }),
     ...(provenance && { provenance: provenanceSettings(provenance) }),
   }
+}
+
+/** The new names of tools, by the names their server has for them. */
+export function renamesOf(tools: Readonly<Record<string, ToolValues>>): Readonly<Record<string, string>> {
+  const renamed = Object.entries(tools).map(([name, { rename }]) => [name, rename])
+  return Object.fromEntries(renamed.filter(([, rename]) => rename !== undefined))
 }
 
 function provenanceSettings({ json_path: jsonPath, ...rest }: NonNullable<ToolValues['provenance']>) {

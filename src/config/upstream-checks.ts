@@ -4,6 +4,7 @@ import { compilePattern } from '../core/pattern.ts'
 import { isHttpUrl, isLoopback } from './addresses.ts'
 import { approvalProblems } from './approval-checks.ts'
 import { expressionProblems } from './expression-checks.ts'
+import { renameProblems } from './rename-checks.ts'
 import { maskProblems } from './mask-checks.ts'
 import { type Place, placeAt } from './place.ts'
 import type { Checked, Finding } from './problem.ts'
@@ -35,6 +36,7 @@ export function checkUpstream(
     ...oauthProblems(upstream, path),
     ...maskProblems(upstream.features, [...path, 'features']),
     ...patternProblems(upstream, path),
+    ...renameProblems(upstream.tools, [...path, 'tools']),
     ...expressionProblems(upstream.tools, [...path, 'tools']),
     ...approvalProblems(upstream.tools, [...path, 'tools'], hasAuth),
     ...(isStrict ? query : []),

@@ -36,6 +36,8 @@ export interface ConfiguredName {
   /** An `item` is a tool, a prompt, or a resource by its URI. */
   readonly kind: 'tool' | 'item' | 'argument' | 'scope'
   readonly pattern: string
+  /** What is written there, where that is another name: that of a renamed tool. */
+  readonly written?: string
   /** The server it is about; all of them where absent. */
   readonly upstream?: string
   /** Whose argument it is. */
@@ -89,6 +91,8 @@ export interface UpstreamSettings {
   readonly startTimeout: number
   /** How long an unused connection or child process is kept. */
   readonly idle: number
+  /** The new names of tools, by the names the server has for them. Everything else names them by the new ones. */
+  readonly renames: Readonly<Record<string, string>>
   /** What is special about some of its tools, by glob. */
   readonly tools: Readonly<Record<string, ToolSettings>>
   /** Named scopes: the tools, prompts and resources each one opens, by glob. */
@@ -126,6 +130,8 @@ export type ArgumentRules = Readonly<Record<string, Readonly<Record<string, stri
 
 /** What the configuration says of a tool. */
 export interface ToolSettings extends ToolWords {
+  /** It is not offered. */
+  readonly hide?: boolean
   readonly op?: Op
   readonly risk?: Risk
   readonly idempotent?: boolean

@@ -28,6 +28,7 @@ import { proofFor } from './proof.ts'
 import { HeardQuota } from './quota.ts'
 import { Recent } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
+import { toolNames } from './tool-names.ts'
 import { type Tool, unlistedTool } from './tools.ts'
 
 /** A server behind the gateway. */
@@ -36,6 +37,8 @@ export interface Upstream {
   readonly settings: UpstreamSettings
   /** Does any call the server should do. */
   readonly handle: Handler
+  /** The same, with the tools that are not offered: for what the configuration says of them. */
+  readonly whole: Handler
   /** What the server's list says of the tool a call names. @throws what hinders listing */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Connects once, so that the first call need not wait. @throws what hinders it */
@@ -206,23 +209,27 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   }
 
   let parked = 0
+  const whole = compose([credentials?.guard], park(open, { onCount: (count) => void (parked = count) }))
+  const find = (call: Call): Tool | undefined | Promise<Tool | undefined> => {
+    const connection = ready(call)
+    if (connection) return toolOf(connection, call)
+    return dialled
+      .try(`${call.principal.id} ${call.requestId}`, () => connect(call))
+      .then((opened) => toolOf(opened, call))
+  }
+  const names = toolNames(settings, log)
   return {
     name: settings.name,
     settings,
-    handle: compose([credentials?.guard], park(open, { onCount: (count) => void (parked = count) })),
+    handle: names ? names.handle(whole) : whole,
+    whole: names ? names.handle(whole, true) : whole,
     get parked() {
       return parked
     },
     guard: credentials?.guard,
     quota: () => quota?.last,
     ...(credentials?.finish && { finishSignIn: credentials.finish }),
-    tool: (call) => {
-      const connection = ready(call)
-      if (connection) return toolOf(connection, call)
-      return dialled
-        .try(`${call.principal.id} ${call.requestId}`, () => connect(call))
-        .then((opened) => toolOf(opened, call))
-    },
+    tool: names ? names.find(find) : find,
     warm: async (call) => {
       // Without a caller there is nothing to show to the server.
       if (!isPersonal) await connect(call)

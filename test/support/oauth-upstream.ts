@@ -76,6 +76,7 @@ const defaults: UpstreamSettings = {
   roots: 'off',
   startTimeout: 5000,
   idle: 60_000,
+  renames: {},
   tools: {},
   scopes: {},
   allow: {},

@@ -12,6 +12,7 @@ export function serverSettings(given: Partial<UpstreamSettings> = {}): UpstreamS
     roots: 'off',
     startTimeout: 1000,
     idle: 1000,
+    renames: {},
     tools: {},
     scopes: {},
     allow: {},

@@ -124,6 +124,7 @@ describe('the smallest file', () => {
           roots: 'off',
           startTimeout: 30_000,
           idle: 600_000,
+          renames: {},
           tools: {},
           scopes: {},
           allow: {},
