@@ -85,13 +85,10 @@ function clientProblems(
   }
   const isElsewhere = typeof host === 'string' && !isLoopback(host) && publicUrl === undefined
   return [
-    // Without `jwks` it has to be one anyway.
-    secret === undefined && jwks !== undefined
+    // Where its keys are found through its metadata it has to be one anyway.
+    jwks !== undefined || secret !== undefined
       ? urlProblem(issuer, at('issuer'), ': people sign in there')
       : undefined,
-    secret === undefined
-      ? undefined
-      : { path: at('client_id'), at: 'key', message: 'nobody can sign in with `secret`: it takes an issuer' },
     isElsewhere
       ? {
           path: at('client_id'),

@@ -37,7 +37,13 @@ export function canaryConfig(canaries: Canaries, around: Around): Json {
     limits: { rate: 'off' },
     auth: {
       development: true,
-      jwt: { issuer: issuerName, audience: 'gateway', secret: of('jwt-secret') },
+      jwt: {
+        issuer: issuerName,
+        audience: 'gateway',
+        secret: of('jwt-secret'),
+        client_id: 'pages',
+        client_secret: of('pages-secret'),
+      },
       opaque: {
         introspect: {
           url: `${around.issuer}/introspect`,

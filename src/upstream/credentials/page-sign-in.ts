@@ -179,14 +179,16 @@ function createMetadata(
   let known:
     | { readonly key: string; readonly server: Promise<AuthorizationServer>; until: number }
     | undefined
-  return ({ issuer, jwks, algorithms }) => {
-    const key = JSON.stringify([issuer, jwks, algorithms])
+  return ({ issuer, jwks, secret, algorithms }) => {
+    // A shared key is of bearer tokens alone.
+    const signatures = secret ? ['RS256', 'ES256'] : [...algorithms]
+    const key = JSON.stringify([issuer, jwks, signatures])
     if (known?.key === key && now() < known.until) return known.server
     const server = read(issuer).then((found) => ({
       ...found,
       ...(jwks !== undefined && { jwks_uri: jwks }),
       // Only what is taken of bearer tokens is taken of statements about people.
-      id_token_signing_alg_values_supported: [...algorithms],
+      id_token_signing_alg_values_supported: signatures,
     }))
     const made = { key, server, until: now() + METADATA_TTL_MS }
     known = made

@@ -285,7 +285,16 @@ async function pages(visitor: Visitor, canaries: Canaries): Promise<void> {
     async () => (await visitor.send('/')).text.includes('unavailable</span>'),
     'the page to tell of failures',
   )
-  for (const path of ['/', '/health', '/ready', '/metrics', '/nowhere', ...documents])
+  for (const path of [
+    '/',
+    '/health',
+    '/ready',
+    '/metrics',
+    '/nowhere',
+    '/confirm',
+    '/sign-in/callback?code=a&state=b',
+    ...documents,
+  ])
     await visitor.send(path, { headers })
 }
 

@@ -191,7 +191,7 @@ describe('auth', () => {
     [
       'jwt: { issuer: me, secret: "a shared key of more than 32 characters", client_id: a }, development: on',
       '',
-      /client_id: nobody can sign in with `secret`/,
+      /issuer: must be a URL such as .*: people sign in there/,
     ],
     [
       'jwt: { issuer: "https://idp.example.com", audience: a, client_id: a }',

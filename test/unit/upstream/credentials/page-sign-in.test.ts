@@ -238,6 +238,13 @@ describe('the sign-in of people to the pages', () => {
     expect((await made.pass({ statement: { claims } })).cookies).not.toBe('')
   })
 
+  it('takes statements with the keys of the issuer where bearer tokens have a shared one', async () => {
+    const made = await field({ secret: CLIENT.secret, algorithms: ['HS256'] })
+    expect(await identity(made, (await made.pass()).cookies)).toMatchObject({ sub: 'anna' })
+    const statement = { header: { alg: 'HS256' }, key: ours }
+    await expect(made.pass({ statement })).rejects.toThrow('granted no token')
+  })
+
   it('takes nobody in with the state of another, in another browser, or too late', async () => {
     const made = await field()
     const before = made.asked.length
