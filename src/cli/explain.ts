@@ -36,6 +36,7 @@ export async function explain(args: readonly string[]): Promise<number> {
       ...(status?.revision !== undefined && { revision: status.revision }),
       ...(status?.olderRevision !== undefined && { older_revision: status.olderRevision }),
       ...(status?.problem !== undefined && { problem: status.problem }),
+      ...(status?.stderr && { stderr: status.stderr }),
       isolation: settings.isolation,
       trust: settings.trust,
       tools: inspected.map(toolObject),
@@ -52,6 +53,7 @@ export async function explain(args: readonly string[]): Promise<number> {
       ? []
       : [`  to older     ${status.olderRevision}, on connections of their own (revision: follow)`]),
     ...(status?.problem === undefined ? [] : [`  problem      ${status.problem}`]),
+    ...(status?.stderr ?? []).map((line) => `  it wrote     ${line}`),
     `  isolation    ${settings.isolation}`,
     `  believed     ${settings.trust ? 'yes' : 'no'} (trust: what it says of its own tools)`,
     ...(tool === undefined ? toolTable(inspected) : toolLines(inspected[0])),

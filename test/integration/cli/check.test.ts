@@ -194,6 +194,19 @@ describe('gatehouse explain', () => {
     expect([code, stdout]).toEqual([1, expect.stringContaining('problem')])
   })
 
+  test('prints the last words of a server that ended, and so does check', async () => {
+    const script =
+      "console.error('first'); console.error('Set API_KEY to reach the service'); process.exit(3)"
+    const path = file({ upstreams: { one: { command: [process.execPath, '-e', script] } } })
+    const explained = await runCommand(['explain', 'one', '--config', path])
+    expect(explained.stdout).toContain('it wrote     Set API_KEY to reach the service')
+    const checked = await runCommand(['check', '--config', path])
+    expect([checked.code, checked.stderr]).toEqual([
+      1,
+      expect.stringContaining('    Set API_KEY to reach the service'),
+    ])
+  })
+
   test('prints no secret', async () => {
     const path = file({
       upstreams: { one: { url: 'http://127.0.0.1:9/mcp', token: 'sesame', headers: { 'x-key': 'pumpkin' } } },
