@@ -38,8 +38,10 @@ export function recipientsOf(
   if (about !== undefined) return carrier ? { to: [carrier] } : { to: [], why: 'ended' }
   const named = namedBy(note, underWay)
   if (named) return { to: [named] }
-  const calls = underWay.values().map(({ working }) => working)
-  return amongCalls(calls.filter((each) => isOfClient(each) && wants(each, note)))
+  const calls = underWay.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
+  const asked = calls.filter((each) => wants(each, note))
+  // Some servers log unasked. On the stream of a request that reaches its client, so on a shared pipe it does, too.
+  return amongCalls(asked.length > 0 ? asked : calls.filter((each) => levelOf(each) < 0))
 }
 
 function toListener(note: Note, listener: Working | undefined): Recipients {
@@ -107,8 +109,13 @@ export function isOfClient(working: Working): boolean {
 }
 
 /** A log message is for who asked for its level (2026-07-28 server/utilities/logging). */
-function wants({ call }: Working, { method, params }: Note): boolean {
+function wants(working: Working, { method, params }: Note): boolean {
   if (method !== 'notifications/message') return true
-  const level = severity(call.meta[metaKeys.logLevel])
+  const level = levelOf(working)
   return level >= 0 && severity(params?.fields.level) >= level
+}
+
+/** The rank of the level of log messages a call asked for; negative where it asked for none. */
+function levelOf({ call }: Working): number {
+  return severity(call.meta[metaKeys.logLevel])
 }
