@@ -51,7 +51,8 @@ async function act(
   recorded: Recorded,
 ): Promise<string> {
   if (action === 'list') {
-    const all = await kept.list()
+    // Those that wait come first.
+    const all = (await kept.list()).toSorted((one, other) => isLater(one) - isLater(other))
     if (isJson) return JSON.stringify({ approvals: all.map(approvalView) }, null, 2)
     return all.length === 0 ? 'No call waits for approval.' : all.map(approvalLine).join('\n')
   }
@@ -133,4 +134,8 @@ function read(args: readonly string[]): Told {
     ...(reason !== undefined && { reason }),
     ...(typed !== undefined && { typed }),
   }
+}
+
+function isLater({ status }: Approval): number {
+  return status === 'pending' ? 0 : 1
 }

@@ -1,4 +1,4 @@
-import type { Entry } from '../core/entry.ts'
+import { type Entry, riskWords } from '../core/entry.ts'
 import { oneLine } from '../core/one-line.ts'
 import type { ToolSettings, UndoSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
@@ -75,7 +75,7 @@ interface Around {
 
 function proposalOf(entry: Entry, { all, reads, tools }: Around): Proposal {
   const { name, definition, nature } = entry
-  const about = oneLine(`${name}: ${nature.risk}, ${nature.evidence[0] ?? ''}`)
+  const about = oneLine(`${name}: ${riskWords[nature.risk]}, ${nature.evidence[0] ?? ''}`)
   const part = { tool: name, risk: nature.risk }
   const { from, how, undo, why, doubts } = judgeUndo(entry, all, { tools, isDerived: false })
   const configured = settingOf(tools, name, 'undo')
