@@ -45,12 +45,12 @@ const classes: Readonly<Record<VerbClass, string>> = {
     ban block cancel clear close deactivate decline demote detach disconnect dismiss eject exclude kick
     leave mute reject reset scale unassign unbind unlabel unlink unset unsubscribe untag`,
   destructive: `
-    abandon abort amend annihilate clean cleanup cutover decommission del delete deploy deprovision
-    destroy discard drop erase evict expire failover flush flushall flushdb force halt hdel invalidate
-    kill logout lrem ltrim merge migrate obliterate overwrite pause promote prune purge push rebase
+    abandon abort amend annihilate clean cleanup cutover deallocate decommission del delete deploy
+    deprovision destroy discard downgrade drop erase evict expire failover flush flushall flushdb force halt hdel hibernate invalidate
+    kill logout lrem ltrim merge migrate obliterate overwrite pause power poweroff promote prune purge push quarantine rebase
     reboot rebuild recreate redeploy release remove replace restart revert revoke rm rmdir rollback
     rotate shutdown squash srem stop suspend swap switchover teardown terminate trash truncate undo
-    uninstall unregister wipe zrem`,
+    uninstall unregister upgrade wipe zrem`,
   outward: `
     broadcast buy charge deliver dial dispatch email finalize invite notify order pay payout publish
     purchase refund remit reply send share sms transfer tweet withdraw`,
@@ -87,10 +87,10 @@ const nouns = new Set(
     admin answer archive audit back ban billing block book branch build call cat change charge check
     clear clone close comment commit config copy count deploy display drop email exec export feedback
     flag focus force fork form format forward group head import index info invite kick label launch link list load
-    lock log map mark match member merge move order patch pause pay permission pin press profile
+    lock log map mark match member merge move order patch pause pay permission pin power press profile
     purchase push query queue record refund release replace reply report request reset respond restore
     role run scan schedule screenshot script search select set share shell sms snapshot star start stash
-    stat status stop store switch tag test trace track transfer transition tree type update view vote
+    stat status stop store switch tag test trace track transfer transition tree type update upgrade view vote
     wait watch`
     .trim()
     .split(/\s+/),
@@ -108,6 +108,11 @@ const governing = new Set(
 /** What kind of action a word stands for as a verb in its base form; nothing where it is no known verb. */
 export function verbClass(word: string): VerbClass | undefined {
   return verbs.get(word)
+}
+
+/** Every verb of a class. */
+export function allOf(kind: VerbClass): ReadonlySet<string> {
+  return new Set([...verbs].filter(([, found]) => found === kind).map(([word]) => word))
 }
 
 /** The base form of a verb in the third person ("deletes", "applies", "pushes"), where that is a known verb. */

@@ -6,23 +6,19 @@
  */
 import { wordsOf } from '../words.ts'
 import type { Effect, Evidence } from './evidence.ts'
-import { baseVerb, isGoverning, isNoun, verbClass, type VerbClass } from './lexicon.ts'
+import { allOf, baseVerb, isGoverning, isNoun, verbClass, type VerbClass } from './lexicon.ts'
 
 /** What the words of a tool's name say, after its server's own name. */
 export function nameEvidence(name: string, server: string): readonly Evidence[] {
   const words = withoutServer(wordsOf(name), wordsOf(server))
   const found = verbsOfName(words)
-  const message = words.find((word) => messages.has(word))
-  const billed = words.find((word) => money.has(word))
-  const isWhole =
-    words.includes('file') &&
-    (found.includes('update')
-      ? found.includes('create')
-      : found.some((verb) => verb === 'write' || verb === 'put'))
-  const isSent = message !== undefined && found.some((verb) => sending.has(verb))
   return [
     ...found.map((verb): Evidence => ({ ...ofVerb(verb, 'its name says'), isName: true })),
-    ...(isWhole
+    ...combinations.flatMap(({ verbs, words: objects, evidence }) => {
+      const object = words.find((word) => objects.has(word))
+      return object !== undefined && found.some((verb) => verbs.has(verb)) ? [evidence(object)] : []
+    }),
+    ...(isWholeFile(words, found)
       ? [
           {
             effect: 'destructive' as const,
@@ -31,20 +27,68 @@ export function nameEvidence(name: string, server: string): readonly Evidence[] 
           },
         ]
       : []),
-    ...(isSent ? [{ effect: 'destructive' as const, text: `a ${message} cannot be taken back` }] : []),
-    ...(billed !== undefined && found.some((verb) => verbClass(verb) === 'write')
-      ? [{ effect: 'destructive' as const, text: `a change of a ${billed} may move money` }]
+    ...(/\bto (?:file|disk|path)\b/.test(words.join(' '))
+      ? [
+          {
+            effect: 'write' as const,
+            text: 'its name says that it writes a file',
+            verb: 'write',
+            isName: true as const,
+          },
+        ]
       : []),
   ]
 }
 
-/** What goes to people once it is posted. */
-const messages = new Set(
-  'message messages email mail sms tweet dm invitation invite notification payment'.split(' '),
-)
-/** What moves money as soon as it changes. */
-const money = new Set('subscription subscriptions dispute refund charge payout payment billing'.split(' '))
-const sending = new Set('post create submit reply forward publish'.split(' '))
+/** "create or update file", "write file": what is there may be lost. */
+function isWholeFile(words: readonly string[], found: readonly string[]): boolean {
+  if (!words.includes('file')) return false
+  if (found.includes('update')) return found.includes('create')
+  return found.some((verb) => verb === 'write' || verb === 'put')
+}
+
+/** A verb that is worse with some words than it is alone. */
+interface Combination {
+  readonly verbs: ReadonlySet<string>
+  readonly words: ReadonlySet<string>
+  evidence(word: string): Evidence
+}
+
+const setOf = (words: string): ReadonlySet<string> => new Set(words.split(' '))
+
+const combinations: readonly Combination[] = [
+  {
+    // What goes to people once it is posted.
+    verbs: setOf('post create submit reply forward publish respond'),
+    words: setOf('message messages email mail sms tweet dm invitation invite notification payment'),
+    evidence: (word) => ({ effect: 'destructive', text: `a ${word} cannot be taken back` }),
+  },
+  {
+    verbs: setOf('forward respond'),
+    words: setOf('event events meeting appointment'),
+    evidence: () => ({ effect: 'destructive', text: 'people are told, which cannot be taken back' }),
+  },
+  {
+    // What moves money as soon as it changes.
+    verbs: allOf('write'),
+    words: setOf('subscription subscriptions dispute refund charge payout payment billing'),
+    evidence: (word) => ({ effect: 'destructive', text: `a change of a ${word} may move money` }),
+  },
+  {
+    verbs: setOf('reset regenerate'),
+    words: setOf(
+      'password passwords passphrase secret secrets credential credentials mfa key keys token tokens',
+    ),
+    evidence: (word) => ({ effect: 'destructive', text: `who uses the ${word} of now is locked out` }),
+  },
+  {
+    verbs: setOf('disable deactivate unset stop'),
+    words: setOf(
+      'backup backups protection encryption mfa 2fa firewall versioning audit auditing replication failover',
+    ),
+    evidence: (word) => ({ effect: 'destructive', text: `what the ${word} guards against is let in` }),
+  },
+]
 
 /** What the words of a title say. */
 export function titleEvidence(title: string): readonly Evidence[] {

@@ -122,6 +122,30 @@ describe('what a server says of its tools', () => {
   )
 
   it.each([
+    ['power-off-machine', {}, 'delete destructive'],
+    ['power_cycle', {}, 'delete destructive'],
+    ['cluster_upgrade_version', {}, 'delete destructive'],
+    ['reset_user_password', {}, 'write destructive'],
+    ['disable_backups', {}, 'write destructive'],
+    ['forward_event', {}, 'write destructive'],
+    ['respond-to-event', {}, 'write destructive'],
+  ])(
+    'does not talk away what stops, locks out, unguards or tells people: %s is %s',
+    (name, hints, expected) => {
+      expect(short(natureOf(name, { ...hints, destructiveHint: false }))).toBe(expected)
+    },
+  )
+
+  it.each([
+    ['get_power_state', 'read safe idempotent'],
+    ['check_for_upgrade', 'read safe idempotent'],
+    ['get_reset_password_policy', 'read safe idempotent'],
+    ['download_to_file', 'write reversible'],
+  ])('reads what its server says it reads, but files it writes: %s is %s', (name, expected) => {
+    expect(short(natureOf(name, { readOnlyHint: true }))).toBe(expected)
+  })
+
+  it.each([
     ['create_x', { readOnlyHint: false }, 'write destructive'],
     ['hover', { readOnlyHint: false }, 'write reversible'],
     ['hover', { readOnlyHint: false, destructiveHint: true }, 'write reversible'],
