@@ -27,6 +27,7 @@ interface Source {
   readonly settings: UpstreamSettings
   /** Lists tools that are not offered, too. */
   readonly whole: Handler
+  readonly takenNames: ReadonlyMap<string, string>
   readonly status: { readonly problem?: string }
 }
 
@@ -75,7 +76,8 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
     const isWhole = lists.size === servers.size
     const concerned =
       wanted.length === servers.size ? names : names.filter((each) => wanted.includes(each.upstream ?? ''))
-    return unmatchedNames(concerned, { lists, isWhole, scopes })
+    const taken = [...lists.keys()].flatMap((upstream) => takenIn(upstream, servers.get(upstream)))
+    return [...unmatchedNames(concerned, { lists, isWhole, scopes }), ...taken]
   }
 
   const note = (findings: readonly Finding[]): Finding[] =>
@@ -90,6 +92,15 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
       if (names.some((name) => name.upstream === upstream)) tellProblems(note(await found([upstream])), log)
     },
   }
+}
+
+/** New names of tools that their server lists itself: its own tool of that name is left out. */
+function takenIn(upstream: string, source: Source | undefined): Finding[] {
+  return [...(source?.takenNames ?? [])].map(([tool, name]) => ({
+    path: ['upstreams', upstream, 'tools', tool, 'rename'],
+    message: `${upstream} lists a tool ${name} itself, which is left out: choose another name`,
+    isMinor: true,
+  }))
 }
 
 /** What a server lists, as far as these names may be about it: its prompts and resources only where its tools are not all. */

@@ -69,6 +69,12 @@ export function oldestKeyAt(now: number): string {
   return `${now.toString(16).padStart(12, '0')}-`
 }
 
+/** A deed as it is kept. */
+export function encodeDeed(deed: Deed): string {
+  const whole = JSON.stringify(deed)
+  return whole.length <= LARGEST - MARGIN ? whole : JSON.stringify(bounded(deed))
+}
+
 /** What was done, in the store. */
 export class Deeds {
   readonly #store: Store
@@ -79,13 +85,15 @@ export class Deeds {
 
   /**
    * Writes a deed down; it is durable once this resolves. One that is too large loses its arguments, which are
-   * only shown, and then its way back. Resolves with how long what is kept is as text. `ttl` is in milliseconds.
+   * only shown, and then its way back. `ttl` is in milliseconds.
    */
-  async put(deed: Deed, ttl: number): Promise<number> {
-    const whole = JSON.stringify(deed)
-    const text = whole.length <= LARGEST - MARGIN ? whole : JSON.stringify(bounded(deed))
-    await this.#store.put(place(deed.key), text, ttl)
-    return text.length
+  async put(deed: Deed, ttl: number): Promise<void> {
+    await this.write(deed.key, encodeDeed(deed), ttl)
+  }
+
+  /** The same of one that is encoded. */
+  async write(key: string, text: string, ttl: number): Promise<void> {
+    await this.#store.put(place(key), text, ttl)
   }
 
   /** Has a deed forgotten after so many milliseconds from now. */

@@ -18,6 +18,8 @@ export interface ToolNames {
   /** Its calls and lists. With `isWhole` the tools that are not offered are there. */
   handle(next: Handler, isWhole?: boolean): Handler
   find(next: FindTool): FindTool
+  /** Tools that have a new name which the server turned out to list itself, with that name. */
+  readonly taken: ReadonlyMap<string, string>
 }
 
 /** What renames and hides the tools of a server; nothing where nothing is to be. */
@@ -28,7 +30,7 @@ export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolN
   const original = new Map([...given].map(([name, renamed]) => [renamed, name]))
   const isHidden = (name: string): boolean => settingOf(tools, name, 'hide')?.value === true
   const definitions = new WeakMap<object, Tool>()
-  const taken = new Set<string>()
+  const taken = new Map<string, string>()
 
   /** The name the server knows a tool by; nothing where none has this name. */
   const nameAt = (name: string, isWhole: boolean): string | undefined => {
@@ -45,9 +47,10 @@ export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolN
     return !isWhole && isHidden(name) ? undefined : name
   }
   const tell = (name: string): void => {
-    if (taken.has(name)) return
-    taken.add(name)
-    log.warn('upstream.name_taken', { name, reason: `it is the new name of ${original.get(name)}` })
+    const renamed = original.get(name) ?? ''
+    if (taken.has(renamed)) return
+    taken.set(renamed, name)
+    log.warn('upstream.name_taken', { name, reason: `it is the new name of ${renamed}` })
   }
   const listed = (result: Payload, isWhole: boolean): Payload => {
     const list = result.at('tools')
@@ -79,6 +82,7 @@ export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolN
   }
 
   return {
+    taken,
     handle:
       (next, isWhole = false) =>
       async (call) => {

@@ -39,6 +39,8 @@ export interface Upstream {
   readonly handle: Handler
   /** The same, with the tools that are not offered: for what the configuration says of them. */
   readonly whole: Handler
+  /** Tools whose new name the server lists itself, with that name. */
+  readonly takenNames: ReadonlyMap<string, string>
   /** What the server's list says of the tool a call names. @throws what hinders listing */
   tool(call: Call): Tool | undefined | Promise<Tool | undefined>
   /** Connects once, so that the first call need not wait. @throws what hinders it */
@@ -223,6 +225,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     settings,
     handle: names ? names.handle(whole) : whole,
     whole: names ? names.handle(whole, true) : whole,
+    takenNames: names?.taken ?? new Map(),
     get parked() {
       return parked
     },

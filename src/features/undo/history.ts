@@ -5,14 +5,14 @@
  */
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/waiting.ts'
-import { type Deed, type Deeds, oldestKeyAt } from '../../records/deeds.ts'
+import { type Deed, type Deeds, encodeDeed, oldestKeyAt } from '../../records/deeds.ts'
 import { Room } from './room.ts'
 
 /** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
 const GATHER = 50
 const PATIENCE = 2000
-/** How many deeds may wait to be written: a store may be slow. */
-const MAX_WAITING = 2000
+/** How many deeds may wait to be written, and how long they may be together as text: a store may be slow. */
+const MAX_WAITING = { count: 2000, size: 64 * 1024 * 1024 }
 /** How many deeds of a caller are kept within the history, by each gateway, and how long they may be together as text. */
 const EACH = { count: 10_000, size: 64 * 1024 * 1024 }
 /** How many of all callers. */
@@ -21,7 +21,10 @@ const ALL = 200_000
 const SWEEP = 60_000
 
 interface Waiting {
-  readonly deed: Deed
+  readonly key: string
+  readonly caller: string
+  readonly upstream: string
+  readonly text: string
   /** For how long it is kept, in milliseconds. */
   readonly ttl: number
 }
@@ -32,6 +35,10 @@ export class History {
   readonly #log: Log
   readonly #room: Room
   #waiting: Waiting[] = []
+  /** How long all that is not written yet is as text: what waits, and what is being written. */
+  #size = 0
+  /** The longest time a deed is kept, in milliseconds. */
+  #longest = 0
   #timer: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
   #sweptAt = 0
@@ -46,8 +53,13 @@ export class History {
 
   /** Takes in what was done; it is on record within a moment, as far as the store takes it. */
   add(deed: Deed, ttl: number): void {
-    if (this.#waiting.length >= MAX_WAITING) return this.#lost(deed, 'the store does not keep up')
-    this.#waiting.push({ deed, ttl })
+    const { key, principal, upstream } = deed
+    const text = encodeDeed(deed)
+    if (this.#waiting.length >= MAX_WAITING.count || this.#size + text.length > MAX_WAITING.size)
+      return this.#lost(upstream, 'the store does not keep up')
+    this.#waiting.push({ key, caller: principal.id, upstream, text, ttl })
+    this.#size += text.length
+    this.#longest = Math.max(this.#longest, ttl)
     this.#timer ??= setTimeout(() => void this.flush(), GATHER).unref()
   }
 
@@ -73,32 +85,33 @@ export class History {
 
   async #write(batch: readonly Waiting[]): Promise<void> {
     const gone = await Promise.all(
-      batch.map(async ({ deed, ttl }) => {
+      batch.map(async ({ key, caller, upstream, text, ttl }) => {
         try {
-          const size = await this.#deeds.put(deed, ttl)
+          await this.#deeds.write(key, text, ttl)
           this.#isLosing = false
-          return this.#room.take(deed.principal.id, deed.key, size)
+          return this.#room.take(caller, key, text.length)
         } catch (error) {
-          this.#lost(deed, String(error))
+          this.#lost(upstream, String(error))
           return []
+        } finally {
+          this.#size -= text.length
         }
       }),
     )
     // What can not be removed is forgotten by itself when its time is over.
     await Promise.allSettled(gone.flat().map((key) => this.#deeds.remove(key)))
-    this.#sweep(batch)
+    this.#sweep()
   }
 
-  #sweep(batch: readonly Waiting[]): void {
+  #sweep(): void {
     const now = Date.now()
     if (now - this.#sweptAt < SWEEP) return
     this.#sweptAt = now
-    const longest = Math.max(...batch.map(({ ttl }) => ttl))
-    this.#room.forgetBefore(oldestKeyAt(now - longest))
+    this.#room.forgetBefore(oldestKeyAt(now - this.#longest))
   }
 
   /** Nothing was promised of the history, but who looks for it should learn why it is not whole. */
-  #lost({ upstream }: Deed, reason: string): void {
+  #lost(upstream: string, reason: string): void {
     if (!this.#isLosing) this.#log.warn('undo.history_lost', { upstream, reason })
     this.#isLosing = true
   }

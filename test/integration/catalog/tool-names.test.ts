@@ -123,6 +123,9 @@ test('a server cannot take the new name of a tool by listing it', async () => {
   expect(gateway.lines).toContainEqual(
     expect.objectContaining({ level: 'warn', event: 'upstream.name_taken', name: 'get_issue' }),
   )
+  expect(gateway.collisions).toContain(
+    'jira lists a tool get_issue itself, which is left out: choose another name',
+  )
 })
 
 test('a new name or a hiding of a tool that the server does not list is a problem', async () => {

@@ -89,3 +89,17 @@ test('a store that fails or does not keep up is told of once, until it works aga
   for (let number = 0; number < 5000; number++) history.add(deed(number), DAY)
   expect(warnings).toEqual(['undo.history_lost', 'undo.history_lost'])
 })
+
+test('what waits is bounded by its length, too', async () => {
+  const store = new MemoryStore()
+  store.put = () => new Promise(() => undefined)
+  const { history, warnings } = historyIn(store)
+  const long = 'x'.repeat(1_000_000)
+  for (let number = 0; number < 60; number++) history.add({ ...deed(number), arguments: { long } }, DAY)
+  // What is being written counts as long as it is.
+  void history.flush()
+  await vi.advanceTimersByTimeAsync(100)
+  expect(warnings).toEqual([])
+  for (let number = 0; number < 20; number++) history.add({ ...deed(number), arguments: { long } }, DAY)
+  expect(warnings).toEqual(['undo.history_lost'])
+})
