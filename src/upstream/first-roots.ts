@@ -6,7 +6,7 @@
 import { pause, untilAborted } from '../core/waiting.ts'
 
 /** How long a server has to ask, and a client to answer, in milliseconds. */
-const TO_ASK = 250
+const TO_ASK = 500
 const TO_ANSWER = 10_000
 /** How long a server has to make use of what it was answered, in milliseconds: it may look each folder up. */
 const TO_USE = 50
@@ -14,6 +14,7 @@ const TO_USE = 50
 /** The roots of one session. */
 export class FirstRoots {
   readonly #asked = Promise.withResolvers<void>()
+  readonly #expired: (() => void)[] = []
   readonly #answered = Promise.withResolvers<void>()
   #settling: Promise<void> | undefined
   #isSettled = false
@@ -23,8 +24,9 @@ export class FirstRoots {
     return this.#isSettled
   }
 
-  /** The server asks for roots. */
-  asked(): void {
+  /** The server asks for roots; where the client does not answer in time, `expire` takes the question back. */
+  asked(expire: () => void): void {
+    this.#expired.push(expire)
     this.#asked.resolve()
   }
 
@@ -42,7 +44,8 @@ export class FirstRoots {
   async #settle(): Promise<void> {
     const isAsked = await Promise.race([this.#asked.promise.then(() => true), pause(TO_ASK)])
     if (isAsked === true) {
-      await Promise.race([this.#answered.promise, pause(TO_ANSWER)])
+      const isAnswered = await Promise.race([this.#answered.promise.then(() => true), pause(TO_ANSWER)])
+      if (isAnswered !== true) for (const expire of this.#expired) expire()
       await pause(TO_USE)
     }
     this.#isSettled = true

@@ -40,11 +40,16 @@ export class Questioning {
     const controller = new AbortController()
     this.#open.set(request.id, controller)
     const firstRoots = request.method === 'roots/list' ? this.#options.firstRoots() : undefined
-    firstRoots?.asked()
+    let isExpired = false
+    firstRoots?.asked(() => {
+      isExpired = true
+      controller.abort()
+    })
     try {
       const question = { method: request.method, params: request.params }
       const answer = await this.#ask(question, about, controller)
-      if (controller.signal.aborted) return
+      // What the server took back itself wants no answer.
+      if (controller.signal.aborted && !isExpired) return
       if (!answer) await peer.respondError(request.id, nobody(request))
       else if ('result' in answer) await peer.respond(request.id, answer.result)
       else await peer.respondError(request.id, answer.error)
