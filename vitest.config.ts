@@ -9,6 +9,9 @@ const foreign = 'test/support/foreign.ts'
 const env = { XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state') }
 const summary = process.env['TEST_SUMMARY']
 
+// Machines may be several times slower than the one a test was written on.
+const expecting = { poll: { timeout: 15_000 } }
+
 export default defineConfig({
   test: {
     reporters: summary ? ['default', ciSummary(summary)] : ['default'],
@@ -16,7 +19,9 @@ export default defineConfig({
       {
         test: {
           env,
+          expect: expecting,
           name: 'unit',
+          testTimeout: 20_000,
           include: ['test/unit/**/*.test.ts'],
           sequence: { groupOrder: 0 },
         },
@@ -24,6 +29,7 @@ export default defineConfig({
       {
         test: {
           env,
+          expect: expecting,
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           globalSetup: [build, foreign],
@@ -36,6 +42,7 @@ export default defineConfig({
       {
         test: {
           env,
+          expect: expecting,
           name: 'conformance',
           include: ['test/conformance/**/*.test.ts'],
           globalSetup: [build, foreign],
@@ -49,6 +56,7 @@ export default defineConfig({
         // Peers in other languages: `npm run test:peers`.
         test: {
           env,
+          expect: expecting,
           name: 'peers',
           include: ['test/peers/**/*.test.ts'],
           globalSetup: build,

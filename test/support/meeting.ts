@@ -105,7 +105,7 @@ export class Meeting {
       if (found) return found
       throw new Error('The server has seen nothing like it')
     }
-    return vi.waitFor(look, { timeout: 5000, interval: 10 })
+    return vi.waitFor(look, { timeout: 15_000, interval: 10 })
   }
 
   /** Every breach of the protocol either side noticed. */

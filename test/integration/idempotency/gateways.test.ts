@@ -55,7 +55,7 @@ describe.each(stores)('gateways that share $title', ({ isThere, open }) => {
     const next = await clientOf({ url: `${living.url}/one` })
     const before = Date.now()
     expect(codeOf(await next.request('tools/call', params))).toBe('OUTCOME_UNKNOWN')
-    expect(Date.now() - before).toBeLessThan(3000)
+    expect(Date.now() - before).toBeLessThan(8000)
     expect(callsOf(server, 'hang')).toBe(1)
   })
 

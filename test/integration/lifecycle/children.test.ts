@@ -26,7 +26,7 @@ describe.skipIf(!hasProcessTree)('a child process that is killed', () => {
           error: { suggestion: expect.any(String), category: 'permanent' },
         })
       }
-      expect(performance.now() - start).toBeLessThan(2000)
+      expect(performance.now() - start).toBeLessThan(10_000)
       expect(client.violations).toEqual([])
     },
   )

@@ -16,7 +16,7 @@ describePairs({}, (meeting) => {
     await cancelledAt(call)
     if (meeting.isHttp) {
       const sides = client.modern ? 0 : 1
-      await vi.waitFor(() => expect(connected.link).toHaveProperty('openStreams', sides))
+      await vi.waitFor(() => expect(connected.link).toHaveProperty('openStreams', sides), 10_000)
     }
     expect(textOf(await meeting.call('echo', { still: 'here' }))).toBe('{"still":"here"}')
     expect(connected.late).toEqual([])

@@ -140,7 +140,7 @@ async function listen({ connected, client }: Meeting, more = {}): Promise<Hearin
     throw new Error(`There was no ${method}`)
   }
   return {
-    until: (method) => vi.waitFor(() => first(method), { timeout: 5000, interval: 5 }),
+    until: (method) => vi.waitFor(() => first(method), { timeout: 15_000, interval: 5 }),
     count: (method) => heard(method).length,
     close: () => Promise.resolve(),
   }

@@ -64,10 +64,11 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     redis.freeze()
     const start = performance.now()
     expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [4] })
-    expect(performance.now() - start).toBeLessThan(2000)
+    const first = performance.now() - start
+    expect(first).toBeLessThan(6000)
     const again = performance.now()
     expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [3] })
-    expect(performance.now() - again).toBeLessThan(100)
+    expect(performance.now() - again).toBeLessThan(first / 2)
     redis.thaw()
     await until(async () => {
       await store.put('session:z', 'z', 1000)

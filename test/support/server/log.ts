@@ -9,7 +9,7 @@ export class Log<T> {
   }
 
   /** Waits until an item, past or to come, satisfies the predicate. */
-  until(predicate: (item: T) => boolean, timeoutMs = 5000): Promise<T> {
+  until(predicate: (item: T) => boolean, timeoutMs = 15_000): Promise<T> {
     return new Promise((resolve, reject) => {
       const check = () => {
         const found = this.items.find(predicate)

@@ -162,9 +162,9 @@ describe('the course of a call', () => {
       return client.link
     }
     const ending = await cancelled({})
-    await vi.waitFor(() => expect(ending.openStreams).toBe(1))
+    await vi.waitFor(() => expect(ending.openStreams).toBe(1), 10_000)
     const keeping = await cancelled({ keepsCancelledStream: true })
-    await vi.waitFor(() => expect(keeping.openStreams).toBe(2))
+    await vi.waitFor(() => expect(keeping.openStreams).toBe(2), 10_000)
   })
 
   test('one round shows as it is when the client does not answer by itself', async () => {

@@ -22,7 +22,7 @@ async function whileAnotherEnds(asked: (gateway: SagaGateway) => Promise<Json>):
   const first = new SagaGateway({ store, places: { one }, next })
   await first.begin('t')
   void first.step('t', ...put('a'))
-  await vi.waitFor(() => expect(one.calls).toEqual(['put a']))
+  await vi.waitFor(() => expect(one.calls).toEqual(['put a']), 10_000)
   const end = stepEnded('step-1', { status: 'ok' }, Date.now())
   const isAlive = async (): Promise<boolean> => {
     await new Transactions(store, 60_000).change(transactionKey(anonymous.id, 't'), end)
@@ -58,7 +58,7 @@ describe('a step', () => {
       },
     })
     const both = [gateway.step('t', ...put('a')), gateway.step('t', ...put('b'))]
-    await vi.waitFor(() => expect(order).toEqual(['begin a']))
+    await vi.waitFor(() => expect(order).toEqual(['begin a']), 10_000)
     finish()
     expect(await Promise.all(both)).toMatchObject([
       { _meta: { step_id: 'step-1' } },
@@ -80,7 +80,7 @@ describe('a step', () => {
       expect(await second.ask('status', { transaction_id: 't' })).toMatchObject({
         steps: [{ status: 'pending' }],
       })
-    })
+    }, 10_000)
     const after = second.step('t', ...put('b'))
     finish()
     await Promise.all([slow, after])
@@ -120,7 +120,7 @@ describe('a step', () => {
     const first = new SagaGateway({ store, places: { one }, next: () => new Promise(() => undefined) })
     await first.begin('t')
     void first.step('t', ...put('a'))
-    await vi.waitFor(async () => expect((await store.scan('deed')).size).toBe(1))
+    await vi.waitFor(async () => expect((await store.scan('deed')).size).toBe(1), 10_000)
     await first.die()
     const second = new SagaGateway({ store, places: { one } })
     expect(await second.step('t', ...put('b'))).toMatchObject({ _meta: { step_id: 'step-2' } })

@@ -32,7 +32,7 @@ describe('a login', () => {
     vi.setSystemTime(1_000_000 + 541_000)
     expect(own.headers()).toEqual({ authorization: 'Bearer token-1' })
     expect(own.headers()).toEqual({ authorization: 'Bearer token-1' })
-    await vi.waitFor(() => expect(own.headers()).toEqual({ authorization: 'Bearer token-2' }))
+    await vi.waitFor(() => expect(own.headers()).toEqual({ authorization: 'Bearer token-2' }), 10_000)
     expect(asked).toHaveLength(2)
   })
 

@@ -200,9 +200,9 @@ describe('a user who has not signed in', () => {
         emit: ({ method }) => void notes.push(method),
       }),
     )
-    await vi.waitFor(() => expect(notes).toEqual(['notifications/subscriptions/acknowledged']))
+    await vi.waitFor(() => expect(notes).toEqual(['notifications/subscriptions/acknowledged']), 10_000)
     await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')
-    await vi.waitFor(() => expect(notes[1]).toBe('notifications/tools/list_changed'))
+    await vi.waitFor(() => expect(notes[1]).toBe('notifications/tools/list_changed'), 10_000)
     controller.abort()
     await expect(listening).rejects.toMatchObject({ code: 'CANCELLED' })
   })
