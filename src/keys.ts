@@ -96,6 +96,17 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
     return { jose, jwk: JSON.parse(text) }
   }
 
+  const signed = async (
+    claims: Readonly<Record<string, unknown>>,
+    header: (jwk: Record<string, unknown>) => Readonly<Record<string, unknown>>,
+  ): Promise<string> => {
+    const { jose, jwk } = await signing()
+    return new jose.SignJWT({ ...claims })
+      .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT', ...header(jwk) })
+      .setIssuedAt()
+      .sign(await jose.importJWK(jwk, ALGORITHM))
+  }
+
   return {
     seals: () => {
       const current = store()
@@ -109,24 +120,8 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
     },
     // It is seldom used, and what was locked with another is lost.
     vault: async () => Buffer.from(await keep('vault', secret, 0), 'base64url'),
-    sign: async (claims) => {
-      const { jose, jwk } = await signing()
-      const header = { alg: ALGORITHM, kid: String(jwk['kid']), typ: 'JWT' }
-      const token = new jose.SignJWT({ ...claims })
-        .setProtectedHeader(header)
-        .setIssuedAt()
-        .setIssuer(issuer())
-      return token.sign(await jose.importJWK(jwk, ALGORITHM))
-    },
-    prove: async (claims) => {
-      const { jose, jwk } = await signing()
-      const { kty, crv, x, y } = jwk
-      const header = { alg: ALGORITHM, typ: 'JWT', jwk: { kty, crv, x, y } as import('jose').JWK }
-      return new jose.SignJWT({ ...claims })
-        .setProtectedHeader(header)
-        .setIssuedAt()
-        .sign(await jose.importJWK(jwk, ALGORITHM))
-    },
+    sign: (claims) => signed({ ...claims, iss: issuer() }, ({ kid }) => ({ kid: String(kid) })),
+    prove: (claims) => signed(claims, ({ kty, crv, x, y }) => ({ jwk: { kty, crv, x, y } })),
     thumbprint: async () => String((await signing()).jwk['kid']),
     published: async () => {
       return { keys: [publicPart((await signing()).jwk)] }

@@ -11,7 +11,7 @@ import type { Answers, Call, Outcome, Question, Questions } from '../core/call.t
 import { Payload } from '../core/payload.ts'
 import { isUrl } from '../wire/questions.ts'
 
-type Asking = Extract<Outcome, { kind: 'ask' }>
+type InputRequired = Extract<Outcome, { kind: 'ask' }>
 
 /** An elicitation of which the client has not heard that it is over. */
 interface Pending {
@@ -31,7 +31,7 @@ export class UrlElicitations {
   }
 
   /** The questions as the client is to get them: each link with an id that no other elicitation has. */
-  identify({ questions, isOpen }: Asking): Questions {
+  identify({ questions, isOpen }: InputRequired): Questions {
     const named = Object.entries(questions).map(([key, question]): [string, Question] => {
       const { params } = question
       if (!params || !isUrl(question)) return [key, question]

@@ -26,7 +26,7 @@ export interface NameCheck {
 interface Source {
   readonly settings: UpstreamSettings
   /** Lists tools that are not offered, too. */
-  readonly whole: Handler
+  readonly handleWithHidden: Handler
   readonly takenNames: ReadonlyMap<string, string>
   readonly status: { readonly problem?: string }
 }
@@ -106,7 +106,7 @@ function takenIn(upstream: string, source: Source | undefined): Finding[] {
 /** What a server lists, as far as these names may be about it: its prompts and resources only where its tools are not all. */
 async function readFor(
   names: readonly ConfiguredName[],
-  { settings, whole: handle }: Source,
+  { settings, handleWithHidden: handle }: Source,
 ): Promise<ServerLists> {
   const upstream = settings.name
   const call: Call = ownCall({ target: { upstream, method: 'tools/list' } })

@@ -52,7 +52,7 @@ async function act(
 ): Promise<string> {
   if (action === 'list') {
     // Those that wait come first.
-    const all = (await kept.list()).toSorted((one, other) => isLater(one) - isLater(other))
+    const all = (await kept.list()).toSorted((one, other) => listingOrder(one) - listingOrder(other))
     if (isJson) return JSON.stringify({ approvals: all.map(approvalView) }, null, 2)
     return all.length === 0 ? 'No call waits for approval.' : all.map(approvalLine).join('\n')
   }
@@ -136,6 +136,6 @@ function read(args: readonly string[]): Told {
   }
 }
 
-function isLater({ status }: Approval): number {
+function listingOrder({ status }: Approval): number {
   return status === 'pending' ? 0 : 1
 }

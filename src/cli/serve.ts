@@ -86,14 +86,14 @@ function unavailableText(statuses: Gateway['statuses']): string {
   ].join('\n')
 }
 
-interface Told {
+interface Welcome {
   /** What approves calls on the page. */
   readonly code: string | undefined
   /** The gateway's own key. */
   readonly key: string | undefined
 }
 
-function welcome(url: string, settings: Settings, { code, key }: Told): string {
+function welcome(url: string, settings: Settings, { code, key }: Welcome): string {
   const { listen, upstreams, features, auth } = settings
   const base = (listen.publicUrl ?? url).replace(/\/$/, '')
   const endpoint =

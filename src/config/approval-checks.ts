@@ -5,7 +5,7 @@ import type { Finding } from './problem.ts'
 type Path = readonly string[]
 type Values = Readonly<Record<string, unknown>>
 
-/** Says so where calls wait for a person and nobody can open their page in a browser. */
+/** Warns where calls wait for a person on a page that no browser can open. */
 export function pageWarnings({ auth, features, profile, store }: Values): Finding[] {
   if (!isObject(auth) || !asksForTokens(auth)) return []
   const { jwt, basic } = auth
@@ -21,7 +21,7 @@ export function pageWarnings({ auth, features, profile, store }: Values): Findin
     {
       path: ['auth', isObject(jwt) ? 'jwt' : 'opaque'],
       at: 'key',
-      message: `nobody can open the page of a call that waits for a person, as browsers have no tokens: ${way} under \`auth.basic\`. Without, such a call takes ${otherwise}`,
+      message: `no browser can open the page of a call that waits for a person, as browsers send no tokens: ${way} under \`auth.basic\`. Without, such a call takes ${otherwise}`,
     },
   ]
 }

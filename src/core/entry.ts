@@ -43,7 +43,7 @@ export type Risk = 'safe' | 'reversible' | 'destructive'
 /** How much can go wrong, for comparing. */
 export const riskRanks: Readonly<Record<Risk, number>> = { safe: 0, reversible: 1, destructive: 2 }
 
-/** What people read for each: whether something can be undone is told on its own. */
+/** The word people read for each risk. Whether a call can be undone is shown separately. */
 export const riskWords: Readonly<Record<Risk, string>> = {
   safe: 'safe',
   reversible: 'write',

@@ -10,7 +10,7 @@ interface Headers {
   readonly 'sec-fetch-site'?: string | readonly string[] | undefined
 }
 
-/** Whether a request can not come from a page of another origin, as far as its headers say. */
+/** Whether a request cannot come from a page of another origin, as far as its headers say. */
 export function isFromHere(headers: Headers, publicUrl: string | undefined): boolean {
   const { origin, host, 'sec-fetch-site': site } = headers
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return false

@@ -20,7 +20,7 @@ export type FindCookie = (name: string) => string | undefined
 
 /** The sign-in of people to the pages of the gateway, at the issuer of their tokens. */
 export interface PageSignIn {
-  /** Where a person begins, who then comes to a page of the gateway; nothing where nobody can sign in. */
+  /** The URL at which a person begins to sign in, to continue at `next`; undefined where sign-in is not configured. */
   link(next: string): string | undefined
   /** Sends a person on the way to the issuer. @throws UNSUPPORTED_OPERATION, SERVER_UNAVAILABLE, OVERLOADED */
   begin(next: string | undefined): Promise<{ readonly url: string; readonly cookie: Cookie }>

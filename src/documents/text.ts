@@ -55,7 +55,7 @@ export function inline(text: unknown): string {
 }
 
 /**
- * A text of several lines of somebody else as a quotation: each line begins with `>`, as no line of a document does, so
+ * A foreign text of several lines as a quotation: each line begins with `>`, as no line of a document does, so
  * that none looks like the document's own. Paragraphs and lists stay, headings and fences open nothing.
  */
 export function quotation(text: unknown): string {

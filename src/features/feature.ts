@@ -157,7 +157,7 @@ export interface Deps {
   asSent(result: Payload, call: Call): Payload
   /** The page of the gateway at a path, as people reach it; nothing where it serves no pages. */
   page(path: string): string | undefined
-  /** Who can decide on the page of an approval: a person in a browser, a program with a token alone, or nobody. */
+  /** Who can decide on the page of an approval: a person in a browser, or a program with a token alone; undefined where neither can. */
   decidesOnPage(
     approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
   ): 'person' | 'program' | undefined

@@ -3,7 +3,7 @@
  * are noticed: by `gatehouse audit verify`, and by the gateway when it opens the log again.
  *
  * It follows the log at a distance: one small write a second at most, and one at the end; never one for each call. What was
- * there is read before the first write, so that a log that was cut is told of before its anchor moves on.
+ * there is read before the first write, so that a cut log is reported before its anchor moves on.
  */
 import { hash } from 'node:crypto'
 import { within } from '../core/waiting.ts'

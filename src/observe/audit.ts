@@ -61,7 +61,7 @@ export class Audit {
   #isClosed = false
   readonly #onExit = (): void => this.#finish()
 
-  /** Opens the file, and goes on with its chain; `anchors` keep its head besides. @throws Error that names it, where that can not be */
+  /** Opens the file, and goes on with its chain; `anchors` keep its head besides. @throws Error that names the file, where it cannot be opened */
   constructor(settings: AuditSettings, log: Log, anchors?: Anchors) {
     this.#file = opened(settings)
     this.#settings = settings

@@ -20,7 +20,7 @@ export function mayDecide(
 const PERSON = 'user:'
 
 /**
- * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token, else nobody.
+ * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token; undefined where neither can.
  * A link is for the first alone.
  */
 export function whoDecidesOnPage(

@@ -1,7 +1,7 @@
 /**
  * Whose a task of a server is. Servers often see the gateway as one caller, so what a server says of its tasks cannot
  * keep callers apart. Kept under `task:<server>/<hash of the task's id>`; the value is a hash of the owner. What is kept
- * in memory as well answers at once. Invariant: a task without an owner is nobody's.
+ * in memory as well answers at once. Invariant: a task without a recorded owner is refused to every caller.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -10,15 +10,15 @@ import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'
 
 /** How many owners are remembered in memory. */
-const REMEMBERED = 10_000
+const MAX_CACHED = 10_000
 /** How much longer than the task its owner is kept, and how long at most, in milliseconds. */
-const AFTERLIFE = 3_600_000
-const LONGEST_LIFE = 30 * 86_400_000
+const GRACE_MS = 3_600_000
+const MAX_TTL_MS = 30 * 86_400_000
 
 /** The owners of tasks. */
 export class TaskOwners {
   readonly #store: Store
-  readonly #remembered = new LRUCache<string, string>({ max: REMEMBERED })
+  readonly #remembered = new LRUCache<string, string>({ max: MAX_CACHED })
 
   constructor(store: Store) {
     this.#store = store
@@ -31,7 +31,7 @@ export class TaskOwners {
   async put(call: Call, taskId: string, ttl: number | undefined): Promise<void> {
     const key = keyOf(call, taskId)
     this.#remembered.set(key, ownerOf(call))
-    await this.#store.put(key, ownerOf(call), Math.min((ttl ?? LONGEST_LIFE) + AFTERLIFE, LONGEST_LIFE))
+    await this.#store.put(key, ownerOf(call), Math.min((ttl ?? MAX_TTL_MS) + GRACE_MS, MAX_TTL_MS))
   }
 
   /** Whether the caller of a call owns a task of the server the call is for. @throws what the store throws */

@@ -29,7 +29,7 @@ export interface Credentials {
 /** What all servers' credentials share. */
 export interface OAuthSite {
   readonly vault: Vault
-  /** How browsers reach the gateway; nothing where they can not. */
+  /** The URL by which browsers reach the gateway; undefined where they cannot. */
   site(): Site | undefined
   /** A user was sent on the way to sign in. */
   begun(upstream: string, principal: string): void

@@ -1,20 +1,21 @@
 /**
- * Holds the first calls of a session until its server has the client's roots. A server asks for them once it is told
- * that the handshake is over, while the client's first call may come at once: it would run with the folders of the
+ * Holds the first calls of a session until its server has the client's roots. A server asks for them once the
+ * handshake is over, while the client's first call may come at once: it would run with the folders of the
  * server's own command line. Whether a server asks at all is not known, so it has a moment to.
  */
 import { pause, untilAborted } from '../core/waiting.ts'
 
 /** How long a server has to ask, and a client to answer, in milliseconds. */
-const TO_ASK = 500
-const TO_ANSWER = 10_000
+const ASK_TIMEOUT_MS = 500
+const ANSWER_TIMEOUT_MS = 10_000
 /** How long a server has to make use of what it was answered, in milliseconds: it may look each folder up. */
-const TO_USE = 50
+const SETTLE_MS = 50
 
 /** The roots of one session. */
 export class FirstRoots {
   readonly #asked = Promise.withResolvers<void>()
-  readonly #expired: (() => void)[] = []
+  /** Takes back the questions that are open. */
+  readonly #open = new Set<() => void>()
   readonly #answered = Promise.withResolvers<void>()
   #settling: Promise<void> | undefined
   #isSettled = false
@@ -26,12 +27,13 @@ export class FirstRoots {
 
   /** The server asks for roots; where the client does not answer in time, `expire` takes the question back. */
   asked(expire: () => void): void {
-    this.#expired.push(expire)
+    this.#open.add(expire)
     this.#asked.resolve()
   }
 
-  /** It has its answer. */
-  answered(): void {
+  /** The question that `expire` takes back is over. */
+  answered(expire: () => void): void {
+    this.#open.delete(expire)
     this.#answered.resolve()
   }
 
@@ -42,11 +44,14 @@ export class FirstRoots {
   }
 
   async #settle(): Promise<void> {
-    const isAsked = await Promise.race([this.#asked.promise.then(() => true), pause(TO_ASK)])
+    const isAsked = await Promise.race([this.#asked.promise.then(() => true), pause(ASK_TIMEOUT_MS)])
     if (isAsked === true) {
-      const isAnswered = await Promise.race([this.#answered.promise.then(() => true), pause(TO_ANSWER)])
-      if (isAnswered !== true) for (const expire of this.#expired) expire()
-      await pause(TO_USE)
+      const isAnswered = await Promise.race([
+        this.#answered.promise.then(() => true),
+        pause(ANSWER_TIMEOUT_MS),
+      ])
+      if (isAnswered !== true) for (const expire of this.#open) expire()
+      await pause(SETTLE_MS)
     }
     this.#isSettled = true
   }

@@ -245,8 +245,8 @@ export class LegacyConnection implements Connection {
     const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
     const signal = patience()
     const initialized = await this.#peer
-      .request('initialize', () => proof.ask(Payload.of(asked)), { signal })
-      .then((answer) => proof.check(answer))
+      .request('initialize', () => proof.withChallenge(Payload.of(asked)), { signal })
+      .then((answer) => proof.verify(answer))
       .catch((cause: unknown) => {
         if (!signal.aborted || cause === signal.reason) throw cause
         throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {

@@ -84,8 +84,8 @@ export class ModernConnection implements Connection {
         sessionLost: () => undefined,
       })
       const { proof } = options
-      connection.#discovered = await proof.check(
-        await connection.#own('server/discover', proof.ask(Payload.of({}))),
+      connection.#discovered = await proof.verify(
+        await connection.#own('server/discover', proof.withChallenge(Payload.of({}))),
       )
       return connection
     } catch (error) {

@@ -11,13 +11,13 @@ import { audienceOf, CHALLENGE_KEY, PROOF_KEY, proofClaims } from '../wire/gatew
 /** One challenge, and the check of what is answered. */
 export interface Proof {
   /** The opening request with the challenge. */
-  ask(params: Payload): Payload
+  withChallenge(params: Payload): Payload
   /** The answer to it without the proof. @throws SERVER_UNAVAILABLE */
-  check(answer: Payload): Promise<Payload>
+  verify(answer: Payload): Promise<Payload>
 }
 
 /** For a server that may be anything. */
-const noProof: Proof = { ask: (params) => params, check: (answer) => Promise.resolve(answer) }
+const noProof: Proof = { withChallenge: (params) => params, verify: (answer) => Promise.resolve(answer) }
 
 /** What a new connection to a server is asked to prove. */
 export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
@@ -25,8 +25,8 @@ export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
   const challenge = { nonce: randomBytes(24).toString('base64url'), audience: audienceOf(reach) }
   const claims = proofClaims(challenge)
   return {
-    ask: (params) => params.withMeta({ [CHALLENGE_KEY]: challenge }),
-    check: async (answer) => {
+    withChallenge: (params) => params.withMeta({ [CHALLENGE_KEY]: challenge }),
+    verify: async (answer) => {
       const meta = answer.at('_meta')?.fields ?? {}
       await verify(meta[PROOF_KEY], { key: gatewayKey, claims })
       return answer.withMeta({ [PROOF_KEY]: undefined })

@@ -41,10 +41,11 @@ export class Questioning {
     this.#open.set(request.id, controller)
     const firstRoots = request.method === 'roots/list' ? this.#options.firstRoots() : undefined
     let isExpired = false
-    firstRoots?.asked(() => {
+    const expire = (): void => {
       isExpired = true
       controller.abort()
-    })
+    }
+    firstRoots?.asked(expire)
     try {
       const question = { method: request.method, params: request.params }
       const answer = await this.#ask(question, about, controller)
@@ -54,7 +55,7 @@ export class Questioning {
       else if ('result' in answer) await peer.respond(request.id, answer.result)
       else await peer.respondError(request.id, answer.error)
     } finally {
-      firstRoots?.answered()
+      firstRoots?.answered(expire)
       this.#open.delete(request.id)
     }
   }

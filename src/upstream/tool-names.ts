@@ -41,12 +41,12 @@ export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolN
   const nameOf = (listed: string, isWhole: boolean): string | undefined => {
     const name = given.get(listed) ?? listed
     if (!given.has(listed) && original.has(listed)) {
-      tell(listed)
+      reportTaken(listed)
       return undefined
     }
     return !isWhole && isHidden(name) ? undefined : name
   }
-  const tell = (name: string): void => {
+  const reportTaken = (name: string): void => {
     const renamed = original.get(name) ?? ''
     if (taken.has(renamed)) return
     taken.set(renamed, name)

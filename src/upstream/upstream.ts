@@ -38,7 +38,7 @@ export interface Upstream {
   /** Does any call the server should do. */
   readonly handle: Handler
   /** The same, with the tools that are not offered: for what the configuration says of them. */
-  readonly whole: Handler
+  readonly handleWithHidden: Handler
   /** Tools whose new name the server lists itself, with that name. */
   readonly takenNames: ReadonlyMap<string, string>
   /** What the server's list says of the tool a call names. @throws what hinders listing */
@@ -224,7 +224,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     name: settings.name,
     settings,
     handle: names ? names.handle(whole) : whole,
-    whole: names ? names.handle(whole, true) : whole,
+    handleWithHidden: names ? names.handle(whole, true) : whole,
     takenNames: names?.taken ?? new Map(),
     get parked() {
       return parked

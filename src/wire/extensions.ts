@@ -1,6 +1,8 @@
+import { isTaskAccepted } from '../core/answer.ts'
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, isSame } from '../core/json.ts'
+import type { Payload } from '../core/payload.ts'
 import type { Headers } from './headers.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -223,6 +225,16 @@ export function withoutIdempotencyKey(call: Call): Call {
 export function isTask({ params }: Call): boolean {
   const { task } = params.fields
   return task !== undefined && task !== null
+}
+
+/** The task a result accepts: a member of it in 2025-11-25, its own members in 2026-07-28. */
+export function acceptedTask(
+  result: Payload,
+): { readonly id: string; readonly ttlMs: number | undefined } | undefined {
+  if (!isTaskAccepted(result)) return undefined
+  const { taskId, ttl, ttlMs = ttl } = (result.at('task') ?? result).fields
+  if (typeof taskId !== 'string') return undefined
+  return { id: taskId, ttlMs: typeof ttlMs === 'number' && ttlMs >= 0 ? ttlMs : undefined }
 }
 
 /** Whether the answer may be a task: the client asks for one, or takes them (SEP-2663). */

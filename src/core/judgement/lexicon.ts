@@ -46,11 +46,11 @@ const classes: Readonly<Record<VerbClass, string>> = {
     leave mute reject reset scale unassign unbind unlabel unlink unset unsubscribe untag`,
   destructive: `
     abandon abort amend annihilate clean cleanup cutover deallocate decommission del delete deploy
-    deprovision destroy discard downgrade drop erase evict expire failover flush flushall flushdb force halt hdel hibernate invalidate
-    kill logout lrem ltrim merge migrate obliterate overwrite pause power poweroff promote prune purge push quarantine rebase
-    reboot rebuild recreate redeploy release remove replace restart revert revoke rm rmdir rollback
-    rotate shutdown squash srem stop suspend swap switchover teardown terminate trash truncate undo
-    uninstall unregister upgrade wipe zrem`,
+    deprovision destroy discard downgrade drop erase evict expire failover flush flushall flushdb force halt
+    hdel hibernate invalidate kill logout lrem ltrim merge migrate obliterate overwrite pause power poweroff
+    promote prune purge push quarantine rebase reboot rebuild recreate redeploy release remove replace
+    restart revert revoke rm rmdir rollback rotate shutdown squash srem stop suspend swap switchover
+    teardown terminate trash truncate undo uninstall unregister upgrade wipe zrem`,
   outward: `
     broadcast buy charge deliver dial dispatch email finalize invite notify order pay payout publish
     purchase refund remit reply send share sms transfer tweet withdraw`,

@@ -66,7 +66,7 @@ const combinations: readonly Combination[] = [
   {
     verbs: setOf('forward respond'),
     words: setOf('event events meeting appointment'),
-    evidence: () => ({ effect: 'destructive', text: 'people are told, which cannot be taken back' }),
+    evidence: () => ({ effect: 'destructive', text: 'it notifies people, which cannot be taken back' }),
   },
   {
     // What moves money as soon as it changes.
@@ -79,14 +79,14 @@ const combinations: readonly Combination[] = [
     words: setOf(
       'password passwords passphrase secret secrets credential credentials mfa key keys token tokens',
     ),
-    evidence: (word) => ({ effect: 'destructive', text: `who uses the ${word} of now is locked out` }),
+    evidence: (word) => ({ effect: 'destructive', text: `whoever uses the current ${word} is locked out` }),
   },
   {
     verbs: setOf('disable deactivate unset stop'),
     words: setOf(
       'backup backups protection encryption mfa 2fa firewall versioning audit auditing replication failover',
     ),
-    evidence: (word) => ({ effect: 'destructive', text: `what the ${word} guards against is let in` }),
+    evidence: (word) => ({ effect: 'destructive', text: `it switches off the ${word}` }),
   },
 ]
 

@@ -30,7 +30,7 @@ export function isName(claim: unknown): claim is string {
   return typeof claim === 'string' && claim !== ''
 }
 
-/** Who the claims of a token speak of, or those of the issuer about a person who signed in. @throws AUTHENTICATION_REQUIRED where they name nobody */
+/** Who the claims of a token speak of, or those of the issuer about a person who signed in. @throws AUTHENTICATION_REQUIRED where they name no subject */
 export function principalOf(
   token: string | undefined,
   claims: Claims,

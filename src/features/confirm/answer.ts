@@ -74,7 +74,7 @@ function errorOf(approval: Approval, { ways, isTokenBad, isHostAlone }: Told): G
       isUserActionable: true,
       suggestion:
         ways.length === 0 && !isHostAlone
-          ? 'Nobody can approve it here: use a client that supports elicitation.'
+          ? 'There is no way to approve it here: use a client that supports elicitation.'
           : 'Once it is approved, make exactly the same call again: it then runs, once.',
     },
   )

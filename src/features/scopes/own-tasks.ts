@@ -4,13 +4,12 @@
  * since a server that sees all callers as one cannot tell them apart (2025-11-25 basic/utilities/tasks, SEP-2663).
  */
 import type { Call, Handler, Note, Outcome, Policy } from '../../core/call.ts'
-import { isTaskAccepted } from '../../core/answer.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Target } from '../../core/target.ts'
 import { unknownTask } from '../../core/unknown.ts'
 import type { TaskOwners } from '../../records/task-owners.ts'
-import { mayBeginTask } from '../../wire/extensions.ts'
+import { acceptedTask, mayBeginTask } from '../../wire/extensions.ts'
 import { isTaskStatus } from '../../wire/methods.ts'
 
 /** What is done about tasks in the calls of a target; nothing where they have none. */
@@ -23,29 +22,30 @@ export function ownTasks(
   switch (method) {
     case 'tools/call':
       return (next) => (call) =>
-        mayBeginTask(call) ? next(call).then((outcome) => begun(call, outcome, { owners, log })) : next(call)
+        mayBeginTask(call)
+          ? next(call).then((outcome) => recordOwner(call, outcome, { owners, log }))
+          : next(call)
     case 'tasks/list':
-      return (next) => async (call) => listed(call, await next(call), owners)
+      return (next) => async (call) => filterTasks(call, await next(call), owners)
     case 'subscriptions/listen':
-      return (next) => (call) => next({ ...call, emit: (note) => tell(note, call, { owners, log }) })
+      return (next) => (call) =>
+        next({ ...call, emit: (note) => forwardOwnStatus(note, call, { owners, log }) })
     default:
-      return method.startsWith('tasks/') ? (next) => (call) => admitted(call, next, owners) : undefined
+      return method.startsWith('tasks/') ? (next) => (call) => refuseUnlessOwn(call, next, owners) : undefined
   }
 }
 
-interface Around {
+interface Dependencies {
   readonly owners: TaskOwners
   readonly log: Log
 }
 
 /** Has the caller own the task it was answered with, before it hears of it. */
-async function begun(call: Call, outcome: Outcome, { owners, log }: Around): Promise<Outcome> {
-  if (outcome.kind !== 'result' || !isTaskAccepted(outcome.result)) return outcome
-  // The task itself in 2025-11-25; its members are those of the result in 2026-07-28.
-  const { taskId, ttl, ttlMs = ttl } = (outcome.result.at('task') ?? outcome.result).fields
-  if (typeof taskId !== 'string') return outcome
+async function recordOwner(call: Call, outcome: Outcome, { owners, log }: Dependencies): Promise<Outcome> {
+  const task = outcome.kind === 'result' ? acceptedTask(outcome.result) : undefined
+  if (!task) return outcome
   try {
-    await owners.put(call, taskId, typeof ttlMs === 'number' && ttlMs >= 0 ? ttlMs : undefined)
+    await owners.put(call, task.id, task.ttlMs)
   } catch (error) {
     // The server works on the task already, so its id must not be lost. This process still knows whose it is.
     log.warn('task.owner_not_kept', { error: String(error) })
@@ -53,13 +53,13 @@ async function begun(call: Call, outcome: Outcome, { owners, log }: Around): Pro
   return outcome
 }
 
-async function admitted(call: Call, next: Handler, owners: TaskOwners): Promise<Outcome> {
+async function refuseUnlessOwn(call: Call, next: Handler, owners: TaskOwners): Promise<Outcome> {
   const { taskId } = call.params.fields
   if (typeof taskId !== 'string' || !(await owners.isOwn(call, taskId))) throw unknownTask()
   return next(call)
 }
 
-async function listed(call: Call, outcome: Outcome, owners: TaskOwners): Promise<Outcome> {
+async function filterTasks(call: Call, outcome: Outcome, owners: TaskOwners): Promise<Outcome> {
   if (outcome.kind !== 'result') return outcome
   const { tasks } = outcome.result.fields
   if (!Array.isArray(tasks)) return outcome
@@ -77,7 +77,7 @@ async function listed(call: Call, outcome: Outcome, owners: TaskOwners): Promise
 }
 
 /** Passes a notification on, unless it is about a task of another caller. */
-function tell(note: Note, call: Call, { owners, log }: Around): void {
+function forwardOwnStatus(note: Note, call: Call, { owners, log }: Dependencies): void {
   if (!isTaskStatus(note.method)) return call.emit(note)
   const taskId = note.params?.fields.taskId
   if (typeof taskId !== 'string') return

@@ -6,19 +6,19 @@
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/waiting.ts'
 import { type Deed, type Deeds, encodeDeed, oldestKeyAt } from '../../records/deeds.ts'
-import { Room } from './room.ts'
+import { HistoryQuota } from './history-quota.ts'
 
 /** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
-const GATHER = 50
-const PATIENCE = 2000
+const FLUSH_DELAY_MS = 50
+const CLOSE_TIMEOUT_MS = 2000
 /** How many deeds may wait to be written, and how long they may be together as text: a store may be slow. */
 const MAX_WAITING = { count: 2000, size: 64 * 1024 * 1024 }
 /** How many deeds of a caller are kept within the history, by each gateway, and how long they may be together as text. */
-const EACH = { count: 10_000, size: 64 * 1024 * 1024 }
+const MAX_PER_CALLER = { count: 10_000, size: 64 * 1024 * 1024 }
 /** How many of all callers. */
-const ALL = 200_000
+const MAX_ENTRIES = 200_000
 /** How often what is over is not counted any more, in milliseconds. */
-const SWEEP = 60_000
+const SWEEP_INTERVAL_MS = 60_000
 
 interface Waiting {
   readonly key: string
@@ -33,7 +33,7 @@ interface Waiting {
 export class History {
   readonly #deeds: Deeds
   readonly #log: Log
-  readonly #room: Room
+  readonly #room: HistoryQuota
   #waiting: Waiting[] = []
   /** How long all that is not written yet is as text: what waits, and what is being written. */
   #size = 0
@@ -45,7 +45,7 @@ export class History {
   /** Whether what was done last is not on record. */
   #isLosing = false
 
-  constructor(deeds: Deeds, log: Log, room: Room = new Room(EACH, ALL)) {
+  constructor(deeds: Deeds, log: Log, room: HistoryQuota = new HistoryQuota(MAX_PER_CALLER, MAX_ENTRIES)) {
     this.#deeds = deeds
     this.#log = log
     this.#room = room
@@ -60,7 +60,7 @@ export class History {
     this.#waiting.push({ key, caller: principal.id, upstream, text, ttl })
     this.#size += text.length
     this.#longest = Math.max(this.#longest, ttl)
-    this.#timer ??= setTimeout(() => void this.flush(), GATHER).unref()
+    this.#timer ??= setTimeout(() => void this.flush(), FLUSH_DELAY_MS).unref()
   }
 
   /** Resolves once all that was taken in is written, or could not be. */
@@ -80,7 +80,7 @@ export class History {
 
   /** The same, for no longer than a moment. */
   async close(): Promise<void> {
-    await within(this.flush(), PATIENCE, undefined)
+    await within(this.flush(), CLOSE_TIMEOUT_MS, undefined)
   }
 
   async #write(batch: readonly Waiting[]): Promise<void> {
@@ -98,14 +98,14 @@ export class History {
         }
       }),
     )
-    // What can not be removed is forgotten by itself when its time is over.
+    // An entry that cannot be removed expires by itself.
     await Promise.allSettled(gone.flat().map((key) => this.#deeds.remove(key)))
     this.#sweep()
   }
 
   #sweep(): void {
     const now = Date.now()
-    if (now - this.#sweptAt < SWEEP) return
+    if (now - this.#sweptAt < SWEEP_INTERVAL_MS) return
     this.#sweptAt = now
     this.#room.forgetBefore(oldestKeyAt(now - this.#longest))
   }

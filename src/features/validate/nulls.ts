@@ -9,9 +9,9 @@ import type { SchemaProblem } from '../../core/schema.ts'
 import type { Checks } from './checks.ts'
 
 /** Finds such arguments. */
-export interface Nulls {
+export interface NullTolerance {
   /** Whether arguments that do not fit would, without the members that are `null`. It is logged once for each tool. */
-  areAbsences(given: unknown, problems: readonly SchemaProblem[], checked: Checked): boolean
+  isOnlyNulls(given: unknown, problems: readonly SchemaProblem[], checked: Checked): boolean
 }
 
 interface Checked {
@@ -24,10 +24,10 @@ interface Checked {
 const MAX_LOGGED = 1000
 
 /** Begins with nothing logged. */
-export function createNulls(log: Log): Nulls {
+export function createNullTolerance(log: Log): NullTolerance {
   const logged = new Set<string>()
   return {
-    areAbsences: (given, problems, { check, upstream, tool }) => {
+    isOnlyNulls: (given, problems, { check, upstream, tool }) => {
       // What the schema does not name is not optional.
       if (problems.some(({ keyword }) => keyword.endsWith('Properties'))) return false
       const without = withoutNulls(given)

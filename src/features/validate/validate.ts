@@ -9,7 +9,7 @@ import type { Deps, Feature } from '../feature.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { argumentsWithKey } from './keyed.ts'
 import { misfitting } from './misfits.ts'
-import { createNulls, type Nulls } from './nulls.ts'
+import { createNullTolerance, type NullTolerance } from './nulls.ts'
 import { createOutputCheck, type OutputCheck } from './output.ts'
 import { listedSchema, repaired } from './repair.ts'
 
@@ -35,7 +35,7 @@ export const validate: Feature<Settings> = {
   },
   create: (settings, deps) => {
     const checks = createChecks(deps.log)
-    const nulls = createNulls(deps.log)
+    const nulls = createNullTolerance(deps.log)
     return {
       policy: ({ upstream, method }) => {
         if (method === 'tools/list') return (next) => async (call) => repaired(await next(call))
@@ -50,7 +50,7 @@ export const validate: Feature<Settings> = {
 interface Around {
   readonly next: Handler
   readonly checks: Checks
-  readonly nulls: Nulls
+  readonly nulls: NullTolerance
   readonly output: OutputCheck
   readonly deps: Deps
 }
@@ -84,7 +84,7 @@ function make(call: Call, entry: Entry | undefined, around: Around): Promise<Out
   if (problems === 'unchecked') call.facts.set('validated', false)
   else if (
     problems.length > 0 &&
-    !around.nulls.areAbsences(given, problems, { check, upstream, tool: entry.name })
+    !around.nulls.isOnlyNulls(given, problems, { check, upstream, tool: entry.name })
   )
     return makeWithKey(call, entry, { around, check, problems })
   return output(next(call), entry)

@@ -13,7 +13,7 @@ interface Asked {
   readonly client: string
   readonly redirectUri: string
   readonly state: string
-  /** The PKCE verifier, which is told to the token endpoint alone. */
+  /** The PKCE verifier, which only the token endpoint gets. */
   readonly verifier: string
   readonly scopes: readonly string[]
   readonly resource?: string | undefined

@@ -23,7 +23,7 @@ interface Options {
 /** Where users come back to from signing in, for all servers. */
 export interface SignInDesk {
   readonly vault: Vault
-  /** How browsers reach the gateway; nothing where they can not. */
+  /** The URL by which browsers reach the gateway; undefined where they cannot. */
   base(): string | undefined
   /** The same for those who sign in to servers. */
   site(): Site | undefined

@@ -28,7 +28,7 @@ import type { Vault } from './vault.ts'
 
 interface Options {
   auth(): Pick<AuthSettings, 'jwt'>
-  /** How browsers reach the gateway; nothing where they can not. */
+  /** The URL by which browsers reach the gateway; undefined where they cannot. */
   base(): string | undefined
   readonly vault: Vault
   /** In milliseconds since 1970. */
@@ -259,7 +259,7 @@ function wayCookie(here: Offered, state: string, value: string | undefined): Coo
 }
 
 function unusable(what: string): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', `Nobody can sign in just then: the configuration ${what}.`, {
+  return new GatewayError('SERVER_UNAVAILABLE', `Sign-in is not available: the configuration ${what}.`, {
     suggestion: 'Check auth.jwt.issuer in the configuration.',
   })
 }

@@ -100,7 +100,7 @@ describe('the pages, for people who sign in at the issuer', () => {
     expect(recorded('approval')).toMatchObject({ principal: 'user:someone', via: 'sign_in' })
   })
 
-  test('nobody but the caller decides, and the token of the caller does not', async () => {
+  test('only the caller decides, and the token of the caller does not', async () => {
     const { callAs, issuer, ran } = await site()
     const url = pageOf(await callAs('someone', { disk: 'a' }))
     issuer.person = 'mallory'
@@ -216,7 +216,7 @@ describe('the pages, for people who sign in at the issuer', () => {
   })
 })
 
-describe('a gateway whose pages nobody can open', () => {
+describe('a gateway whose pages no browser can open', () => {
   const metaOf = (result: Json): Json => {
     const meta = result['_meta']
     const found = isObject(meta) ? meta['dev.gatehouse/confirmation'] : undefined
@@ -225,7 +225,9 @@ describe('a gateway whose pages nobody can open', () => {
 
   test('says so when it starts, and its answers name the command in place of a link', async () => {
     const { callAs, gateway } = await site({ jwt: {} })
-    expect(gateway.stderr()).toContain('auth.jwt: nobody can open the page of a call that waits for a person')
+    expect(gateway.stderr()).toContain(
+      'auth.jwt: no browser can open the page of a call that waits for a person',
+    )
     const asked = await callAs('someone', { disk: 'a' })
     expect(textIn(asked)).toMatch(/Approve or deny it with `gatehouse approvals approve \w+`/)
     expect(textIn(asked)).not.toContain('/confirm')

@@ -1,19 +1,10 @@
 // Servers whose list of tools fails: their tools can be called, after a person was asked, as directly.
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
-
-const open: { close(): Promise<unknown> }[] = []
-afterEach(async () => {
-  for (const each of open.splice(0).toReversed()) await each.close()
-})
-
-function kept<Closable extends { close(): Promise<unknown> }>(given: Closable): Closable {
-  open.push(given)
-  return given
-}
 
 const done = { content: [{ type: 'text', text: 'done' }] }
 /** The gateway may wait for a list that does not come. */
@@ -24,11 +15,13 @@ async function unlisted(
   list: () => Json | undefined,
   settings: Json = {},
 ): Promise<{ readonly gateway: LocalGateway; readonly server: ScriptedServer; readonly client: FakeClient }> {
-  const server = kept(await scriptedServer({ tools: {} }, { 'tools/list': list, 'tools/call': () => done }))
-  const gateway = kept(
+  const server = closedAtEnd(
+    await scriptedServer({ tools: {} }, { 'tools/list': list, 'tools/call': () => done }),
+  )
+  const gateway = closedAtEnd(
     await localGateway({ upstreams: { one: { url: server.url, start_timeout: '2s', ...settings } } }),
   )
-  const client = kept(
+  const client = closedAtEnd(
     await connect({
       transport: 'http',
       url: `${gateway.origin}/mcp/one`,

@@ -1,19 +1,10 @@
 // Tools that the configuration renames or hides.
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import { closedAtEnd } from '../../support/closed-at-end.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { type Asked, type ScriptedServer, scriptedServer } from '../../support/scripted-server.ts'
 import type { Json } from '../../support/server/json.ts'
-
-const open: { close(): Promise<unknown> }[] = []
-afterEach(async () => {
-  for (const each of open.splice(0).toReversed()) await each.close()
-})
-
-function kept<Closable extends { close(): Promise<unknown> }>(given: Closable): Closable {
-  open.push(given)
-  return given
-}
 
 const listed: string[] = []
 const inputSchema = { type: 'object', properties: { key: { type: 'string' } } }
@@ -35,13 +26,15 @@ interface World {
 /** A gateway in front of a server that lists these tools, with these settings of it. */
 async function world(tools: readonly string[], settings: Json, more: Json = {}): Promise<World> {
   listed.splice(0, listed.length, ...tools)
-  const server = kept(await scriptedServer({ tools: {} }, scripts))
-  const gateway = kept(await localGateway({ ...more, upstreams: { jira: { url: server.url, ...settings } } }))
+  const server = closedAtEnd(await scriptedServer({ tools: {} }, scripts))
+  const gateway = closedAtEnd(
+    await localGateway({ ...more, upstreams: { jira: { url: server.url, ...settings } } }),
+  )
   return {
     gateway,
     server,
     client: async (revision = '2025-11-25', path = '/mcp/jira') =>
-      kept(await connect({ transport: 'http', url: `${gateway.origin}${path}`, revision })),
+      closedAtEnd(await connect({ transport: 'http', url: `${gateway.origin}${path}`, revision })),
   }
 }
 
@@ -86,12 +79,12 @@ describe.each(['2025-11-25', '2026-07-28'] as const)('a client of %s', (revision
 })
 
 test('where servers are together, a renamed tool has its new name behind the prefix', async () => {
-  const other = kept(await scriptedServer({ tools: {} }, scripts))
+  const other = closedAtEnd(await scriptedServer({ tools: {} }, scripts))
   const { client } = await world(two, renaming, {})
-  const { origin } = kept(
+  const { origin } = closedAtEnd(
     await localGateway({ upstreams: { jira: { url: other.url, ...renaming }, wiki: { url: other.url } } }),
   )
-  const own = kept(await connect({ transport: 'http', url: `${origin}/mcp`, revision: '2025-11-25' }))
+  const own = closedAtEnd(await connect({ transport: 'http', url: `${origin}/mcp`, revision: '2025-11-25' }))
   expect(await namesOf(own)).toEqual([
     'jira_get_issue',
     'jira_get_status',

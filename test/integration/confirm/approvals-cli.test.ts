@@ -36,6 +36,9 @@ describe('gatehouse approvals', () => {
     expect(textIn(await call({ disk: 'list\u202e', size: 1 }))).toBe('wiped')
     expect((await call({ disk: 'list\u202e', size: 1 }))['isError']).toBe(true)
     expect(ran).toHaveLength(1)
+    // The call that was made again waits for an approval of its own, which stands before the used one.
+    const states = (await approvals(approving, 'list')).stdout.split('\n').map((line) => line.split(/\s+/)[1])
+    expect(states.filter(Boolean)).toEqual(['pending', 'used'])
   })
 
   test('deny: the next identical call is declined, and nobody can approve it any more', async () => {

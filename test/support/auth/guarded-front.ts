@@ -12,7 +12,7 @@ import { isObject, type Json } from '../server/json.ts'
 import type { SignIns } from '../../../src/downstream/sign-in-pages.ts'
 
 const noSignIns: SignIns = {
-  start: () => Promise.reject(new Error('Nobody signs in here.')),
+  start: () => Promise.reject(new Error('Sign-in is off here.')),
   finish: async () => 'nothing',
   document: () => undefined,
   site: () => undefined,
@@ -20,8 +20,8 @@ const noSignIns: SignIns = {
 
 const noPageSignIn: PageSignIn = {
   link: () => undefined,
-  begin: () => Promise.reject(new Error('Nobody signs in here.')),
-  finish: () => Promise.reject(new Error('Nobody signs in here.')),
+  begin: () => Promise.reject(new Error('Sign-in is off here.')),
+  finish: () => Promise.reject(new Error('Sign-in is off here.')),
   identity: async () => undefined,
   end: async () => undefined,
 }

@@ -198,7 +198,7 @@ describe('auth', () => {
       'listen: { host: 0.0.0.0 }',
       /client_id: needs `listen.public_url`/,
     ],
-  ])('refuses a client with which nobody could sign in: %s', (text, rest, message) => {
+  ])('refuses a client that could not be used to sign in: %s', (text, rest, message) => {
     expect(problems(`auth: { ${text} }\n${rest}`)).toEqual([expect.stringMatching(message)])
   })
 
@@ -211,15 +211,15 @@ describe('auth', () => {
     ['a store that no command reads', jwt, 'store: memory', ['takes a client that supports elicitation']],
     ['people who approve', `${jwt}, basic: { users: [{ ${person}, approves_as: a }] }`, '', []],
     ['a sign-in', 'jwt: { issuer: "https://idp.example.com", client_id: pages }', '', []],
-    ['calls nobody confirms', jwt, 'features: { confirm: off }', []],
+    ['calls that need no confirmation', jwt, 'features: { confirm: off }', []],
     ['no features', jwt, 'features: none', []],
     ['another fallback', jwt, 'features: { confirm: { fallback: two_step } }', []],
     ['the fallback of the profile', jwt, 'profile: corporate', []],
     ['no tokens at all', 'realm: tools', '', []],
-  ])('warns of pages nobody can open, with %s', (_case, text, rest, expected) => {
+  ])('warns of pages that no browser can open, with %s', (_case, text, rest, expected) => {
     const found = load(`auth: { ${text} }\n${rest}`).warnings.map(
       ({ path, message }) =>
-        `${path}: ${message.replace(/^nobody can open the page of .* have no tokens: /, '')}`,
+        `${path}: ${message.replace(/^no browser can open the page of .* send no tokens: /, '')}`,
     )
     expect(found).toEqual(expected.map((each) => expect.stringContaining(each)))
   })

@@ -88,7 +88,7 @@ describe('the end of an audit log', () => {
     expect((await verified()).problem).toMatchObject({ reason: 'is not the line that was written here' })
   })
 
-  it('is told of by the gateway that opens the log next, in the log too, for good', async () => {
+  it('is reported by the gateway that opens the log next, and stays on record in it', async () => {
     await write(5)
     cut(2, 'fits')
     const told: unknown[] = []

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Log } from '../../../../src/core/log.ts'
 import { History } from '../../../../src/features/undo/history.ts'
-import { Room } from '../../../../src/features/undo/room.ts'
+import { HistoryQuota } from '../../../../src/features/undo/history-quota.ts'
 import { type Deed, Deeds, newDeedKey } from '../../../../src/records/deeds.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -24,7 +24,7 @@ function deed(number: number, caller = 'alice'): Deed {
   }
 }
 
-function historyIn(store: MemoryStore, room?: Room) {
+function historyIn(store: MemoryStore, room?: HistoryQuota) {
   const warnings: string[] = []
   const log: Log = { ...silentLog, warn: (event) => void warnings.push(event) }
   const deeds = new Deeds(store)
@@ -58,7 +58,10 @@ test('closing writes what waits, and does not wait for a store that does not ans
 })
 
 test('past its room the oldest of a caller goes, and what is done goes on being kept', async () => {
-  const { deeds, history, warnings } = historyIn(new MemoryStore(), new Room({ count: 3, size: 1e6 }, 100))
+  const { deeds, history, warnings } = historyIn(
+    new MemoryStore(),
+    new HistoryQuota({ count: 3, size: 1e6 }, 100),
+  )
   for (let number = 0; number < 10; number++) {
     history.add(deed(number), DAY)
     if (number % 4 === 0) await history.flush()
@@ -72,7 +75,7 @@ test('past its room the oldest of a caller goes, and what is done goes on being 
   expect(warnings).toEqual([])
 })
 
-test('a store that fails or does not keep up is told of once, until it works again', async () => {
+test('a store that fails or does not keep up is reported once, until it works again', async () => {
   const store = new MemoryStore()
   const { put } = store
   store.put = () => Promise.reject(new Error('away'))

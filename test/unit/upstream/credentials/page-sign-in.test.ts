@@ -216,11 +216,11 @@ describe('the sign-in of people to the pages', () => {
     ['is for several clients, from another', { claims: { aud: ['pages', 'other'], azp: 'other' } }],
     ['is of another issuer', { claims: { iss: 'https://other.example' } }],
     ['has expired', { claims: { exp: 1000 } }],
-    ['names nobody', { claims: { sub: undefined } }],
+    ['names no subject', { claims: { sub: undefined } }],
     ['is signed with the secret of the client', { header: { alg: 'HS256' }, key: ours }],
     ['is signed with another kind of signature', { header: { alg: 'PS256' } }],
     ['is not there', { isAbsent: true }],
-  ])('takes nobody in whose statement %s', async (_case, statement) => {
+  ])('refuses a statement that %s', async (_case, statement) => {
     const made = await field()
     const key =
       statement.header?.['alg'] === 'PS256' ? (await generateKeyPair('PS256')).privateKey : statement.key
@@ -229,7 +229,7 @@ describe('the sign-in of people to the pages', () => {
     )
   })
 
-  it('takes nobody in whose statement another key signed, or that lacks what is required', async () => {
+  it('refuses a statement that another key signed, or that lacks what is required', async () => {
     const made = await field({ requiredClaims: ['tenant', 'client_id'] })
     const { privateKey: key } = await generateKeyPair('RS256')
     const claims = { tenant: 'a' }
@@ -245,7 +245,7 @@ describe('the sign-in of people to the pages', () => {
     await expect(made.pass({ statement })).rejects.toThrow('granted no token')
   })
 
-  it('takes nobody in with the state of another, in another browser, or too late', async () => {
+  it('refuses the state of another sign-in, another browser, or a late return', async () => {
     const made = await field()
     const before = made.asked.length
     await expect(made.pass({ state: 'x'.repeat(43) })).rejects.toThrow('another browser')
@@ -302,10 +302,11 @@ describe('the sign-in of people to the pages', () => {
   it('asks an issuer that does not answer once in a while', async () => {
     const made = await field()
     made.jwt = { ...made.jwt, issuer: `${made.issuer}/elsewhere` }
-    for (let count = 0; count < 3; count++) await expect(made.signIn.begin('/')).rejects.toThrow('sign in')
+    for (let count = 0; count < 3; count++)
+      await expect(made.signIn.begin('/')).rejects.toThrow('Sign-in is not available')
     expect(made.asked).toHaveLength(3)
     made.ahead = 5001
-    await expect(made.signIn.begin('/')).rejects.toThrow('sign in')
+    await expect(made.signIn.begin('/')).rejects.toThrow('Sign-in is not available')
     expect(made.asked).toHaveLength(6)
   })
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { Room } from '../../../../src/features/undo/room.ts'
+import { HistoryQuota } from '../../../../src/features/undo/history-quota.ts'
 
-test('there is never more than fits, the newest of a caller stays, and what has to go is told once', () => {
+test('there is never more than fits, the newest of a caller stays, and each evicted entry is returned once', () => {
   const taking = fc.array(
     fc.record({ caller: fc.constantFrom('a', 'b', 'c'), size: fc.integer({ min: 1, max: 8 }) }),
     { maxLength: 100 },
@@ -10,7 +10,7 @@ test('there is never more than fits, the newest of a caller stays, and what has 
   const most = fc.record({ count: fc.integer({ min: 1, max: 5 }), size: fc.integer({ min: 1, max: 20 }) })
   fc.assert(
     fc.property(taking, most, fc.integer({ min: 1, max: 8 }), (steps, each, all) => {
-      const room = new Room(each, all)
+      const room = new HistoryQuota(each, all)
       const kept = new Map<string, { caller: string; size: number }>()
       steps.forEach(({ caller, size }, index) => {
         const key = String(index).padStart(6, '0')
@@ -28,7 +28,7 @@ test('there is never more than fits, the newest of a caller stays, and what has 
 })
 
 test('what is pushed out is the oldest of its caller; of all callers, of the one that did nothing for longest', () => {
-  const room = new Room({ count: 2, size: 100 }, 3)
+  const room = new HistoryQuota({ count: 2, size: 100 }, 3)
   expect(room.take('a', '1', 1)).toEqual([])
   expect(room.take('b', '2', 1)).toEqual([])
   expect(room.take('a', '3', 1)).toEqual([])
@@ -37,7 +37,7 @@ test('what is pushed out is the oldest of its caller; of all callers, of the one
 })
 
 test('what is written again counts once, and what is over does not count', () => {
-  const room = new Room({ count: 2, size: 10 }, 10)
+  const room = new HistoryQuota({ count: 2, size: 10 }, 10)
   room.take('a', '1', 4)
   expect(room.take('a', '1', 8)).toEqual([])
   expect(room.take('a', '2', 2)).toEqual([])

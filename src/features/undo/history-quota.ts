@@ -5,7 +5,7 @@
  */
 
 /** How much may be kept: how many things, and how long they may be together as text. */
-export interface Most {
+export interface Limit {
   readonly count: number
   readonly size: number
 }
@@ -17,15 +17,15 @@ interface Held {
 }
 
 /** Counts what is kept, by caller. */
-export class Room {
-  readonly #each: Most
+export class HistoryQuota {
+  readonly #each: Limit
   readonly #all: number
   /** The caller that did nothing for longest first. */
   readonly #callers = new Map<string, Held>()
   #count = 0
 
   /** `each` bounds one caller, `all` how many things there are of all callers. */
-  constructor(each: Most, all: number) {
+  constructor(each: Limit, all: number) {
     this.#each = each
     this.#all = all
   }
