@@ -1,15 +1,15 @@
-import type { Policy } from './core/call.ts'
+import type { Middleware } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import type { ToolFacts } from './core/record.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
-import type { CallerValue, Contribution, Deps, Reserved, SettingsOf } from './features/feature.ts'
+import type { CallerValue, FeatureInstance, Deps, Reserved, SettingsOf } from './features/feature.ts'
 import { features } from './features/index.ts'
 
 /** A feature that is on, for some server or all. */
 export interface Active {
   readonly name: string
-  readonly contribution: Contribution
+  readonly contribution: FeatureInstance
   /** Whether it is on for a server, or at all. */
   isOn(upstream?: string): boolean
 }
@@ -26,7 +26,7 @@ export function activeFeatures(settings: Settings, deps: Deps): readonly Active[
 }
 
 /** The policies of a target, the outermost first. */
-export function policiesOf(active: readonly Active[], target: Target): readonly (Policy | undefined)[] {
+export function policiesOf(active: readonly Active[], target: Target): readonly (Middleware | undefined)[] {
   return active.map(({ contribution, isOn }) =>
     isOn(target.upstream) ? contribution.policy?.(target) : undefined,
   )

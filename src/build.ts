@@ -1,14 +1,14 @@
 import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reservedOf } from './active.ts'
-import type { Portrait } from './documents/portrait.ts'
+import type { ServerDescription } from './documents/portrait.ts'
 import { type HiddenName, hiddenText } from './catalog/aggregate.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
 import { createEntries } from './catalog/entries.ts'
 import { createNameCheck, type NameCheck } from './catalog/name-check.ts'
 import { prefixed, strict } from './catalog/names.ts'
 import { createRecords } from './catalog/records.ts'
-import { createSightings } from './catalog/sightings.ts'
+import { createCallStatistics } from './catalog/sightings.ts'
 import { createUndoRules } from './catalog/undo-rules.ts'
-import { walk } from './catalog/walk.ts'
+import { listAllPages } from './catalog/walk.ts'
 import { isLoopback } from './config/addresses.ts'
 import { joinCommand } from './config/command-line.ts'
 import { aliasOf } from './core/alias.ts'
@@ -35,11 +35,11 @@ import type { Observing } from './observe/observing.ts'
 import { wayTo } from './observed.ts'
 import { createPortraits } from './portraits.ts'
 import { whoDecidesOnPage } from './records/approval-decision.ts'
-import type { Presence } from './records/presence.ts'
+import type { Membership } from './records/presence.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import type { OAuthSite } from './upstream/credentials.ts'
-import { isSame } from './upstream/same.ts'
+import { settingsEqual } from './upstream/same.ts'
 import type { Tool } from './upstream/tools.ts'
 import { createUpstream, type Upstream } from './upstream/upstream.ts'
 import { warmServers } from './upstream/warm.ts'
@@ -47,7 +47,7 @@ import { ownCall } from './wire/own-call.ts'
 import { asSent } from './wire/project.ts'
 
 /** What was put together from one version of the settings. */
-export interface Built {
+export interface Runtime {
   readonly settings: Settings
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly catalog: Catalog
@@ -56,7 +56,7 @@ export interface Built {
   readonly isPermitted: Deps['isPermitted']
   readonly tools: Deps['tools']
   /** A document about a server, or about all of them, without secrets. */
-  describe<Made>(upstream: string | undefined, make: (portrait: Portrait) => Made): Promise<Made>
+  describe<Made>(upstream: string | undefined, make: (portrait: ServerDescription) => Made): Promise<Made>
   /** What documents are made of. */
   readonly about: Pick<Deps, 'portrait' | 'document' | 'isOn'>
   /** What the server's own list says of the tool a call names. */
@@ -74,7 +74,7 @@ export interface Kept {
   readonly observing: Observing
   readonly oauth: OAuthSite
   readonly store: Store
-  readonly presence: Presence
+  readonly presence: Membership
   readonly sign: Deps['sign']
   readonly prove: Deps['prove']
   readonly page: Deps['page']
@@ -82,17 +82,17 @@ export interface Kept {
 }
 
 /** Puts the parts together; servers that are configured as before are kept. */
-export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Built {
+export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Runtime {
   const { variables, oauth, log, store, observing, presence, sign, prove, page, closing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const same = before.get(each.name)
-      if (same && isSame(same.settings, each)) return [each.name, same]
+      if (same && settingsEqual(same.settings, each)) return [each.name, same]
       const own = withFields(log, { upstream: each.name })
       return [each.name, createUpstream(each, { variables, oauth, log: own })]
     }),
   )
-  const tool: Built['tool'] = (call) => upstreams.get(call.target.upstream ?? '')?.tool(call)
+  const tool: Runtime['tool'] = (call) => upstreams.get(call.target.upstream ?? '')?.tool(call)
   const { of: entry, listed } = createEntries({
     server: (name) => upstreams.get(name)?.settings,
     tool,
@@ -175,7 +175,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     handle: deps.call,
   })
   const names = createNameCheck({ names: settings.names, servers: upstreams, log })
-  const sightings = createSightings()
+  const sightings = createCallStatistics()
   let records: Records | undefined
   const undoRules = createUndoRules({
     settings: (name) => upstreams.get(name)?.settings.tools,
@@ -220,7 +220,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   }
   const { tools } = deps
   const ended = new AbortController()
-  const describe: Built['describe'] = async (upstream, make) =>
+  const describe: Runtime['describe'] = async (upstream, make) =>
     portraits.clean(make(await portraits.of(upstream)))
   return {
     about: deps,
@@ -264,7 +264,7 @@ async function listedBy(upstream: Upstream | undefined): Promise<readonly Payloa
   // Trying again and again would only make it longer until it is tried for somebody.
   if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
   const call = ownCall({ target: { upstream: upstream.name, method: 'tools/list' } })
-  return walk(upstream.handle, call, 'tools/list')
+  return listAllPages(upstream.handle, call, 'tools/list')
 }
 
 /** Whether it may be found out from a server's own tools how one of them is undone. */
@@ -290,7 +290,7 @@ const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 
 /** Reaches each server once. Resolves with what does not go together with what they list. */
 export async function warmUp(
-  { upstreams, catalog, active, names, ended }: Built,
+  { upstreams, catalog, active, names, ended }: Runtime,
   log: Log,
 ): Promise<Finding[]> {
   const call = ownCall()
@@ -316,14 +316,14 @@ export async function warmUp(
 }
 
 /** Resolves once the features have ended what they had begun, whatever became of it. */
-export async function closeFeatures({ active }: Built): Promise<void> {
+export async function closeFeatures({ active }: Runtime): Promise<void> {
   await Promise.allSettled(active.map(async ({ contribution }) => contribution.close?.()))
 }
 
 /** Ends what was put together before; servers that go on are kept. */
 export function retireBuilt(
-  before: Built,
-  { upstreams }: Built,
+  before: Runtime,
+  { upstreams }: Runtime,
   { closing, log }: Pick<Kept, 'closing' | 'log'>,
 ): void {
   before.ended.abort()

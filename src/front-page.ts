@@ -1,5 +1,5 @@
 import { visitorNamed } from './admin/visitors.ts'
-import type { Built } from './build.ts'
+import type { Runtime } from './build.ts'
 import { exposedName } from './catalog/names.ts'
 import { isProtected } from './core/auth-settings.ts'
 import type { Principal } from './core/principal.ts'
@@ -19,7 +19,7 @@ import type { Status } from './upstream/upstream.ts'
 import { ownCall } from './wire/own-call.ts'
 
 interface Options {
-  readonly built: Built
+  readonly built: Runtime
   readonly documents: readonly DocumentPath[]
   /** Where clients reach the gateway. */
   readonly base: string
@@ -104,7 +104,7 @@ async function rowOf(
 async function panelOf(
   upstream: string,
   principal: Principal,
-  { about }: Built,
+  { about }: Runtime,
 ): Promise<ServerPanel | undefined> {
   const call = ownCall({ principal, target: { upstream, method: 'tools/list' }, method: 'tools/list' })
   const asked = Promise.resolve(about.portrait(upstream, call)).catch(() => undefined)

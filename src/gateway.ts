@@ -4,7 +4,7 @@ import { anchorsIn } from './anchors.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
 import { createSeal } from './bridge/seal.ts'
-import { build, type Built, closeFeatures, type Kept, retireBuilt } from './build.ts'
+import { build, type Runtime, closeFeatures, type Kept, retireBuilt } from './build.ts'
 import type { Call, Handler } from './core/call.ts'
 import type { Entry } from './core/entry.ts'
 import { type Finding, tellProblems } from './core/finding.ts'
@@ -13,7 +13,7 @@ import { Payload } from './core/payload.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
 import type { PageSignIn } from './core/sign-in.ts'
 import type { Target } from './core/target.ts'
-import type { Portrait } from './documents/portrait.ts'
+import type { ServerDescription } from './documents/portrait.ts'
 import { isOwnOrigin } from './downstream/access.ts'
 import type { DocumentPath } from './downstream/documents.ts'
 import { type AddPages, type Listener, listenHttp } from './downstream/listen.ts'
@@ -33,11 +33,11 @@ import { within } from './core/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
-import { createSignInDesk, type SignInDesk } from './upstream/credentials/desk.ts'
+import { createSignInDesk, type OAuthCallbackHandler } from './upstream/credentials/desk.ts'
 import { createPageSignIn } from './upstream/credentials/page-sign-in.ts'
 import type { Status } from './upstream/upstream.ts'
 import { PIPE, proofClaims } from './wire/gateway-proof.ts'
-import type { Mirror } from './wire/headers.ts'
+import type { HeaderMirror } from './wire/headers.ts'
 import { usable, warmUpWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
 
@@ -61,7 +61,7 @@ interface Options {
 export interface Gateway {
   readonly handle: Handler
   /** Which arguments of the tool a call names are repeated in headers. */
-  mirror(call: Call): Mirror | Promise<Mirror>
+  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
   /** Whether the caller of a tool is permitted to make the call. */
   isPermitted(call: Call): Promise<boolean>
   has(upstream: string): boolean
@@ -83,7 +83,7 @@ export interface Gateway {
   /** Where the gateway's own documents are read. */
   readonly documents: readonly DocumentPath[]
   /** Where users come back to from signing in to servers. */
-  readonly signIns: SignInDesk
+  readonly signIns: OAuthCallbackHandler
   /** The sign-in of people to the gateway's own pages. */
   readonly pageSignIn: PageSignIn
   /** What people type on the pages of approvals, where they are known by nothing else. */
@@ -99,7 +99,7 @@ export interface Gateway {
   /** The tools of a server, as it lists them. @throws what listing throws */
   entries(upstream: string): Promise<readonly Entry[]>
   /** A document about a server, or about all of them, without secrets. */
-  describe<Made>(upstream: string | undefined, make: (portrait: Portrait) => Made): Promise<Made>
+  describe<Made>(upstream: string | undefined, make: (portrait: ServerDescription) => Made): Promise<Made>
   /** The key a gateway in front may name; undefined where the store does not answer. */
   key(): Promise<string | undefined>
   close(): Promise<void>
@@ -185,7 +185,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     mirror: (call) => {
       const { catalog } = current
       const found = catalog.resolve(call)
-      const mirrorOf = (each: Call | undefined): Mirror | Promise<Mirror> => {
+      const mirrorOf = (each: Call | undefined): HeaderMirror | Promise<HeaderMirror> => {
         const tool = each && current.tool(each)
         return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
       }
@@ -326,7 +326,7 @@ type PendingApprovals = () => Promise<readonly Approval[] | undefined>
 type Own = Readonly<{
   observing: Observing
   keys: Keys
-  built(): Built
+  built(): Runtime
   pendingApprovals: PendingApprovals
 }>
 

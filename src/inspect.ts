@@ -1,4 +1,4 @@
-import { type Built, isUndoDerived } from './build.ts'
+import { type Runtime, isUndoDerived } from './build.ts'
 import type { Entry } from './core/entry.ts'
 import { featureSettings, type UpstreamSettings } from './core/settings.ts'
 import type { StopAsking } from './core/stop-asking.ts'
@@ -34,7 +34,7 @@ interface Asking {
 }
 
 /** Tells what is done about a tool, given all tools of its server. */
-export function inspect(entry: Entry, all: readonly Entry[], { settings }: Built): Inspected | undefined {
+export function inspect(entry: Entry, all: readonly Entry[], { settings }: Runtime): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
   const asks = featureSettings(settings, confirm.name, server.name)

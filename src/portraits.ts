@@ -6,11 +6,11 @@ import type { Records, ServerRecord } from './core/record.ts'
 import type { Settings, UpstreamSettings } from './core/settings.ts'
 import { exposedName, exposedUri } from './catalog/names.ts'
 import { ownUri } from './catalog/own-uris.ts'
-import { walk } from './catalog/walk.ts'
+import { listAllPages } from './catalog/walk.ts'
 import { type Naming, portraitOf, portraitOfAll } from './documents/draw.ts'
 import { frontOf } from './documents/draw-front.ts'
 import { latencyOf } from './documents/observed.ts'
-import type { Portrait } from './documents/portrait.ts'
+import type { ServerDescription } from './documents/portrait.ts'
 import { oneLine } from './documents/text.ts'
 
 interface Options {
@@ -33,9 +33,9 @@ interface Options {
 /** What documents are made of, so that all of them say the same. */
 export interface Portraits {
   /** What documents say of one server, or of all; at once where that is known. */
-  of(upstream: string | undefined, call?: Call): Portrait | Promise<Portrait>
+  of(upstream: string | undefined, call?: Call): ServerDescription | Promise<ServerDescription>
   /** Makes a document of a portrait, once for each, without secrets of the configuration. */
-  document<Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made
+  document<Made>(portrait: ServerDescription, key: string, make: (portrait: ServerDescription) => Made): Made
   /** A document without secrets of the configuration. */
   clean<Made>(made: Made): Made
 }
@@ -49,7 +49,7 @@ const CALLERS = 100
 /** A portrait, and what it was made of. */
 interface Drawn {
   readonly key: string
-  readonly portrait: Portrait
+  readonly portrait: ServerDescription
   readonly up: string
   readonly until: number
 }
@@ -76,7 +76,7 @@ export function createPortraits(options: Options): Portraits {
     upstream === undefined ? [...servers.keys()] : [upstream]
   const upOf = (names: readonly string[]): string => `${page('/')} ${names.map(isUp).join()}`
 
-  const draw = (upstream: string | undefined, found: readonly ServerRecord[]): Portrait => {
+  const draw = (upstream: string | undefined, found: readonly ServerRecord[]): ServerDescription => {
     const up = upOf(namesOf(upstream))
     const key = JSON.stringify([up, ...found.map(versionOf)])
     const before = drawn.get(upstream)
@@ -85,7 +85,7 @@ export function createPortraits(options: Options): Portraits {
     return portrait
   }
 
-  const whole = (asked: string | undefined): Portrait | Promise<Portrait> => {
+  const whole = (asked: string | undefined): ServerDescription | Promise<ServerDescription> => {
     const upstream = asked ?? only?.name
     const names = namesOf(upstream)
     const last = drawn.get(upstream)
@@ -99,14 +99,18 @@ export function createPortraits(options: Options): Portraits {
   const partly = createPartly(options.handle)
   const redactor = new Redactor()
   redactor.learn(secretsIn(settings))
-  const documents = new WeakMap<Portrait, Map<string, unknown>>()
+  const documents = new WeakMap<ServerDescription, Map<string, unknown>>()
   return {
     of: (upstream, call) => {
       const found = whole(upstream)
       if (!call?.principal.scopes || !isHiding(upstream ?? only?.name)) return found
       return Promise.resolve(found).then((portrait) => partly(portrait, call))
     },
-    document: <Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made => {
+    document: <Made>(
+      portrait: ServerDescription,
+      key: string,
+      make: (portrait: ServerDescription) => Made,
+    ): Made => {
       const own = documents.get(portrait) ?? new Map<string, unknown>()
       documents.set(portrait, own)
       if (own.size > DOCUMENTS) own.clear()
@@ -135,14 +139,18 @@ interface Around {
   readonly servers: ReadonlyMap<string, UpstreamSettings>
 }
 
-function portray(found: readonly ServerRecord[], upstream: string | undefined, around: Around): Portrait {
+function portray(
+  found: readonly ServerRecord[],
+  upstream: string | undefined,
+  around: Around,
+): ServerDescription {
   const { options, servers } = around
   const { isStrict, aggregate } = options.settings.listen
   // Servers that are not offered together are reached, and name their tools, each by itself.
   const isApart = upstream === undefined && !aggregate
   const naming = upstream === undefined && aggregate ? namingOfAll(isStrict) : namingOfOne(isStrict)
   const front = frontOf(upstream, options)
-  const draw = (record: ServerRecord): Portrait[] => {
+  const draw = (record: ServerRecord): ServerDescription[] => {
     const settings = servers.get(record.name)
     if (!settings) return []
     const own = isApart ? frontOf(record.name, options) : front
@@ -179,9 +187,11 @@ function namingOfAll(isStrict: boolean): Naming {
 }
 
 /** Leaves out of a portrait what its reader is not shown in lists. */
-function createPartly(handle: Handler): (portrait: Portrait, call: Call) => Promise<Portrait> {
-  const known = new WeakMap<Portrait, Map<string, Promise<Portrait>>>()
-  const make = async (portrait: Portrait, call: Call): Promise<Portrait> => {
+function createPartly(
+  handle: Handler,
+): (portrait: ServerDescription, call: Call) => Promise<ServerDescription> {
+  const known = new WeakMap<ServerDescription, Map<string, Promise<ServerDescription>>>()
+  const make = async (portrait: ServerDescription, call: Call): Promise<ServerDescription> => {
     const { upstream } = call.target
     const target = { method: call.method, ...(upstream !== undefined && { upstream }) }
     // Others may wait for it too, so it does not end with the call that began it.
@@ -195,14 +205,14 @@ function createPartly(handle: Handler): (portrait: Portrait, call: Call) => Prom
       emit: () => undefined,
     }
     const shown = async (list: string, key: string): Promise<ReadonlySet<unknown>> =>
-      new Set((await walk(handle, asking, list)).map(({ fields }) => fields[key]))
+      new Set((await listAllPages(handle, asking, list)).map(({ fields }) => fields[key]))
     const [tools, prompts, resources, templates] = await Promise.all([
       shown('tools/list', 'name'),
       shown('prompts/list', 'name'),
       shown('resources/list', 'uri'),
       shown('resources/templates/list', 'uriTemplate'),
     ])
-    const shownOf = (each: Portrait): Portrait => ({
+    const shownOf = (each: ServerDescription): ServerDescription => ({
       ...each,
       tools: each.tools.filter(({ name }) => tools.has(name)),
       prompts: each.prompts.filter(({ name }) => prompts.has(name)),
@@ -213,7 +223,7 @@ function createPartly(handle: Handler): (portrait: Portrait, call: Call) => Prom
     return shownOf(portrait)
   }
   return (portrait, call) => {
-    const own = known.get(portrait) ?? new Map<string, Promise<Portrait>>()
+    const own = known.get(portrait) ?? new Map<string, Promise<ServerDescription>>()
     known.set(portrait, own)
     const key = [...(call.principal.scopes ?? [])].toSorted().join(' ')
     const found = own.get(key)

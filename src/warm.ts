@@ -1,4 +1,4 @@
-import { type Built, warmUp } from './build.ts'
+import { type Runtime, warmUp } from './build.ts'
 import type { Finding } from './core/finding.ts'
 import type { Log } from './core/log.ts'
 import type { Settings } from './core/settings.ts'
@@ -8,7 +8,7 @@ import type { Store } from './store/store.ts'
  * Reaches the store and each server once. What is kept in a folder has to be there before anything is promised;
  * Redis may be away for a while.
  */
-export async function warmUpWithStore(built: Built, store: Store, log: Log): Promise<readonly Finding[]> {
+export async function warmUpWithStore(built: Runtime, store: Store, log: Log): Promise<readonly Finding[]> {
   const warming = warmUp(built, log)
   // It is looked at below, unless the store is in the way.
   warming.catch(() => undefined)

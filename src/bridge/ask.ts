@@ -1,4 +1,4 @@
-import type { Answers, Call, Handler, Outcome, Questions } from '../core/call.ts'
+import type { InputResponses, Call, Handler, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
 import { pause } from '../core/waiting.ts'
@@ -9,7 +9,11 @@ const MAX_ROUNDS = 10
 const PACE = 250
 
 /** Puts questions to the client; answers with none when `withdrawn` says they are no longer wanted. */
-export type Put = (questions: Questions, call: Call, withdrawn: AbortSignal | undefined) => Promise<Answers>
+export type Put = (
+  questions: InputRequests,
+  call: Call,
+  withdrawn: AbortSignal | undefined,
+) => Promise<InputResponses>
 
 /** Serves clients that are asked on an open stream: puts each question to them and makes the call again. */
 export function askInline(next: Handler, put: Put): Handler {
@@ -17,13 +21,13 @@ export function askInline(next: Handler, put: Put): Handler {
     const outcome = await next(call)
     return {
       kind: 'result',
-      result: outcome.kind === 'result' ? outcome.result : await rounds(outcome, call, next, put),
+      result: outcome.kind === 'result' ? outcome.result : await inputRounds(outcome, call, next, put),
     }
   }
 }
 
 /** Goes on with a call that ended with questions, until there is a result. @throws TOO_MANY_ROUNDS */
-export async function rounds(first: Outcome, call: Call, next: Handler, put: Put): Promise<Payload> {
+export async function inputRounds(first: Outcome, call: Call, next: Handler, put: Put): Promise<Payload> {
   // A listening call asks for as long as it listens.
   const limit = call.method === 'subscriptions/listen' ? Number.POSITIVE_INFINITY : MAX_ROUNDS
   const elicitations = new UrlElicitations(call)

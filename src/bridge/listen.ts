@@ -17,7 +17,7 @@ interface Options {
 const AGAIN = 250
 
 /** The long-lived call that stands for everything a client of an older revision hears outside its requests. */
-export class Listening {
+export class Subscriptions {
   readonly #options: Options
   #current: AbortController | undefined
   #changes: Promise<unknown> = Promise.resolve()

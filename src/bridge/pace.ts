@@ -8,7 +8,7 @@ const BURST = 20
 const EACH_SECOND = 10
 
 /** Passes the notes of one call on; of progress that comes too fast only the latest is kept. */
-export class Pace {
+export class ProgressThrottle {
   readonly #emit: (note: Note) => void
   #left = BURST
   #since = 0

@@ -1,5 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import type { Answer, Call, Handler, Note, Outcome, Question, Questions } from '../core/call.ts'
+import type {
+  InputResponse,
+  Call,
+  Handler,
+  Note,
+  Outcome,
+  InputRequest,
+  InputRequests,
+} from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { hasItsShare, type Principal } from '../core/principal.ts'
@@ -8,7 +16,7 @@ import { progressTo } from '../wire/progress.ts'
 import { canAnswer, canBeAsked } from '../wire/questions.ts'
 
 /** What a server of an era with open calls may do while it works on one. */
-export interface Working {
+export interface UpstreamCall {
   /** The caller as it is in the latest round. */
   readonly call: Call
   /** Aborted when nobody wants the outcome; not when a round ends with a question. */
@@ -16,7 +24,7 @@ export interface Working {
   note(note: Note): void
   progress(note: Note): void
   /** Asks the caller; nothing where the call ended before there was an answer. */
-  ask(question: Question, options?: AskOptions): Promise<Answer | undefined>
+  ask(question: InputRequest, options?: AskOptions): Promise<InputResponse | undefined>
 }
 
 interface AskOptions {
@@ -27,7 +35,7 @@ interface AskOptions {
 }
 
 /** Does a call while it stays open, asking as it goes. */
-export type OpenCall = (working: Working) => Promise<Outcome>
+export type OpenCall = (working: UpstreamCall) => Promise<Outcome>
 
 interface Options {
   /** How long questions are collected before they are put together, in milliseconds. */
@@ -47,9 +55,9 @@ const SLOT = 'park'
  * Makes a server that asks in the middle of a call look like one that ends the call with its questions: the open
  * call is parked under a ticket, and the retry that brings the answers takes it up again.
  */
-export function park(open: OpenCall, options: Options = {}): Handler {
+export function suspendable(open: OpenCall, options: Options = {}): Handler {
   const { collect = 15, patience = 300_000, limit = 1000 } = options
-  const parked = new Map<string, Held>()
+  const parked = new Map<string, SuspendedCall>()
 
   return (call) => {
     const ticket = call.state[SLOT]
@@ -57,7 +65,7 @@ export function park(open: OpenCall, options: Options = {}): Handler {
       // Who can not be asked anything needs no parking.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
       if (isShareTaken(call.principal)) return Promise.reject(tooManyQuestions())
-      const held = new Held(call, collect)
+      const held = new SuspendedCall(call, collect)
       held.onParked = (turn) => keep(turn)
       return held.start(open)
     }
@@ -73,7 +81,7 @@ export function park(open: OpenCall, options: Options = {}): Handler {
     return hasItsShare(principal, parked, (held) => held.call.principal.id, limit)
   }
 
-  function keep(held: Held): boolean {
+  function keep(held: SuspendedCall): boolean {
     if (parked.size >= limit || isShareTaken(held.call.principal)) return false
     held.ticket = randomUUID()
     parked.set(held.ticket, held)
@@ -89,17 +97,17 @@ export function park(open: OpenCall, options: Options = {}): Handler {
 }
 
 interface Asked {
-  readonly question: Question
+  readonly question: InputRequest
   readonly isGuess: boolean
-  answer(answer: Answer | undefined): void
+  answer(answer: InputResponse | undefined): void
 }
 
 /** One open call of a server, through all its rounds with the caller. */
-class Held implements Working {
+class SuspendedCall implements UpstreamCall {
   call: Call
   ticket = ''
   timer: NodeJS.Timeout | undefined
-  onParked: (held: Held) => boolean = () => false
+  onParked: (held: SuspendedCall) => boolean = () => false
   readonly #collect: number
   readonly #controller = new AbortController()
   readonly #asked = new Map<string, Asked>()
@@ -156,14 +164,17 @@ class Held implements Working {
     this.#progress(note)
   }
 
-  ask(question: Question, { withdrawn, isGuess = false }: AskOptions = {}): Promise<Answer | undefined> {
+  ask(
+    question: InputRequest,
+    { withdrawn, isGuess = false }: AskOptions = {},
+  ): Promise<InputResponse | undefined> {
     const { call } = this
     const isAskable =
       !call.client.isMute && (method(call.method).asks === true || call.client.era === 'legacy')
     if (!isAskable || !canAnswer(call.client, question)) return Promise.resolve(refusal(question))
     return new Promise((resolve) => {
       const key = `q${++this.#questions}`
-      const done = (answer: Answer | undefined): void => {
+      const done = (answer: InputResponse | undefined): void => {
         this.#asked.delete(key)
         withdrawn?.removeEventListener('abort', takeBack)
         resolve(answer)
@@ -200,7 +211,7 @@ class Held implements Working {
 
   #flush(): void {
     if (!this.#isOpen || this.#asked.size === 0) return
-    const questions: Questions = Object.fromEntries(
+    const questions: InputRequests = Object.fromEntries(
       [...this.#asked].map(([key, { question }]) => [key, question]),
     )
     if (!this.onParked(this)) {
@@ -244,7 +255,7 @@ class Held implements Working {
 }
 
 /** The caller of a call that no question can interrupt. */
-function unasked(call: Call): Working {
+function unasked(call: Call): UpstreamCall {
   let progress: ((note: Note) => void) | undefined
   return {
     call,
@@ -273,11 +284,11 @@ function expired(): GatewayError {
 }
 
 /** What a server gets for a question its caller can not be asked. */
-function refusal(question: Question): Answer {
+function refusal(question: InputRequest): InputResponse {
   return { error: Payload.of({ code: -32601, message: `The client can not be asked: ${question.method}` }) }
 }
 
-function noAnswer(question: Question): Answer {
+function noAnswer(question: InputRequest): InputResponse {
   if (question.method === 'elicitation/create') return { result: Payload.of({ action: 'cancel' }) }
   return { error: Payload.of({ code: -32603, message: 'The user did not answer in time.' }) }
 }

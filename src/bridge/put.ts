@@ -1,12 +1,12 @@
-import type { Answer, Answers, Call, Client, Questions } from '../core/call.ts'
+import type { InputResponse, InputResponses, Call, Client, InputRequests } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Id } from '../wire/jsonrpc.ts'
-import type { Peer } from '../wire/peer.ts'
+import type { JsonRpcPeer } from '../wire/peer.ts'
 import { readAnswer, wordQuestion } from '../wire/questions.ts'
 
 interface Options {
-  readonly peer: Peer
+  readonly peer: JsonRpcPeer
   readonly client: Client
   readonly call: Call
   /** Says that the answers are no longer wanted. */
@@ -19,7 +19,7 @@ interface Options {
 const QUESTION_TIMEOUT = 600_000
 
 /** Puts questions to a client with an open connection, all at once. What stays unanswered is left out. */
-export async function putQuestions(questions: Questions, options: Options): Promise<Answers> {
+export async function requestInput(questions: InputRequests, options: Options): Promise<InputResponses> {
   const { peer, client, call, withdrawn, about } = options
   const controller = new AbortController()
   const { signal } = controller
@@ -36,7 +36,9 @@ export async function putQuestions(questions: Questions, options: Options): Prom
     })
     const answers = await Promise.all(asked)
     call.signal.throwIfAborted()
-    return Object.fromEntries(answers.filter((entry): entry is [string, Answer] => entry[1] !== undefined))
+    return Object.fromEntries(
+      answers.filter((entry): entry is [string, InputResponse] => entry[1] !== undefined),
+    )
   } finally {
     clearTimeout(timer)
     withdrawn?.removeEventListener('abort', stop)
@@ -47,7 +49,7 @@ export async function putQuestions(questions: Questions, options: Options): Prom
 async function answerOf(
   request: Promise<Payload>,
   read: (result: Payload) => Payload,
-): Promise<Answer | undefined> {
+): Promise<InputResponse | undefined> {
   try {
     const result = await request
     // Some clients say `reject` for `decline`.

@@ -16,7 +16,7 @@ export interface Running {
 const PATIENCE = 400
 
 /** The requests of one session that are not answered yet. */
-export class RunningRequests {
+export class PendingRequests {
   readonly #running = new Registry<Id, Running>()
   #none = Promise.withResolvers<void>()
 

@@ -1,14 +1,14 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Call, State } from '../core/call.ts'
+import type { Call, RequestState } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json.ts'
 
 /** Turns the state of a question into an opaque text for the client to keep, and back. */
-export interface Seal {
-  close(state: State, binding: string): string
+export interface RequestStateCodec {
+  close(state: RequestState, binding: string): string
   /** @throws STATE_INVALID for a text that is forged, of another call, or used before; STATE_EXPIRED */
-  open(text: string, binding: string): State
+  open(text: string, binding: string): RequestState
 }
 
 /** How many used states are remembered. */
@@ -20,7 +20,7 @@ const TAG = 16
  * AES-256-GCM over the state, bound to what the call was, good once and for `ttl` milliseconds. `now` is the
  * clock, in milliseconds. The first of the keys seals, any of them opens.
  */
-export function createSeal(now: () => number, ttl = 600_000, keys = ownKeys()): Seal {
+export function createSeal(now: () => number, ttl = 600_000, keys = ownKeys()): RequestStateCodec {
   // A number of entries given as `max` would take memory for all of them at once.
   const used = new LRUCache<string, true>({ maxSize: MOST_USED, sizeCalculation: () => 1, ttl })
 

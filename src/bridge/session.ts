@@ -1,10 +1,10 @@
 import {
-  type Answers,
+  type InputResponses,
   type Call,
   type Client,
   type Handler,
   type Note,
-  type Questions,
+  type InputRequests,
   resultOf,
 } from '../core/call.ts'
 import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
@@ -26,15 +26,15 @@ import {
 import { encodeLegacyError, encodeLegacyResult, initializeResult, legacyErrorCode } from '../wire/legacy.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers, method, severity, unknownMethod } from '../wire/methods.ts'
-import { Peer } from '../wire/peer.ts'
+import { JsonRpcPeer } from '../wire/peer.ts'
 import { capabilitiesIn } from '../wire/questions.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
-import { askInline, type Put, rounds } from './ask.ts'
-import { Listening } from './listen.ts'
-import { putQuestions } from './put.ts'
-import { Pace, told } from './pace.ts'
+import { askInline, type Put, inputRounds } from './ask.ts'
+import { Subscriptions } from './listen.ts'
+import { requestInput } from './put.ts'
+import { ProgressThrottle, told } from './pace.ts'
 import type { Around, Reply } from './reply.ts'
-import { RunningRequests, sessionEnded } from './running.ts'
+import { PendingRequests, sessionEnded } from './running.ts'
 
 interface Options {
   readonly id: string
@@ -62,9 +62,9 @@ export class ClientSession {
   readonly id: string
   readonly principal: Principal
   readonly #options: Options
-  readonly #peer: Peer
-  readonly #running = new RunningRequests()
-  readonly #listening: Listening
+  readonly #peer: JsonRpcPeer
+  readonly #running = new PendingRequests()
+  readonly #listening: Subscriptions
   readonly #uris = new Set<string>()
   #revision: Revision | undefined
   #client: Client
@@ -78,7 +78,7 @@ export class ClientSession {
     this.principal = options.principal
     this.#options = options
     this.#client = { era: 'legacy', revision: latestLegacy.name, capabilities: {}, session: options.id }
-    this.#peer = new Peer(
+    this.#peer = new JsonRpcPeer(
       {
         send: async (message, exchange) => {
           const reply = exchange.about === undefined ? undefined : this.#running.get(exchange.about)?.reply
@@ -88,7 +88,7 @@ export class ClientSession {
       },
       { request: () => undefined, notification: () => undefined, noise: () => undefined },
     )
-    this.#listening = new Listening({
+    this.#listening = new Subscriptions({
       handle: askInline(options.handle, (questions, call, withdrawn) =>
         this.#put(questions, call, withdrawn),
       ),
@@ -183,7 +183,7 @@ export class ClientSession {
   /** Hands the request on, and lowers what comes back. */
   #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
-    const pace = new Pace((note) => told(note, revision, (message) => reply.emit(message)))
+    const pace = new ProgressThrottle((note) => told(note, revision, (message) => reply.emit(message)))
     const { requestId, principal, trace, carried } = reply
     const around = { requestId, principal, trace, carried, envelope: reply, emit: pace.emit }
     const call = this.#lift(request, around, controller)
@@ -201,7 +201,7 @@ export class ClientSession {
       (outcome) =>
         outcome.kind === 'result'
           ? lowered(outcome.result)
-          : rounds(outcome, call, handle, put).then(lowered, failed),
+          : inputRounds(outcome, call, handle, put).then(lowered, failed),
       failed,
     )
   }
@@ -278,8 +278,13 @@ export class ClientSession {
     return filterFor(this.#capabilities, this.#uris)
   }
 
-  #put(questions: Questions, call: Call, withdrawn: AbortSignal | undefined, about?: Id): Promise<Answers> {
-    return putQuestions(questions, { peer: this.#peer, client: this.#client, call, withdrawn, about })
+  #put(
+    questions: InputRequests,
+    call: Call,
+    withdrawn: AbortSignal | undefined,
+    about?: Id,
+  ): Promise<InputResponses> {
+    return requestInput(questions, { peer: this.#peer, client: this.#client, call, withdrawn, about })
   }
 
   #lift(message: Request | Notification, around: Around, controller: AbortController): Call {

@@ -9,14 +9,14 @@ import { lift, readAnswers } from '../wire/lift.ts'
 import { modernError, modernResult, readClient } from '../wire/modern.ts'
 import { lowerNote } from '../wire/project.ts'
 import { latestModern } from '../wire/revisions.ts'
-import type { Seal } from './seal.ts'
+import type { RequestStateCodec } from './seal.ts'
 import { bindingOf } from './seal.ts'
-import { Pace } from './pace.ts'
+import { ProgressThrottle } from './pace.ts'
 import type { Reply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
-  readonly seal: Seal
+  readonly seal: RequestStateCodec
   readonly upstream: string | undefined
   readonly principal: Principal
   /** The request's HTTP headers, which must agree with it; absent where it did not come over HTTP. */
@@ -36,7 +36,7 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
   const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
   const isListening = request.method === 'subscriptions/listen'
   const id = Payload.text(request.id)
-  const pace = new Pace((each) => {
+  const pace = new ProgressThrottle((each) => {
     const note = lowerNote(each, latestModern)
     if (!note) return
     const params = isListening
@@ -78,13 +78,18 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
   }
 }
 
-function resultOf(call: Call, outcome: Outcome, subscription: Payload | undefined, seal: Seal): Payload {
+function resultOf(
+  call: Call,
+  outcome: Outcome,
+  subscription: Payload | undefined,
+  seal: RequestStateCodec,
+): Payload {
   const result = modernResult(call, outcome, (state) => seal.close(state, bindingOf(call)))
   return subscription ? result.withMeta({ [metaKeys.subscription]: subscription }) : result
 }
 
 /** A retry takes up the state it was given. @throws STATE_INVALID, STATE_EXPIRED */
-function withState(call: Call, seal: Seal): Call {
+function withState(call: Call, seal: RequestStateCodec): Call {
   const answers = readAnswers(call.params)
   const { requestState } = call.params.fields
   if (requestState === undefined) return answers ? { ...call, answers } : call

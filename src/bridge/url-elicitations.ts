@@ -7,7 +7,7 @@
  * that asks in the middle of a call has ids and notifications of its own, which stay as they are.
  */
 import { randomUUID } from 'node:crypto'
-import type { Answers, Call, Outcome, Question, Questions } from '../core/call.ts'
+import type { InputResponses, Call, Outcome, InputRequest, InputRequests } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import { isUrl } from '../wire/questions.ts'
 
@@ -31,8 +31,8 @@ export class UrlElicitations {
   }
 
   /** The questions as the client is to get them: each link with an id that no other elicitation has. */
-  identify({ questions, isOpen }: InputRequired): Questions {
-    const named = Object.entries(questions).map(([key, question]): [string, Question] => {
+  identify({ questions, isOpen }: InputRequired): InputRequests {
+    const named = Object.entries(questions).map(([key, question]): [string, InputRequest] => {
       const { params } = question
       if (!params || !isUrl(question)) return [key, question]
       if (isOpen && params.fields.elicitationId !== undefined) return [key, question]
@@ -42,7 +42,7 @@ export class UrlElicitations {
   }
 
   /** Takes what the client answered, and what came of it: a link that is not asked for again was gone through. */
-  settle(answers: Answers, outcome: Outcome): void {
+  settle(answers: InputResponses, outcome: Outcome): void {
     for (const each of this.#pending) each.isAccepted ||= isAccepted(answers, each.key)
     const again = outcome.kind === 'ask' ? outcome.questions : {}
     const isAgain = ({ key, text }: Pending): boolean =>
@@ -65,7 +65,7 @@ export class UrlElicitations {
   }
 }
 
-function isAccepted(answers: Answers, key: string): boolean {
+function isAccepted(answers: InputResponses, key: string): boolean {
   const answer = Object.hasOwn(answers, key) ? answers[key] : undefined
   return answer !== undefined && 'result' in answer && answer.result.fields.action === 'accept'
 }

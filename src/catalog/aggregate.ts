@@ -10,7 +10,7 @@ import { failedRead } from './failed-read.ts'
 import { listenToAll } from './listen-all.ts'
 import { mergeDiscovered, nameEntries, nameUris } from './merge.ts'
 import { type Candidate, exposedName, type Naming, ownerOf } from './names.ts'
-import { walk, walkIfThere } from './walk.ts'
+import { listAllPages, walkIfThere } from './walk.ts'
 
 interface Options {
   readonly names: readonly string[]
@@ -69,7 +69,7 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
     const owner = ownerOf(name, names)
     if (!owner) throw unknown(call.method, name)
     if (!isShortened(name)) return owner
-    const entries = await walk(handle, forServer(call, owner.upstream), list)
+    const entries = await listAllPages(handle, forServer(call, owner.upstream), list)
     const listed = entries.map(({ fields }) => String(fields.name))
     const found =
       listed.find((each) => each === owner.name) ?? listed.find((each) => stands(name, owner.upstream, each))
@@ -177,7 +177,7 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
       const outer = names.filter((one) => names.some((other) => other.startsWith(`${one}-`)))
       for (const upstream of outer) {
         for (const list of ['tools/list', 'prompts/list']) {
-          const entries = await walk(handle, forServer(call, upstream), list).catch(() => [])
+          const entries = await listAllPages(handle, forServer(call, upstream), list).catch(() => [])
           found.push(...entries.flatMap(({ fields: { name } }) => hiddenOf(upstream, name)))
         }
       }

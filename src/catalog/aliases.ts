@@ -3,7 +3,7 @@ import { isPlainName, namesByAlias } from '../core/alias.ts'
 import type { Listed } from '../core/entry.ts'
 import type { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
-import { walk } from './walk.ts'
+import { listAllPages } from './walk.ts'
 
 interface Options {
   /** What a server's list says of the tool a call names, by its name or its alias. */
@@ -63,7 +63,7 @@ export async function aliasCollisions(
   for (const [upstream, handle] of upstreams) {
     for (const list of ['tools/list', 'prompts/list']) {
       const aimed = { ...call, target: { ...call.target, upstream } }
-      const entries = await walk(handle, aimed, list).catch(() => [])
+      const entries = await listAllPages(handle, aimed, list).catch(() => [])
       const shared = [...namesByAlias(namesIn(entries))].filter(([, names]) => names.length > 1)
       found.push(
         ...shared.map(
@@ -101,7 +101,7 @@ function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name
   const known = new Map<string, Known>()
 
   const read = async (call: Call, upstream: string, handle: Handler): Promise<Known> => {
-    const names = namesIn(await walk(handle, { ...call, emit: () => undefined }, 'prompts/list'))
+    const names = namesIn(await listAllPages(handle, { ...call, emit: () => undefined }, 'prompts/list'))
     const fresh = { names: new Set(names), byAlias: namesByAlias(names), at: Date.now() }
     known.set(upstream, fresh)
     return fresh

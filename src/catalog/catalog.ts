@@ -1,4 +1,4 @@
-import { type Call, compose, type Handler, type Policy } from '../core/call.ts'
+import { type Call, compose, type Handler, type Middleware } from '../core/call.ts'
 import type { Listed } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
@@ -15,11 +15,11 @@ interface Options {
   /** The handler of each server, by its name, in the order of the configuration. */
   readonly upstreams: ReadonlyMap<string, Handler>
   /** The policies of a target, outermost first. */
-  policies(target: Target): readonly (Policy | undefined)[]
+  policies(target: Target): readonly (Middleware | undefined)[]
   /** The frame around every call of a client. */
-  readonly observe: Policy
+  readonly observe: Middleware
   /** What wraps what clients see when they ask by a method, outermost first. */
-  shown(method: string): readonly (Policy | undefined)[]
+  shown(method: string): readonly (Middleware | undefined)[]
   /** Whether all servers are offered together where a call names none. */
   readonly isAggregate: boolean
   /** Whether names are shown in snake case, and resources in the scheme of their server. */

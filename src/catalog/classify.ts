@@ -4,7 +4,7 @@
  *
  * The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
  */
-import type { Nature, Op, Risk } from '../core/entry.ts'
+import type { Classification, Op, Risk } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import { opOfEffect, riskOfEffect } from '../core/judgement/call.ts'
 import { judge, type Judgement } from '../core/judgement/judge.ts'
@@ -21,7 +21,7 @@ export function classify(
   definition: Definition,
   settings: UpstreamSettings,
   judged: Judgement = judge(definition, { server: settings.name, isTrusted: settings.trust }),
-): Nature {
+): Classification {
   const configured = readConfigured(settings, String(definition.name))
   const found = withPack(judged, definition, settings.trust)
   const op = configured.op ?? opOfEffect(found.effect, found.verb)
@@ -34,7 +34,7 @@ export function classify(
 }
 
 /** Judges a tool of a server that does not list its tools: a name alone promises nothing. */
-export function classifyUnlisted(definition: Definition, settings: UpstreamSettings): Nature {
+export function classifyUnlisted(definition: Definition, settings: UpstreamSettings): Classification {
   const evidence = ['its server does not list its tools, so nothing says what it does']
   return classify(definition, settings, {
     effect: 'destructive',
@@ -45,7 +45,7 @@ export function classifyUnlisted(definition: Definition, settings: UpstreamSetti
 }
 
 /** Judges a tool of the gateway itself, which is believed. */
-export function classifyOwn(definition: Definition): Nature {
+export function classifyOwn(definition: Definition): Classification {
   const { effect, evidence, verb } = judge(definition, { server: '', isTrusted: true })
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   const isRead = hints.readOnlyHint === true
@@ -84,7 +84,7 @@ const riskOfOp: Readonly<Record<Op, Risk>> = {
   execute: 'destructive',
 }
 
-function varying({ least, conditions, dryRun, verb }: Judgement): Pick<Nature, 'varies' | 'verb'> {
+function varying({ least, conditions, dryRun, verb }: Judgement): Pick<Classification, 'varies' | 'verb'> {
   const decided = verb !== undefined && { verb }
   if (conditions.length === 0 && dryRun === undefined) return { ...decided }
   return { ...decided, varies: { least, conditions, ...(dryRun !== undefined && { dryRun }) } }

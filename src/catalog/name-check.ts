@@ -9,7 +9,7 @@ import { within } from '../core/waiting.ts'
 import { ownCall } from '../wire/own-call.ts'
 import { readLists } from './records.ts'
 import { type ServerLists, unmatchedNames } from './unmatched-names.ts'
-import { walk } from './walk.ts'
+import { listAllPages } from './walk.ts'
 
 /**
  * Asks servers what they list and holds the names of the configuration against it: all of them at the start and on
@@ -110,7 +110,7 @@ async function readFor(
 ): Promise<ServerLists> {
   const upstream = settings.name
   const call: Call = ownCall({ target: { upstream, method: 'tools/list' } })
-  const listed = await walk(handle, call, 'tools/list')
+  const listed = await listAllPages(handle, call, 'tools/list')
   const tools = listed.map(({ fields }) => fields)
   const known: ServerLists = { tools, prompts: [], resources: [], resourceTemplates: [], hasResources: false }
   const about = { lists: new Map([[upstream, known]]), isWhole: false, scopes: [] }

@@ -4,7 +4,7 @@ import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { unknownPrompt, unknownResource } from '../core/unknown.ts'
 import { within } from '../core/waiting.ts'
-import { walk } from './walk.ts'
+import { listAllPages } from './walk.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 
@@ -79,7 +79,7 @@ export function withOwnEntries(next: Handler, { shelf, isListed, run }: Options)
 
   /** A server that lists nothing in time does not keep the gateway from its own answers. */
   const isTaken = (kind: Kind, call: Call, name: string): Promise<boolean> => {
-    const entries = walk(next, { ...call, emit: () => undefined }, kind.listing)
+    const entries = listAllPages(next, { ...call, emit: () => undefined }, kind.listing)
     const found = entries.then(
       (all) => all.some(({ fields }) => fields[kind.key] === name),
       () => false,

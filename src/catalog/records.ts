@@ -12,7 +12,7 @@ import { within } from '../core/waiting.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { method } from '../wire/methods.ts'
 import { ownCall } from '../wire/own-call.ts'
-import { walk } from './walk.ts'
+import { listAllPages } from './walk.ts'
 
 interface Options {
   readonly servers: ReadonlyMap<string, Source>
@@ -197,7 +197,7 @@ export async function readLists(
   const call: Call = ownCall({ target: { upstream, method: 'server/discover' } })
   const discovered = resultOf(await handle(call))
   const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
-    lists.map(async (list) => (isDeclared(list, discovered) ? walk(handle, call, list) : [])),
+    lists.map(async (list) => (isDeclared(list, discovered) ? listAllPages(handle, call, list) : [])),
   )
   return { discovered, tools, prompts, resources, templates }
 }

@@ -1,4 +1,4 @@
-import type { Outcome, Policy } from '../core/call.ts'
+import type { Outcome, Middleware } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
@@ -17,12 +17,12 @@ const TOOLS = 10_000
 /** What is seen of calls as they go to their servers. */
 interface Sightings {
   /** Looks at the calls of a tool of a server. */
-  policy(target: Target): Policy | undefined
+  policy(target: Target): Middleware | undefined
   of(entry: Entry): Seen | undefined
 }
 
 /** Watches the calls of tools, for those who describe them. */
-export function createSightings(): Sightings {
+export function createCallStatistics(): Sightings {
   const tools = new Map<string, Sighting>()
   const sighting = (upstream: string, tool: string): Sighting => {
     const key = `${upstream} ${tool}`

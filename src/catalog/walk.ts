@@ -9,7 +9,7 @@ const MAX_PAGES = 1000
 const MAX_LIST_ENTRIES = 2000
 
 /** All entries of a list; none where the server has no such lists. */
-export async function walk(handle: Handler, call: Call, list: string): Promise<Payload[]> {
+export async function listAllPages(handle: Handler, call: Call, list: string): Promise<Payload[]> {
   return (await walkIfThere(handle, call, list)) ?? []
 }
 

@@ -1,7 +1,7 @@
 import { environment } from '../config/secrets.ts'
 import { ownUrl } from '../core/own-url.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import type { Portrait } from '../documents/portrait.ts'
+import type { ServerDescription } from '../documents/portrait.ts'
 import { createGateway, openLog } from '../gateway.ts'
 import { looking } from './named.ts'
 
@@ -9,7 +9,7 @@ import { looking } from './named.ts'
 export async function described<Made>(
   settings: Settings,
   server: UpstreamSettings | undefined,
-  make: (portrait: Portrait) => Made,
+  make: (portrait: ServerDescription) => Made,
 ): Promise<Made> {
   const { host, port } = settings.listen
   const gateway = createGateway(looking(settings, settings.upstreams), {

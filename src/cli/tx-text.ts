@@ -1,13 +1,13 @@
 import { oneLine } from '../core/one-line.ts'
 import { shownCall } from '../core/shown-call.ts'
-import type { Deed } from '../records/deeds.ts'
+import type { Action } from '../records/deeds.ts'
 import { type Compensation, needsAttention, type Step, type Transaction } from '../records/transactions.ts'
 import { timeText } from './time-text.ts'
 
 /** A transaction, and what its steps did, by the keys of their deeds. */
 interface Told {
   readonly transaction: Transaction
-  readonly deeds: ReadonlyMap<string, Deed>
+  readonly deeds: ReadonlyMap<string, Action>
 }
 
 /** Transactions for people, each in one line. */
@@ -97,7 +97,7 @@ export function transactionView({ transaction, deeds }: Told): Readonly<Record<s
   }
 }
 
-function stepLines(step: Step, compensations: readonly Compensation[], deed: Deed | undefined): string[] {
+function stepLines(step: Step, compensations: readonly Compensation[], deed: Action | undefined): string[] {
   const end = compensations.find((each) => each.step === step.id)
   const call = deed ? shownCall(deed.tool, deed.arguments) : step.tool
   const way = deed && 'tool' in deed.way ? deed.way.description : undefined

@@ -3,7 +3,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
 import { audited, openSharedStore } from '../offline.ts'
-import { type Deed, Deeds } from '../records/deeds.ts'
+import { type Action, Deeds } from '../records/deeds.ts'
 import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
 import {
   type Found,
@@ -121,7 +121,7 @@ function named(all: readonly Found[], id: string): Found {
   )
 }
 
-function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Deed>> {
+function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Action>> {
   return deeds.findAll(steps.map(({ deed }) => deed))
 }
 

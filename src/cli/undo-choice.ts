@@ -1,9 +1,9 @@
-import type { Deed } from '../records/deeds.ts'
+import type { Action } from '../records/deeds.ts'
 import { isOver, type Transaction } from '../records/transactions.ts'
 
 /** Something that was done, and what can be done about it. */
 export interface Chosen {
-  readonly deed: Deed
+  readonly deed: Action
   /** How well it can be undone. */
   readonly how: 'exactly' | 'approximately' | 'not at all'
   /** Why it can not be, or what to keep in mind. */
@@ -11,7 +11,7 @@ export interface Chosen {
 }
 
 /** What can be undone of some deeds; what is undone already, or came to nothing, is left out. */
-export function choose(deeds: readonly Deed[], transactions: readonly Transaction[]): readonly Chosen[] {
+export function choose(deeds: readonly Action[], transactions: readonly Transaction[]): readonly Chosen[] {
   const holders = holdersOf(transactions)
   return deeds.flatMap((deed): Chosen[] => {
     const { status, way, undoneAt } = deed
@@ -30,8 +30,8 @@ export function choose(deeds: readonly Deed[], transactions: readonly Transactio
  * Deeds, the last one first, in parts of one caller each, to be undone one part after the other: what somebody else
  * did in between is undone in between, else what is put back would be what was there later.
  */
-export function partsOf(deeds: readonly Deed[]): readonly (readonly Deed[])[] {
-  const parts: Deed[][] = []
+export function partsOf(deeds: readonly Action[]): readonly (readonly Action[])[] {
+  const parts: Action[][] = []
   for (const deed of deeds) {
     const part = parts.at(-1)
     if (part?.[0]?.principal.id === deed.principal.id) part.push(deed)
@@ -51,13 +51,13 @@ function holdersOf(transactions: readonly Transaction[]): ReadonlyMap<string, re
   return holders
 }
 
-function isUndone({ steps, compensations }: Transaction, { key }: Deed): boolean {
+function isUndone({ steps, compensations }: Transaction, { key }: Action): boolean {
   const step = steps.find(({ deed }) => deed === key)
   return compensations.some((each) => each.step === step?.id && each.status === 'compensated')
 }
 
 /** Why something must be left alone. */
-function hindrance({ status, transaction }: Deed, holders: readonly Transaction[]): string | undefined {
+function hindrance({ status, transaction }: Action, holders: readonly Transaction[]): string | undefined {
   const open = holders.find((each) => !isOver(each))
   if (open?.status === 'rolling_back') return 'it is being undone'
   if (open) return `its transaction is still open: see gatehouse tx rollback ${open.id}`

@@ -6,7 +6,7 @@ import type { Settings } from '../core/settings.ts'
 import { milliseconds } from '../core/units.ts'
 import { openLog } from '../gateway.ts'
 import { type Audit, audited, openSharedStore } from '../offline.ts'
-import { type Deed, Deeds, type Wanted } from '../records/deeds.ts'
+import { type Action, Deeds, type Wanted } from '../records/deeds.ts'
 import { undoing } from '../records/transaction-moves.ts'
 import { type Transaction, transactionKey, type Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
@@ -155,7 +155,7 @@ function undoAll(
 }
 
 /** Why something was not undone. */
-function failureOf({ key }: Deed, ended: readonly Transaction[]): string | undefined {
+function failureOf({ key }: Action, ended: readonly Transaction[]): string | undefined {
   for (const { steps, compensations } of ended) {
     const step = steps.find(({ deed }) => deed === key)
     if (!step) continue

@@ -4,20 +4,20 @@ import type { Principal } from './principal.ts'
 import type { Target } from './target.ts'
 
 /** What a server may ask of the client before it can finish: elicitation, sampling or roots, by a key. */
-export type Questions = Readonly<Record<string, Question>>
+export type InputRequests = Readonly<Record<string, InputRequest>>
 
-export interface Question {
+export interface InputRequest {
   readonly method: string
   readonly params?: Payload
 }
 
 /** What the client said to each question. An error can only come from clients older than 2026-07-28. */
-export type Answers = Readonly<Record<string, Answer>>
+export type InputResponses = Readonly<Record<string, InputResponse>>
 
-export type Answer = { readonly result: Payload } | { readonly error: Payload }
+export type InputResponse = { readonly result: Payload } | { readonly error: Payload }
 
 /** What each layer that asked wants to remember until the answers come; sealed at the edge. */
-export type State = Readonly<Record<string, unknown>>
+export type RequestState = Readonly<Record<string, unknown>>
 
 /**
  * How a call ends well: with a result, or with questions that the caller answers by making the same call again.
@@ -27,8 +27,8 @@ export type Outcome =
   | { readonly kind: 'result'; readonly result: Payload }
   | {
       readonly kind: 'ask'
-      readonly questions: Questions
-      readonly state: State
+      readonly questions: InputRequests
+      readonly state: RequestState
       /** Aborted when the answers are no longer wanted; only callers in this process can see it. */
       readonly withdrawn?: AbortSignal
       /** The server has begun, and goes on with the call while it is asked about. */
@@ -55,7 +55,7 @@ export interface Client {
 }
 
 /** Where a caller stands with the limit that leaves it least. */
-export interface Standing {
+export interface RateLimitStatus {
   /** What is limited, and how: as short as a name. */
   readonly name: string
   readonly limit: number
@@ -68,7 +68,7 @@ export interface Standing {
 /** What goes around the answer to a call, where its transport has something around answers. */
 export interface Envelope {
   /** Tells where the caller stands; nothing happens where the answer has begun. */
-  limited?(standing: Standing): void
+  limited?(standing: RateLimitStatus): void
 }
 
 /**
@@ -103,8 +103,8 @@ export interface Call {
   readonly client: Client
   /** The members of `params._meta`; a trace context the transport carried stands here like one written there. */
   readonly meta: Readonly<Record<string, unknown>>
-  readonly answers?: Answers
-  readonly state: State
+  readonly answers?: InputResponses
+  readonly state: RequestState
   /** Aborted when nobody wants the outcome any more. */
   readonly signal: AbortSignal
   /** Ends the call: it fails with this reason, and what is under way for it is cancelled. */
@@ -135,7 +135,7 @@ export interface Call {
 export type Handler = (call: Call) => Promise<Outcome>
 
 /** Wraps a handler. Built once per target when the configuration is loaded, never per call. */
-export type Policy = (next: Handler) => Handler
+export type Middleware = (next: Handler) => Handler
 
 /** The result of what can not end with a question. @throws SERVER_ERROR where it did */
 export function resultOf(outcome: Outcome): Payload {
@@ -144,7 +144,7 @@ export function resultOf(outcome: Outcome): Payload {
 }
 
 /** Composes policies around a handler; the first one listed is the outermost. */
-export function compose(policies: readonly (Policy | undefined)[], end: Handler): Handler {
+export function compose(policies: readonly (Middleware | undefined)[], end: Handler): Handler {
   let handler = end
   for (const policy of policies.toReversed()) if (policy) handler = policy(handler)
   return handler

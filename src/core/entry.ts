@@ -15,7 +15,7 @@ export interface Entry {
   readonly name: string
   /** The entry of the server's list, as the server wrote it. */
   readonly definition: Readonly<Record<string, unknown>>
-  readonly nature: Nature
+  readonly nature: Classification
   /** Set where it is the gateway's own. */
   readonly isOwn?: true
   /** Set where its server does not list its tools: its definition is the name alone. */
@@ -23,7 +23,7 @@ export interface Entry {
 }
 
 /** What kind of action something is, and how that was found out. */
-export interface Nature {
+export interface Classification {
   readonly op: Op
   readonly risk: Risk
   /** Doing it twice is the same as doing it once. */

@@ -1,16 +1,16 @@
 import { endpointsOf } from './endpoints.ts'
 import { asksForToken, type Front } from './front.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { type ScopePortrait, scopesOf } from './scopes.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
 
 /** How to connect, and how to prove who one is. */
-export function accessSections(portrait: Portrait): Section[] {
+export function accessSections(portrait: ServerDescription): Section[] {
   return [installation(portrait), authentication(portrait)]
 }
 
-function installation(portrait: Portrait): Section {
+function installation(portrait: ServerDescription): Section {
   const { install, requires } = portrait
   const snippet = clientSnippet(portrait)
   const own = Object.entries(install).map(([manager, what]) => `${inline(manager)}: ${code(what)}`)
@@ -30,7 +30,7 @@ function installation(portrait: Portrait): Section {
 }
 
 /** What stands in the configuration of an MCP client, with a placeholder where a token belongs. */
-export function clientSnippet(portrait: Portrait): Record<string, unknown> {
+export function clientSnippet(portrait: ServerDescription): Record<string, unknown> {
   const endpoints = Object.entries(endpointsOf(portrait))
   if (endpoints.length === 0) {
     return { mcpServers: { [portrait.name]: { command: 'gatehouse', args: ['stdio'] } } }
@@ -43,7 +43,7 @@ export function clientSnippet(portrait: Portrait): Record<string, unknown> {
 /** How many scopes are told of. */
 const SCOPES = 50
 
-function authentication(portrait: Portrait): Section {
+function authentication(portrait: ServerDescription): Section {
   const { auth } = portrait.front
   const isOpen = !asksForToken(portrait.front)
   const scopes = isOpen ? [] : scopesOf(portrait)

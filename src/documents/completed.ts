@@ -1,4 +1,4 @@
-import type { Nature } from '../core/entry.ts'
+import type { Classification } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { Definition, ToolFacts } from '../core/record.ts'
 import { spaced } from '../core/words.ts'
@@ -7,7 +7,7 @@ import { clean, inline, oneLine, sentence, upper } from './text.ts'
 /** A tool whose entry is to be completed. */
 export interface Incomplete {
   readonly definition: Definition
-  readonly nature: Nature
+  readonly nature: Classification
   readonly facts: ToolFacts
   /** What it changes, each in a few words. */
   readonly effects: readonly string[]
@@ -67,7 +67,7 @@ function added({ nature, facts, effects, isRecorded }: Incomplete): string[] {
   ]
 }
 
-function idempotency({ idempotent }: Nature, { isIdempotentWithKey }: ToolFacts): string {
+function idempotency({ idempotent }: Classification, { isIdempotentWithKey }: ToolFacts): string {
   if (idempotent) return 'the same call again changes nothing more; no key is needed.'
   if (isIdempotentWithKey === true)
     return 'a retry with the same idempotency key does nothing twice; without a key it acts again.'

@@ -1,7 +1,7 @@
 import type { Definition } from '../core/record.ts'
 import { ownErrors, possibleErrors } from './failures.ts'
 import { examplesOf } from './example.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { clipped, oneLine } from './text.ts'
 
 /** The version of the dashdash specification that documents follow, and where it is. */
@@ -11,7 +11,7 @@ export const specUrl = 'https://github.com/visionik/dashdash'
 type Json = Record<string, unknown>
 
 /** What a server says of itself for those who write skills about it. */
-export function serverObject(portrait: Portrait): Json {
+export function serverObject(portrait: ServerDescription): Json {
   const { name, description, emoji, links, install, front, contentVersion, changedAt } = portrait
   const needs = needsOf(portrait)
   return {
@@ -34,7 +34,7 @@ export function serverObject(portrait: Portrait): Json {
 /** The three URLs of other ways to the same, which are always named. */
 export function alternativeAccess({
   links,
-}: Portrait): Record<'cliUrl' | 'apiUrl' | 'webUrl', string | null> {
+}: ServerDescription): Record<'cliUrl' | 'apiUrl' | 'webUrl', string | null> {
   return { cliUrl: links.cli, apiUrl: links.api, webUrl: links.web }
 }
 
@@ -112,7 +112,9 @@ function isTelling(scheme: string): boolean {
 }
 
 /** What it requires, as far as that is known; nothing where nothing is. */
-export function needsOf({ requires }: Portrait): Readonly<Record<string, readonly string[]>> | undefined {
+export function needsOf({
+  requires,
+}: ServerDescription): Readonly<Record<string, readonly string[]>> | undefined {
   const known = Object.entries(requires).filter(([, values]) => values.length > 0)
   return known.length > 0 ? Object.fromEntries(known) : undefined
 }

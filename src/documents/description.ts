@@ -1,6 +1,6 @@
 import type { ServerRecord } from '../core/record.ts'
 import { isSameNoun, wordsOf } from '../core/words.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { clipped, firstListed, firstSentence, listed, oneLine, sentence } from './text.ts'
 
 /** The longest description a skill may have (Agent Skills). */
@@ -38,7 +38,7 @@ function isAbout(tool: unknown, noun: string): boolean {
 }
 
 /** What all servers together are for. */
-export function purposeOfAll(parts: readonly Portrait[], areApart = false): string {
+export function purposeOfAll(parts: readonly ServerDescription[], areApart = false): string {
   const names = firstListed(
     parts.map(({ name }) => name),
     NAMED,
@@ -93,7 +93,7 @@ export function triggersOf(tools: readonly ToolPortrait[]): string[] {
 }
 
 /** How far tools reach. */
-export function accessOf(tools: readonly ToolPortrait[]): Portrait['accessLevel'] {
+export function accessOf(tools: readonly ToolPortrait[]): ServerDescription['accessLevel'] {
   if (tools.every(({ nature }) => nature.op === 'read')) return 'read'
   const isOpen = tools.some(({ nature, facts }) => nature.risk === 'destructive' && !facts.confirmation)
   return isOpen ? 'full' : 'interact'

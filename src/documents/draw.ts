@@ -11,7 +11,7 @@ import { accessOf, describe, purposeOf, purposeOfAll, triggersOf, asksOf } from 
 import { effectsOf } from './effects.ts'
 import { isApart } from './endpoints.ts'
 import { asksForToken, type Front } from './front.ts'
-import type { Links, Portrait, ToolPortrait } from './portrait.ts'
+import type { Links, ServerDescription, ToolPortrait } from './portrait.ts'
 import { authOf, installOf, variablesOf } from './reach.ts'
 import { clean, firstSentence, oneLine } from './text.ts'
 import { requiredScopes } from './scopes.ts'
@@ -35,7 +35,11 @@ export interface Naming {
 const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
 
 /** What documents say of one server. */
-export function portraitOf({ record, settings }: Source, front: Front, naming: Naming = asListed): Portrait {
+export function portraitOf(
+  { record, settings }: Source,
+  front: Front,
+  naming: Naming = asListed,
+): ServerDescription {
   const { about, info, name, contentVersion, changedAt, capabilities } = record
   const tools = toolsOf({ record, settings }, naming, asksForToken(front))
   const purpose = purposeOf(record, tools)
@@ -76,7 +80,7 @@ export function portraitOf({ record, settings }: Source, front: Front, naming: N
 }
 
 /** What documents say of all servers together; those that can not be reached offer nothing just then. */
-export function portraitOfAll(parts: readonly Portrait[], front: Front): Portrait {
+export function portraitOfAll(parts: readonly ServerDescription[], front: Front): ServerDescription {
   const up = parts.filter(({ isUp }) => isUp)
   const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
   const purpose = purposeOfAll(parts, isApart({ front, parts }))
@@ -199,7 +203,7 @@ function scopesOf(tools: readonly ToolPortrait[]): string[] {
   return [...new Set(tools.flatMap(({ scopes }) => scopes))].toSorted()
 }
 
-function widest(parts: readonly Portrait[]): Portrait['accessLevel'] {
+function widest(parts: readonly ServerDescription[]): ServerDescription['accessLevel'] {
   const levels = parts.map(({ accessLevel }) => accessLevel)
   if (levels.includes('full')) return 'full'
   return levels.includes('interact') ? 'interact' : 'read'

@@ -1,6 +1,6 @@
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 
-type Reached = Pick<Portrait, 'name' | 'front' | 'parts'>
+type Reached = Pick<ServerDescription, 'name' | 'front' | 'parts'>
 
 /**
  * The URLs of the MCP endpoints a document is about, by the names clients are to know them by: one of all servers
@@ -12,6 +12,6 @@ export function endpointsOf({ name, front, parts }: Reached): Readonly<Record<st
 }
 
 /** Whether servers have endpoints of their own alone. */
-export function isApart({ front, parts }: Pick<Portrait, 'front' | 'parts'>): boolean {
+export function isApart({ front, parts }: Pick<ServerDescription, 'front' | 'parts'>): boolean {
   return front.endpoint === undefined && parts.some((part) => part.front.endpoint !== undefined)
 }

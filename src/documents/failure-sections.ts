@@ -1,15 +1,15 @@
 import { GatewayError } from '../core/error.ts'
 import { wireFailures } from './failures.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
 
 /** What limits calls, and how they fail. */
-export function failureSections(portrait: Portrait): Section[] {
+export function failureSections(portrait: ServerDescription): Section[] {
   return [rateLimits(portrait), errorHandling(portrait)]
 }
 
-function rateLimits({ front, tools }: Portrait): Section {
+function rateLimits({ front, tools }: ServerDescription): Section {
   const own = tools.flatMap(({ name, facts }) =>
     facts.rates && facts.rates.length > 0 ? [{ name, rates: facts.rates }] : [],
   )
@@ -46,7 +46,7 @@ function limitError() {
   return { error: { code: rpc, message, data } }
 }
 
-function errorHandling(portrait: Portrait): Section {
+function errorHandling(portrait: ServerDescription): Section {
   const failures = wireFailures(portrait)
   const lines = failures.map(({ code: name, rpc, description, resolution }) => {
     const number = rpc === undefined ? '' : ` (${rpc})`

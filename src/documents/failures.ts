@@ -1,7 +1,7 @@
 import { type ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { asksForToken } from './front.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { oneLine } from './text.ts'
 
 /** How a call can fail, and what to do then. */
@@ -43,7 +43,7 @@ export function possibleErrors({ facts, words, definition, nature, scopes }: Too
 }
 
 /** How calls can fail at all, with the codes that are really used. */
-export function wireFailures({ tools, front }: Portrait): WireFailure[] {
+export function wireFailures({ tools, front }: ServerDescription): WireFailure[] {
   const has = (found: (tool: ToolPortrait) => boolean): boolean => tools.some(found)
   const isSigned = asksForToken(front)
   const isRated = front.rates.length > 0 || has(({ facts }) => (facts.rates?.length ?? 0) > 0)

@@ -1,11 +1,11 @@
 import { dayOf, needsOf, specUrl, specVersion } from './dashdash.ts'
 import { endpointsOf } from './endpoints.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { oneLine } from './text.ts'
 import { toYaml, type Yaml } from './yaml.ts'
 
 /** The front matter of the documents for agents: YAML between two lines of dashes. */
-export function frontMatter(portrait: Portrait): string {
+export function frontMatter(portrait: ServerDescription): string {
   const { links, install, emoji, contentVersion, changedAt } = portrait
   const [endpoint, ...others] = Object.values(endpointsOf(portrait))
   const found: Readonly<Record<string, Yaml | undefined>> = {

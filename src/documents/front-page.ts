@@ -4,7 +4,7 @@ import { costOf } from './cost.ts'
 import { latencyOf } from './observed.ts'
 import { parametersOf } from './parameters.ts'
 import { type Link, linksIn } from './links.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { clean, clipped, listed, oneLine, sentence, upper } from './text.ts'
 
 /** One server as people read about it: texts that are clean, but not yet HTML. */
@@ -54,7 +54,7 @@ const LONGEST = 3000
 const NAMED = 50
 
 /** What a page for people says of a server. */
-export function serverPanel(portrait: Portrait): ServerPanel {
+export function serverPanel(portrait: ServerDescription): ServerPanel {
   const { name, title, emoji, purpose, wireVersion, version } = portrait
   return {
     ...(isOther(title, name) && { title }),

@@ -2,7 +2,7 @@ import { nearest } from '../core/nearest.ts'
 import { GatewayError } from '../core/error.ts'
 import { serverObject } from './dashdash.ts'
 import { frontMatter } from './front-matter.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { toolData, toolReference } from './reference.ts'
 import type { Section } from './section.ts'
 import { type Detail, sectionsOf } from './sections.ts'
@@ -18,7 +18,10 @@ export interface HelpRequest {
 }
 
 /** The answer of `ai_help`: the whole guide, one section, or one tool. @throws INVALID_INPUT */
-export function helpOf(portrait: Portrait, { format, section }: HelpRequest = {}): Record<string, unknown> {
+export function helpOf(
+  portrait: ServerDescription,
+  { format, section }: HelpRequest = {},
+): Record<string, unknown> {
   if (format !== undefined && format !== null && format !== 'markdown' && format !== 'json') {
     throw new GatewayError('INVALID_INPUT', 'Invalid params: format must be markdown or json.', {
       field: 'format',
@@ -32,30 +35,30 @@ export function helpOf(portrait: Portrait, { format, section }: HelpRequest = {}
 }
 
 /** One key for an answer, in whichever way its section is written: who asks can write it in any number of ways. */
-export function helpKey({ tools }: Portrait, { format, section }: HelpRequest): string {
+export function helpKey({ tools }: ServerDescription, { format, section }: HelpRequest): string {
   const isTool = tools.some(({ name, alias }) => section === name || section === alias)
   return `help ${JSON.stringify([format, isTool, isTool || typeof section !== 'string' ? section : fold(section)])}`
 }
 
 /** The whole guide in markdown, with its front matter. */
-export function helpText(portrait: Portrait): string {
+export function helpText(portrait: ServerDescription): string {
   const text = guide(portrait, 'full')
   return fits(text) ? text : cut(guide(portrait, 'signatures'))
 }
 
 /** A guide of some sections, with the title and what it is for. */
-export function guideOf(portrait: Portrait, sections: readonly Section[]): string {
+export function guideOf(portrait: ServerDescription, sections: readonly Section[]): string {
   const { emoji = '', title, purpose } = portrait
   const heading = `# ${inline(`${emoji} ${title}`)}\n\n> ${inline(purpose)}`
   return `${frontMatter(portrait)}\n${[heading, ...sections.map(titled)].join('\n\n')}\n`
 }
 
 /** The keys a section can be asked for by. */
-export function sectionKeys(portrait: Portrait): string[] {
+export function sectionKeys(portrait: ServerDescription): string[] {
   return sectionsOf(portrait, 'signatures').flatMap(({ data }) => Object.keys(data))
 }
 
-function guide(portrait: Portrait, detail: Detail): string {
+function guide(portrait: ServerDescription, detail: Detail): string {
   return guideOf(portrait, sectionsOf(portrait, detail))
 }
 
@@ -63,7 +66,7 @@ function titled({ heading, markdown: text }: Section): string {
   return `## ${heading}\n\n${text}`
 }
 
-function whole(portrait: Portrait): Record<string, unknown> {
+function whole(portrait: ServerDescription): Record<string, unknown> {
   const full = json(portrait, merged(sectionsOf(portrait)))
   if (fits(JSON.stringify(full))) return full
   const { tools } = portrait
@@ -88,13 +91,16 @@ function markdown(content: string): Record<string, unknown> {
   return { content, contentType: 'text/markdown' }
 }
 
-function json(portrait: Portrait, sections: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function json(
+  portrait: ServerDescription,
+  sections: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
   const { identity, ...rest } = serverObject(portrait)
   return { metadata: { ...Object(identity), ...rest }, sections, contentType: 'application/json' }
 }
 
 /** A section by its key or heading, or the reference of one tool by its name. */
-function sectionNamed(portrait: Portrait, asked: unknown): Section {
+function sectionNamed(portrait: ServerDescription, asked: unknown): Section {
   const wanted = fold(asked)
   const all = sectionsOf(portrait, 'signatures')
   const section = all.find(({ heading, data }) =>
@@ -121,7 +127,7 @@ function sectionNamed(portrait: Portrait, asked: unknown): Section {
 }
 
 /** The tools of a name: each of several servers that are not offered together may have one. */
-function toolsNamed({ tools }: Portrait, asked: unknown): readonly ToolPortrait[] {
+function toolsNamed({ tools }: ServerDescription, asked: unknown): readonly ToolPortrait[] {
   const named = tools.filter(({ name }) => name === asked)
   return named.length > 0 ? named : tools.filter(({ alias }) => alias === asked)
 }

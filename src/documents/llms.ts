@@ -1,5 +1,5 @@
 import { guideOf } from './help.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { sectionsOf } from './sections.ts'
 
 /** What is in the short guide; the rest is in the full one. */
@@ -14,7 +14,7 @@ const short: ReadonlySet<string> = new Set([
 ])
 
 /** The short guide of `/llms.txt`: when to use it, which tools there are, how to connect. */
-export function llmsText(portrait: Portrait): string {
+export function llmsText(portrait: ServerDescription): string {
   return guideOf(
     portrait,
     sectionsOf(portrait, 'signatures').filter(({ key }) => short.has(key)),
@@ -22,6 +22,6 @@ export function llmsText(portrait: Portrait): string {
 }
 
 /** The guide of `/llms-full.txt`, with everything about each tool. */
-export function llmsFullText(portrait: Portrait): string {
+export function llmsFullText(portrait: ServerDescription): string {
   return guideOf(portrait, sectionsOf(portrait))
 }

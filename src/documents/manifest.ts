@@ -4,7 +4,7 @@ import { latestModern } from '../wire/revisions.ts'
 import { isObject } from '../core/json.ts'
 import { costData, costOf } from './cost.ts'
 import { latencyOf, outputTypesOf, paginates } from './observed.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { requiredScopes, scopesOf } from './scopes.ts'
 import { oneLine } from './text.ts'
 
@@ -22,7 +22,7 @@ const DAY = 86_400_000
 export const manifestVersion = '0.1.0'
 
 /** The service manifest of one server, or of all together. */
-export function manifestOf(portrait: Portrait): Json {
+export function manifestOf(portrait: ServerDescription): Json {
   const { tools, front, recommend, links, wireVersion } = portrait
   const limits = rateLimits(front.rates)
   return {
@@ -82,7 +82,7 @@ function manifestTool(tool: ToolPortrait): Json {
   }
 }
 
-function authOf(portrait: Portrait): Json {
+function authOf(portrait: ServerDescription): Json {
   const { auth } = portrait.front
   const scopes = scopesOf(portrait)
   return {

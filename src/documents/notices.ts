@@ -1,12 +1,12 @@
 import { NS } from '../wire/extensions.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { elevation, issuedBy, scopeLines } from './access-sections.ts'
 import { asksForToken } from './front.ts'
 import { scopesOf } from './scopes.ts'
 import { bullets, code, inline, listed, sentence } from './text.ts'
 
 /** How callers prove who they are, which claims are read, and which profile is kept: `use://auth`. */
-export function authNotice(portrait: Portrait): string {
+export function authNotice(portrait: ServerDescription): string {
   const { auth, profile } = portrait.front
   const isOpen = !asksForToken(portrait.front)
   const claims = Object.entries(auth.claims ?? {}).map(
@@ -43,7 +43,7 @@ const methods = {
 } as const
 
 /** The HTTP headers that are read and sent: `use://http-headers`. */
-export function headersNotice({ front }: Portrait): string {
+export function headersNotice({ front }: ServerDescription): string {
   const isSigned = asksForToken(front)
   const standard = [
     isSigned ? '`Authorization`: `Bearer` and a token; required.' : '',
@@ -78,7 +78,7 @@ export function headersNotice({ front }: Portrait): string {
 }
 
 /** The version of what is offered: `project://version`. */
-export function versionNotice({ front }: Portrait): string {
+export function versionNotice({ front }: ServerDescription): string {
   return front.version
 }
 

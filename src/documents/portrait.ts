@@ -1,10 +1,10 @@
-import type { Nature } from '../core/entry.ts'
+import type { Classification } from '../core/entry.ts'
 import type { Definition, Seen, ToolFacts } from '../core/record.ts'
 import type { Recommendation, ToolWords } from '../core/settings.ts'
 import type { Front } from './front.ts'
 
 /** What documents say of one server, or of all servers together. Texts are clean, but not yet markdown. */
-export interface Portrait {
+export interface ServerDescription {
   /** Lower-case letters, digits and hyphens. */
   readonly name: string
   readonly title: string
@@ -33,7 +33,7 @@ export interface Portrait {
   readonly templates: readonly Definition[]
   readonly recommend: readonly Recommendation[]
   /** The servers it consists of; none where it is one server. */
-  readonly parts: readonly Portrait[]
+  readonly parts: readonly ServerDescription[]
   readonly front: Front
 }
 
@@ -68,7 +68,7 @@ export interface ToolPortrait {
   /** The tool that undoes it, by the name clients call it by. */
   readonly undoneBy?: string
   readonly definition: Definition
-  readonly nature: Nature
+  readonly nature: Classification
   readonly facts: ToolFacts
   readonly words: ToolWords
   readonly seen?: Seen

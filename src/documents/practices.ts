@@ -1,10 +1,10 @@
 import { NS } from '../wire/extensions.ts'
 import { pagingArguments } from './observed.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { code, firstListed, inline, listed, toolCode } from './text.ts'
 
 /** How to use it well, each in a sentence of markdown. */
-export function bestPractices({ tools, front }: Portrait): string[] {
+export function bestPractices({ tools, front }: ServerDescription): string[] {
   const changing = tools.filter(({ nature }) => nature.op !== 'read')
   const asked = tools.filter(({ facts }) => facts.confirmation)
   const keyed = changing.filter(

@@ -1,4 +1,4 @@
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 import { bullets, code, inline, sentence, upper } from './text.ts'
 
 /** Tools that belong together. */
@@ -12,7 +12,7 @@ const SUMMED_UP = 20
 const NAMED = 300
 
 /** Tools by what they are about; where several servers are one, by the server. Lone tools are together. */
-export function grouped({ tools, parts, name }: Portrait): Group[] {
+export function grouped({ tools, parts, name }: ServerDescription): Group[] {
   const key = (tool: ToolPortrait): string => (parts.length > 0 ? tool.upstream : tool.category)
   const all = new Map<string, ToolPortrait[]>()
   for (const tool of tools) all.set(key(tool), [...(all.get(key(tool)) ?? []), tool])
@@ -29,7 +29,7 @@ export function grouped({ tools, parts, name }: Portrait): Group[] {
 }
 
 /** Every tool with a few words: the first twenty each on a line, the others by their names. */
-export function quickReference(portrait: Portrait): string {
+export function quickReference(portrait: ServerDescription): string {
   if (portrait.tools.length === 0) return 'This server has no tools.'
   const groups = grouped(portrait)
   const share =

@@ -3,7 +3,7 @@ import { revisionNames } from '../wire/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'
 import { endpointsOf } from './endpoints.ts'
 import { asksForToken } from './front.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { clipped } from './text.ts'
 
 type Json = Record<string, unknown>
@@ -12,7 +12,7 @@ type Json = Record<string, unknown>
 export const cardType = 'application/mcp-server-card+json'
 
 /** How a registry of MCP servers lists it; nobody verified it. */
-export function registryEntry(portrait: Portrait): Json {
+export function registryEntry(portrait: ServerDescription): Json {
   const { name, description, install, tools } = portrait
   return {
     name,
@@ -26,7 +26,7 @@ export function registryEntry(portrait: Portrait): Json {
 }
 
 /** What can be known of it before connecting: SEP-2127, which names no tools. */
-export function serverCard(portrait: Portrait): Json {
+export function serverCard(portrait: ServerDescription): Json {
   const { name, version, title, purpose, links, front } = portrait
   const isSigned = asksForToken(front)
   const authorization = {
@@ -54,7 +54,7 @@ export function serverCard(portrait: Portrait): Json {
 }
 
 /** An entry of the catalogue of all servers of a domain, which names the URL of a card. */
-export function catalogEntry({ name, title }: Portrait, cardUrl: string): Json {
+export function catalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
   const { hostname } = new URL(cardUrl)
   return { identifier: `urn:air:${hostname}:${name}`, displayName: title, type: cardType, url: cardUrl }
 }

@@ -1,5 +1,5 @@
 import type { ToolFacts } from '../core/record.ts'
-import type { Portrait, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolPortrait } from './portrait.ts'
 
 /** A scope and what it opens. */
 export interface ScopePortrait {
@@ -14,7 +14,7 @@ export function requiredScopes({ scopes }: ToolFacts): string[] {
 }
 
 /** The scopes that tools ask for, in the order of their names. */
-export function scopesOf({ tools }: Portrait): ScopePortrait[] {
+export function scopesOf({ tools }: ServerDescription): ScopePortrait[] {
   const opened = new Map<string, ToolPortrait[]>()
   for (const tool of tools) {
     for (const scope of requiredScopes(tool.facts)) opened.set(scope, [...(opened.get(scope) ?? []), tool])

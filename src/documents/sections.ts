@@ -6,7 +6,7 @@ import { isApart } from './endpoints.ts'
 import { failureSections } from './failure-sections.ts'
 import { grouped, quickReference } from './quick-reference.ts'
 import { linksIn } from './links.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { QUOTED, toolData, toolReference, toolSignature } from './reference.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, oneLine, sentence, upper } from './text.ts'
@@ -15,7 +15,7 @@ import { bullets, code, inline, oneLine, sentence, upper } from './text.ts'
 export type Detail = 'full' | 'signatures'
 
 /** All sections of a document that have something in them. */
-export function sectionsOf(portrait: Portrait, detail: Detail = 'full'): Section[] {
+export function sectionsOf(portrait: ServerDescription, detail: Detail = 'full'): Section[] {
   const all = [
     whenToUse(portrait),
     reference(portrait),
@@ -31,7 +31,7 @@ export function sectionsOf(portrait: Portrait, detail: Detail = 'full'): Section
 }
 
 /** When to use it, and when not. */
-export function whenToUse({ useWhen, notFor, parts, front }: Portrait): Section {
+export function whenToUse({ useWhen, notFor, parts, front }: ServerDescription): Section {
   const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
   const one = isApart({ front, parts })
     ? 'Use one of these servers when the user asks for what it does'
@@ -52,12 +52,12 @@ export function whenToUse({ useWhen, notFor, parts, front }: Portrait): Section 
   }
 }
 
-function partLine({ name, purpose, useWhen, isUp }: Portrait): string {
+function partLine({ name, purpose, useWhen, isUp }: ServerDescription): string {
   const asks = useWhen.length > 0 ? ` Such as: ${useWhen.map(inline).join('; ')}.` : ''
   return `**${inline(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inline(purpose)}${asks}`
 }
 
-function reference(portrait: Portrait): Section {
+function reference(portrait: ServerDescription): Section {
   return {
     key: 'quickReference',
     heading: 'Quick Reference',
@@ -71,7 +71,7 @@ function reference(portrait: Portrait): Section {
   }
 }
 
-function tools(portrait: Portrait, detail: Detail): Section {
+function tools(portrait: ServerDescription, detail: Detail): Section {
   const markdown =
     detail === 'full'
       ? [QUOTED, ...portrait.tools.map(toolReference)].join('\n\n')
@@ -90,7 +90,7 @@ function tools(portrait: Portrait, detail: Detail): Section {
 /** How many resources and prompts are named. */
 const MOST = 100
 
-function resources({ resources: own, templates }: Portrait): Section {
+function resources({ resources: own, templates }: ServerDescription): Section {
   const lines = [...own, ...templates].slice(0, MOST).map((each) => {
     const about = oneLine(each.description) || oneLine(each.title) || oneLine(each.name)
     return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inline(about))}`}`
@@ -114,7 +114,7 @@ function resources({ resources: own, templates }: Portrait): Section {
   }
 }
 
-function prompts({ prompts: own }: Portrait): Section {
+function prompts({ prompts: own }: ServerDescription): Section {
   const known = own.slice(0, MOST).map((prompt) => {
     const given = Array.isArray(prompt.arguments) ? prompt.arguments : []
     const names = given.filter(isObject).map((each) => ({
@@ -134,7 +134,7 @@ function prompts({ prompts: own }: Portrait): Section {
 /** Other ways to the same come first. */
 const order = ['cli', 'api', 'web', 'homepage', 'repository', 'documentation', 'statusPage'] as const
 
-function alternatives(portrait: Portrait): Section {
+function alternatives(portrait: ServerDescription): Section {
   const lines = linksIn(portrait.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
   return {
     key: 'alternativeAccess',
@@ -144,7 +144,7 @@ function alternatives(portrait: Portrait): Section {
   }
 }
 
-function practices(portrait: Portrait): Section {
+function practices(portrait: ServerDescription): Section {
   const lines = bestPractices(portrait)
   return {
     key: 'bestPractices',

@@ -4,7 +4,7 @@ import { specVersion } from './dashdash.ts'
 import { endpointsOf } from './endpoints.ts'
 import { fenced } from './front-matter.ts'
 import { clientSnippet } from './access-sections.ts'
-import type { Portrait } from './portrait.ts'
+import type { ServerDescription } from './portrait.ts'
 import { bestPractices } from './practices.ts'
 import { quickReference } from './quick-reference.ts'
 import { whenToUse } from './sections.ts'
@@ -18,7 +18,7 @@ export interface SkillFile {
 }
 
 /** The SKILL.md of a server, or of all together (Agent Skills). */
-export function skillOf(portrait: Portrait): SkillFile {
+export function skillOf(portrait: ServerDescription): SkillFile {
   const { description, title, purpose, contentVersion, emoji = '' } = portrait
   const frontmatter = {
     name: skillName(portrait),
@@ -49,18 +49,18 @@ export function stampOf(text: string): { readonly digest: string; readonly size:
 }
 
 /** Where a skill stands among the resources of an MCP server. */
-export function skillUri(portrait: Pick<Portrait, 'name'>): string {
+export function skillUri(portrait: Pick<ServerDescription, 'name'>): string {
   return `skill://${skillName(portrait)}/SKILL.md`
 }
 
 /** The name of a skill, which is that of its folder too: words with one hyphen between them. */
-export function skillName({ name }: Pick<Portrait, 'name'>): string {
+export function skillName({ name }: Pick<ServerDescription, 'name'>): string {
   const plain = name.replaceAll(/-+/g, '-').replace(/-$/, '')
   // Another server may be called what is left of this name.
   return plain === name ? name : `${plain}-${hash('sha256', name).slice(0, 6)}`
 }
 
-function setup(portrait: Portrait): string {
+function setup(portrait: ServerDescription): string {
   const snippet = jsonBlock(clientSnippet(portrait))
   const [[name, url] = [], ...others] = Object.entries(endpointsOf(portrait))
   if (others.length > 0)
@@ -69,7 +69,7 @@ function setup(portrait: Portrait): string {
   return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name ?? portrait.name)}:\n\n${snippet}`
 }
 
-function rules(portrait: Portrait): string[] {
+function rules(portrait: ServerDescription): string[] {
   const { front } = portrait
   const retry =
     'Try again only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
@@ -82,7 +82,7 @@ function rules(portrait: Portrait): string[] {
   ]
 }
 
-function more({ front }: Portrait): string {
+function more({ front }: ServerDescription): string {
   if (!front.isHelpListed) return ''
   return 'For parameters, errors and examples call `ai_help`; with `section` set to the name of a tool it tells of that tool alone.'
 }

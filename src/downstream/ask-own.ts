@@ -5,7 +5,7 @@ import { carriedBy } from '../wire/extensions.ts'
 import { lift } from '../wire/lift.ts'
 import { latestModern } from '../wire/revisions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 
 /** What is asked of the gateway itself. */
 interface Asked {
@@ -15,7 +15,7 @@ interface Asked {
 
 /** Asks the gateway itself for what a request over plain HTTP is about. @throws what its answer throws */
 export async function askOwn(
-  { incoming, outgoing, upstream, principal, requestId }: Exchange,
+  { incoming, outgoing, upstream, principal, requestId }: HttpContext,
   { method, params }: Asked,
   handle: Handler,
 ): Promise<Payload> {

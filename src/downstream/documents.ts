@@ -7,7 +7,7 @@ import { Payload } from '../core/payload.ts'
 import { anonymous, type Principal } from '../core/principal.ts'
 import { pageMethod } from '../wire/methods.ts'
 import { askOwn } from './ask-own.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 
 /** A path documents are read at; `*` stands for the name of a server. */
 export interface DocumentPath {
@@ -25,7 +25,7 @@ interface Options {
   /** Serves a request of somebody who may make it, for the server that is named. */
   guarded(
     context: Context<Env>,
-    serve: (exchange: Exchange) => Promise<void>,
+    serve: (exchange: HttpContext) => Promise<void>,
     asked: Asked,
   ): Promise<Response>
 }
@@ -76,7 +76,7 @@ export function reader(auth: AuthSettings): Principal {
   return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
 }
 
-function tell({ incoming, outgoing, principal, requestId }: Exchange, page: Payload['fields']): void {
+function tell({ incoming, outgoing, principal, requestId }: HttpContext, page: Payload['fields']): void {
   const text = String(page.text)
   const etag = etagOf(page, text)
   const scope = principal.isEverybody === true ? 'public' : 'private'

@@ -3,7 +3,7 @@ import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 
 /** One request to an MCP endpoint, and who makes it. */
-export interface Exchange {
+export interface HttpContext {
   readonly incoming: IncomingMessage
   readonly outgoing: ServerResponse
   /** The server the URL names; absent where it names all. */

@@ -5,10 +5,10 @@ import { background, type Log } from '../core/log.ts'
 import { hasItsShare, type Principal } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { newRequestId } from '../core/request-id.ts'
-import type { Seal } from '../bridge/seal.ts'
+import type { RequestStateCodec } from '../bridge/seal.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
-import { checkMirror, type Mirror } from '../wire/headers.ts'
+import { checkMirror, type HeaderMirror } from '../wire/headers.ts'
 import {
   checkNesting,
   encodeError,
@@ -25,25 +25,25 @@ import { latestModern } from '../wire/revisions.ts'
 import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Access } from './access.ts'
-import type { Door, Visit } from './auth/door.ts'
+import type { AuthGate, Visit } from './auth/door.ts'
 import { readBody } from './body.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp } from './legacy-http.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 import { HttpSessions } from './http-sessions.ts'
-import { lease } from './lease.ts'
+import { tokenLifetime } from './lease.ts'
 import { HttpReply } from './reply.ts'
 import type { StatusMapping } from './statuses.ts'
 
 interface Options {
   readonly handle: Handler
   /** Which arguments of the tool a call names are repeated in headers. */
-  mirror(call: Call): Mirror | Promise<Mirror>
+  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
   /** Whether the caller of a tool is permitted to make the call. */
   isPermitted?(call: Call): Promise<boolean>
   has(upstream: string): boolean
-  readonly door: () => Door
+  readonly door: () => AuthGate
   readonly access: () => Access
-  readonly seal: Seal
+  readonly seal: RequestStateCodec
   /** The largest body, in bytes. */
   readonly body: () => number
   /** Whether requests must be to the letter: both types in `Accept`, one message at a time. */
@@ -137,7 +137,7 @@ export class HttpFront {
   }
 
   /** @throws UNSUPPORTED_OPERATION */
-  #open({ incoming, outgoing, upstream, requestId }: Visit, principal: Principal): Exchange {
+  #open({ incoming, outgoing, upstream, requestId }: Visit, principal: Principal): HttpContext {
     if (upstream !== undefined && !this.#options.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
@@ -146,7 +146,7 @@ export class HttpFront {
     return { ...visitor, challenge: (error) => this.#options.door().stepUp(visitor, error) }
   }
 
-  #post(exchange: Exchange, text: string): Promise<void> | undefined {
+  #post(exchange: HttpContext, text: string): Promise<void> | undefined {
     if (this.#options.isStrict()) checkNames(exchange.incoming, POSTED)
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
@@ -164,7 +164,7 @@ export class HttpFront {
     return undefined
   }
 
-  async #stateless(exchange: Exchange, request: Request): Promise<void> {
+  async #stateless(exchange: HttpContext, request: Request): Promise<void> {
     const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
@@ -199,7 +199,7 @@ export class HttpFront {
     if (hasItsShare(principal, this.#listening, ({ id }) => id, LISTENING))
       throw new GatewayError('OVERLOADED', 'Too many clients of one caller listen.')
     this.#listening.set(controller, principal)
-    const { end } = lease(principal, () => controller.abort(over()))
+    const { end } = tokenLifetime(principal, () => controller.abort(over()))
     return () => {
       end()
       this.#listening.delete(controller)
@@ -208,7 +208,7 @@ export class HttpFront {
 
   #checkMirror(call: Call, incoming: IncomingMessage): Promise<void> | undefined {
     if (call.method !== 'tools/call') return undefined
-    const check = (mirror: Mirror): Promise<void> | undefined => {
+    const check = (mirror: HeaderMirror): Promise<void> | undefined => {
       try {
         checkMirror(mirror, incoming.headers, call.params)
         return undefined
@@ -227,7 +227,7 @@ export class HttpFront {
     if ((await this.#options.isPermitted?.(call)) !== false) throw error
   }
 
-  #notification(exchange: Exchange, message: Message): void {
+  #notification(exchange: HttpContext, message: Message): void {
     const { incoming, upstream, principal, requestId } = exchange
     accept(exchange)
     if (message.kind !== 'notification' || !isForServers(message.method)) return

@@ -3,7 +3,7 @@ import { Registry } from '../core/registry.ts'
 import { endOf } from './auth/verified.ts'
 
 /** How long something may stay open: as long as the token it was opened with is good. */
-export interface Lease {
+export interface TokenLifetime {
   /** Its caller came again, maybe with a token that is good for longer. */
   extend(principal: Principal): void
   /** It is closed already. */
@@ -27,7 +27,7 @@ setInterval(() => {
 }, TICK).unref()
 
 /** Calls `onOver` once the token of a caller is over. */
-export function lease(principal: Principal, onOver: () => void): Lease {
+export function tokenLifetime(principal: Principal, onOver: () => void): TokenLifetime {
   const until = endOf(principal)
   if (until === Infinity) return lasting
   const key = ++last
@@ -49,4 +49,4 @@ export function lease(principal: Principal, onOver: () => void): Lease {
 }
 
 /** That of a caller whose token does not end, or who has none. */
-const lasting: Lease = { extend: () => undefined, end: () => undefined }
+const lasting: TokenLifetime = { extend: () => undefined, end: () => undefined }

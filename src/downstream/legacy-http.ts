@@ -7,9 +7,9 @@ import { isUnknownVersion } from '../wire/codec.ts'
 import type { Batch, Message } from '../wire/jsonrpc.ts'
 import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
-import { lease } from './lease.ts'
+import { tokenLifetime } from './lease.ts'
 import { HttpReply } from './reply.ts'
 import type { StatusMapping } from './statuses.ts'
 
@@ -26,7 +26,7 @@ export class LegacyHttp {
   }
 
   /** Takes one posted message. @throws what is refused before it is looked into */
-  post(exchange: Exchange, message: Message, text: string): Promise<void> | undefined {
+  post(exchange: HttpContext, message: Message, text: string): Promise<void> | undefined {
     if (message.kind === 'request' && message.method === 'initialize')
       return this.#initialize(exchange, message)
     const found = this.#session(exchange)
@@ -38,7 +38,7 @@ export class LegacyHttp {
   }
 
   /** Takes a posted array of messages, where the session's revision has batches. */
-  async postBatch(exchange: Exchange, batch: Batch): Promise<void> {
+  async postBatch(exchange: HttpContext, batch: Batch): Promise<void> {
     const found = this.#session(exchange)
     const requests = takeBatch(found.session, batch)
     if (requests.length === 0) return accept(exchange)
@@ -46,7 +46,7 @@ export class LegacyHttp {
   }
 
   /** Opens the session's own stream, or takes up a lost one. */
-  get(exchange: Exchange): void {
+  get(exchange: HttpContext): void {
     const { incoming, outgoing } = exchange
     const found = this.#session(exchange)
     if (!accepts(incoming, 'text/event-stream')) throw notAcceptable('text/event-stream')
@@ -60,7 +60,7 @@ export class LegacyHttp {
       canStream: true,
       onSlow: () => undefined,
     })
-    const { end } = lease(exchange.principal, () => outgoing.end())
+    const { end } = tokenLifetime(exchange.principal, () => outgoing.end())
     outgoing.on('close', () => {
       end()
       stream.detach(reply)
@@ -70,12 +70,12 @@ export class LegacyHttp {
     stream.resume(reply, resumed?.after)
   }
 
-  delete(exchange: Exchange): void {
+  delete(exchange: HttpContext): void {
     background(this.#sessions.end(this.#session(exchange)), this.#log)
     exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
   }
 
-  async #initialize(exchange: Exchange, message: Message & { kind: 'request' }): Promise<void> {
+  async #initialize(exchange: HttpContext, message: Message & { kind: 'request' }): Promise<void> {
     const created = this.#sessions.create(exchange.principal, exchange.upstream)
     const reply = this.#reply(exchange, created)
     exchange.outgoing.setHeader('mcp-session-id', created.session.id)
@@ -94,7 +94,7 @@ export class LegacyHttp {
     if (!created.session.revision) await this.#sessions.end(created)
   }
 
-  #session({ incoming, principal, upstream }: Exchange): HttpSession {
+  #session({ incoming, principal, upstream }: HttpContext): HttpSession {
     const id = incoming.headers['mcp-session-id']
     if (typeof id !== 'string') {
       throw new GatewayError('SESSION_REQUIRED', 'Bad request: Mcp-Session-Id is missing.', {
@@ -109,7 +109,7 @@ export class LegacyHttp {
     return found
   }
 
-  #reply(exchange: Exchange, { session, replay }: HttpSession): HttpReply {
+  #reply(exchange: HttpContext, { session, replay }: HttpSession): HttpReply {
     const { incoming, outgoing, requestId, principal, challenge } = exchange
     const canStream = checkAccepts(incoming)
     return new HttpReply(outgoing, {
@@ -154,7 +154,7 @@ export function checkNames({ headers }: IncomingMessage, types: readonly string[
 }
 
 /** The answer to a notification: nothing, and no content type some clients would parse. */
-export function accept({ outgoing, requestId }: Exchange): void {
+export function accept({ outgoing, requestId }: HttpContext): void {
   outgoing.writeHead(202, { 'content-length': 0, 'x-request-id': requestId }).end()
 }
 

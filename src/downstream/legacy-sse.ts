@@ -11,9 +11,9 @@ import { checkNesting, idOf, parseMessages } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
 import { carriedBy } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 import { refuse } from './http.ts'
-import { type Lease, lease } from './lease.ts'
+import { type TokenLifetime, tokenLifetime } from './lease.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {
@@ -32,7 +32,7 @@ interface Open {
   readonly reply: HttpReply
   readonly outgoing: ServerResponse
   readonly upstream: string | undefined
-  readonly lease: Lease
+  readonly lease: TokenLifetime
 }
 
 const LIMIT = 1000
@@ -60,7 +60,7 @@ export class LegacySse {
   }
 
   /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
-  stream({ outgoing, upstream, principal, requestId }: Exchange): void {
+  stream({ outgoing, upstream, principal, requestId }: HttpContext): void {
     // Who is gone by now would never be heard to leave.
     if (outgoing.destroyed) return
     if (this.#open.size >= LIMIT) throw new GatewayError('OVERLOADED', 'Too many sessions.')
@@ -75,7 +75,7 @@ export class LegacySse {
       ...this.#options,
       send: (message) => void reply.write(encodeEvent(message)),
     })
-    const own = lease(principal, () => outgoing.end())
+    const own = tokenLifetime(principal, () => outgoing.end())
     this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
     // Replies have no other way than this stream, so its end is the end of the session.
     outgoing.on('close', () => {
@@ -88,7 +88,7 @@ export class LegacySse {
   }
 
   /** Takes a posted message. Never throws. */
-  post(exchange: Exchange, text: string): void {
+  post(exchange: HttpContext, text: string): void {
     try {
       this.#take(exchange, text)
     } catch (error) {
@@ -98,7 +98,7 @@ export class LegacySse {
     }
   }
 
-  #take({ incoming, outgoing, principal, requestId }: Exchange, text: string): void {
+  #take({ incoming, outgoing, principal, requestId }: HttpContext, text: string): void {
     const found = this.#open.get(sessionId(incoming) ?? '')
     if (!found || found.session.principal.id !== principal.id) {
       throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', {

@@ -14,15 +14,15 @@ import { self } from '../core/self.ts'
 import type { AuthSettings } from '../core/auth-settings.ts'
 import type { ListenSettings } from '../core/settings.ts'
 import type { PageSignIn, SignInStep } from '../core/sign-in.ts'
-import type { Seal } from '../bridge/seal.ts'
+import type { RequestStateCodec } from '../bridge/seal.ts'
 import { KEYS_PATH } from '../wire/extensions.ts'
-import type { Mirror } from '../wire/headers.ts'
+import type { HeaderMirror } from '../wire/headers.ts'
 import { createAccess } from './access.ts'
-import { type Door, followDoor } from './auth/door.ts'
+import { type AuthGate, followDoor } from './auth/door.ts'
 import { metadataPath } from './auth/resources.ts'
 import { wholeBody } from './body.ts'
 import { addDocuments, type Asked, type DocumentPath, reader } from './documents.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
 import { addFrontPage, type Reader } from './page/route.ts'
@@ -33,7 +33,7 @@ import type { StatusMapping } from './statuses.ts'
 
 interface Options {
   readonly handle: Handler
-  mirror(call: Call): Mirror | Promise<Mirror>
+  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
   /** Whether the caller of a tool is permitted to make the call. */
   isPermitted?(call: Call): Promise<boolean>
   has(upstream: string): boolean
@@ -43,7 +43,7 @@ interface Options {
   statusMapping?(): StatusMapping | undefined
   readonly signIns: SignIns
   readonly pageSignIn: PageSignIn
-  readonly seal: Seal
+  readonly seal: RequestStateCodec
   /** What the gateway's own signatures are verified with, for everybody. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
   /** What `/ready` answers, given the parts that let clients in: whether calls can be served, and the state of each part. */
@@ -119,7 +119,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
 
   const guarded = async (
     { env: { incoming, outgoing }, req }: Context<Env>,
-    serve: (exchange: Exchange) => Promise<void> | void,
+    serve: (exchange: HttpContext) => Promise<void> | void,
     asked?: Asked | 'enterService',
   ): Promise<Response> => {
     const document = typeof asked === 'object' ? asked : undefined
@@ -148,7 +148,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
     return RESPONSE_ALREADY_SENT
   }
 
-  const legacy = (exchange: Exchange): Exchange => {
+  const legacy = (exchange: HttpContext): HttpContext => {
     if (listen().legacySse) return exchange
     throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
   }
@@ -256,7 +256,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
 }
 
 async function tellMetrics(
-  { outgoing, requestId: id }: Exchange,
+  { outgoing, requestId: id }: HttpContext,
   metrics: Promise<Page | undefined> | undefined,
 ): Promise<void> {
   const page = await metrics
@@ -299,7 +299,7 @@ const everything = {}
 function metadataOf(
   incoming: IncomingMessage,
   path: string,
-  { door, prefix, has }: { readonly door: Door; readonly prefix: string; has(upstream: string): boolean },
+  { door, prefix, has }: { readonly door: AuthGate; readonly prefix: string; has(upstream: string): boolean },
 ): Record<string, unknown> | undefined {
   // A proxy that serves the gateway below a path of its own may leave that path where the client put it.
   const found = metadataPath(path) ?? metadataPath(path.replace(`${prefix}/`, '/'))

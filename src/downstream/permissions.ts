@@ -7,7 +7,7 @@ import { Payload } from '../core/payload.ts'
 import { checkNesting, parseJson } from '../wire/jsonrpc.ts'
 import { askOwn } from './ask-own.ts'
 import { wholeBody } from './body.ts'
-import type { Exchange } from './exchange.ts'
+import type { HttpContext } from './exchange.ts'
 
 type Method = 'permissions/check' | 'permissions/negotiate'
 type Env = { Bindings: HttpBindings }
@@ -17,7 +17,7 @@ interface Options {
   /** The largest request body, in bytes. */
   limit(): number
   /** Serves a request of somebody who may make it. */
-  guarded(context: Context<Env>, serve: (exchange: Exchange) => Promise<void>): Promise<Response>
+  guarded(context: Context<Env>, serve: (exchange: HttpContext) => Promise<void>): Promise<Response>
 }
 
 /** The paths by which one server is asked, or the one that `?upstream=` names, and what is asked by POST. */
@@ -48,7 +48,7 @@ export function addPermissions(app: Hono<Env>, { handle, limit, guarded }: Optio
 
 /** Answers a request about permissions as the method of MCP with the same params does. @throws what that throws */
 async function servePermissions(
-  exchange: Exchange,
+  exchange: HttpContext,
   method: Method,
   params: Payload,
   handle: Handler,

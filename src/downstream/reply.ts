@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Reply } from '../bridge/reply.ts'
-import type { Standing } from '../core/call.ts'
+import type { RateLimitStatus } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
@@ -103,7 +103,7 @@ export class HttpReply implements Reply, Outlet {
     else this.#outgoing.flushHeaders()
   }
 
-  limited(standing: Standing): void {
+  limited(standing: RateLimitStatus): void {
     this.#headers = { ...this.#headers, ...limitHeaders(standing) }
   }
 

@@ -6,7 +6,7 @@ import { background, type Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { newRequestId } from '../core/request-id.ts'
-import type { Seal } from '../bridge/seal.ts'
+import type { RequestStateCodec } from '../bridge/seal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import type { Reply } from '../bridge/reply.ts'
 import { ClientSession } from '../bridge/session.ts'
@@ -31,7 +31,7 @@ import { latestModern, modernRevisions } from '../wire/revisions.ts'
 
 interface Options {
   readonly handle: Handler
-  readonly seal: Seal
+  readonly seal: RequestStateCodec
   readonly upstream?: string
   readonly principal: Principal
   /** The longest line taken, in bytes. */

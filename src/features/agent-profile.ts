@@ -4,7 +4,7 @@ import { unknownResource } from '../core/unknown.ts'
 import { agentBrief, agentPrompt } from '../documents/brief.ts'
 import { helpText } from '../documents/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../documents/notices.ts'
-import type { Portrait } from '../documents/portrait.ts'
+import type { ServerDescription } from '../documents/portrait.ts'
 import { Contracts } from '../records/contracts.ts'
 import { CONTRACT_KEY } from '../wire/extensions.ts'
 import type { Deps, Feature, OwnEntry } from './feature.ts'
@@ -41,7 +41,7 @@ export const agentProfile: Feature<Record<never, never> | false> = {
 interface Text {
   readonly title: string
   readonly description: string
-  readonly make: (portrait: Portrait) => string
+  readonly make: (portrait: ServerDescription) => string
 }
 
 const briefings: readonly (Text & { readonly name: string; readonly mirror: string })[] = [

@@ -8,7 +8,7 @@ import {
   type Incomplete,
   titleOf,
 } from '../documents/completed.ts'
-import type { Portrait } from '../documents/portrait.ts'
+import type { ServerDescription } from '../documents/portrait.ts'
 import type { Deps, Feature } from './feature.ts'
 
 /** Completes the descriptions of tools: what they change, how risky that is, how a call is repeated, who is asked. */
@@ -40,13 +40,16 @@ export const complete: Feature<Record<never, never>> = {
 const KEPT = 8
 
 interface Kept {
-  readonly portrait: Portrait
+  readonly portrait: ServerDescription
   readonly text: string
   readonly result: Payload
 }
 
 /** Completes the lists of a server; a list that comes again is not completed again. */
-function createCompleted(deps: Deps, upstream: string): (outcome: Outcome, portrait: Portrait) => Outcome {
+function createCompleted(
+  deps: Deps,
+  upstream: string,
+): (outcome: Outcome, portrait: ServerDescription) => Outcome {
   let kept: readonly Kept[] = []
   return (outcome, portrait) => {
     if (outcome.kind === 'ask') return outcome
@@ -74,7 +77,7 @@ function completedList(
 }
 
 /** What is set in the entry of a tool. */
-function toolCompleter(deps: Deps, upstream: string, portrait: Portrait) {
+function toolCompleter(deps: Deps, upstream: string, portrait: ServerDescription) {
   const { isRecorded } = portrait.front
   const made = deps.document(portrait, 'completed', ({ tools }) =>
     tools.map((tool) => [String(tool.definition.name), completion({ ...tool, isRecorded })] as const),

@@ -1,9 +1,9 @@
-import type { Call, Outcome, Policy } from '../core/call.ts'
+import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
-import type { Portrait } from '../documents/portrait.ts'
+import type { ServerDescription } from '../documents/portrait.ts'
 import { amongCapabilities } from '../wire/extensions.ts'
 import type { Deps } from './feature.ts'
 import { portrayed } from './portrayed.ts'
@@ -29,12 +29,12 @@ export function soonPortrait(
   feature: string,
   call: Call,
   deps: Deps,
-): Portrait | undefined | Promise<Portrait | undefined> {
+): ServerDescription | undefined | Promise<ServerDescription | undefined> {
   // A portrait of what a caller may see is drawn from such lists: it would wait for itself.
   if (call.errand) return undefined
   const found = portrayed(feature, call, deps)
   if (!(found instanceof Promise)) return found
-  return within<Portrait | undefined>(
+  return within<ServerDescription | undefined>(
     found.catch(() => undefined),
     PATIENCE,
     undefined,
@@ -61,7 +61,7 @@ export async function toolsToCheck(
 }
 
 /** Adds something to what a server says of itself when it is discovered, to clients of every revision. */
-export function introducing(say: (call: Call) => Promise<Said | undefined>): Policy {
+export function introducing(say: (call: Call) => Promise<Said | undefined>): Middleware {
   return (next) => (call) =>
     next(call).then(async (outcome) => withSaid(outcome, await say(call), call.client))
 }

@@ -1,5 +1,5 @@
 import type { AuthSettings } from '../core/auth-settings.ts'
-import type { Call, Errand, Handler, Policy } from '../core/call.ts'
+import type { Call, Errand, Handler, Middleware } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
@@ -10,9 +10,9 @@ import type { Left, Quota, Records, ToolFacts } from '../core/record.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
 import type { UndoRule } from '../core/undo.ts'
-import type { Portrait } from '../documents/portrait.ts'
+import type { ServerDescription } from '../documents/portrait.ts'
 import type { Approval } from '../records/approvals.ts'
-import type { Presence } from '../records/presence.ts'
+import type { Membership } from '../records/presence.ts'
 import type { Store } from '../store/store.ts'
 import type { Challenge } from '../wire/gateway-proof.ts'
 
@@ -27,16 +27,16 @@ export interface Feature<Settings> {
   readonly schema: JsonSchema
   /** Whether a gateway behind this one does it as well, so that it is off for such a server unless its settings say more. */
   readonly isLeftToGateway?: true
-  create(settings: SettingsOf<Settings>, deps: Deps): Contribution
+  create(settings: SettingsOf<Settings>, deps: Deps): FeatureInstance
 }
 
 /** A feature's settings for one server: its own where it has any, else those for all. */
 export type SettingsOf<Settings> = (upstream?: string) => Settings
 
 /** What a feature adds. */
-export interface Contribution {
+export interface FeatureInstance {
   /** Wraps the calls of a target; nothing where there is nothing to do, which then costs nothing. */
-  policy?(target: Target): Policy | undefined
+  policy?(target: Target): Middleware | undefined
   /** Requests the gateway answers itself, by method. */
   readonly methods?: Readonly<Record<string, Handler>>
   /** Tools the gateway answers itself. */
@@ -56,7 +56,7 @@ export interface Contribution {
    * Wraps what clients see when they ask by a method, of one server or of all together: lists, and what servers say
    * of themselves. Nothing where there is nothing to do, which then costs nothing.
    */
-  shown?(method: string): Policy | undefined
+  shown?(method: string): Middleware | undefined
   /** Values for it that models may write among the arguments of a server's tools, where that is switched on. */
   reserved?(upstream: string): readonly Reserved[]
   /** Values for it that callers send beside the arguments of a tool: among the arguments they mean nothing. */
@@ -148,7 +148,7 @@ export interface Deps {
   /** Whether the caller is permitted to make a call of a tool; it is not made. */
   isPermitted(call: Call): Promise<boolean>
   /** Which gateways there are that share the store, and which of them this one is. */
-  readonly presence: Presence
+  readonly presence: Membership
   /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
   /** The proof for a gateway in front that this is the one it means; nothing where it means another. */
@@ -204,9 +204,9 @@ export interface Deps {
    * What documents say of one server, or of all together where none is named; the same value until something of it
    * changes. A call is given where its caller may not see everything.
    */
-  portrait(upstream: string | undefined, call?: Call): Portrait | Promise<Portrait>
+  portrait(upstream: string | undefined, call?: Call): ServerDescription | Promise<ServerDescription>
   /** Makes a document of a portrait, once for each, without secrets of the configuration. */
-  document<Made>(portrait: Portrait, key: string, make: (portrait: Portrait) => Made): Made
+  document<Made>(portrait: ServerDescription, key: string, make: (portrait: ServerDescription) => Made): Made
   /** What a server says is left of its own limit. */
   quota(upstream: string): Quota | undefined
   /** What is left to a caller to call: of a tool, else of a server, else of all; nothing where nobody limits it. */

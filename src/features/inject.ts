@@ -1,5 +1,5 @@
 import { noteBareArguments } from '../core/bare-arguments.ts'
-import type { Call, Outcome, Policy } from '../core/call.ts'
+import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Entry } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
@@ -56,7 +56,7 @@ function described(tool: Payload, upstream: string, { reserved, deps }: With): P
 }
 
 /** Takes what is for the gateway out of the arguments of a call, to where every feature looks for it. */
-function lifting(reserved: readonly Reserved[], deps: Deps): Policy {
+function lifting(reserved: readonly Reserved[], deps: Deps): Middleware {
   return (next) => {
     const go = async (call: Call, entry: Entry | undefined): Promise<Outcome> =>
       next(lifted(call, entry, reserved))

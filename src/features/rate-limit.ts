@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Call, Outcome, Standing } from '../core/call.ts'
+import type { Call, Outcome, RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isOwnRefusal } from '../core/own-refusal.ts'
 import { only, Payload } from '../core/payload.ts'
@@ -7,7 +7,7 @@ import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
 import type { Target } from '../core/target.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { rates, rateSchema, type Rate } from '../core/units.ts'
-import type { Bucket, Store, Taken } from '../store/store.ts'
+import type { RateLimitWindow, Store, Taken } from '../store/store.ts'
 import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../wire/extensions.ts'
 import { isVendorRequest, method as known } from '../wire/methods.ts'
@@ -136,7 +136,7 @@ function isUnconfirmed(error: unknown): boolean {
   return isOwnRefusal(error) && error.code.startsWith('CONFIRMATION_')
 }
 
-interface Limited extends Standing {
+interface Limited extends RateLimitStatus {
   readonly scope: Limit['scope']
 }
 
@@ -175,7 +175,7 @@ function limitsFrom(written: string | readonly string[], scope: Limit['scope'], 
 const plain = /^[\w.:@|-]+$/
 
 /** The buckets of a caller. It is who calls that counts, never the session. */
-function bucketsOf(limits: readonly Limit[], principal: string): Bucket[] {
+function bucketsOf(limits: readonly Limit[], principal: string): RateLimitWindow[] {
   const owner = ownerOf(principal)
   return limits.map(({ limit, window, suffix }) => ({ key: owner + suffix, limit, window }))
 }
@@ -190,9 +190,9 @@ const REMEMBERED = 1000
 
 /** Finds the buckets of a caller; those of the last callers need not be made again. */
 function bucketFinder(): typeof bucketsOf {
-  const known = new WeakMap<readonly Limit[], Map<string, Bucket[]>>()
+  const known = new WeakMap<readonly Limit[], Map<string, RateLimitWindow[]>>()
   return (limits, principal) => {
-    const callers = known.get(limits) ?? new Map<string, Bucket[]>()
+    const callers = known.get(limits) ?? new Map<string, RateLimitWindow[]>()
     const found = callers.get(principal)
     if (found) return found
     known.set(limits, callers)
@@ -269,7 +269,7 @@ const PATIENCE = 900_000
 const KEY = `${NS}/rate_limit`
 
 /** A result says what is left. Answers to questions are the same call, so they are not charged, once. */
-function concluded(outcome: Outcome, standing: Standing, store: Store): Outcome | Promise<Outcome> {
+function concluded(outcome: Outcome, standing: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
   if (outcome.kind === 'ask') return withTicket(outcome, store)
   const { limit, remaining, reset } = standing
   // Each call is told: to encode it would cost more than to write it.

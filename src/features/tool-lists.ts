@@ -1,8 +1,8 @@
-import type { Policy } from '../core/call.ts'
+import type { Middleware } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 
 /** Describes each tool of a server's lists anew; a tool it gives back as it was keeps its text. */
-export function describingTools(describe: (tool: Payload) => Payload): Policy {
+export function describingTools(describe: (tool: Payload) => Payload): Middleware {
   let last: { readonly text: string; readonly shown: Payload } | undefined
   let lastTools: { readonly text: string; readonly shown: Payload | undefined } | undefined
   const shown = (result: Payload): Payload => {

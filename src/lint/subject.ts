@@ -1,6 +1,6 @@
 import { classify } from '../catalog/classify.ts'
 import type { Handler } from '../core/call.ts'
-import type { Nature } from '../core/entry.ts'
+import type { Classification } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -15,7 +15,7 @@ export type Json = Readonly<Record<string, unknown>>
 export interface AuditedTool {
   readonly name: string
   readonly definition: Json
-  readonly nature: Nature
+  readonly nature: Classification
 }
 
 /** Everything an audit looks at, gathered beforehand. */

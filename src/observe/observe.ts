@@ -1,4 +1,4 @@
-import type { Call, Handler, Policy } from '../core/call.ts'
+import type { Call, Handler, Middleware } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import type { Target } from '../core/target.ts'
@@ -34,7 +34,7 @@ interface Reached {
 }
 
 /** The outermost frame: one log line for each call, counted, traced and recorded. */
-export function observe(observers: Observers): Policy {
+export function observe(observers: Observers): Middleware {
   return (next) => {
     const watched = watching(observers, next)
     return (call) => (observers.isQuiet ? next(call).catch(complain(observers, call)) : watched(call))
@@ -78,7 +78,7 @@ function watching(observers: Observers, next: Handler): Handler {
 }
 
 /** The frame around what one target does: it tells the outermost one where the call came to. */
-export function observeTarget(observers: Observers, target: Target): Policy {
+export function observeTarget(observers: Observers, target: Target): Middleware {
   const { metrics } = observers
   const reached: Reached = { target, meter: metrics.meter(target) }
   const several: Reached = {
@@ -99,7 +99,7 @@ export function observeServer(
   observers: Observers,
   target: Target,
   way: (call: Call) => Way,
-): Policy | undefined {
+): Middleware | undefined {
   if (!observers.isTraced || isLasting(target)) return undefined
   return (next) => async (call) => {
     const span = observers.tracing?.sent(call, target, way(call))

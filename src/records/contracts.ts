@@ -9,7 +9,7 @@ import {
 } from '../core/contract.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { revise, type Revised } from './revise.ts'
+import { casUpdate, type Revised } from './revise.ts'
 
 /** What became of a contract. */
 export interface Noted {
@@ -50,7 +50,7 @@ export class Contracts {
       const { history, noted } = next({ upstream, contract, now }, parsed(text))
       return { told: noted, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
     }
-    return revise(this.#store, place(upstream), look, () => {
+    return casUpdate(this.#store, place(upstream), look, () => {
       throw new Error(`the contract of ${upstream} is written by others again and again`)
     })
   }

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { isObject, readJson } from '../core/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
-import { revise, type Revised } from './revise.ts'
+import { casUpdate, type Revised } from './revise.ts'
 
 /** What a tool did for a caller, and how it is undone. Kept under `deed/…` as JSON; times are milliseconds since 1970. */
-export interface Deed {
+export interface Action {
   readonly key: string
   readonly startedAt: number
   readonly endedAt?: number
@@ -70,7 +70,7 @@ export function oldestKeyAt(now: number): string {
 }
 
 /** A deed as it is kept. */
-export function encodeDeed(deed: Deed): string {
+export function encodeDeed(deed: Action): string {
   const whole = JSON.stringify(deed)
   return whole.length <= LARGEST - MARGIN ? whole : JSON.stringify(bounded(deed))
 }
@@ -87,7 +87,7 @@ export class Deeds {
    * Writes a deed down; it is durable once this resolves. One that is too large loses its arguments, which are
    * only shown, and then its way back. `ttl` is in milliseconds.
    */
-  async put(deed: Deed, ttl: number): Promise<void> {
+  async put(deed: Action, ttl: number): Promise<void> {
     await this.write(deed.key, encodeDeed(deed), ttl)
   }
 
@@ -102,12 +102,12 @@ export class Deeds {
     if (text !== undefined) await this.#store.swap(place(key), text, text, ttl)
   }
 
-  async find(key: string): Promise<Deed | undefined> {
+  async find(key: string): Promise<Action | undefined> {
     return readDeed(await this.#store.get(place(key)))
   }
 
   /** Those of several keys that are kept still, by their keys. */
-  async findAll(keys: readonly string[]): Promise<ReadonlyMap<string, Deed>> {
+  async findAll(keys: readonly string[]): Promise<ReadonlyMap<string, Action>> {
     const found = await Promise.all(keys.map((key) => this.find(key)))
     return new Map(found.flatMap((deed) => (deed ? [[deed.key, deed] as const] : [])))
   }
@@ -117,7 +117,7 @@ export class Deeds {
   }
 
   /** Those that are meant, the one that began last first. */
-  async list(wanted: Wanted = {}): Promise<readonly Deed[]> {
+  async list(wanted: Wanted = {}): Promise<readonly Action[]> {
     const all = await this.#store.scan(COLLECTION)
     const found = [...all.values()].flatMap((text) => readDeed(text) ?? [])
     return found.filter((deed) => isMeant(deed, wanted)).toSorted(lastFirst)
@@ -139,7 +139,7 @@ export class Deeds {
       if (!deed) return { told: false }
       return { told: true, write: { text: JSON.stringify({ ...deed, undoneAt: at }), ttl } }
     }
-    return revise(this.#store, place(key), look, () => false)
+    return casUpdate(this.#store, place(key), look, () => false)
   }
 }
 
@@ -167,19 +167,19 @@ export function isKeepable(way: WayBack): boolean {
 /** What a deed takes besides its arguments and its way back, at most about. */
 const MARGIN = 16 * 1024
 
-function bounded(deed: Deed): Deed {
+function bounded(deed: Action): Action {
   if (!isKeepable(deed.way)) return bounded({ ...deed, way: tooLarge })
   const left = LARGEST - MARGIN - JSON.stringify(deed.way).length
   return JSON.stringify(deed.arguments).length <= left ? deed : { ...deed, arguments: {} }
 }
 
-function readDeed(text: string | undefined): Deed | undefined {
+function readDeed(text: string | undefined): Action | undefined {
   const value = text === undefined ? undefined : readJson(text)
   return isDeed(value) ? value : undefined
 }
 
 /** Whether it is one as this version writes them: another version may have written the store. */
-function isDeed(value: unknown): value is Deed {
+function isDeed(value: unknown): value is Action {
   if (!isObject(value)) return false
   const { key, startedAt, principal, upstream, tool, status, way } = value
   const isNamed = [key, upstream, tool].every((each) => typeof each === 'string')
@@ -187,7 +187,7 @@ function isDeed(value: unknown): value is Deed {
   return isNamed && isKnown && typeof startedAt === 'number' && isObject(principal) && isObject(way)
 }
 
-function isMeant(deed: Deed, { since, until, session, principal, upstream }: Wanted): boolean {
+function isMeant(deed: Action, { since, until, session, principal, upstream }: Wanted): boolean {
   if (since !== undefined && deed.startedAt < since) return false
   if (until !== undefined && deed.startedAt > until) return false
   if (session !== undefined && deed.session !== session) return false
@@ -195,7 +195,7 @@ function isMeant(deed: Deed, { since, until, session, principal, upstream }: Wan
   return upstream === undefined || deed.upstream === upstream
 }
 
-function lastFirst(one: Deed, other: Deed): number {
+function lastFirst(one: Action, other: Action): number {
   if (one.startedAt !== other.startedAt) return other.startedAt - one.startedAt
   return one.key < other.key ? 1 : -1
 }

@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import type { Store } from '../store/store.ts'
 
 /** Which gateways share a store. */
-export interface Presence {
+export interface Membership {
   /** Names this one, for as long as its process lives. */
   readonly id: string
   /**
@@ -27,7 +27,7 @@ const BEAT = 3000
 const living = new Set<string>()
 
 /** Tells gateways that share a store which of them live. */
-export function createPresence(store: () => Store): Presence {
+export function createPresence(store: () => Store): Membership {
   const own = { token: randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
   living.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`

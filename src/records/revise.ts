@@ -14,7 +14,7 @@ const TRIES = 100
  * Changes a value that others may change at the same time: where one comes between, it is looked at anew. What was
  * written is durable once this resolves. `busy` tells, or throws, where others came first every time.
  */
-export async function revise<Told>(
+export async function casUpdate<Told>(
   store: Store,
   key: string,
   look: (text: string | undefined) => Revised<Told>,

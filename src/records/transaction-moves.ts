@@ -1,5 +1,5 @@
 import { type Extra, GatewayError } from '../core/error.ts'
-import type { Deed } from './deeds.ts'
+import type { Action } from './deeds.ts'
 import type { KeptPrincipal } from './principal.ts'
 import {
   type Compensation,
@@ -38,7 +38,7 @@ export function begun({ id, principal, description, timeout, lifetime, now }: Be
 }
 
 /** A transaction of things that were done outside of one, about to be undone. All are one caller's. */
-export function undoing(deeds: readonly Deed[], { id, by, now }: Undoing): Transaction {
+export function undoing(deeds: readonly Action[], { id, by, now }: Undoing): Transaction {
   const [first] = deeds
   if (!first || deeds.some(({ principal }) => principal.id !== first.principal.id)) {
     throw new TypeError('it takes things that one caller did')

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { callerHash, type KeptPrincipal } from './principal.ts'
-import { revise, type Revised } from './revise.ts'
+import { casUpdate, type Revised } from './revise.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {
@@ -132,7 +132,7 @@ export class Transactions {
       const told = move(before)
       return told === before ? { told } : { told, write: { text: written(told), ttl: this.#ttl(told) } }
     }
-    return revise(this.#store, key, look, () => {
+    return casUpdate(this.#store, key, look, () => {
       throw new GatewayError('TRANSACTION_CONFLICT', 'The transaction is changed by too many at once.')
     })
   }

@@ -10,7 +10,7 @@ import { DamagedValue, type Found, newVersion, readValue, storedValue } from './
 import { unavailable, type Write, Writer } from './lmdb-writer.ts'
 import { oncePerTurn } from './once-per-turn.ts'
 import { MemoryStore } from './memory.ts'
-import { type Bucket, type Entry, FOREVER, type Portable, type Taken } from './store.ts'
+import { type RateLimitWindow, type Entry, FOREVER, type Portable, type Taken } from './store.ts'
 import { isPromise, Sentinel } from './sentinel.ts'
 
 /**
@@ -145,11 +145,11 @@ export class LmdbStore implements Portable {
     return found
   }
 
-  take(buckets: readonly Bucket[]): Taken {
+  take(buckets: readonly RateLimitWindow[]): Taken {
     return this.#local.take(buckets)
   }
 
-  look(buckets: readonly Bucket[]): Taken {
+  look(buckets: readonly RateLimitWindow[]): Taken {
     return this.#local.look(buckets)
   }
 

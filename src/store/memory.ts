@@ -1,5 +1,5 @@
 import { Generations } from './generations.ts'
-import { type Bucket, collectionOf, type Store, type Taken } from './store.ts'
+import { type RateLimitWindow, collectionOf, type Store, type Taken } from './store.ts'
 import { Window } from './window.ts'
 
 interface Value {
@@ -62,7 +62,7 @@ export class MemoryStore implements Store {
     return this.#find(key) !== undefined && this.#values.delete(key)
   }
 
-  take(buckets: readonly Bucket[]): Taken {
+  take(buckets: readonly RateLimitWindow[]): Taken {
     const now = this.#clock()
     const isGranted = this.#isLeft(buckets, now)
     // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
@@ -70,7 +70,7 @@ export class MemoryStore implements Store {
     return this.#standing(buckets, now, isGranted)
   }
 
-  look(buckets: readonly Bucket[]): Taken {
+  look(buckets: readonly RateLimitWindow[]): Taken {
     const now = this.#clock()
     return this.#standing(buckets, now, this.#isLeft(buckets, now))
   }
@@ -87,20 +87,20 @@ export class MemoryStore implements Store {
     return undefined
   }
 
-  #isLeft(buckets: readonly Bucket[], now: number): boolean {
+  #isLeft(buckets: readonly RateLimitWindow[], now: number): boolean {
     return buckets.every(
       ({ key, limit, isReturn }) => isReturn || (this.#windows.get(key)?.taken(now) ?? 0) < limit,
     )
   }
 
-  #change({ key, window, isReturn }: Bucket, now: number): void {
+  #change({ key, window, isReturn }: RateLimitWindow, now: number): void {
     if (!isReturn) return this.#window(key, window, now).add()
     const known = this.#windows.get(key)
     known?.taken(now)
     known?.giveBack()
   }
 
-  #standing(buckets: readonly Bucket[], now: number, isGranted: boolean): Taken {
+  #standing(buckets: readonly RateLimitWindow[], now: number, isGranted: boolean): Taken {
     const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
     for (const { key, limit } of buckets) {
       const found = this.#windows.get(key)

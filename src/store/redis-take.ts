@@ -1,5 +1,5 @@
 import { script } from './redis-scripts.ts'
-import { type Bucket, SLICES, type Taken } from './store.ts'
+import { type RateLimitWindow, SLICES, type Taken } from './store.ts'
 
 /**
  * Takes one from every bucket, or gives one back, or does nothing; or only looks at them. A bucket is a hash from slices to counts. The
@@ -54,7 +54,7 @@ return reply
 `)
 
 /** The script's arguments: limit, window and direction of each bucket, and whether something is taken. */
-export function takeArguments(buckets: readonly Bucket[], what: 'take' | 'look'): string[] {
+export function takeArguments(buckets: readonly RateLimitWindow[], what: 'take' | 'look'): string[] {
   const words = buckets.flatMap(({ limit, window, isReturn }) => {
     return [String(limit), String(window), isReturn ? 'return' : 'take']
   })

@@ -18,7 +18,7 @@ import {
   swapScript,
 } from './redis-scripts.ts'
 import { readTaken, takeArguments, takeScript } from './redis-take.ts'
-import type { Bucket, Entry, Portable, Taken } from './store.ts'
+import type { RateLimitWindow, Entry, Portable, Taken } from './store.ts'
 import { ACCEPT_HINT, isPromise, Sentinel } from './sentinel.ts'
 
 /** How long one command may take, and how long after a failure none is tried, in milliseconds. */
@@ -144,11 +144,11 @@ export class RedisStore implements Portable {
     return { kind: 'Redis or Valkey', address: this.#address, ...(memory !== undefined && { memory }) }
   }
 
-  take(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+  take(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
     return this.#counted(buckets, 'take')
   }
 
-  look(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+  look(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
     return this.#counted(buckets, 'look')
   }
 
@@ -162,7 +162,7 @@ export class RedisStore implements Portable {
     else if (client?.isOpen) client.destroy()
   }
 
-  #counted(buckets: readonly Bucket[], what: 'take' | 'look'): Taken | Promise<Taken> {
+  #counted(buckets: readonly RateLimitWindow[], what: 'take' | 'look'): Taken | Promise<Taken> {
     const client = this.#usable()
     if (!client) return this.#local[what](buckets)
     return this.#bounded(takeFrom(client, buckets, what)).catch((error: unknown) => {
@@ -320,7 +320,7 @@ export class RedisStore implements Portable {
 
 async function takeFrom(
   client: RedisClientType,
-  buckets: readonly Bucket[],
+  buckets: readonly RateLimitWindow[],
   what: 'take' | 'look',
 ): Promise<Taken> {
   const options = { keys: buckets.map(({ key }) => PREFIX + key), arguments: takeArguments(buckets, what) }

@@ -26,9 +26,9 @@ export interface Store {
    * Takes one from every bucket, or gives one back; does nothing where one to take from is empty. At once where the
    * store is in memory.
    */
-  take(buckets: readonly Bucket[]): Taken | Promise<Taken>
+  take(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken>
   /** The same without taking anything: what is left of every bucket, and whether one could be taken from each. */
-  look(buckets: readonly Bucket[]): Taken | Promise<Taken>
+  look(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken>
   /** Why it cannot be used just then; absent while it can. */
   readonly problem?: string | undefined
   /** Resolves once it was first tried to reach it; absent where there is nothing to reach. */
@@ -68,7 +68,7 @@ export interface Entry {
  * once that slice has left the window whole. So no stretch of time as long as the window ever holds more than the
  * limit, and what is taken comes back after the window and at most one slice.
  */
-export interface Bucket {
+export interface RateLimitWindow {
   /** Keys that are taken together share a part in braces, which keeps them together in a Redis cluster. */
   readonly key: string
   readonly limit: number

@@ -1,4 +1,4 @@
-import type { Working } from '../bridge/park.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
 import type { Release } from './turns.ts'
 
 /** How long after a question a server may ask more for the same call, in milliseconds. */
@@ -6,7 +6,7 @@ const MORE = 25
 
 /** A call under way at a server: at work, or waiting for its caller to answer. */
 export class Active {
-  readonly working: Working
+  readonly working: UpstreamCall
   /** The id of its latest request. */
   id = 0
   readonly #take: () => Promise<Release>
@@ -17,7 +17,7 @@ export class Active {
   #pausing: NodeJS.Timeout | undefined
   #resuming: Promise<void> | undefined
 
-  constructor(working: Working, release: Release, take: () => Promise<Release>) {
+  constructor(working: UpstreamCall, release: Release, take: () => Promise<Release>) {
     this.working = working
     this.#release = release
     this.#take = take

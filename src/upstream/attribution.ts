@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Call, Question } from '../core/call.ts'
-import type { Working } from '../bridge/park.ts'
+import type { Call, InputRequest } from '../core/call.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
 import { Registry } from '../core/registry.ts'
 import { method } from '../wire/methods.ts'
 import { Active } from './active.ts'
@@ -47,7 +47,7 @@ export class Attribution {
   }
 
   /** The calls a message may be about: that of its stream, or those under way that are of one caller. */
-  recipients(about: number | undefined): readonly Working[] {
+  recipients(about: number | undefined): readonly UpstreamCall[] {
     if (about === undefined)
       return amongCalls(
         this.#calls
@@ -69,9 +69,9 @@ export class Attribution {
 
   /** Whom to ask. Roots asked for before there is anybody are held until there is. */
   async find(
-    question: Question,
+    question: InputRequest,
     about: number | undefined,
-    listeners: readonly Working[],
+    listeners: readonly UpstreamCall[],
   ): Promise<Found | undefined> {
     const found = this.#find(question, about, listeners)
     if (found || question.method !== 'roots/list' || this.#calls.size > 0) return found
@@ -79,7 +79,11 @@ export class Attribution {
     return this.#find(question, undefined, listeners)
   }
 
-  #find(question: Question, about: number | undefined, listeners: readonly Working[]): Found | undefined {
+  #find(
+    question: InputRequest,
+    about: number | undefined,
+    listeners: readonly UpstreamCall[],
+  ): Found | undefined {
     const owner = about === undefined ? undefined : this.#calls.get(about)
     if (owner) return { active: owner, isGuess: false }
     const calls = this.#calls.values().filter(isAskable)
@@ -106,7 +110,7 @@ function isAskable({ working }: Active): boolean {
 }
 
 /** A listener as something to ask through; it holds no turn. */
-function quiet(working: Working): Active {
+function quiet(working: UpstreamCall): Active {
   return new Active(working, free, () => Promise.resolve(free))
 }
 

@@ -4,7 +4,7 @@ import type { Payload } from '../core/payload.ts'
 import type { Tool } from './tools.ts'
 
 /** One conversation with a server, of either era. */
-export interface Connection {
+export interface UpstreamConnection {
   /** What the server says of itself, as `server/discover` has it. */
   readonly discovered: Payload
   readonly era: 'legacy' | 'modern'

@@ -1,4 +1,4 @@
-import type { Policy } from '../core/call.ts'
+import type { Middleware } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import type { OAuthSettings, UpstreamSettings, UrlReach } from '../core/settings.ts'
@@ -11,7 +11,7 @@ import { createOAuthHttp, type OAuthHttp } from './credentials/oauth-http.ts'
 import { clientFor, configured, type Site } from './credentials/registration.ts'
 import { createSignIns, type SignInRecord } from './credentials/sign-in.ts'
 import type { TokenConversation } from './credentials/token-endpoint.ts'
-import type { Vault } from './credentials/vault.ts'
+import type { TokenVault } from './credentials/vault.ts'
 import type { Login } from './login.ts'
 
 /** How the gateway proves to one server for whom it calls. The caller's own token is never what it shows. */
@@ -20,7 +20,7 @@ export interface Credentials {
   readonly isPersonal: boolean
   login(principal: Principal): Login
   /** Asks callers to sign in where they have to. */
-  readonly guard?: Policy
+  readonly guard?: Middleware
   /** Takes in a user who comes back from signing in. @throws SERVER_UNAVAILABLE */
   finish?(record: SignInRecord, params: URLSearchParams): Promise<void>
   close(): Promise<void>
@@ -28,7 +28,7 @@ export interface Credentials {
 
 /** What all servers' credentials share. */
 export interface OAuthSite {
-  readonly vault: Vault
+  readonly vault: TokenVault
   /** The URL by which browsers reach the gateway; undefined where they cannot. */
   site(): Site | undefined
   /** A user was sent on the way to sign in. */

@@ -12,13 +12,13 @@ import type { Call, Client } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { canBeAsked } from '../wire/questions.ts'
-import type { Connection } from './connection.ts'
+import type { UpstreamConnection } from './connection.ts'
 import { isPassing } from './failures.ts'
 import { isOfCredentials } from './login.ts'
 import type { Route } from './negotiate.ts'
 
 /** Opens a connection of a route; `isTrial` where it is not known whether the server takes it. */
-export type OpenRoute = (route: Route, isTrial: boolean) => Promise<Connection>
+export type OpenRoute = (route: Route, isTrial: boolean) => Promise<UpstreamConnection>
 
 /** How long the first handshake of the older era may take, in milliseconds: a server may never answer it. */
 export const TRIAL_TIMEOUT_MS = 15_000
@@ -70,7 +70,7 @@ export class Eras {
   }
 
   /** The connection of a call, in the era it travels in. @throws what opening it throws */
-  async connect({ client }: Call, newest: Route, open: OpenRoute): Promise<Connection> {
+  async connect({ client }: Call, newest: Route, open: OpenRoute): Promise<UpstreamConnection> {
     for (;;) {
       const route = this.route(client, newest)
       if (route === newest) return open(newest, false)

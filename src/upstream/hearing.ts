@@ -5,19 +5,19 @@ import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import { ACKNOWLEDGED, asksFor, type Filter, isChange, readFilter, toldChanges } from '../wire/filter.ts'
-import type { Working } from '../bridge/park.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { levelOf, severity } from '../wire/methods.ts'
 
 interface Listener {
-  readonly working: Working
+  readonly working: UpstreamCall
   readonly filter: Filter
 }
 
 type Send = (method: string, params: Payload) => Promise<Payload>
 
 /** What a server with a handshake says outside of answers, brought to those who want to hear it. */
-export class Hearing {
+export class NotificationRouter {
   readonly #send: Send
   readonly #log: Log
   readonly #listeners = new Map<Listener, () => void>()
@@ -36,12 +36,12 @@ export class Hearing {
     return this.#listeners.size > 0
   }
 
-  listeners(): Working[] {
+  listeners(): UpstreamCall[] {
     return [...this.#listeners.keys()].map((each) => each.working)
   }
 
   /** A listening call: lasts until nobody wants it or the connection closes. */
-  async listen(working: Working, discovered: Payload): Promise<Outcome> {
+  async listen(working: UpstreamCall, discovered: Payload): Promise<Outcome> {
     const filter = await this.#honour(readFilter(working.call.params), discovered)
     const level = working.call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.setLevel(level, discovered)
@@ -72,7 +72,7 @@ export class Hearing {
   }
 
   /** Brings a message to the calls it may be about; where there are none, to those who listen and may hear it. */
-  hear(note: Note, calls: readonly Working[], mayHear: (call: Call) => boolean): void {
+  hear(note: Note, calls: readonly UpstreamCall[], mayHear: (call: Call) => boolean): void {
     if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
     const told = calls.filter((each) => this.#wants(each, note))
     for (const each of told) each.note(note)
@@ -156,7 +156,7 @@ export class Hearing {
   }
 
   /** Log messages go to those who asked for their level; older clients that named none get them from `info` up. */
-  #wants(working: Working, note: Note): boolean {
+  #wants(working: UpstreamCall, note: Note): boolean {
     if (note.method !== 'notifications/message') return true
     const { client, meta } = working.call
     const wanted = severity(meta[metaKeys.logLevel])

@@ -3,28 +3,28 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
-import type { Working } from '../bridge/park.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { isTaskStatus, method, rootsChanged } from '../wire/methods.ts'
-import { Peer } from '../wire/peer.ts'
+import { JsonRpcPeer } from '../wire/peer.ts'
 import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
 import { callHeaders } from '../wire/trace-context.ts'
 import { Active } from './active.ts'
 import { Attribution } from './attribution.ts'
-import type { Connection } from './connection.ts'
+import type { UpstreamConnection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
 import { FirstRoots } from './first-roots.ts'
-import { Hearing } from './hearing.ts'
+import { NotificationRouter } from './hearing.ts'
 import type { Connect, Link, Patience } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
 import { legacyParams } from './params.ts'
 import type { Proof } from './proof.ts'
-import { Questioning } from './questioning.ts'
+import { ServerRequestHandler } from './questioning.ts'
 import { runAsTask, takesTasks } from './required-task.ts'
 import { type Tool, ToolIndex } from './tools.ts'
-import { type Release, Turns } from './turns.ts'
+import { type Release, FairMutex } from './turns.ts'
 import { urlQuestions } from './url-questions.ts'
 
 interface Options {
@@ -44,16 +44,16 @@ interface Options {
 }
 
 /** A conversation with a server of a revision with a handshake. */
-export class LegacyConnection implements Connection {
+export class LegacyConnection implements UpstreamConnection {
   readonly era = 'legacy'
   readonly #options: Options
   readonly #canBeAsked: boolean
-  readonly #turns = new Turns()
+  readonly #turns = new FairMutex()
   readonly #attribution = new Attribution()
-  readonly #hearing: Hearing
+  readonly #hearing: NotificationRouter
   readonly #tools: ToolIndex
-  readonly #questioning: Questioning
-  readonly #peer: Peer
+  readonly #questioning: ServerRequestHandler
+  readonly #peer: JsonRpcPeer
   #link: Link | undefined
   #revision: Revision = latestLegacy
   #discovered = Payload.of({})
@@ -67,8 +67,8 @@ export class LegacyConnection implements Connection {
     this.#options = options
     this.#canBeAsked = canBeAsked(options.capabilities)
     this.#peer = this.#createPeer()
-    this.#hearing = new Hearing((name, params) => this.#send(name, params), options.log)
-    this.#questioning = new Questioning({
+    this.#hearing = new NotificationRouter((name, params) => this.#send(name, params), options.log)
+    this.#questioning = new ServerRequestHandler({
       peer: this.#peer,
       attribution: this.#attribution,
       listeners: () => this.#hearing.listeners(),
@@ -116,7 +116,7 @@ export class LegacyConnection implements Connection {
     return this.#tools.of(String(call.params.fields.name))
   }
 
-  readonly open = (working: Working): Promise<Outcome> => {
+  readonly open = (working: UpstreamCall): Promise<Outcome> => {
     const { call } = working
     if (call.method === 'server/discover')
       return Promise.resolve({ kind: 'result', result: this.#discovered })
@@ -135,7 +135,7 @@ export class LegacyConnection implements Connection {
     return { kind: 'result', result: Payload.of({}) }
   }
 
-  async #call(working: Working): Promise<Outcome> {
+  async #call(working: UpstreamCall): Promise<Outcome> {
     const { call } = working
     const level = call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
@@ -201,21 +201,21 @@ export class LegacyConnection implements Connection {
   }
 
   /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
-  #needsTurn({ call }: Working): boolean {
+  #needsTurn({ call }: UpstreamCall): boolean {
     if (!this.#canBeAsked || !method(call.method).asks) return false
     return this.#link?.hasProvenance !== true || this.#attribution.isDoubtful
   }
 
-  async #takeTurn(working: Working, goesOn = false): Promise<Release> {
+  async #takeTurn(working: UpstreamCall, goesOn = false): Promise<Release> {
     const { call, signal } = working
     return this.#needsTurn(working) ? this.#turns.take(call.client.session, signal, goesOn) : free
   }
 
-  #createPeer(): Peer {
+  #createPeer(): JsonRpcPeer {
     const { log } = this.#options
     const absent = (): Promise<void> =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
-    return new Peer(
+    return new JsonRpcPeer(
       {
         send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
         release: (id) => this.#link?.release?.(id),

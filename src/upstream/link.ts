@@ -1,11 +1,11 @@
-import type { Channel } from '../wire/peer.ts'
+import type { Transport } from '../wire/peer.ts'
 import type { Login } from './login.ts'
 
 /** The largest message taken from a server, in bytes. */
 export const MAX_MESSAGE = 64 * 1024 * 1024
 
 /** A channel to a server, over any transport. */
-export interface Link extends Channel {
+export interface Link extends Transport {
   /** Whether what a server sends about a call arrives on a stream of that call. */
   readonly hasProvenance: boolean
   /** Whether a server with a handshake keeps no session, so that nothing it asks can be answered. */

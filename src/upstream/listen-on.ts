@@ -1,18 +1,18 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Working } from '../bridge/park.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
 import type { Call, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
-import type { Connection } from './connection.ts'
+import type { UpstreamConnection } from './connection.ts'
 import { isPassing } from './failures.ts'
 
 /** A listening call outlives connections: where one is lost, it goes on with the next. */
 export async function listenOn(
-  working: Working,
-  connect: (call: Call) => Promise<Connection>,
+  working: UpstreamCall,
+  connect: (call: Call) => Promise<UpstreamConnection>,
   retired: AbortSignal,
   log: Log,
 ): Promise<Outcome> {
@@ -20,7 +20,7 @@ export async function listenOn(
   const stop = (): void => controller.abort()
   for (const signal of [working.signal, retired]) signal.addEventListener('abort', stop)
   let isAcknowledged = false
-  const quiet: Working = {
+  const quiet: UpstreamCall = {
     get call() {
       return working.call
     },
@@ -57,8 +57,8 @@ interface Ends {
 }
 
 async function keepListening(
-  working: Working,
-  connect: (call: Call) => Promise<Connection>,
+  working: UpstreamCall,
+  connect: (call: Call) => Promise<UpstreamConnection>,
   { gone, retired, log }: Ends,
   onLost: () => void,
 ): Promise<Outcome> {
@@ -83,6 +83,6 @@ async function keepListening(
 }
 
 /** While the server was away anything may have changed. */
-function tellChanges(working: Working): void {
+function tellChanges(working: UpstreamCall): void {
   for (const method of toldChanges(readFilter(working.call.params))) working.note({ method })
 }

@@ -1,5 +1,5 @@
-import type { Working } from '../bridge/park.ts'
-import type { Call, Client, Note, Outcome, Question } from '../core/call.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
+import type { Call, Client, Note, Outcome, InputRequest } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { background, type Log } from '../core/log.ts'
@@ -11,10 +11,10 @@ import { metaKeys } from '../wire/extensions.ts'
 import { ACKNOWLEDGED, readFilter } from '../wire/filter.ts'
 import { mirrorHeaders, readMirror, standardHeaders } from '../wire/headers.ts'
 import { rootsChanged } from '../wire/methods.ts'
-import { Peer } from '../wire/peer.ts'
+import { JsonRpcPeer } from '../wire/peer.ts'
 import { requiredCapability, unanswerable } from '../wire/questions.ts'
 import { callHeaders } from '../wire/trace-context.ts'
-import type { Connection } from './connection.ts'
+import type { UpstreamConnection } from './connection.ts'
 import type { Discretion } from './discretion.ts'
 import type { Connect, Link, Patience } from './link.ts'
 import { modernCapabilities, modernParams } from './params.ts'
@@ -38,11 +38,11 @@ interface Options {
 const SLOT = 'server'
 
 /** A conversation with a server of 2026-07-28: every request stands alone. */
-export class ModernConnection implements Connection {
+export class ModernConnection implements UpstreamConnection {
   readonly era = 'modern'
   readonly canAsk = true
   readonly #options: Options
-  readonly #peer: Peer
+  readonly #peer: JsonRpcPeer
   readonly #tools: ToolIndex
   readonly #working = new Registry<number, Under>()
   #link: Link | undefined
@@ -56,7 +56,7 @@ export class ModernConnection implements Connection {
     this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
     const absent = (): Promise<void> =>
       Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
-    this.#peer = new Peer(
+    this.#peer = new JsonRpcPeer(
       {
         cancelsByRelease: options.mirrors,
         send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
@@ -115,7 +115,7 @@ export class ModernConnection implements Connection {
     return this.#tools.of(String(call.params.fields.name), call.client)
   }
 
-  readonly open = async (working: Working): Promise<Outcome> => {
+  readonly open = async (working: UpstreamCall): Promise<Outcome> => {
     const { call } = working
     if (call.method.startsWith('notifications/')) return this.#notify(working)
     if (call.method === 'subscriptions/listen') return this.#listen(working)
@@ -134,7 +134,7 @@ export class ModernConnection implements Connection {
     await this.#link?.close()
   }
 
-  async #request(working: Working): Promise<Payload> {
+  async #request(working: UpstreamCall): Promise<Payload> {
     const { call, signal } = working
     const made = this.#options.mirrors ? this.#headers(working) : {}
     const headers = made instanceof Promise ? await made : made
@@ -152,7 +152,7 @@ export class ModernConnection implements Connection {
   }
 
   /** A result, or the questions the server ended the call with. */
-  #outcome({ call }: Working, result: Payload): Outcome {
+  #outcome({ call }: UpstreamCall, result: Payload): Outcome {
     if (result.fields.resultType !== 'input_required') {
       return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(call, result) : result }
     }
@@ -179,7 +179,7 @@ export class ModernConnection implements Connection {
     return result.with({ tools: Payload.text(`[${offered.map(({ text }) => text).join(',')}]`) })
   }
 
-  #headers({ call }: Working): Record<string, string> | Promise<Record<string, string>> {
+  #headers({ call }: UpstreamCall): Record<string, string> | Promise<Record<string, string>> {
     const headers = { ...standardHeaders(call.method, call.params), ...callHeaders(call) }
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
@@ -189,7 +189,7 @@ export class ModernConnection implements Connection {
     return found instanceof Promise ? found.then(mirrored, () => headers) : mirrored(found)
   }
 
-  async #listen(working: Working): Promise<Outcome> {
+  async #listen(working: UpstreamCall): Promise<Outcome> {
     const filter = readFilter(working.call.params)
     if (Object.keys(filter).length === 0) {
       working.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) })
@@ -198,7 +198,7 @@ export class ModernConnection implements Connection {
     return { kind: 'result', result: await this.#request(working) }
   }
 
-  async #notify({ call }: Working): Promise<Outcome> {
+  async #notify({ call }: UpstreamCall): Promise<Outcome> {
     const headers = this.#options.mirrors ? { 'mcp-method': call.method, ...callHeaders(call) } : {}
     if (call.method !== rootsChanged) await this.#peer.notify(call.method, call.params, { headers })
     return { kind: 'result', result: Payload.of({}) }
@@ -248,9 +248,9 @@ export class ModernConnection implements Connection {
   }
 }
 
-function readQuestions(result: Payload): Record<string, Question> {
+function readQuestions(result: Payload): Record<string, InputRequest> {
   const requests = result.at('inputRequests')
-  const questions: Record<string, Question> = {}
+  const questions: Record<string, InputRequest> = {}
   for (const [key, value] of Object.entries(requests?.fields ?? {})) {
     if (!isObject(value) || typeof value.method !== 'string') continue
     const params = requests?.at(key)?.at('params')

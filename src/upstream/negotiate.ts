@@ -7,7 +7,7 @@ import type { UpstreamSettings } from '../core/settings.ts'
 import { self } from '../core/self.ts'
 import { pause, untilAborted } from '../core/waiting.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import { Peer } from '../wire/peer.ts'
+import { JsonRpcPeer } from '../wire/peer.ts'
 import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wire/revisions.ts'
 import { standardHeaders } from '../wire/headers.ts'
 import type { HttpClient } from './fetch.ts'
@@ -157,7 +157,7 @@ async function probe({ connect, signal, deadline, log, silence }: Probe): Promis
 }
 
 /** Resolves with nothing once a server that did not answer what came before answers a handshake, if it ever does. */
-async function olderWhereSilent(peer: Peer, silence: number, signal: AbortSignal): Promise<undefined> {
+async function olderWhereSilent(peer: JsonRpcPeer, silence: number, signal: AbortSignal): Promise<undefined> {
   const { promise: never } = Promise.withResolvers<undefined>()
   const params = Payload.of({ protocolVersion: latestLegacy.name, capabilities: {}, clientInfo: self })
   await pause(silence)
@@ -220,7 +220,7 @@ async function canInitialize(
 async function withPeer<Result>(
   connect: Connect,
   { deadline, log }: Around,
-  use: (peer: Peer, link: Link) => Promise<Result>,
+  use: (peer: JsonRpcPeer, link: Link) => Promise<Result>,
 ): Promise<Result> {
   const ignore = (): void => undefined
   const link = await connect({
@@ -231,7 +231,7 @@ async function withPeer<Result>(
     sessionLost: ignore,
   })
   const noise = (text: string): void => log.debug('upstream.noise', { text: excerpt(text) })
-  const peer = new Peer(link, { request: ignore, notification: ignore, noise })
+  const peer = new JsonRpcPeer(link, { request: ignore, notification: ignore, noise })
   try {
     return await use(peer, link)
   } finally {

@@ -1,4 +1,4 @@
-import type { Answers, Call, Client } from '../core/call.ts'
+import type { InputResponses, Call, Client } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from '../wire/extensions.ts'
@@ -63,7 +63,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
 }
 
 /** Answers as a server of 2026-07-28 takes them: it knows no error, yet a form can be cancelled. */
-function responses(answers: Answers): Payload {
+function responses(answers: InputResponses): Payload {
   const results = Object.entries(answers).map(([key, answer]) => {
     if ('result' in answer) return [key, answer.result] as const
     const { message } = answer.error.fields

@@ -1,12 +1,12 @@
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { hasItsShare, type Principal } from '../core/principal.ts'
-import type { Connection } from './connection.ts'
+import type { UpstreamConnection } from './connection.ts'
 
 interface Options<Key> {
   /** How long an unused connection is kept, in milliseconds. */
   readonly idle: number
-  open(key: Key): Promise<Connection>
+  open(key: Key): Promise<UpstreamConnection>
   /** Whose connection it is. */
   owner(key: Key): Principal
   /** Whether a connection that could not be opened says that the server fails. */
@@ -16,8 +16,8 @@ interface Options<Key> {
 
 interface Entry {
   readonly owner: Principal
-  readonly connection: Promise<Connection>
-  settled: Connection | undefined
+  readonly connection: Promise<UpstreamConnection>
+  settled: UpstreamConnection | undefined
   usedAt: number
 }
 
@@ -41,14 +41,14 @@ export class Pool<Key> {
     this.#reaper = setInterval(() => this.#reap(), Math.max(100, Math.min(options.idle / 2, 30_000))).unref()
   }
 
-  get connections(): Connection[] {
+  get connections(): UpstreamConnection[] {
     return [...this.#entries.values()].flatMap(({ settled }) =>
       settled && !settled.isClosed ? [settled] : [],
     )
   }
 
   /** The connection of a name, if it is open: the way of nearly every call. */
-  ready(name: string): Connection | undefined {
+  ready(name: string): UpstreamConnection | undefined {
     const entry = this.#entries.get(name)
     if (!entry?.settled || entry.settled.isClosed) return undefined
     entry.usedAt = Date.now()
@@ -56,7 +56,7 @@ export class Pool<Key> {
   }
 
   /** The connection for a key, opened where there is none. @throws SERVER_UNAVAILABLE, OVERLOADED */
-  get(name: string, key: Key): Promise<Connection> {
+  get(name: string, key: Key): Promise<UpstreamConnection> {
     const entry = this.#entries.get(name)
     if (entry && entry.settled?.isClosed !== true) {
       entry.usedAt = Date.now()
@@ -77,7 +77,7 @@ export class Pool<Key> {
     await Promise.allSettled(entries.map(async ({ connection }) => (await connection).close()))
   }
 
-  #open(name: string, key: Key): Promise<Connection> {
+  #open(name: string, key: Key): Promise<UpstreamConnection> {
     if (this.#isClosed) return Promise.reject(beingClosed())
     const pause = this.#pause()
     if (pause > 0) {

@@ -1,16 +1,16 @@
-import type { Working } from '../bridge/park.ts'
-import type { Answer, Question } from '../core/call.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
+import type { InputResponse, InputRequest } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import type { Request } from '../wire/jsonrpc.ts'
-import type { Peer } from '../wire/peer.ts'
+import type { JsonRpcPeer } from '../wire/peer.ts'
 import type { Attribution } from './attribution.ts'
 import type { FirstRoots } from './first-roots.ts'
 
 interface Options {
-  readonly peer: Peer
+  readonly peer: JsonRpcPeer
   readonly attribution: Attribution
   /** Who listens outside any call. */
-  listeners(): readonly Working[]
+  listeners(): readonly UpstreamCall[]
   /** Roots the configuration lists. */
   readonly roots: readonly string[] | undefined
   /** Those the first calls wait for, where the client has them. */
@@ -18,7 +18,7 @@ interface Options {
 }
 
 /** Brings the questions of a server with a handshake to its callers, and their answers back. */
-export class Questioning {
+export class ServerRequestHandler {
   readonly #options: Options
   readonly #open = new Map<string, AbortController>()
 
@@ -71,10 +71,10 @@ export class Questioning {
 
   /** Asks the caller it is for; where one that was only guessed ends first, the next. Nothing where there is none. */
   async #ask(
-    question: Question,
+    question: InputRequest,
     about: number | undefined,
     controller: AbortController,
-  ): Promise<Answer | undefined> {
+  ): Promise<InputResponse | undefined> {
     const found = await this.#options.attribution.find(question, about, this.#options.listeners())
     if (!found) return undefined
     const { active, isGuess } = found

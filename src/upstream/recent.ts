@@ -2,7 +2,7 @@
 const MOMENT = 250
 
 /** Tries once for all parts of one call: a server that is away is not run into by each of them. `key` names the call. */
-export class Recent<Value> {
+export class NegativeCache<Value> {
   #key: string | undefined
   #failed: { readonly error: unknown; readonly at: number } | undefined
 

@@ -4,7 +4,7 @@
 import type { Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Registry } from '../core/registry.ts'
-import type { Working } from '../bridge/park.ts'
+import type { UpstreamCall } from '../bridge/park.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { asksFor, isChange, readFilter } from '../wire/filter.ts'
 import { severity } from '../wire/methods.ts'
@@ -12,12 +12,12 @@ import { severity } from '../wire/methods.ts'
 /** A call under way, by the id of its request. */
 export interface Under {
   readonly id: number
-  readonly working: Working
+  readonly working: UpstreamCall
 }
 
 /** Who hears a notification; where that is none, why. */
 export interface Recipients {
-  readonly to: readonly Working[]
+  readonly to: readonly UpstreamCall[]
   readonly why?: 'unsubscribed' | 'ended' | 'unasked' | 'ambiguous'
 }
 
@@ -44,14 +44,14 @@ export function recipientsOf(
   return amongCalls(asked.length > 0 ? asked : calls.filter((each) => levelOf(each) < 0))
 }
 
-function toListener(note: Note, listener: Working | undefined): Recipients {
+function toListener(note: Note, listener: UpstreamCall | undefined): Recipients {
   if (!listener) return { to: [], why: 'ended' }
   const isWanted = !isChange(note) || isAskedFor(listener, note)
   return isWanted ? { to: [listener] } : { to: [], why: 'unsubscribed' }
 }
 
 /** Who gets a notification about one of these calls: each client once; several clients only where one caller owns all. */
-export function amongCalls(calls: readonly Working[]): Recipients {
+export function amongCalls(calls: readonly UpstreamCall[]): Recipients {
   const [first] = calls
   if (!first) return { to: [], why: 'unasked' }
   const { principal } = first.call
@@ -62,12 +62,12 @@ export function amongCalls(calls: readonly Working[]): Recipients {
   return { to: calls.filter((each) => each.call.client.session === undefined || isLast(each, clients)) }
 }
 
-function isLast(working: Working, clients: ReadonlyMap<string, Working>): boolean {
+function isLast(working: UpstreamCall, clients: ReadonlyMap<string, UpstreamCall>): boolean {
   return clients.get(clientOf(working)) === working
 }
 
 /** Clients of 2026-07-28 have no sessions: there only callers can be told apart. */
-function clientOf({ call: { client, principal } }: Working): string {
+function clientOf({ call: { client, principal } }: UpstreamCall): string {
   return client.session === undefined ? `caller ${principal.id}` : `session ${client.session}`
 }
 
@@ -75,7 +75,7 @@ function clientOf({ call: { client, principal } }: Working): string {
 const marks = ['io.modelcontextprotocol/requestId', 'requestId', 'progressToken']
 
 /** The request a notification names. A number of something else may stand there, too. */
-function namedBy(note: Note, underWay: Registry<number, Under>): Working | undefined {
+function namedBy(note: Note, underWay: Registry<number, Under>): UpstreamCall | undefined {
   for (const mark of marks) {
     const id = numberAt(note, mark)
     const found = id === undefined ? undefined : underWay.get(id)
@@ -91,31 +91,31 @@ function numberAt({ params }: Note, key: string): number | undefined {
   return Number(value)
 }
 
-function listeners(underWay: Registry<number, Under>): Working[] {
+function listeners(underWay: Registry<number, Under>): UpstreamCall[] {
   return underWay.values().flatMap(({ working }) => (isListening(working) ? [working] : []))
 }
 
-function isListening({ call }: Working): boolean {
+function isListening({ call }: UpstreamCall): boolean {
   return call.method === 'subscriptions/listen'
 }
 
-function isAskedFor({ call }: Working, note: Note): boolean {
+function isAskedFor({ call }: UpstreamCall, note: Note): boolean {
   return asksFor(readFilter(call.params), note)
 }
 
 /** Whether a client waits for the answer of a call, and not the gateway itself. */
-export function isOfClient(working: Working): boolean {
+export function isOfClient(working: UpstreamCall): boolean {
   return working.call.rpcId !== undefined && !isListening(working)
 }
 
 /** A log message is for who asked for its level (2026-07-28 server/utilities/logging). */
-function wants(working: Working, { method, params }: Note): boolean {
+function wants(working: UpstreamCall, { method, params }: Note): boolean {
   if (method !== 'notifications/message') return true
   const level = levelOf(working)
   return level >= 0 && severity(params?.fields.level) >= level
 }
 
 /** The rank of the level of log messages a call asked for; negative where it asked for none. */
-function levelOf({ call }: Working): number {
+function levelOf({ call }: UpstreamCall): number {
   return severity(call.meta[metaKeys.logLevel])
 }

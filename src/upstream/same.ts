@@ -3,7 +3,7 @@ import type { Secret } from '../core/secret.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 
 /** Whether two servers are configured alike, secrets included. */
-export function isSame(one: UpstreamSettings, other: UpstreamSettings): boolean {
+export function settingsEqual(one: UpstreamSettings, other: UpstreamSettings): boolean {
   return isDeepStrictEqual(revealed(one), revealed(other))
 }
 

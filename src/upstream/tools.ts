@@ -5,7 +5,7 @@ import type { Client } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
-import { type Mirror, readMirror } from '../wire/headers.ts'
+import { type HeaderMirror, readMirror } from '../wire/headers.ts'
 import { boundedPage, MAX_LIST_ENTRIES } from './list-bounds.ts'
 
 const MAX_PAGES = 1000
@@ -17,7 +17,7 @@ const MAX_ASKERS = 100
 /** What must be known of a tool before it is called. */
 export interface Tool {
   /** Which arguments are repeated in headers. */
-  readonly mirror: Mirror
+  readonly mirror: HeaderMirror
   /** It runs only as a task of 2025-11-25. */
   readonly isTask: boolean
   /** The entry of the server's list. */

@@ -10,7 +10,7 @@ interface Waiting {
  * Takes turns: at a time only one owner is at work, so that a question the server asks without saying for which
  * call can be attributed. Calls of one owner share a turn; a call without owner has one for itself.
  */
-export class Turns {
+export class FairMutex {
   #owner: string | undefined
   #working = 0
   readonly #waiting: Waiting[] = []

@@ -1,15 +1,15 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { method } from '../wire/methods.ts'
 import { boundedPage } from './list-bounds.ts'
-import { park, type Working } from '../bridge/park.ts'
-import { type Call, compose, type Handler, type Outcome, type Policy } from '../core/call.ts'
+import { suspendable, type UpstreamCall } from '../bridge/park.ts'
+import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Quota } from '../core/record.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { admitting } from './admission.ts'
 import type { Variables } from './child.ts'
-import type { Connection } from './connection.ts'
+import type { UpstreamConnection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
 import { type Discretion, discretion } from './discretion.ts'
@@ -26,7 +26,7 @@ import { isOfCredentials, type Login } from './login.ts'
 import { beingClosed, Pool } from './pool.ts'
 import { proofFor } from './proof.ts'
 import { HeardQuota } from './quota.ts'
-import { Recent } from './recent.ts'
+import { NegativeCache } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
 import { toolNames } from './tool-names.ts'
 import { type Tool, unlistedTool } from './tools.ts'
@@ -53,7 +53,7 @@ export interface Upstream {
   /** How many of its calls wait for an answer of their caller. */
   readonly parked: number
   /** Asks callers to sign in where they have to; the outermost of what wraps their calls. */
-  readonly guard?: Policy | undefined
+  readonly guard?: Middleware | undefined
   /** Takes in a user who comes back from signing in. @throws SERVER_UNAVAILABLE */
   readonly finishSignIn?: Credentials['finish']
   /** Takes no new calls, and closes when those under way have ended, or the gateway does. */
@@ -114,7 +114,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   let hasAnswered = false
   let running = 0
   const retired = new AbortController()
-  const dial = (key: Key): Promise<Connection> => openConnection(key, settings, around)
+  const dial = (key: Key): Promise<UpstreamConnection> => openConnection(key, settings, around)
   const pool = new Pool<Key>({
     idle: settings.idle,
     open: dial,
@@ -127,8 +127,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   let olderRevision: string | undefined
 
   const nameOf = connectionNames(settings)
-  const dialled = new Recent<Connection>()
-  const connect = async (call: Call): Promise<Connection> => {
+  const dialled = new NegativeCache<UpstreamConnection>()
+  const connect = async (call: Call): Promise<UpstreamConnection> => {
     const deadline = patience()
     try {
       const login = credentials?.login(call.principal)
@@ -157,12 +157,12 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   }
 
   /** The open connection for a call: the way of nearly every one. */
-  const ready = (call: Call): Connection | undefined => {
+  const ready = (call: Call): UpstreamConnection | undefined => {
     const way = known && eras.route(call.client, known)
     return way && pool.ready(nameOf(call, way))
   }
 
-  const open = async (working: Working): Promise<Outcome> => {
+  const open = async (working: UpstreamCall): Promise<Outcome> => {
     if (working.call.method === 'subscriptions/listen') return listenOn(working, connect, retired.signal, log)
     running++
     try {
@@ -177,7 +177,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   }
 
   let listFailedAt = Number.NEGATIVE_INFINITY
-  const toolOf = (connection: Connection, call: Call): Tool | undefined | Promise<Tool | undefined> => {
+  const toolOf = (
+    connection: UpstreamConnection,
+    call: Call,
+  ): Tool | undefined | Promise<Tool | undefined> => {
     const found = connection.tool(call)
     if (!(found instanceof Promise)) return found
     return found.catch((error: unknown) => {
@@ -211,7 +214,10 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   }
 
   let parked = 0
-  const whole = compose([credentials?.guard], park(open, { onCount: (count) => void (parked = count) }))
+  const whole = compose(
+    [credentials?.guard],
+    suspendable(open, { onCount: (count) => void (parked = count) }),
+  )
   const find = (call: Call): Tool | undefined | Promise<Tool | undefined> => {
     const connection = ready(call)
     if (connection) return toolOf(connection, call)
@@ -293,13 +299,13 @@ function openConnection(
   { route, call, login, isTrial, deadline }: Key,
   settings: UpstreamSettings,
   given: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
-): Promise<Connection> {
+): Promise<UpstreamConnection> {
   const { revision, mirrors } = route
   // The opening exchange has what is left of the time to start in; each later one has its own time.
   let isOpen = false
   const starting = isTrial ? AbortSignal.any([AbortSignal.timeout(TRIAL_TIMEOUT_MS), deadline]) : deadline
   const around = { ...given, patience: () => (isOpen ? given.patience() : starting) }
-  const opened = <Opened extends Connection>(connection: Opened): Opened => {
+  const opened = <Opened extends UpstreamConnection>(connection: Opened): Opened => {
     isOpen = true
     return connection
   }

@@ -1,4 +1,4 @@
-import type { Standing } from '../core/call.ts'
+import type { RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
@@ -14,7 +14,7 @@ interface MirroredArgument {
 }
 
 /** The arguments of one tool that are mirrored in headers. */
-export type Mirror = readonly MirroredArgument[]
+export type HeaderMirror = readonly MirroredArgument[]
 
 const plain = /^[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?$/
 const sentinel = /^=\?base64\?(.*)\?=$/
@@ -59,7 +59,7 @@ export function checkStandardHeaders(headers: Headers, name: string, params: Pay
  * Reads which arguments a tool wants mirrored. Nothing comes back for annotations the rules forbid: such a tool
  * must not be offered over HTTP (2026-07-28 basic/transports, custom headers).
  */
-export function readMirror(inputSchema: unknown): Mirror | undefined {
+export function readMirror(inputSchema: unknown): HeaderMirror | undefined {
   const found: MirroredArgument[] = []
   const seen = new Set<string>()
   const isSound = walk(inputSchema, [], true, (path, name, type) => {
@@ -73,7 +73,7 @@ export function readMirror(inputSchema: unknown): Mirror | undefined {
 }
 
 /** The `Mcp-Param-*` headers of a call. */
-export function mirrorHeaders(mirror: Mirror, params: Payload): Record<string, string> {
+export function mirrorHeaders(mirror: HeaderMirror, params: Payload): Record<string, string> {
   const headers: Record<string, string> = {}
   for (const { header, path } of mirror) {
     const value = argument(params, path)
@@ -83,7 +83,7 @@ export function mirrorHeaders(mirror: Mirror, params: Payload): Record<string, s
 }
 
 /** Checks `Mcp-Param-*` against the arguments. @throws HEADER_MISMATCH */
-export function checkMirror(mirror: Mirror, headers: Headers, params: Payload): void {
+export function checkMirror(mirror: HeaderMirror, headers: Headers, params: Payload): void {
   for (const { header, path } of mirror) {
     const expected = argument(params, path)
     const sent = headers[header]
@@ -148,7 +148,13 @@ export function mismatch(name: string, why: string): GatewayError {
 }
 
 /** The headers that tell where a caller stands with a limit (draft-ietf-httpapi-ratelimit-headers-10, and what was usual before). */
-export function limitHeaders({ name, limit, remaining, window, reset }: Standing): Record<string, string> {
+export function limitHeaders({
+  name,
+  limit,
+  remaining,
+  window,
+  reset,
+}: RateLimitStatus): Record<string, string> {
   return {
     'ratelimit-policy': `"${name}";q=${limit};w=${window}`,
     ratelimit: `"${name}";r=${remaining};t=${reset}`,

@@ -1,4 +1,4 @@
-import type { Answer, Answers, Call, Client, Envelope, Note } from '../core/call.ts'
+import type { InputResponse, InputResponses, Call, Client, Envelope, Note } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
@@ -47,10 +47,10 @@ export function lift(message: Request | Notification, around: Circumstances): Ca
 }
 
 /** The answers a 2026-07-28 client sends along. */
-export function readAnswers(params: Payload): Answers | undefined {
+export function readAnswers(params: Payload): InputResponses | undefined {
   const responses = params.at('inputResponses')
   if (!responses) return undefined
-  const answers: Record<string, Answer> = {}
+  const answers: Record<string, InputResponse> = {}
   for (const key of Object.keys(responses.fields)) {
     const result = responses.at(key)
     if (result) answers[key] = { result }

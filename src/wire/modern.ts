@@ -1,4 +1,4 @@
-import type { Call, Client, Outcome, Questions } from '../core/call.ts'
+import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -96,7 +96,7 @@ export function modernStatus(code: unknown): number {
   return code === -32020 || code === -32021 || code === -32022 ? 400 : 200
 }
 
-function worded(questions: Questions, client: Client): Payload {
+function worded(questions: InputRequests, client: Client): Payload {
   const entries = Object.entries(questions).map(([key, question]) => {
     const { method: name, params } = wordQuestion(question, client)
     return [key, Payload.of({ method: name }).with({ params })] as const

@@ -29,7 +29,7 @@ export interface Exchange {
 }
 
 /** Carries messages to the other side. What arrives is given to `Peer.receive`. */
-export interface Channel {
+export interface Transport {
   /** Whether letting go of a request's stream is how it is cancelled (2026-07-28 over HTTP). */
   readonly cancelsByRelease?: boolean
   /** Sends one message. A rejection fails the request it carried; nothing means it is on its way. */
@@ -90,13 +90,13 @@ class Pending {
 }
 
 /** Two-way JSON-RPC: sends requests and matches what comes back, whatever the transport. */
-export class Peer {
-  readonly #channel: Channel
+export class JsonRpcPeer {
+  readonly #channel: Transport
   readonly #incoming: Incoming
   readonly #pending = new Registry<number, Pending>()
   #lastId = 0
 
-  constructor(channel: Channel, incoming: Incoming) {
+  constructor(channel: Transport, incoming: Incoming) {
     this.#channel = channel
     this.#incoming = incoming
   }

@@ -1,10 +1,10 @@
-import type { Client, Question, Questions } from '../core/call.ts'
+import type { Client, InputRequest, InputRequests } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 import { findRevision, type Revision } from './revisions.ts'
 
 /** The client capability a question needs, as a `ClientCapabilities` object. */
-export function requiredCapability(question: Question): Record<string, unknown> {
+export function requiredCapability(question: InputRequest): Record<string, unknown> {
   switch (question.method) {
     case 'elicitation/create':
       return { elicitation: isUrl(question) ? { url: {} } : { form: {} } }
@@ -18,7 +18,7 @@ export function requiredCapability(question: Question): Record<string, unknown> 
 }
 
 /** Whether a client declared what a question needs, and its revision can express it. */
-export function canAnswer(client: Client, question: Question): boolean {
+export function canAnswer(client: Client, question: InputRequest): boolean {
   const { elicitation, sampling, roots } = client.capabilities
   const revision = findRevision(client.revision)
   switch (question.method) {
@@ -42,7 +42,7 @@ export function canAnswer(client: Client, question: Question): boolean {
 const defined: ReadonlySet<string> = new Set(['elicitation/create', 'sampling/createMessage', 'roots/list'])
 
 /** The first question of the protocol among these that a client did not say it can answer. */
-export function unanswerable(client: Client, questions: Questions): Question | undefined {
+export function unanswerable(client: Client, questions: InputRequests): InputRequest | undefined {
   return Object.values(questions).find((each) => defined.has(each.method) && !canAnswer(client, each))
 }
 
@@ -74,7 +74,7 @@ export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): bool
  * A question in the words of the client's revision: without an `elicitationId` for 2026-07-28, enums without
  * titles where those are unknown.
  */
-export function wordQuestion(question: Question, client: Client): Question {
+export function wordQuestion(question: InputRequest, client: Client): InputRequest {
   const { params } = question
   if (!params) return question
   const revision = findRevision(client.revision)
@@ -89,27 +89,27 @@ export function wordQuestion(question: Question, client: Client): Question {
 }
 
 /** Whether a question sends the user to a page. */
-export function isUrl(question: Question): boolean {
+export function isUrl(question: InputRequest): boolean {
   return question.method === 'elicitation/create' && question.params?.fields.mode === 'url'
 }
 
-function usesTools(question: Question): boolean {
+function usesTools(question: InputRequest): boolean {
   const fields = question.params?.fields ?? {}
   return fields.tools !== undefined || fields.toolChoice !== undefined
 }
 
-function hasManyBlocks(question: Question): boolean {
+function hasManyBlocks(question: InputRequest): boolean {
   return contents(question).some((content) => Array.isArray(content))
 }
 
 /** Unlike a result, a message to a model has no other place for a sound. */
-function hasAudio(question: Question): boolean {
+function hasAudio(question: InputRequest): boolean {
   return contents(question)
     .flat()
     .some((block) => isObject(block) && block.type === 'audio')
 }
 
-function contents({ params }: Question): unknown[] {
+function contents({ params }: InputRequest): unknown[] {
   const messages = params?.fields.messages
   return Array.isArray(messages) ? messages.map((each) => (isObject(each) ? each.content : undefined)) : []
 }
@@ -152,7 +152,7 @@ function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unkn
 }
 
 /** The client's answer in the words of the question: choices it had to type as one text are a list again. */
-export function readAnswer({ params }: Question, client: Client, result: Payload): Payload {
+export function readAnswer({ params }: InputRequest, client: Client, result: Payload): Payload {
   const content = result.at('content')
   if (!content || findRevision(client.revision)?.titledEnums !== false) return result
   const fields = params?.at('requestedSchema')?.at('properties')?.fields ?? {}

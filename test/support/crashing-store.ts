@@ -1,4 +1,4 @@
-import type { Bucket, Store, Taken } from '../../src/store/store.ts'
+import type { RateLimitWindow, Store, Taken } from '../../src/store/store.ts'
 
 /** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */
 export class CrashingStore implements Store {
@@ -44,11 +44,11 @@ export class CrashingStore implements Store {
     return this.#write(() => this.#inner.drop(key, before))
   }
 
-  take(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+  take(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
     return this.#inner.take(buckets)
   }
 
-  look(buckets: readonly Bucket[]): Taken | Promise<Taken> {
+  look(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
     return this.#inner.look(buckets)
   }
 

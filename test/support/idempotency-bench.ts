@@ -6,7 +6,7 @@ import type { ToolSettings } from '../../src/core/settings.ts'
 import type { Deps } from '../../src/features/feature.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import type { Settings } from '../../src/features/idempotency/settings.ts'
-import type { Presence } from '../../src/records/presence.ts'
+import type { Membership } from '../../src/records/presence.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
 import { featureDeps } from './feature-deps.ts'
@@ -52,7 +52,7 @@ export function bench(setup: Setup = {}): Bench {
   const store = setup.store ?? new MemoryStore()
   const seen: Call[] = []
   const alive = setup.alive ?? new Set(['a', 'b', 'c'])
-  const presence: Presence = {
+  const presence: Membership = {
     id: setup.me ?? 'a',
     announce: async () => undefined,
     leave: () => undefined,

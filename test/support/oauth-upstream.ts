@@ -6,7 +6,7 @@ import { Secret } from '../../src/core/secret.ts'
 import type { ListenSettings, OAuthSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import type { SignInStep } from '../../src/core/sign-in.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import { createSignInDesk, type SignInDesk } from '../../src/upstream/credentials/desk.ts'
+import { createSignInDesk, type OAuthCallbackHandler } from '../../src/upstream/credentials/desk.ts'
 import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
 import { metaKeys } from '../../src/wire/extensions.ts'
 import { silentLog } from './silent-log.ts'
@@ -15,7 +15,7 @@ import { toolCall } from './tool-call.ts'
 /** A server reached with OAuth, and where its users come back to. */
 export interface OAuthUpstream {
   readonly upstream: Upstream
-  readonly desk: SignInDesk
+  readonly desk: OAuthCallbackHandler
   readonly store: MemoryStore
   /** What was told of those who sign in. */
   readonly steps: readonly SignInStep[]
@@ -132,6 +132,6 @@ export function linkOf(outcome: Outcome): string {
 }
 
 /** What a user sees who opens a link of a sign-in. */
-export function startOf(desk: SignInDesk, link: string): ReturnType<SignInDesk['start']> {
+export function startOf(desk: OAuthCallbackHandler, link: string): ReturnType<OAuthCallbackHandler['start']> {
   return desk.start(link.split('/').at(-1) ?? '')
 }

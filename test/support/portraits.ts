@@ -4,7 +4,7 @@ import type { Definition, ServerRecord, ToolFacts, ToolRecord } from '../../src/
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { portraitOf, portraitOfAll } from '../../src/documents/draw.ts'
 import type { Front } from '../../src/documents/front.ts'
-import type { Portrait, ToolPortrait } from '../../src/documents/portrait.ts'
+import type { ServerDescription, ToolPortrait } from '../../src/documents/portrait.ts'
 import { serverRecord } from './server-record.ts'
 import { serverSettings } from './server-settings.ts'
 
@@ -54,7 +54,7 @@ export const fullFront: Front = {
 }
 
 /** The server `files`, or another one, as documents are made of it. */
-export function portrait(given: Given = {}): Portrait {
+export function portrait(given: Given = {}): ServerDescription {
   const settings = serverSettings({ ...given.settings, name: given.record?.name ?? 'files' })
   const record = recordOf(given, settings)
   const naming = given.isPrefixed
@@ -67,7 +67,7 @@ export function portrait(given: Given = {}): Portrait {
 }
 
 /** Several servers as one. */
-export function portraits(given: readonly Given[], front: Partial<Front> = {}): Portrait {
+export function portraits(given: readonly Given[], front: Partial<Front> = {}): ServerDescription {
   const parts = given.map((each) => portrait({ ...each, front, isPrefixed: true }))
   return portraitOfAll(parts, { ...plainFront, ...front })
 }

@@ -1,4 +1,11 @@
-import { type Call, compose, type Handler, type Outcome, type Policy, resultOf } from '../../src/core/call.ts'
+import {
+  type Call,
+  compose,
+  type Handler,
+  type Outcome,
+  type Middleware,
+  resultOf,
+} from '../../src/core/call.ts'
 import type { Entry, Op } from '../../src/core/entry.ts'
 import { asGatewayError, GatewayError } from '../../src/core/error.ts'
 import { isObject } from '../../src/core/json.ts'
@@ -7,7 +14,7 @@ import { anonymous, type Principal } from '../../src/core/principal.ts'
 import type { Settings, ToolSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import type { Target } from '../../src/core/target.ts'
 import { undoRuleOf } from '../../src/core/undo.ts'
-import type { Contribution, Deps, Feature } from '../../src/features/feature.ts'
+import type { FeatureInstance, Deps, Feature } from '../../src/features/feature.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import { transactions } from '../../src/features/transactions/transactions.ts'
 import { undo } from '../../src/features/undo/undo.ts'
@@ -82,7 +89,7 @@ interface Given {
   /** What is done instead of running a call at its place. */
   readonly next?: (call: Call, run: Handler) => Promise<Outcome>
   /** What stands between transactions and what writes deeds. */
-  readonly above?: Policy
+  readonly above?: Middleware
 }
 
 /** A gateway of the features that make transactions, before places of which each is a server. */
@@ -91,7 +98,7 @@ export class SagaGateway {
   readonly deps: Deps
   readonly #given: Given
   readonly #places: Readonly<Record<string, Place>>
-  readonly #contributions: readonly Contribution[]
+  readonly #contributions: readonly FeatureInstance[]
   readonly #presence: Deps['presence']
 
   constructor(given: Given = {}) {
@@ -179,7 +186,7 @@ function entryOf({ upstream = '', name = '' }: Target): Entry {
   return { upstream, kind: 'tool', name, definition: { name, inputSchema: { type: 'object' } }, nature }
 }
 
-function created(feature: Feature<never>, own: Json, deps: Deps): Contribution {
+function created(feature: Feature<never>, own: Json, deps: Deps): FeatureInstance {
   const text = JSON.stringify({ upstreams: { one: { command: 'x' } }, features: { [feature.name]: own } })
   const settings = read.get(text) ?? loadSettings(text, { file: 'f.yaml', env: {} }).settings
   read.set(text, settings)

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Bucket, Store } from '../../src/store/store.ts'
+import type { RateLimitWindow, Store } from '../../src/store/store.ts'
 
 /** A store under test, and how its time passes: at least so many milliseconds. */
 export interface StoreUnderTest {
@@ -15,7 +15,7 @@ function fresh(name: string): string {
   return `${name}:{${process.pid}-${Date.now()}-${++last}}`
 }
 
-function bucket(limit: number, window = 60_000): Bucket {
+function bucket(limit: number, window = 60_000): RateLimitWindow {
   return { key: fresh('rate'), limit, window }
 }
 

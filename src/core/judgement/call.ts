@@ -1,7 +1,7 @@
 /**
  * The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.
  */
-import type { Entry, Nature, Op, Risk } from '../entry.ts'
+import type { Entry, Classification, Op, Risk } from '../entry.ts'
 import { isObject } from '../json.ts'
 import type { Payload } from '../payload.ts'
 import type { Effect } from './evidence.ts'
@@ -33,7 +33,7 @@ export function asCalled(entry: Entry, { params }: { readonly params: Payload })
   return { ...entry, nature: natureOf(effect, entry.nature) }
 }
 
-function natureOf(effect: Effect, nature: Nature): Nature {
+function natureOf(effect: Effect, nature: Classification): Classification {
   const op = opOfEffect(effect, effect === 'destructive' ? nature.verb : undefined)
   const isRead = effect === 'read'
   return { ...nature, op, risk: riskOfEffect[effect], idempotent: isRead || nature.idempotent }

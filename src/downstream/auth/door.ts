@@ -26,7 +26,7 @@ export interface Visit {
 type Visitor = Visit & { readonly principal: Principal }
 
 /** Lets requests in, or tells them what they need. */
-export interface Door {
+export interface AuthGate {
   /** Who makes a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
   enter(visit: Visit): Principal | Promise<Principal>
   /** As above for documents, where the session of a person who signed in counts too. */
@@ -63,7 +63,7 @@ const opening: readonly (string | undefined)[] = [
 ]
 
 /** Guards the endpoints by the settings. */
-function createDoor({ auth, listen, port, pageSignIn, log }: Options): Door {
+function createDoor({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
   const resources = createResources(auth, listen, port)
   const { caller, servant, probes } = createAuthenticator({ auth, resources, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
@@ -101,7 +101,7 @@ function createDoor({ auth, listen, port, pageSignIn, log }: Options): Door {
     }
   }
 
-  const signedIn: Door['signedIn'] = async ({ headers: { authorization, cookie } }) => {
+  const signedIn: AuthGate['signedIn'] = async ({ headers: { authorization, cookie } }) => {
     // What a program says of itself counts alone.
     if (authorization !== undefined || cookie === undefined) return undefined
     const claims = await pageSignIn.identity((name) => cookieOf(cookie, name))
@@ -142,10 +142,10 @@ export function followDoor(options: {
   port(): number
   readonly pageSignIn: Pick<PageSignIn, 'identity'>
   readonly log: Log
-}): () => Door {
+}): () => AuthGate {
   let auth: AuthSettings | undefined
   let listen: ListenSettings | undefined
-  let door: Door | undefined
+  let door: AuthGate | undefined
   return () => {
     if (door && auth === options.auth() && listen === options.listen()) return door
     auth = options.auth()

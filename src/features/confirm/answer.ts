@@ -6,7 +6,7 @@ import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
 import type { Approval, Requested } from '../../records/approvals.ts'
 import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
 import { TOKEN_ARGUMENT } from './reserved.ts'
-import type { Subject } from './subject.ts'
+import type { ConfirmationRequest } from './subject.ts'
 
 interface Told {
   /** How people reach the approval: a page, a command. */
@@ -25,7 +25,11 @@ interface Told {
 }
 
 /** The answer to a call that did not run, as people have to approve it first. */
-export function confirmationRequired(subject: Subject, requested: Requested, told: Told): Outcome {
+export function confirmationRequired(
+  subject: ConfirmationRequest,
+  requested: Requested,
+  told: Told,
+): Outcome {
   const { approval, token } = requested
   const error = errorOf(approval, told)
   const { suggestion = '' } = error.extra
@@ -87,7 +91,7 @@ function others(needed: number, approvers: readonly string[]): string {
 }
 
 /** The refusal where nobody can be asked. It does not hold the question: messages of errors are logged, arguments never. */
-export function nobodyToAsk({ entry }: Pick<Subject, 'entry'>): GatewayError {
+export function nobodyToAsk({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
   const { name, upstream } = entry
   return new GatewayError(
     'CONFIRMATION_REQUIRED',

@@ -2,7 +2,7 @@ import type { Call } from '../../core/call.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { Approvals } from '../../records/approvals.ts'
 import type { Deps } from '../feature.ts'
-import type { Memory } from './memory.ts'
+import type { ApprovalCache } from './memory.ts'
 import type { Rule } from './rules.ts'
 import type { Settings } from './settings.ts'
 import type { Grant } from './slot.ts'
@@ -15,7 +15,7 @@ export interface Around {
   readonly server: UpstreamSettings
   readonly deps: Deps
   readonly approvals: Approvals
-  readonly memory: Memory
+  readonly memory: ApprovalCache
   readonly waiting: Waiting
 }
 

@@ -1,4 +1,4 @@
-import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -11,10 +11,10 @@ import { askForm, canAsk, readForm, useOnce } from './inline.ts'
 import { approvedByOthers, approvedOnPage } from './people.ts'
 import { isAsked, isNeverAsked, type Rule } from './rules.ts'
 import { type Grant, slotOf } from './slot.ts'
-import { type Subject, subjectOf } from './subject.ts'
+import { type ConfirmationRequest, subjectOf } from './subject.ts'
 
 /** Lets calls of a tool through once a person confirmed them. */
-export function gate(around: Around): Policy {
+export function gate(around: Around): Middleware {
   const { rule, deps, settings } = around
   return (next) => {
     const decide = (given: Call, found: Entry | undefined): Promise<Outcome> => {
@@ -43,7 +43,7 @@ export function gate(around: Around): Policy {
 }
 
 async function go(
-  subject: Subject,
+  subject: ConfirmationRequest,
   { grant, isFresh, isChosen = false, call = subject.call }: Confirmed,
   { around, next }: { readonly around: Around; readonly next: Handler },
 ): Promise<Outcome> {
@@ -55,7 +55,7 @@ async function go(
   return run({ ...subject, call }, grant, { next, deps })
 }
 
-function logKept({ entry, call }: Subject, { approval }: Grant, { rule, deps }: Around): void {
+function logKept({ entry, call }: ConfirmationRequest, { approval }: Grant, { rule, deps }: Around): void {
   if (!rule.remember) return
   const { for: milliseconds, max: calls } = rule.remember
   const { upstream, name: tool } = entry
@@ -64,14 +64,14 @@ function logKept({ entry, call }: Subject, { approval }: Grant, { rule, deps }: 
 }
 
 /** Whether a grant holds for the calls that follow. What is offered holds where a person chose it. */
-function isKept({ remember }: Rule, { offer }: Subject, isChosen: boolean): boolean {
+function isKept({ remember }: Rule, { offer }: ConfirmationRequest, isChosen: boolean): boolean {
   return remember?.offer ? offer !== undefined && isChosen : remember !== undefined
 }
 
 /** That a call may run, or what its caller is told instead. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
 async function confirmed(
   given: Call,
-  subject: Subject,
+  subject: ConfirmationRequest,
   word: HostWord,
   around: Around,
 ): Promise<Confirmed | Outcome> {

@@ -5,7 +5,7 @@ import type { Approval } from '../../records/approvals.ts'
 import { NS } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
 import { type Grant, SLOT } from './slot.ts'
-import type { Subject } from './subject.ts'
+import type { ConfirmationRequest } from './subject.ts'
 
 /** Why a call may not run. */
 export type Refusal = 'decline' | 'cancel' | 'timeout' | 'mismatch' | 'error' | 'denied'
@@ -25,7 +25,7 @@ export function grantOf({ id, decisions, createdAt }: Approval): Grant {
 
 /** Runs a call that was confirmed. The result says who did so, signed. */
 export async function run(
-  { call, digest, argumentsDigest, entry }: Subject,
+  { call, digest, argumentsDigest, entry }: ConfirmationRequest,
   grant: Grant,
   { next, deps }: { readonly next: Handler; readonly deps: Deps },
 ): Promise<Outcome> {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Answer, Call, Client, Outcome, Question } from '../../core/call.ts'
+import type { InputResponse, Call, Client, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { oneLine } from '../../core/one-line.ts'
@@ -10,7 +10,7 @@ import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../wire/questions.ts'
 import type { Refusal } from './grant.ts'
 import { SLOT, type Slot } from './slot.ts'
-import type { Subject } from './subject.ts'
+import type { ConfirmationRequest } from './subject.ts'
 
 /** Names our question among those of a call. */
 const QUESTION = 'confirm'
@@ -27,7 +27,7 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
 }
 
 /** The question whether a call may run, good once and for so many milliseconds from now on. */
-export function askForm(subject: Subject, ttl: number): Outcome {
+export function askForm(subject: ConfirmationRequest, ttl: number): Outcome {
   const { digest, message, typed } = subject
   const nonce = randomBytes(16).toString('base64url')
   const slot: Slot = { kind: 'asked', nonce, digest, until: Date.now() + ttl }
@@ -43,7 +43,7 @@ export function askForm(subject: Subject, ttl: number): Outcome {
 }
 
 /** What the person may choose besides. */
-function choices({ offer, entry, call }: Subject): Readonly<Record<string, unknown>> {
+function choices({ offer, entry, call }: ConfirmationRequest): Readonly<Record<string, unknown>> {
   if (!offer) return {}
   const where = call.client.session === undefined ? 'made in your name' : 'in this session'
   const remember = {
@@ -56,12 +56,12 @@ function choices({ offer, entry, call }: Subject): Readonly<Record<string, unkno
 }
 
 /** The question whether the person opens the page on which others approve. */
-export function askUrl({ digest, message }: Subject, approval: string, url: string): Outcome {
+export function askUrl({ digest, message }: ConfirmationRequest, approval: string, url: string): Outcome {
   return asking({ mode: 'url', message, url }, { kind: 'opened', approval, digest })
 }
 
 function asking(params: Readonly<Record<string, unknown>>, slot: Slot): Outcome & { readonly kind: 'ask' } {
-  const question: Question = { method: 'elicitation/create', params: Payload.of(params) }
+  const question: InputRequest = { method: 'elicitation/create', params: Payload.of(params) }
   return { kind: 'ask', questions: { [QUESTION]: question }, state: { [SLOT]: slot } }
 }
 
@@ -71,7 +71,11 @@ type Asked = Slot & { readonly kind: 'asked' }
 export async function readForm(
   call: Call,
   slot: Asked,
-  { subject, store, now }: { readonly subject: Subject; readonly store: Store; readonly now: number },
+  {
+    subject,
+    store,
+    now,
+  }: { readonly subject: ConfirmationRequest; readonly store: Store; readonly now: number },
 ): Promise<FormAnswer> {
   if (slot.digest !== subject.digest) throw notThisAnswer('it was given for another call')
   const left = slot.until - now
@@ -100,7 +104,7 @@ export function readUrl({ answers }: Call): Refusal | 'accept' {
   return refusals[actionOf(answer)] ?? 'accept'
 }
 
-function verdictOf(answer: Answer | undefined, typed: string | undefined): Refusal | 'accept' {
+function verdictOf(answer: InputResponse | undefined, typed: string | undefined): Refusal | 'accept' {
   if (!answer) return 'timeout'
   if ('error' in answer) return 'error'
   if (actionOf(answer) !== 'accept') return refusals[actionOf(answer)] ?? 'cancel'
@@ -109,7 +113,7 @@ function verdictOf(answer: Answer | undefined, typed: string | undefined): Refus
   return typeof said === 'string' && said.trim() === typed ? 'accept' : 'mismatch'
 }
 
-function contentOf(answer: Answer | undefined): Readonly<Record<string, unknown>> {
+function contentOf(answer: InputResponse | undefined): Readonly<Record<string, unknown>> {
   const content = answer && 'result' in answer ? answer.result.fields.content : undefined
   return isObject(content) ? content : {}
 }
@@ -121,7 +125,7 @@ const refusals: Readonly<Record<string, Refusal>> = {
   cancel: 'cancel',
 }
 
-function actionOf({ result }: Answer & { readonly result: Payload }): string {
+function actionOf({ result }: InputResponse & { readonly result: Payload }): string {
   return String(result.fields.action)
 }
 

@@ -1,4 +1,4 @@
-import type { Policy } from '../../core/call.ts'
+import type { Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
@@ -10,7 +10,7 @@ import { isAsked, riskOf, ruleOf } from './rules.ts'
 import type { Settings } from './settings.ts'
 
 /** Says in a list of tools which ones people are asked about; nothing where there can be none. */
-export function describing(server: UpstreamSettings, settings: Settings, deps: Deps): Policy | undefined {
+export function describing(server: UpstreamSettings, settings: Settings, deps: Deps): Middleware | undefined {
   const isAnyNamed = Object.values(server.tools).some(
     ({ confirm, approval, approvals, approvers, typeToConfirm, cost }) =>
       (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined ||

@@ -8,18 +8,18 @@ import { hash } from 'node:crypto'
 import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
 import type { Call } from '../../core/call.ts'
 import { canonical, isObject } from '../../core/json.ts'
-import { revise, type Revised } from '../../records/revise.ts'
+import { casUpdate, type Revised } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 import type { Grant } from './slot.ts'
 import type { Rule } from './rules.ts'
-import type { Subject } from './subject.ts'
+import type { ConfirmationRequest } from './subject.ts'
 
 /** Grants that hold for several calls of a tool. */
-export interface Memory {
+export interface ApprovalCache {
   /** One call of those that were granted. */
-  recall(subject: Subject, rule: Rule): Promise<Grant | undefined>
+  recall(subject: ConfirmationRequest, rule: Rule): Promise<Grant | undefined>
   /** Keeps the grant of a call for the calls that follow. */
-  keep(subject: Subject, grant: Grant, rule: Rule): Promise<void>
+  keep(subject: ConfirmationRequest, grant: Grant, rule: Rule): Promise<void>
 }
 
 interface Kept {
@@ -32,7 +32,7 @@ interface Kept {
 }
 
 /** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
-export function createMemory(store: Store, now: () => number): Memory {
+export function createMemory(store: Store, now: () => number): ApprovalCache {
   return {
     recall: ({ call, entry, risk }, rule) => {
       const look = (text: string | undefined): Revised<Grant | undefined> => {
@@ -41,7 +41,7 @@ export function createMemory(store: Store, now: () => number): Memory {
         if (!kept || kept.left < 1 || ttl <= 0 || isWorse(risk, kept)) return { told: undefined }
         return { told: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
       }
-      return revise(store, keyOf(call, entry, rule), look, () => undefined)
+      return casUpdate(store, keyOf(call, entry, rule), look, () => undefined)
     },
     keep: async ({ call, entry, risk }, grant, rule) => {
       const { for: ttl, max } = rule.remember ?? { for: 0, max: 0 }

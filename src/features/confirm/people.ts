@@ -7,7 +7,7 @@ import { declined, grantOf } from './grant.ts'
 import { askUrl, canAsk, readUrl } from './inline.ts'
 import { TOKEN_ARGUMENT } from './reserved.ts'
 import { slotOf } from './slot.ts'
-import { draftOf, type Subject } from './subject.ts'
+import { draftOf, type ConfirmationRequest } from './subject.ts'
 
 /** Where an approval is decided. */
 interface Place {
@@ -19,7 +19,7 @@ interface Place {
 
 /** What became of the person who makes the call being asked on a page of the gateway, or by the client's host. */
 export async function approvedOnPage(
-  subject: Subject,
+  subject: ConfirmationRequest,
   word: HostWord,
   around: Around,
 ): Promise<Confirmed | Outcome> {
@@ -46,7 +46,11 @@ export async function approvedOnPage(
 /** The caller itself approves, whoever else may. */
 const alone = { needed: 1, approvers: [] }
 
-function confirmedByHost({ id }: Approval, { call }: Subject, { isConfirmed }: HostWord): Confirmed {
+function confirmedByHost(
+  { id }: Approval,
+  { call }: ConfirmationRequest,
+  { isConfirmed }: HostWord,
+): Confirmed {
   const { id: by } = call.principal
   if (isConfirmed === false) throw declined(call, id, { reason: 'decline', by })
   return { grant: { approval: id, by: [by], via: ['confirmation_token'], at: Date.now() }, isFresh: true }
@@ -55,7 +59,7 @@ function confirmedByHost({ id }: Approval, { call }: Subject, { isConfirmed }: H
 /** What became of others being asked: the call waits for them for a while. */
 export async function approvedByOthers(
   given: Call,
-  subject: Subject,
+  subject: ConfirmationRequest,
   around: Around,
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, approvals, waiting } = around
@@ -91,7 +95,7 @@ function settled(approval: Approval | undefined, call: Call): Confirmed | undefi
   })
 }
 
-async function requested(draft: Draft, subject: Subject, around: Around): Promise<Requested> {
+async function requested(draft: Draft, subject: ConfirmationRequest, around: Around): Promise<Requested> {
   const { deps, approvals } = around
   // Nobody could decide: neither on a page nor at the command line.
   if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw nobodyToAsk(subject)
@@ -105,7 +109,7 @@ async function requested(draft: Draft, subject: Subject, around: Around): Promis
 
 async function answer(
   draft: Draft,
-  told: { readonly subject: Subject; readonly around: Around; readonly isTokenBad: boolean },
+  told: { readonly subject: ConfirmationRequest; readonly around: Around; readonly isTokenBad: boolean },
 ): Promise<Outcome> {
   const { subject, around, isTokenBad } = told
   const { fallback, compat, model_may_confirm: isModelTrusted } = around.settings

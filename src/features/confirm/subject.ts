@@ -14,7 +14,7 @@ import { withoutSlot } from './slot.ts'
 type Arguments = Readonly<Record<string, unknown>>
 
 /** A call that people are asked about. */
-export interface Subject {
+export interface ConfirmationRequest {
   /** As the layers below get it. */
   readonly call: Call
   readonly entry: Entry
@@ -37,7 +37,12 @@ export interface Subject {
 }
 
 /** What people are to be asked about a call. */
-export function subjectOf(given: Call, entry: Entry, rule: Rule, server: UpstreamSettings): Subject {
+export function subjectOf(
+  given: Call,
+  entry: Entry,
+  rule: Rule,
+  server: UpstreamSettings,
+): ConfirmationRequest {
   const call = withoutSlot(given)
   const { arguments: written } = call.params.fields
   const values = isObject(written) ? written : {}
@@ -94,7 +99,7 @@ export function draftOf(
     stop,
     sent,
     arguments: given,
-  }: Subject,
+  }: ConfirmationRequest,
   { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
   { kind, ttl }: Pick<Draft, 'kind' | 'ttl'>,
 ): Draft {

@@ -3,14 +3,14 @@ import type { Contract, PromptContract, ToolContract } from '../../core/contract
 import { errorCodes } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import type { Definition } from '../../core/record.ts'
-import type { Portrait, ToolPortrait } from '../../documents/portrait.ts'
+import type { ServerDescription, ToolPortrait } from '../../documents/portrait.ts'
 
 /** How many resources are looked at: a server may list as many as it has files. */
 const RESOURCES = 1000
 
 /** What callers of a server rely on, of what is known of it. */
 export function exposedContract(
-  { tools, prompts, resources, templates }: Portrait,
+  { tools, prompts, resources, templates }: ServerDescription,
   front: Pick<Contract, 'entrances' | 'isGuarded'>,
 ): Contract {
   return {

@@ -1,4 +1,4 @@
-import type { Call, Note, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Note, Outcome, Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { CONTRACT_KEY } from '../../wire/extensions.ts'
@@ -10,7 +10,7 @@ import type { Moved } from './watch.ts'
 /** Those who want to hear of changes, by server. */
 export interface Listeners {
   /** Around the long call through which a client hears of a server. */
-  listening(upstream: string): Policy
+  listening(upstream: string): Middleware
   tell(moved: Moved): void
 }
 

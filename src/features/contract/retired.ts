@@ -1,5 +1,5 @@
 import { aliasOf } from '../../core/alias.ts'
-import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { type Deprecation, readDeprecation } from '../../core/deprecation.ts'
 import type { Entry } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
@@ -16,7 +16,7 @@ type Tools = Readonly<Record<string, ToolSettings>>
 const MARK = '[DEPRECATED]'
 
 /** Puts what will go, and until when it is there, in front of the descriptions of tools. */
-export function announcing(tools: Tools): Policy | undefined {
+export function announcing(tools: Tools): Middleware | undefined {
   if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
   return (next) => async (call) => {
     const outcome = await next(call)
@@ -40,7 +40,7 @@ function announced(result: Payload, tools: Tools): Payload {
 }
 
 /** Until its time is over, a tool that its server dropped early is answered with what to use instead, or by that. */
-export function standingIn({ upstream = '', name = '', isOwn }: Target, deps: Deps): Policy | undefined {
+export function standingIn({ upstream = '', name = '', isOwn }: Target, deps: Deps): Middleware | undefined {
   const tools = deps.server(upstream)?.tools ?? {}
   const own = nameIn(tools, name)
   const written = isOwn ? undefined : settingOf(tools, own, 'deprecated')?.value

@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/error.ts'
 import type { Quota } from '../../core/record.ts'
 import { callerHash } from '../../records/principal.ts'
-import { revise, type Revised } from '../../records/revise.ts'
+import { casUpdate, type Revised } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 
 /** How many units each caller may spend in a time. */
@@ -45,7 +45,7 @@ export class Account {
       const write = { text: String(after), ttl: resetsAt - now + MINUTE }
       return { told: { remaining: rounded(limit - after), resetsAt }, write }
     }
-    return revise(this.#store, this.#key(principal, resetsAt), look, () => {
+    return casUpdate(this.#store, this.#key(principal, resetsAt), look, () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'Too many calls of one caller spend at the same time.')
     })
   }

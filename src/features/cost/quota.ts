@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Left } from '../../core/record.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import { quotaData } from '../../documents/quota.ts'
 import { countedOf } from '../../documents/tool-notes.ts'
 import { NS } from '../../wire/extensions.ts'
@@ -64,7 +64,11 @@ interface Counted {
 }
 
 /** The tools of which something can be said: those that are counted for themselves, and those of servers that tell. */
-function countedIn(portrait: Portrait, telling: ReadonlySet<string>, deps: Deps): readonly Counted[] {
+function countedIn(
+  portrait: ServerDescription,
+  telling: ReadonlySet<string>,
+  deps: Deps,
+): readonly Counted[] {
   const own = deps.document(portrait, 'counted', ({ tools }) =>
     [...countedOf(tools)].map(({ name, upstream, definition }) => {
       return { name, upstream, own: String(definition.name) }

@@ -1,4 +1,4 @@
-import type { Call, Handler, Outcome, Standing } from '../../core/call.ts'
+import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
 import type { Cost, Left, Quota } from '../../core/record.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { quotaData } from '../../documents/quota.ts'
@@ -55,8 +55,8 @@ interface Usage {
 async function measured(call: Call, next: Handler, { cost, serverQuota }: Known): Promise<Outcome> {
   if (call.errand) return next(call)
   const start = performance.now()
-  let standing: Standing | undefined
-  const limited = (each: Standing): void => {
+  let standing: RateLimitStatus | undefined
+  const limited = (each: RateLimitStatus): void => {
     standing = each
     call.envelope?.limited?.(each)
   }
@@ -88,7 +88,7 @@ function ofBudget({ facts }: Call): Left | undefined {
   return left && { ...left, of: 'budget' }
 }
 
-function ofLimit(standing: Standing | undefined): Left | undefined {
+function ofLimit(standing: RateLimitStatus | undefined): Left | undefined {
   if (!standing) return undefined
   const { remaining, reset } = standing
   return { remaining, resetsAt: Date.now() + reset * 1000, of: 'limit' }

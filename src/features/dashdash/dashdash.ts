@@ -1,5 +1,5 @@
 import { serverObject, specVersion } from '../../documents/dashdash.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import { skillUri } from '../../documents/skill.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
 import type { Feature } from '../feature.ts'
@@ -33,7 +33,7 @@ export const dashdash: Feature<Settings | false> = {
 }
 
 /** Where the guide is, for models that call only what lists have. */
-function guideOf(portrait: Portrait): string {
+function guideOf(portrait: ServerDescription): string {
   const { isHelpListed, isSkillListed } = portrait.front
   if (isHelpListed) return '\nCall `ai_help` for the guide.'
   return isSkillListed ? `\nThe guide is the resource \`${skillUri(portrait)}\`.` : ''

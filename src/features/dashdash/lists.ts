@@ -1,8 +1,8 @@
-import type { Call, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import type { Definition } from '../../core/record.ts'
 import { Payload } from '../../core/payload.ts'
 import { listedResourceObject, listedToolObject } from '../../documents/dashdash.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import { toolNotes } from '../../documents/tool-notes.ts'
 import { isAskedFor, withoutFlag } from '../../wire/extensions.ts'
 import { method } from '../../wire/methods.ts'
@@ -12,7 +12,7 @@ import { KEY, NAME } from './settings.ts'
 
 /** A list as it came, and as it was described; for other texts or another portrait it is described anew. */
 interface Described {
-  readonly portrait: Portrait
+  readonly portrait: ServerDescription
   readonly source: Payload
   readonly entries: string
   readonly result: Payload
@@ -28,10 +28,10 @@ const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 
 export function describing(
   deps: Deps,
   isOn: (upstream?: string) => boolean,
-): (asked: string) => Policy | undefined {
+): (asked: string) => Middleware | undefined {
   const known = new Map<string, readonly Described[]>()
 
-  const show = (call: Call, outcome: Outcome, portrait: Portrait | undefined): Outcome => {
+  const show = (call: Call, outcome: Outcome, portrait: ServerDescription | undefined): Outcome => {
     const key = method(call.method).list
     if (outcome.kind === 'ask' || !portrait || key === undefined) return outcome
     const { result } = outcome
@@ -53,7 +53,7 @@ export function describing(
     return { kind: 'result', result: shown }
   }
 
-  const policy: Policy = (next) => (call) => {
+  const policy: Middleware = (next) => (call) => {
     if (!isOn(call.target.upstream)) return next(call)
     return next(withoutFlag(call, KEY)).then((outcome) => {
       const portrait = soonPortrait(NAME, call, deps)
@@ -67,7 +67,7 @@ export function describing(
 
 interface About {
   readonly key: string
-  readonly portrait: Portrait
+  readonly portrait: ServerDescription
   readonly deps: Deps
   /** Whether it also stands in `_meta`. */
   readonly isInMeta: boolean

@@ -2,7 +2,7 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { helpKey, helpOf } from '../../documents/help.ts'
 import { llmsFullText, llmsText } from '../../documents/llms.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
 import { answered, asTool, pageOf } from '../own-tool.ts'
 import { portrayed } from '../portrayed.ts'
@@ -87,7 +87,7 @@ function pagesOf(isOpen: () => boolean, deps: Deps): OwnPage[] {
     return pageOf({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
   }
   const text =
-    (key: string, make: (portrait: Portrait) => string): Handler =>
+    (key: string, make: (portrait: ServerDescription) => string): Handler =>
     async (call) =>
       markdown(deps.document(await portrayed(NAME, call, deps), key, make))
   const short = text('llms', llmsText)

@@ -20,7 +20,11 @@ export const UNRECORDED = `${NS}/unrecorded`
 const KEY = `${NS}/idempotency`
 
 /** A result that says what is known of its key. */
-export function told(result: Payload, about: About, { compat }: { readonly compat: boolean }): Payload {
+export function annotateReplay(
+  result: Payload,
+  about: About,
+  { compat }: { readonly compat: boolean },
+): Payload {
   const said = fieldsOf(about)
   // Who sent no key is only told that nothing was done anew.
   if (about.key === undefined) return about.wasReplay ? result.withMeta({ [KEY]: said }) : result
@@ -29,7 +33,7 @@ export function told(result: Payload, about: About, { compat }: { readonly compa
 }
 
 /** A failure of the server that says what is known of the key of its call. */
-export function toldFailure(error: unknown, about: About): unknown {
+export function annotateFailure(error: unknown, about: About): unknown {
   if (!(error instanceof GatewayError) || about.key === undefined) return error
   const said = fieldsOf(about)
   const { data, relayed } = error.extra

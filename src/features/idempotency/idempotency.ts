@@ -7,7 +7,7 @@ import { settingOf } from '../../core/tool-settings.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
-import { type Plan, Runs } from './runs.ts'
+import { type ToolPolicy, IdempotentExecutor } from './runs.ts'
 import { noTask } from './refusals.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
@@ -18,7 +18,7 @@ export const idempotency: Feature<Settings | false> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const runs = new Runs(deps)
+    const runs = new IdempotentExecutor(deps)
     return {
       policy: (target) => {
         const { method, upstream, isOwn } = target
@@ -58,8 +58,8 @@ export const idempotency: Feature<Settings | false> = {
 }
 
 interface Once {
-  readonly runs: Runs
-  readonly plan: Plan
+  readonly runs: IdempotentExecutor
+  readonly plan: ToolPolicy
   readonly ttl: { readonly ttl: number; readonly longest: number }
   readonly auto: number | undefined
   readonly deps: Deps
@@ -86,7 +86,7 @@ function once({ runs, plan, ttl, auto, deps }: Once): Handler {
   return (call) => (isForUs(call) ? keyed(call) : unkeyed(call))
 }
 
-function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): Plan {
+function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): ToolPolicy {
   const { upstream = '' } = target
   return {
     upstream,

@@ -13,7 +13,7 @@ import {
 } from '../../wire/extensions.ts'
 
 /** A call that is to be made once. */
-export interface Keyed {
+export interface KeyedRequest {
   /** Without what is for this feature alone. */
   readonly call: Call
   /** The key as the caller knows it; absent where the gateway made one. */
@@ -41,7 +41,7 @@ export function readKeyed(
   given: Call,
   upstream: string,
   { ttl, longest }: { readonly ttl: number; readonly longest: number },
-): Keyed | Call {
+): KeyedRequest | Call {
   const key = hasIdempotencyKey(given) ? idempotencyKeyOf(given) : undefined
   const seconds = readTtl(given)
   const call = withoutIdempotencyKey(withoutExtension(given, TTL))
@@ -54,7 +54,7 @@ export function readKeyed(
 }
 
 /** A call without a key that counts as one with every equal call, for so many milliseconds. */
-export function autoKeyed(call: Call, upstream: string, ttl: number): Keyed {
+export function autoKeyed(call: Call, upstream: string, ttl: number): KeyedRequest {
   const known = identity(call)
   return {
     call: withoutTasks(call),
@@ -64,7 +64,7 @@ export function autoKeyed(call: Call, upstream: string, ttl: number): Keyed {
   }
 }
 
-function identity(call: Call): Pick<Keyed, 'tool' | 'fingerprint'> {
+function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const { params } = call
   const { name, arguments: given } = params.fields
   const fingerprint = fingerprintOf(String(name), given, {

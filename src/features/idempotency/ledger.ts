@@ -4,12 +4,12 @@ import { background } from '../../core/log.ts'
 import { pause, within } from '../../core/waiting.ts'
 import { type CallRecord, encodeCall, findCall, type Kept, keptCall } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
-import type { Keyed } from './keyed.ts'
+import type { KeyedRequest } from './keyed.ts'
 import { type Most, Quota } from './quota.ts'
 import { lost, notKept, storeAway } from './refusals.ts'
 
 /** How a call begins: as ours, or not, as another one has the key. */
-export type Begun =
+export type Claim =
   | { readonly kind: 'own'; readonly kept: Kept }
   | { readonly kind: 'found'; readonly kept: Kept }
   | { readonly kind: 'over' }
@@ -38,23 +38,23 @@ export class Ledger {
   }
 
   /** The record of a key. @throws SERVER_UNAVAILABLE where the store is away */
-  find({ id }: Keyed): Promise<Kept | undefined> {
+  find({ id }: KeyedRequest): Promise<Kept | undefined> {
     return orAway(findCall(this.#deps.store, id))
   }
 
   /** Begins a call under a key nobody has. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-  claim(keyed: Keyed, most: Most): Promise<Begun> {
+  claim(keyed: KeyedRequest, most: Most): Promise<Claim> {
     return orAway(this.#claim(keyed, most))
   }
 
   /** Makes a record ours whose call may be made again. */
-  takeOver({ id }: Keyed, kept: Kept): Promise<Begun> {
+  takeOver({ id }: KeyedRequest, kept: Kept): Promise<Claim> {
     const { openUntil: _until, lostAt: _lostAt, ...rest } = kept.record
     return orAway(this.#swap(id, kept, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
   /** Writes down when it was found that nobody works on a call any more; it is ours until that is known. */
-  markLost({ id }: Keyed, kept: Kept): Promise<Begun> {
+  markLost({ id }: KeyedRequest, kept: Kept): Promise<Claim> {
     const { openUntil: _until, ...rest } = kept.record
     return orAway(this.#swap(id, kept, { ...rest, state: 'unknown', lostAt: Date.now() }))
   }
@@ -63,7 +63,7 @@ export class Ledger {
    * Goes on with a call of ours whose server asked something in the middle of it; nothing where that was done
    * already, or is being done. It is over here where another process holds the call, or nobody does.
    */
-  async reopen(keyed: Keyed, attempt: string): Promise<Begun | undefined> {
+  async reopen(keyed: KeyedRequest, attempt: string): Promise<Claim | undefined> {
     const kept = await this.find(keyed)
     if (!kept) return { kind: 'over' }
     const { openUntil, ...rest } = kept.record
@@ -74,14 +74,14 @@ export class Ledger {
   }
 
   /** Settles a record that is not ours: it was found out what came of its call. */
-  async settle(keyed: Keyed, kept: Kept, result: CallRecord['result']): Promise<Begun> {
+  async settle(keyed: KeyedRequest, kept: Kept, result: CallRecord['result']): Promise<Claim> {
     const done = { ...kept.record, state: 'done', ...(result && { result }) } as const
     const begun = await orAway(this.#swap(keyed.id, kept, done))
     return begun.kind === 'own' ? { kind: 'found', kept: begun.kept } : begun
   }
 
   /** Removes a record whose time is over. */
-  async forget({ id, call }: Keyed, { text }: Kept): Promise<void> {
+  async forget({ id, call }: KeyedRequest, { text }: Kept): Promise<void> {
     const isDropped = await orAway(this.#deps.store.drop(id, text))
     if (isDropped) this.#quota.add(call.principal.id, -1, -text.length)
   }
@@ -91,7 +91,7 @@ export class Ledger {
    * goes on to be tried. `isShort`: that it was done is on record, but not what it gave.
    */
   async write(
-    keyed: Keyed,
+    keyed: KeyedRequest,
     kept: Kept,
     change: Change,
     most: Most,
@@ -105,7 +105,7 @@ export class Ledger {
     return written === 'short' ? { isShort: true } : { writing }
   }
 
-  async #claim({ call, id, ttl, ...keyed }: Keyed, most: Most): Promise<Begun> {
+  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, most: Most): Promise<Claim> {
     const { store, presence } = this.#deps
     const { id: principal } = call.principal
     if (store.problem !== undefined && !call.errand) {
@@ -141,7 +141,7 @@ export class Ledger {
     return { kind: 'found', kept }
   }
 
-  async #swap(id: string, before: Kept, record: CallRecord): Promise<Begun> {
+  async #swap(id: string, before: Kept, record: CallRecord): Promise<Claim> {
     const { store, log } = this.#deps
     const text = encodeCall(record)
     const isSwapped = await store.swap(id, before.text, text, remaining(record)).catch((error: unknown) => {
@@ -158,7 +158,7 @@ export class Ledger {
 
   /** The record as it is from now on; without its result where there is no room for it. */
   async #changed(
-    keyed: Keyed,
+    keyed: KeyedRequest,
     { record, text }: Kept,
     change: Partial<CallRecord>,
     most: Most,
@@ -170,7 +170,11 @@ export class Ledger {
     return isFit ? { record: whole, text: long } : shortened(whole)
   }
 
-  #persist(keyed: Keyed, before: Kept, after: Kept | undefined): Promise<'whole' | 'short' | undefined> {
+  #persist(
+    keyed: KeyedRequest,
+    before: Kept,
+    after: Kept | undefined,
+  ): Promise<'whole' | 'short' | undefined> {
     // Where there is no room for it all, there may be for that it was done.
     const short = after?.record.result ? shortened(after.record) : after
     const writeShort = () => this.#put(keyed, before, short)
@@ -221,7 +225,7 @@ export class Ledger {
     this.#late--
   }
 
-  async #put({ id, call }: Keyed, before: Kept, after: Kept | undefined): Promise<void> {
+  async #put({ id, call }: KeyedRequest, before: Kept, after: Kept | undefined): Promise<void> {
     const { store, log } = this.#deps
     const { length } = before.text
     if (!after) {

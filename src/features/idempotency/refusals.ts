@@ -1,10 +1,10 @@
 import { GatewayError } from '../../core/error.ts'
 import { isoTime } from '../../core/iso-time.ts'
 import { IDEMPOTENCY_KEY } from '../../wire/extensions.ts'
-import type { Keyed } from './keyed.ts'
+import type { KeyedRequest } from './keyed.ts'
 
 /** The key belongs to another call. */
-export function conflict({ key }: Keyed, tool: string, startedAt: number): GatewayError {
+export function conflict({ key }: KeyedRequest, tool: string, startedAt: number): GatewayError {
   return new GatewayError(
     'IDEMPOTENCY_CONFLICT',
     'This idempotency key belongs to a call of another tool or with other arguments.',
@@ -31,7 +31,7 @@ export function noTask(): GatewayError {
 }
 
 /** The call is still under way. */
-export function inProgress({ key }: Keyed, startedAt: number | undefined, seconds = 2): GatewayError {
+export function inProgress({ key }: KeyedRequest, startedAt: number | undefined, seconds = 2): GatewayError {
   return new GatewayError(
     'IDEMPOTENCY_IN_PROGRESS',
     'The call with this idempotency key is still under way.',
@@ -44,7 +44,7 @@ export function inProgress({ key }: Keyed, startedAt: number | undefined, second
 }
 
 /** It is not known whether the first attempt took effect. */
-export function lost({ key }: Keyed, startedAt: number | undefined, why?: string): GatewayError {
+export function lost({ key }: KeyedRequest, startedAt: number | undefined, why?: string): GatewayError {
   return new GatewayError(
     'OUTCOME_UNKNOWN',
     'The answer to the first attempt was lost, and this tool may do its work twice, so it was not run again.',

@@ -8,18 +8,18 @@ import { Registry } from '../../core/registry.ts'
 import { attempt, pause, untilAborted, within } from '../../core/waiting.ts'
 import type { CallRecord, Kept } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
-import { told, toldFailure, UNRECORDED } from './answer.ts'
+import { annotateReplay, annotateFailure, UNRECORDED } from './answer.ts'
 import { withKeyArgument } from '../../core/key-argument.ts'
-import { isStep, type Keyed } from './keyed.ts'
-import { type Begun, type Change, Ledger } from './ledger.ts'
+import { isStep, type KeyedRequest } from './keyed.ts'
+import { type Claim, type Change, Ledger } from './ledger.ts'
 import type { Most } from './quota.ts'
 import { conflict, inProgress, lost, overloaded, repeatable } from './refusals.ts'
-import { type Ended, Shared } from './shared.ts'
-import { type Verdict, verdictOf, verdictOfFailure } from './verdict.ts'
+import { type Completion, InFlightCall } from './shared.ts'
+import { type Verdict, classifyCompletion, classifyFailure } from './verdict.ts'
 import { verifiedResult, verify } from './verify.ts'
 
 /** How the calls of one tool are made once. */
-export interface Plan {
+export interface ToolPolicy {
   readonly upstream: string
   readonly next: Handler
   readonly rules: readonly Rule[]
@@ -42,13 +42,13 @@ const OPEN = 330_000
 /** How long closing waits for what is being written, in milliseconds. */
 const CLOSING = 2000
 
-type Begin = (shared: Shared) => Promise<Begun>
+type Begin = (shared: InFlightCall) => Promise<Claim>
 
 /** Makes keyed calls once, however often they are asked for. */
-export class Runs {
+export class IdempotentExecutor {
   readonly #deps: Deps
   readonly #ledger: Ledger
-  readonly #shared = new Registry<string, Shared>()
+  readonly #shared = new Registry<string, InFlightCall>()
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -56,7 +56,7 @@ export class Runs {
   }
 
   /** Makes a call, or tells what came of it when it was made before. */
-  async run(keyed: Keyed, plan: Plan): Promise<Outcome> {
+  async run(keyed: KeyedRequest, plan: ToolPolicy): Promise<Outcome> {
     const claim: Begin = () => this.#ledger.claim(keyed, plan.most)
     const reopening = this.#reopened(keyed)
     const reopened = reopening && (await reopening)
@@ -91,14 +91,18 @@ export class Runs {
   }
 
   /** The open call of the server that a retry brings answers for; nothing where it is none, or goes on already. */
-  #reopened(keyed: Keyed): Promise<Begun | undefined> | undefined {
+  #reopened(keyed: KeyedRequest): Promise<Claim | undefined> | undefined {
     const asked = keyed.call.state[SLOT]
     if (typeof asked !== 'string' || this.#shared.has(keyed.id)) return undefined
     return this.#ledger.reopen(keyed, asked)
   }
 
   /** Begins a call, or joins the one that has begun. */
-  async #share(keyed: Keyed, plan: Plan, begin: Begin): Promise<{ ended: Ended; shared: Shared }> {
+  async #share(
+    keyed: KeyedRequest,
+    plan: ToolPolicy,
+    begin: Begin,
+  ): Promise<{ ended: Completion; shared: InFlightCall }> {
     const there = this.#shared.get(keyed.id)
     if (there) {
       if (there.keyed.fingerprint !== keyed.fingerprint)
@@ -109,14 +113,14 @@ export class Runs {
       return { ended, shared: there }
     }
     if (this.#shared.size >= MOST) throw overloaded()
-    const shared = new Shared(keyed)
+    const shared = new InFlightCall(keyed)
     this.#shared.set(keyed.id, shared)
     const waiting = shared.wait(keyed.call)
     background(this.#perform(shared, plan, begin), this.#deps.log)
     return { ended: await waiting, shared }
   }
 
-  async #perform(shared: Shared, plan: Plan, begin: Begin): Promise<void> {
+  async #perform(shared: InFlightCall, plan: ToolPolicy, begin: Begin): Promise<void> {
     let writing: Promise<unknown> | undefined
     try {
       const begun = await begin(shared)
@@ -136,10 +140,10 @@ export class Runs {
 
   /** Makes the call under a record of ours. */
   async #make(
-    shared: Shared,
-    plan: Plan,
+    shared: InFlightCall,
+    plan: ToolPolicy,
     kept: Kept,
-  ): Promise<{ readonly ended: Ended; readonly writing?: Promise<unknown> }> {
+  ): Promise<{ readonly ended: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
     const { startedAt } = kept.record
     const { rules, most } = plan
@@ -148,7 +152,7 @@ export class Runs {
     }
     try {
       const outcome = await this.#answered(shared, plan)
-      const verdict = verdictOf(outcome, rules)
+      const verdict = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
       const written = await this.#ledger.write(keyed, kept, changeOf(verdict, end), most)
       if (outcome.kind === 'ask') {
@@ -170,7 +174,7 @@ export class Runs {
   }
 
   /** What the call gives; where its answer is lost, what a read finds of it stands in its place. */
-  async #answered(shared: Shared, plan: Plan): Promise<Outcome> {
+  async #answered(shared: InFlightCall, plan: ToolPolicy): Promise<Outcome> {
     const { keyed } = shared
     const { upstream, verify: written } = plan
     const { total } = this.#deps.callBounds(upstream, keyed.tool)
@@ -190,7 +194,11 @@ export class Runs {
   }
 
   /** The call as the server gets it: with the key where it wants one. */
-  async #prepared(call: Call, { key }: Keyed, { keyArgument, forwardsKey }: Plan): Promise<Call> {
+  async #prepared(
+    call: Call,
+    { key }: KeyedRequest,
+    { keyArgument, forwardsKey }: ToolPolicy,
+  ): Promise<Call> {
     if (key === undefined) return call
     const entry = keyArgument === false ? undefined : await this.#entry(call)
     const filled = withKeyArgument(call, key, keyArgument, entry)
@@ -198,7 +206,7 @@ export class Runs {
   }
 
   /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
-  async #look(first: Kept, keyed: Keyed): Promise<Kept | undefined> {
+  async #look(first: Kept, keyed: KeyedRequest): Promise<Kept | undefined> {
     let kept = first
     for (let delay = PAUSE.first; ; delay = Math.min(delay * 1.5, PAUSE.last)) {
       const { record } = kept
@@ -224,7 +232,7 @@ export class Runs {
   }
 
   /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
-  async #settle(kept: Kept, shared: Shared, { upstream, verify: written }: Plan): Promise<Begun> {
+  async #settle(kept: Kept, shared: InFlightCall, { upstream, verify: written }: ToolPolicy): Promise<Claim> {
     const { keyed } = shared
     const { startedAt, lostAt, state, attemptedAt } = kept.record
     const listed = await this.#entry(keyed.call)
@@ -265,38 +273,46 @@ function changeOf(verdict: Verdict, end: Pick<Partial<CallRecord>, 'result' | 'f
   return { ...end, state: 'done' }
 }
 
-function failureVerdict(error: unknown, { call }: Keyed, { rules }: Plan): Verdict {
-  return verdictOfFailure(error, { rules, isResumed: call.state[SLOT] !== undefined })
+function failureVerdict(error: unknown, { call }: KeyedRequest, { rules }: ToolPolicy): Verdict {
+  return classifyFailure(error, { rules, isResumed: call.state[SLOT] !== undefined })
 }
 
 interface Telling {
-  readonly keyed: Keyed
-  readonly plan: Plan
+  readonly keyed: KeyedRequest
+  readonly plan: ToolPolicy
   readonly wasReplay: boolean
 }
 
-function answer(ended: Ended & { kind: 'result' }, { keyed, plan, ...telling }: Telling): Outcome {
+function answer(ended: Completion & { kind: 'result' }, { keyed, plan, ...telling }: Telling): Outcome {
   const wasReplay = telling.wasReplay && !ended.isReleased
   if (wasReplay) keyed.call.facts.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
   const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result
-  return { kind: 'result', result: told(result, { key: keyed.key, wasReplay, startedAt }, plan) }
+  return { kind: 'result', result: annotateReplay(result, { key: keyed.key, wasReplay, startedAt }, plan) }
 }
 
-function failure({ error, startedAt }: Ended & { kind: 'failed' }, { call, key }: Keyed, wasReplay: boolean) {
+function failure(
+  { error, startedAt }: Completion & { kind: 'failed' },
+  { call, key }: KeyedRequest,
+  wasReplay: boolean,
+) {
   if (startedAt === undefined) return error
   if (wasReplay) call.facts.set('replayed', true)
-  return toldFailure(error, { key, wasReplay, startedAt })
+  return annotateFailure(error, { key, wasReplay, startedAt })
 }
 
 /** What came of a call, once more. */
-function replay({ result, failure: error, startedAt }: CallRecord, keyed: Keyed, plan: Plan): Outcome {
+function replay(
+  { result, failure: error, startedAt }: CallRecord,
+  keyed: KeyedRequest,
+  plan: ToolPolicy,
+): Outcome {
   if (result) return answer({ kind: 'result', result, startedAt }, { keyed, plan, wasReplay: true })
   throw failure({ kind: 'failed', error, startedAt }, keyed, true)
 }
 
 /** Waits, as long as the caller does. @throws IDEMPOTENCY_IN_PROGRESS, or why the call ended */
-async function heeding(promise: Promise<void>, keyed: Keyed, startedAt: number): Promise<void> {
+async function heeding(promise: Promise<void>, keyed: KeyedRequest, startedAt: number): Promise<void> {
   try {
     await untilAborted(promise, keyed.call.signal)
   } catch (error) {

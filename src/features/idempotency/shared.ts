@@ -3,10 +3,10 @@ import { GatewayError } from '../../core/error.ts'
 import type { Payload } from '../../core/payload.ts'
 import { LONGEST_TIMER, untilAborted } from '../../core/waiting.ts'
 import type { Kept } from '../../records/calls.ts'
-import type { Keyed } from './keyed.ts'
+import type { KeyedRequest } from './keyed.ts'
 
 /** What a call came to for those who wait for it. */
-export type Ended =
+export type Completion =
   | {
       readonly kind: 'result'
       readonly result: Payload
@@ -32,14 +32,14 @@ const ABORT_TIMEOUT_MS = 1000
  * A call under way, and everybody who waits for what comes of it. It ends by itself, when nobody waits, or when it
  * has taken as long as a call may, whoever waits.
  */
-export class Shared {
-  readonly keyed: Keyed
+export class InFlightCall {
+  readonly keyed: KeyedRequest
   readonly startedAt = Date.now()
   /** Resolved once it is over, what came of it written down. */
   readonly gone: Promise<void>
   readonly #first: Call
   readonly #controller = new AbortController()
-  readonly #turn = Promise.withResolvers<Ended>()
+  readonly #turn = Promise.withResolvers<Completion>()
   readonly #gone = Promise.withResolvers<void>()
   readonly #stuck = Promise.withResolvers<never>()
   #waiting = 0
@@ -51,7 +51,7 @@ export class Shared {
   #deadline: NodeJS.Timeout | undefined
   #isOverdue = false
 
-  constructor(keyed: Keyed) {
+  constructor(keyed: KeyedRequest) {
     this.keyed = keyed
     this.#first = keyed.call
     this.gone = this.#gone.promise
@@ -106,7 +106,7 @@ export class Shared {
   }
 
   /** What it comes to. @throws the reason of the caller's signal, where that is aborted before */
-  async wait(call: Call): Promise<Ended> {
+  async wait(call: Call): Promise<Completion> {
     const isFirst = this.isFirst(call)
     this.#waiting++
     if (isFirst) this.#isFirstHere = true
@@ -120,7 +120,7 @@ export class Shared {
   }
 
   /** Tells everybody. */
-  end(ended: Ended): void {
+  end(ended: Completion): void {
     this.#hasEnded = true
     clearTimeout(this.#timer)
     this.#turn.resolve(ended)

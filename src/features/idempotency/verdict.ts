@@ -14,7 +14,7 @@ import { ERROR_KEY } from '../../wire/extensions.ts'
 export type Verdict = 'done' | 'released' | 'unknown' | 'open'
 
 /** What a call that ended well means for its key. */
-export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
+export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): Verdict {
   if (outcome.kind === 'ask') return outcome.isOpen ? 'open' : 'released'
   const { result } = outcome
   if (isTaskAccepted(result)) return 'unknown'
@@ -28,7 +28,7 @@ export function verdictOf(outcome: Outcome, rules: readonly Rule[]): Verdict {
 }
 
 /** What a failure means for a key. `isResumed`: the server had begun in an earlier round. */
-export function verdictOfFailure(
+export function classifyFailure(
   thrown: unknown,
   { rules, isResumed }: { readonly rules: readonly Rule[]; readonly isResumed: boolean },
 ): Verdict {

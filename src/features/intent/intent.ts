@@ -1,4 +1,4 @@
-import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Target } from '../../core/target.ts'
@@ -82,7 +82,7 @@ interface Around {
 /** How long a suggestion is waited for once the call has ended, in milliseconds. */
 const PATIENCE = 500
 
-function hinting(around: Around): Policy {
+function hinting(around: Around): Middleware {
   const { own, deps } = around
   return (next) => {
     const hinted = async (call: Call): Promise<Outcome> => {
@@ -137,7 +137,7 @@ async function mayRedirect(call: Call, { store }: Deps): Promise<boolean> {
 }
 
 /** What callers want is for the gateway: servers are not told where nothing is done with it either. */
-const stripped: Policy =
+const stripped: Middleware =
   (next: Handler): Handler =>
   (call) =>
     next(hasExtension(call, INTENT) ? withoutExtension(call, INTENT) : call)

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Call, Note, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Note, Outcome, Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import type { ServerRecord } from '../../core/record.ts'
 import { latencyOf } from '../../documents/observed.ts'
@@ -10,9 +10,9 @@ import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
 /** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
 interface Telling {
   /** Says so where a server is discovered. */
-  readonly declared: Policy
+  readonly declared: Middleware
   /** Tells those who listen. */
-  readonly heard: Policy
+  readonly heard: Middleware
   close(): void
 }
 

@@ -1,6 +1,6 @@
 import type { Call } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import { quotaData } from '../../documents/quota.ts'
 import { countedOf } from '../../documents/tool-notes.ts'
 import type { Deps } from '../feature.ts'
@@ -13,7 +13,11 @@ export interface Asked {
 }
 
 /** A manifest with what is left to its reader just then: of the rates of the server, and of each tool with its own. */
-export async function withLeft(manifest: Json, portrait: Portrait, { call, deps }: Asked): Promise<Json> {
+export async function withLeft(
+  manifest: Json,
+  portrait: ServerDescription,
+  { call, deps }: Asked,
+): Promise<Json> {
   const [only, ...others] = deps.servers()
   const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
   if (!deps.isOn('quota', upstream)) return manifest

@@ -1,7 +1,7 @@
 import type { Call, Handler } from '../../core/call.ts'
 import { isApart } from '../../documents/endpoints.ts'
 import { manifestOf, manifestVersion } from '../../documents/manifest.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
 import { NS } from '../../wire/extensions.ts'
 import { introducing, soonPortrait } from '../discovered.ts'
@@ -56,7 +56,11 @@ export const manifest: Feature<Settings | false> = {
 type Json = Readonly<Record<string, unknown>>
 
 /** The manifest with what is left, where it is no larger than so many bytes. */
-async function smallManifest(portrait: Portrait, most: number, asked: Asked): Promise<Json | undefined> {
+async function smallManifest(
+  portrait: ServerDescription,
+  most: number,
+  asked: Asked,
+): Promise<Json | undefined> {
   const fits = (value: Json): boolean => Buffer.byteLength(JSON.stringify(value)) <= most
   const lasting = asked.deps.document(portrait, 'manifest', manifestOf)
   // What is left is only counted where it will be told.
@@ -148,7 +152,7 @@ async function entriesOf(deps: Deps): Promise<unknown[]> {
   const names = deps.servers().filter((name) => deps.isOn(NAME, name))
   const asked = names.length > 1 ? [undefined, ...names] : names
   const portraits = await Promise.all(asked.map(async (name) => deps.portrait(name)))
-  return portraits.flatMap((portrait: Portrait, index) => {
+  return portraits.flatMap((portrait: ServerDescription, index) => {
     // There is nothing to connect to that all of them are at.
     if (isApart(portrait)) return []
     const name = asked[index]

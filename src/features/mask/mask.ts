@@ -1,4 +1,4 @@
-import type { Call, Note, Outcome, Questions } from '../../core/call.ts'
+import type { Call, Note, Outcome, InputRequests } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -152,7 +152,7 @@ function maskNote(note: Note, rules: Rules): Note {
   return masking.count === 0 ? note : { method, params: Payload.of(edits) }
 }
 
-function maskQuestions(questions: Questions, rules: Rules): Questions {
+function maskQuestions(questions: InputRequests, rules: Rules): InputRequests {
   const masking = beginMasking(rules)
   const masked = Object.fromEntries(
     Object.entries(questions).map(([key, { method, params }]) => [

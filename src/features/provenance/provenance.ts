@@ -1,5 +1,5 @@
 import { isAnswer } from '../../core/answer.ts'
-import type { Call, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
@@ -77,7 +77,7 @@ export const provenance: Feature<Settings> = {
 
 type How = Settings & { readonly server: string }
 
-function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payload): Policy {
+function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payload): Middleware {
   return (next) => (call) => {
     // What the gateway does by itself is shown to nobody.
     if (call.errand) return next(call)

@@ -3,7 +3,7 @@
  * is left out of lists and notifications. So are tasks the gateway began for itself. It holds whatever is configured,
  * since a server that sees all callers as one cannot tell them apart (2025-11-25 basic/utilities/tasks, SEP-2663).
  */
-import type { Call, Handler, Note, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Handler, Note, Outcome, Middleware } from '../../core/call.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Target } from '../../core/target.ts'
@@ -17,7 +17,7 @@ export function ownTasks(
   { method, upstream, isOwn }: Target,
   owners: TaskOwners,
   log: Log,
-): Policy | undefined {
+): Middleware | undefined {
   if (upstream === undefined || isOwn) return undefined
   switch (method) {
     case 'tools/call':

@@ -1,4 +1,4 @@
-import type { Call, Handler, Outcome, Policy } from '../../core/call.ts'
+import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Target } from '../../core/target.ts'
@@ -73,7 +73,7 @@ function guardFor(
   return settings && guardOf(target, settings, contextOf(target.upstream))
 }
 
-function guarding(target: Target, guard: Guard | undefined, sessions: Sessions): Policy {
+function guarding(target: Target, guard: Guard | undefined, sessions: Sessions): Middleware {
   const isForAll = guard?.isForAll === true
   return (next) => {
     const guarded = guard ? guardedBy(guard, next) : next

@@ -1,7 +1,7 @@
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { unknownResource } from '../../core/unknown.ts'
-import type { Portrait } from '../../documents/portrait.ts'
+import type { ServerDescription } from '../../documents/portrait.ts'
 import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../documents/skill.ts'
 import { self } from '../../core/self.ts'
 import { introducing } from '../discovered.ts'
@@ -90,16 +90,16 @@ async function ownSkill(call: Call, uri: string, deps: Deps): Promise<Skill | un
 }
 
 /** Of all servers together there is one skill, beside those of each. */
-async function portraitsFor(call: Call, deps: Deps): Promise<readonly Portrait[]> {
+async function portraitsFor(call: Call, deps: Deps): Promise<readonly ServerDescription[]> {
   const portrait = await portrayed(NAME, call, deps)
   return [portrait, ...portrait.parts]
 }
 
-function fileOf(portrait: Portrait, deps: Deps): SkillFile {
+function fileOf(portrait: ServerDescription, deps: Deps): SkillFile {
   return deps.document(portrait, 'skill', skillOf)
 }
 
-function skillFor(portrait: Portrait, deps: Deps): Skill {
+function skillFor(portrait: ServerDescription, deps: Deps): Skill {
   const { text, frontmatter } = fileOf(portrait, deps)
   const uri = skillUri(portrait)
   return { uri, frontmatter, resources: [{ uri, ...stampOf(text) }] }

@@ -11,13 +11,13 @@ import {
   urgentFirst,
 } from '../../records/transactions.ts'
 import type { Deps } from '../feature.ts'
-import { type Desk, keyFor, mustHaveKeys, rollBack } from './desk.ts'
+import { type TransactionService, keyFor, mustHaveKeys, rollBack } from './desk.ts'
 import { readId } from './ids.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
 import { waited } from './steps.ts'
 
 /** Answers `transaction/begin`. */
-export function answerBegin(desk: Desk): Handler {
+export function answerBegin(desk: TransactionService): Handler {
   const { deps, limits, book, worker, watch } = desk
   return async (call) => {
     mustHaveKeys(deps)
@@ -56,7 +56,7 @@ export function answerBegin(desk: Desk): Handler {
 }
 
 /** Answers `transaction/commit`. */
-export function answerCommit(desk: Desk): Handler {
+export function answerCommit(desk: TransactionService): Handler {
   const { book, queue, watch, deeds, deps, limits } = desk
   return async (call) => {
     const key = keyFor(call, idOf(call))
@@ -82,7 +82,7 @@ function reportInDoubt(transaction: Transaction, { log }: Deps): void {
 }
 
 /** Answers `transaction/rollback`, once everything is undone as far as that can be. */
-export function answerRollback(desk: Desk): Handler {
+export function answerRollback(desk: TransactionService): Handler {
   return async (call) => {
     const key = keyFor(call, idOf(call))
     const reason = textOf(call, 'reason')
@@ -100,7 +100,7 @@ export function answerRollback(desk: Desk): Handler {
 const LISTED = 100
 
 /** Answers `transaction/status`: of one transaction, or in few words of all its caller has. */
-export function answerStatus({ book, deeds }: Desk): Handler {
+export function answerStatus({ book, deeds }: TransactionService): Handler {
   return async (call) => {
     if (call.params.fields.transaction_id === undefined) {
       const all = (await book.list(call.principal.id)).map(({ transaction }) => transaction)

@@ -15,35 +15,35 @@ import type { Deps, SettingsOf } from '../feature.ts'
 import { createQueue, type Queue } from './queue.ts'
 import { createRollback, type Rollback } from './rollback.ts'
 import type { Settings } from './settings.ts'
-import { Watch } from './watch.ts'
-import { Worker } from './worker.ts'
+import { TransactionReaper } from './watch.ts'
+import { WorkerIdentity } from './worker.ts'
 
 /** What everything about transactions works with. */
-export interface Desk {
+export interface TransactionService {
   readonly deps: Deps
   readonly settings: SettingsOf<Settings>
   /** What holds for all transactions, whichever servers they touch. */
   readonly limits: Settings
   readonly book: Transactions
   readonly deeds: Deeds
-  readonly worker: Worker
+  readonly worker: WorkerIdentity
   readonly rollback: Rollback
-  readonly watch: Watch
+  readonly watch: TransactionReaper
   /** Steps of one transaction wait for each other. */
   readonly queue: Queue
 }
 
 /** Puts it together. */
-export function createDesk(given: SettingsOf<Settings | false>, deps: Deps): Desk {
+export function createDesk(given: SettingsOf<Settings | false>, deps: Deps): TransactionService {
   const limits = [undefined, ...deps.servers()].map((name) => given(name)).find((each) => each !== false)
   if (!limits) throw new TypeError('transactions are off everywhere')
   const settings = (upstream?: string): Settings => given(upstream) || limits
   const { retention } = limits
   const book = new Transactions(deps.store, retention)
   const deeds = new Deeds(deps.store)
-  const worker = new Worker(deps.presence)
+  const worker = new WorkerIdentity(deps.presence)
   const rollback = createRollback({ deps, book, deeds, worker, retention })
-  const watch = new Watch({ book, rollback, worker, log: deps.log })
+  const watch = new TransactionReaper({ book, rollback, worker, log: deps.log })
   return { deps, settings, limits, book, deeds, worker, rollback, watch, queue: createQueue() }
 }
 
@@ -70,7 +70,7 @@ const LOOK = 250
 export async function rollBack(
   key: string,
   { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
-  { book, worker, rollback, watch }: Desk,
+  { book, worker, rollback, watch }: TransactionService,
 ): Promise<Transaction> {
   await worker.announce()
   const begin = rollingBack(reason)
@@ -84,7 +84,7 @@ export async function rollBack(
 async function rolledBackBy(
   key: string,
   { caller, signal }: { readonly caller: Principal; readonly signal: AbortSignal },
-  { book, rollback }: Pick<Desk, 'book' | 'rollback'>,
+  { book, rollback }: Pick<TransactionService, 'book' | 'rollback'>,
 ): Promise<Transaction> {
   for (;;) {
     const run = rollback.run(key, caller)

@@ -6,7 +6,7 @@ import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/waiting.ts'
 import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
-import type { Deed, Deeds, WayBack } from '../../records/deeds.ts'
+import type { Action, Deeds, WayBack } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { compensated, rolledBack, takenUp } from '../../records/transaction-moves.ts'
 import {
@@ -19,14 +19,14 @@ import {
 } from '../../records/transactions.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import { settled } from './settled.ts'
-import type { Worker } from './worker.ts'
+import { quiescent } from './settled.ts'
+import type { WorkerIdentity } from './worker.ts'
 
 interface Parts {
   readonly deps: Deps
   readonly book: Transactions
   readonly deeds: Deeds
-  readonly worker: Worker
+  readonly worker: WorkerIdentity
   /** How long what was undone is kept, in milliseconds. */
   readonly retention: number
 }
@@ -58,7 +58,7 @@ export function createRollback(parts: Parts): Rollback {
     await worker.announce()
     const taken = await book.change(key, takenUp(worker.id, found.runner))
     if (taken.runner !== worker.id) return isOver(taken) ? taken : undefined
-    const transaction = await settled(key, parts)
+    const transaction = await quiescent(key, parts)
     const principal = callerOf(transaction, caller)
     const done = new Set(transaction.compensations.map(({ step }) => step))
     const deeds = await parts.deeds.findAll(transaction.steps.map(({ deed }) => deed))
@@ -96,13 +96,13 @@ function callerOf({ principal }: Transaction, caller: Principal | undefined): Pr
 
 interface Planned {
   readonly step: Step
-  readonly deed: Deed | undefined
+  readonly deed: Action | undefined
   /** It came before a step after which there is no way back, or is one. */
   readonly isStuck: boolean
 }
 
 /** The steps that did something, or may have, the last one first. */
-function planOf({ steps }: Transaction, deeds: ReadonlyMap<string, Deed>): Planned[] {
+function planOf({ steps }: Transaction, deeds: ReadonlyMap<string, Action>): Planned[] {
   const done = steps.flatMap((step) => {
     const deed = deeds.get(step.deed)
     return isDone(step, deed) ? [{ step, deed }] : []
@@ -112,7 +112,7 @@ function planOf({ steps }: Transaction, deeds: ReadonlyMap<string, Deed>): Plann
 }
 
 /** What was not written down as a deed never reached its server, unless it is known to have ended well. */
-function isDone({ kind, status }: Step, deed: Deed | undefined): boolean {
+function isDone({ kind, status }: Step, deed: Action | undefined): boolean {
   if (kind === 'read') return false
   if (!deed) return status === 'ok'
   return deed.status !== 'failed' && deed.way.kind !== 'nothing'
@@ -124,7 +124,7 @@ function stuck({ id }: Step): Compensation {
 
 interface Undoing {
   readonly step: Step
-  readonly deed: Deed | undefined
+  readonly deed: Action | undefined
   readonly transaction: Transaction
   readonly principal: Principal
 }
@@ -162,7 +162,7 @@ async function undone(
 }
 
 /** Whether all is as before, whether or not the step was done: what was there before was put back. */
-async function isRestored({ upstream, tool }: Deed, { undoRule }: Deps): Promise<boolean> {
+async function isRestored({ upstream, tool }: Action, { undoRule }: Deps): Promise<boolean> {
   const rule = await Promise.resolve(undoRule(upstream, tool)).catch(() => undefined)
   return rule?.kind === 'restore'
 }

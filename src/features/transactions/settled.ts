@@ -6,11 +6,11 @@ import {
   type Transactions,
   unknownTransaction,
 } from '../../records/transactions.ts'
-import type { Worker } from './worker.ts'
+import type { WorkerIdentity } from './worker.ts'
 
 interface Parts {
   readonly book: Transactions
-  readonly worker: Worker
+  readonly worker: WorkerIdentity
 }
 
 interface Options {
@@ -26,7 +26,7 @@ const LOOK = 50
  * The transaction, once nobody works on a step of it; a step whose gateway is gone has no known end.
  * @throws RESOURCE_NOT_FOUND, the signal's reason
  */
-export async function settled(
+export async function quiescent(
   key: string,
   { book, worker }: Parts,
   { signal, isLeft }: Options = {},

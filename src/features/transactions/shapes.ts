@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/error.ts'
 import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Deed } from '../../records/deeds.ts'
+import type { Action } from '../../records/deeds.ts'
 import { inDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
 import { NS } from '../../wire/extensions.ts'
 
@@ -62,7 +62,7 @@ export function summaryShape(transaction: Transaction): Json {
 }
 
 /** All that is known of a transaction; `deeds` are those of its steps, by key. */
-export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string, Deed>): Json {
+export function statusShape(transaction: Transaction, deeds: ReadonlyMap<string, Action>): Json {
   const { endedAt, endsAt, acknowledged, steps } = transaction
   return {
     ...summaryShape(transaction),
@@ -87,7 +87,7 @@ function stepShape({ id, status, upstream, tool, error }: Step): Json {
 interface Told {
   readonly transaction: Transaction
   readonly step: string
-  readonly deed: Deed | undefined
+  readonly deed: Action | undefined
   /** What undoing it does, in the words of the configuration. */
   readonly description: string | undefined
   /** What the caller sent: it sees no more of the arguments that undo the step than that and the result. */
@@ -127,7 +127,7 @@ export function withStep(
 }
 
 /** Why what a step did cannot be undone, where that turned out once it was done. */
-function unavailable(deed: Deed | undefined): Json {
+function unavailable(deed: Action | undefined): Json {
   if (deed?.status !== 'ok' || deed.way.kind !== 'none') return {}
   const message = `The step cannot be undone: ${deed.way.reason}.`
   const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason: 'no_compensation' })
@@ -135,7 +135,7 @@ function unavailable(deed: Deed | undefined): Json {
 }
 
 function compensationShape(
-  deed: Deed | undefined,
+  deed: Action | undefined,
   known: ReadonlySet<unknown>,
   description: string | undefined,
 ): Json | undefined {

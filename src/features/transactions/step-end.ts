@@ -3,11 +3,11 @@ import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
-import type { Deed } from '../../records/deeds.ts'
+import type { Action } from '../../records/deeds.ts'
 import { stepAsked, type StepEnd, stepEnded, stepRemoved } from '../../records/transaction-moves.ts'
 import type { Step, Transaction } from '../../records/transactions.ts'
 import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
-import { type Desk, rollBack } from './desk.ts'
+import { type TransactionService, rollBack } from './desk.ts'
 import { withStep } from './shapes.ts'
 
 /** The slot of a call's state that names the step its server has begun already. */
@@ -20,7 +20,7 @@ interface Running {
   readonly key: string
   readonly step: Step
   readonly isToBeUndoable: boolean
-  readonly desk: Desk
+  readonly desk: TransactionService
 }
 
 /** Makes the call of a step, and writes down how it ended before anybody is told. */
@@ -99,15 +99,15 @@ function isInterim(result: Payload): boolean {
 }
 
 /** What a step did; a step that reads does nothing. */
-async function deedOf({ step, desk }: Running): Promise<Deed | undefined> {
+async function deedOf({ step, desk }: Running): Promise<Action | undefined> {
   return step.kind === 'read' ? undefined : durable(desk.deeds.find(step.deed))
 }
 
 interface Failed {
   readonly call: Call
   readonly step: Step
-  readonly deed: Deed | undefined
-  readonly desk: Desk
+  readonly deed: Action | undefined
+  readonly desk: TransactionService
 }
 
 /** How a step failed. What was not written down as a deed never reached its server. */
@@ -121,7 +121,7 @@ function failure(cause: Payload | GatewayError, { call, step, deed, desk }: Fail
 type ErrorData = Readonly<Record<string, unknown>>
 
 /** Why a step failed, in the words its caller gets: those of a server or of the system alone may be anything. */
-function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: Desk): ErrorData {
+function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: TransactionService): ErrorData {
   const told = deps.explained(cause, call)
   if (told) return told
   if (!(cause instanceof GatewayError)) return new GatewayError('UPSTREAM_ERROR', FAILED).data

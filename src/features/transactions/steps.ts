@@ -5,14 +5,14 @@ import { keptPrincipal } from '../../records/principal.ts'
 import { pendingOf, stepAsked, stepBegun, TAKEN, UNDER_WAY } from '../../records/transaction-moves.ts'
 import { type Step, type Transaction } from '../../records/transactions.ts'
 import { extensionOf, isTask, TRANSACTION_ID, withoutExtension, withoutTasks } from '../../wire/extensions.ts'
-import { type Desk, keyFor, mustHaveKeys } from './desk.ts'
+import { type TransactionService, keyFor, mustHaveKeys } from './desk.ts'
 import { readId } from './ids.ts'
-import { settled, stepWork } from './settled.ts'
+import { quiescent, stepWork } from './settled.ts'
 import { runStep, SLOT } from './step-end.ts'
 import { kindOf, mustBeUndoable } from './undoable.ts'
 
 /** Makes a call as a step of the transaction it names. */
-export async function makeStep(call: Call, next: Handler, desk: Desk): Promise<Outcome> {
+export async function makeStep(call: Call, next: Handler, desk: TransactionService): Promise<Outcome> {
   mustHaveKeys(desk.deps, call.target.upstream)
   if (isTask(call)) throw noTask()
   const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
@@ -40,7 +40,7 @@ interface Begun {
 }
 
 /** Writes a step down before its server is called, once none is under way at another gateway. @throws what refuses it */
-async function begin(call: Call, beginning: Beginning, desk: Desk): Promise<Begun> {
+async function begin(call: Call, beginning: Beginning, desk: TransactionService): Promise<Begun> {
   for (;;) {
     try {
       return await tryToBegin(call, beginning, desk)
@@ -57,7 +57,7 @@ function isOvertaken(error: unknown, { wanted }: Beginning): boolean {
   return reason === UNDER_WAY || (reason === TAKEN && wanted === undefined)
 }
 
-async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Desk): Promise<Begun> {
+async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: TransactionService): Promise<Begun> {
   const { book, worker, deps, limits } = desk
   const transaction = await waited(key, call.signal, desk)
   await worker.announce()
@@ -85,8 +85,8 @@ async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Desk): P
 }
 
 /** The transaction, once nobody else works on a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
-export function waited(key: string, signal: AbortSignal, desk: Desk): Promise<Transaction> {
-  return settled(key, desk, {
+export function waited(key: string, signal: AbortSignal, desk: TransactionService): Promise<Transaction> {
+  return quiescent(key, desk, {
     signal,
     // A step that waits for answers of its caller goes on when they come.
     isLeft: async ({ status }, { isOpen = false, runner }) =>

@@ -4,12 +4,12 @@ import { pendingOf, retried, rollingBack } from '../../records/transaction-moves
 import { isOver, type Transaction, type Transactions } from '../../records/transactions.ts'
 import type { Rollback } from './rollback.ts'
 import { stepWork } from './settled.ts'
-import type { Worker } from './worker.ts'
+import type { WorkerIdentity } from './worker.ts'
 
 interface Parts {
   readonly book: Transactions
   readonly rollback: Rollback
-  readonly worker: Worker
+  readonly worker: WorkerIdentity
   readonly log: Log
 }
 
@@ -20,7 +20,7 @@ const SCAN = 2000
 const SHARE = 50
 
 /** Rolls back what was left alone for too long, and goes on with what others left half done. */
-export class Watch {
+export class TransactionReaper {
   readonly #parts: Parts
   /** When each active transaction is rolled back, by its key. What is not over is bounded for each caller. */
   readonly #due = new Map<string, number>()

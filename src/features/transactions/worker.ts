@@ -1,19 +1,19 @@
 import { randomBytes } from 'node:crypto'
-import type { Presence } from '../../records/presence.ts'
+import type { Membership } from '../../records/presence.ts'
 
 /** Those of this process that did not end, by their own part of their names. */
 const living = new Set<string>()
 
 /** Who works on transactions: one for each version of the settings of each gateway, so that none does another's. */
-export class Worker {
+export class WorkerIdentity {
   /** Names it in what is written down. */
   readonly id: string
   readonly #own = randomBytes(6).toString('hex')
-  readonly #presence: Presence
+  readonly #presence: Membership
   readonly #underWay = new Set<string>()
   #isClosed = false
 
-  constructor(presence: Presence) {
+  constructor(presence: Membership) {
     this.#presence = presence
     this.id = `${presence.id}#${this.#own}`
     living.add(this.#own)

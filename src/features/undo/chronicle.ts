@@ -5,7 +5,7 @@ import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UndoRule } from '../../core/undo.ts'
-import { type Deed, type Deeds, newDeedKey, type WayBack } from '../../records/deeds.ts'
+import { type Action, type Deeds, newDeedKey, type WayBack } from '../../records/deeds.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import type { Deps } from '../feature.ts'
 import type { History } from './history.ts'
@@ -26,14 +26,14 @@ interface Options {
 
 /** Something that is being done: what is written down of it, and what its way back is made of. */
 interface Beginning {
-  readonly deed: Deed
+  readonly deed: Action
   readonly rule: UndoRule | undefined
   readonly look: Look | undefined
   /** The server has begun in an earlier round, so it is on record already. */
   readonly isResumed?: true
 }
 
-type Ending = Pick<Deed, 'status' | 'way'>
+type Ending = Pick<Action, 'status' | 'way'>
 
 /** How long steps are kept, in milliseconds: longer than any transaction takes. */
 const STEPS = 30 * 86_400_000
@@ -45,7 +45,7 @@ const SLOT = 'undo'
 const nothing: WayBack = { kind: 'nothing' }
 
 /** Writes down what the tools of a server do. */
-export class Chronicle {
+export class UndoLog {
   readonly #options: Options
 
   constructor(options: Options) {
@@ -83,7 +83,7 @@ export class Chronicle {
     const way = await this.#fitting(call, wayBack(rule, { args, look }))
     if (step?.mustBeUndoable && way.kind === 'none' && !takesResult(rule, look))
       throw noUndo({ upstream, tool }, way.reason, 'See to that first.')
-    const deed: Deed = {
+    const deed: Action = {
       key: step?.deed ?? newDeedKey(startedAt),
       startedAt,
       principal: keepPrincipal(principal),
@@ -108,7 +108,7 @@ export class Chronicle {
   }
 
   /** A step is on record before its server hears of it. */
-  async #announce(deed: Deed): Promise<void> {
+  async #announce(deed: Action): Promise<void> {
     try {
       await this.#options.deeds.put(deed, STEPS)
     } catch (cause) {
@@ -155,7 +155,7 @@ export class Chronicle {
     this.#options.journal.add(ended, this.#options.history)
   }
 
-  async #settle(deed: Deed): Promise<void> {
+  async #settle(deed: Action): Promise<void> {
     try {
       await this.#options.deeds.put(deed, STEPS)
     } catch (cause) {

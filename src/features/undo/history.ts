@@ -5,7 +5,7 @@
  */
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/waiting.ts'
-import { type Deed, type Deeds, encodeDeed, oldestKeyAt } from '../../records/deeds.ts'
+import { type Action, type Deeds, encodeDeed, oldestKeyAt } from '../../records/deeds.ts'
 import { HistoryQuota } from './history-quota.ts'
 
 /** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
@@ -52,7 +52,7 @@ export class History {
   }
 
   /** Takes in what was done; it is on record within a moment, as far as the store takes it. */
-  add(deed: Deed, ttl: number): void {
+  add(deed: Action, ttl: number): void {
     const { key, principal, upstream } = deed
     const text = encodeDeed(deed)
     if (this.#waiting.length >= MAX_WAITING.count || this.#size + text.length > MAX_WAITING.size)

@@ -9,7 +9,7 @@ import { asCalled } from '../../core/judgement/call.ts'
 import { attempt } from '../../core/waiting.ts'
 import { Deeds } from '../../records/deeds.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { Chronicle } from './chronicle.ts'
+import { UndoLog } from './chronicle.ts'
 import { History } from './history.ts'
 import { Looks } from './look.ts'
 import { liveProblems } from './problems.ts'
@@ -49,7 +49,7 @@ export const undo: Feature<Settings> = {
       policy: ({ upstream, method, isOwn }) => {
         if (method !== 'tools/call' || isOwn || upstream === undefined) return undefined
         const history = historyOf(upstream)
-        const chronicle = new Chronicle({ deps, deeds, looks, journal, upstream, history })
+        const chronicle = new UndoLog({ deps, deeds, looks, journal, upstream, history })
         return (next) => (call) => passed(call, { next, deps, looks, chronicle })
       },
       facts: (entry, all) => {
@@ -72,7 +72,7 @@ interface Around {
   readonly next: Handler
   readonly deps: Deps
   readonly looks: Looks
-  readonly chronicle: Chronicle
+  readonly chronicle: UndoLog
 }
 
 /** What only reads is passed on as it is. */

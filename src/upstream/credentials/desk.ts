@@ -7,7 +7,7 @@ import { isLoopbackHost } from './addresses.ts'
 import { clientMetadata, type Site } from './registration.ts'
 import type { SignInRecord } from './sign-in.ts'
 import { oauthError } from './token-endpoint.ts'
-import { createVault, type Vault } from './vault.ts'
+import { createVault, type TokenVault } from './vault.ts'
 
 interface Options {
   store(): Store
@@ -21,8 +21,8 @@ interface Options {
 }
 
 /** Where users come back to from signing in, for all servers. */
-export interface SignInDesk {
-  readonly vault: Vault
+export interface OAuthCallbackHandler {
+  readonly vault: TokenVault
   /** The URL by which browsers reach the gateway; undefined where they cannot. */
   base(): string | undefined
   /** The same for those who sign in to servers. */
@@ -58,7 +58,7 @@ const CALLBACK = '/oauth/callback'
 /** Where the gateway describes itself as a client. */
 const DOCUMENT = '/oauth/client.json'
 
-export function createSignInDesk({ store, key, listen, finisher, onStep }: Options): SignInDesk {
+export function createSignInDesk({ store, key, listen, finisher, onStep }: Options): OAuthCallbackHandler {
   let own: string | undefined
   const vault = createVault(
     {

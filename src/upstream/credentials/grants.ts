@@ -10,7 +10,7 @@ import type { OAuthHttp } from './oauth-http.ts'
 import { asClient, forgetClient } from './registration.ts'
 import { RenewingLogin, type Token } from './renewing.ts'
 import { type Grant, type OAuthClient, oauthError, requestToken } from './token-endpoint.ts'
-import type { Vault } from './vault.ts'
+import type { TokenVault } from './vault.ts'
 
 /** What a user granted, and by whom it was given out. */
 interface UserGrant extends Grant {
@@ -31,7 +31,7 @@ interface Usable {
 interface Options {
   /** The server it is for: its name and its URL. */
   readonly audience: readonly [name: string, url: string]
-  readonly vault: Vault
+  readonly vault: TokenVault
   readonly http: OAuthHttp
   issuer(): Promise<Issuer>
 }
@@ -90,7 +90,7 @@ export function createGrants(options: Options): Grants {
   }
 
   /** Waits for a turn; false where nobody gave it back for so long that it is not waited for any more. */
-  const taken = async (turn: Parameters<Vault['claim']>[0]): Promise<boolean> => {
+  const taken = async (turn: Parameters<TokenVault['claim']>[0]): Promise<boolean> => {
     for (const end = Date.now() + TURN; Date.now() < end; await pause(LOOK))
       if (await vault.claim(turn, TURN)) return true
     return false

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Call, Handler, Note, Outcome, Policy, Question } from '../../core/call.ts'
+import type { Call, Handler, Note, Outcome, Middleware, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { ACKNOWLEDGED, readFilter, toldChanges } from '../../wire/filter.ts'
@@ -24,7 +24,7 @@ const KEY = 'sign_in'
 const PATIENCE = 20_000
 
 /** Sees to it that the caller has signed in: asks with a link where that is possible, else says where to go. */
-export function signInGuard(options: Options): Policy {
+export function signInGuard(options: Options): Middleware {
   let known: Payload | undefined
 
   return (next) => {
@@ -78,7 +78,7 @@ async function listenLater(call: Call, login: UserLogin, next: Handler): Promise
 
 function ask(call: Call, { id, url }: SigningIn, { upstream }: Options): Outcome {
   const message = `Sign in to ${upstream} to go on.`
-  const question: Question = {
+  const question: InputRequest = {
     method: 'elicitation/create',
     params: Payload.of({ mode: 'url', message, url }),
   }

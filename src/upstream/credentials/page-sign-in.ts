@@ -24,13 +24,13 @@ import { authorizationUrl } from './authorization.ts'
 import { readServer } from './discovery.ts'
 import { createOAuthHttp } from './oauth-http.ts'
 import { clientAuth, type OAuthClient, redeemIdentity } from './token-endpoint.ts'
-import type { Vault } from './vault.ts'
+import type { TokenVault } from './vault.ts'
 
 interface Options {
   auth(): Pick<AuthSettings, 'jwt'>
   /** The URL by which browsers reach the gateway; undefined where they cannot. */
   base(): string | undefined
-  readonly vault: Vault
+  readonly vault: TokenVault
   /** In milliseconds since 1970. */
   now(): number
 }

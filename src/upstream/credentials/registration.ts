@@ -4,7 +4,7 @@ import type { OAuthSettings } from '../../core/settings.ts'
 import { isLoopbackHost } from './addresses.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 import { attempt, type ClientAuth, clientAuth, type OAuthClient, through } from './token-endpoint.ts'
-import type { Vault } from './vault.ts'
+import type { TokenVault } from './vault.ts'
 
 /** How the gateway is known to browsers and authorization servers. */
 export interface Site {
@@ -18,7 +18,7 @@ export interface Site {
 
 interface Options {
   readonly oauth: OAuthSettings
-  readonly vault: Vault
+  readonly vault: TokenVault
   readonly http: OAuthHttp
 }
 
@@ -60,7 +60,7 @@ export async function clientFor(
 export function forgetClient(
   server: Pick<oauth.AuthorizationServer, 'issuer'>,
   redirectUri: string,
-  vault: Vault,
+  vault: TokenVault,
 ): Promise<void> {
   return vault.delete(['client', server.issuer, redirectUri])
 }

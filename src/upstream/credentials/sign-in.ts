@@ -9,7 +9,7 @@ import type { Grants } from './grants.ts'
 import type { OAuthHttp } from './oauth-http.ts'
 import { asClient, forgetClient, type Site } from './registration.ts'
 import { oauthError, type OAuthClient, redeemCode } from './token-endpoint.ts'
-import type { Vault } from './vault.ts'
+import type { TokenVault } from './vault.ts'
 
 /** A user on the way through the pages of an authorization server. */
 export interface SigningIn {
@@ -36,7 +36,7 @@ export interface SignIns {
 
 interface Options {
   readonly upstream: string
-  readonly vault: Vault
+  readonly vault: TokenVault
   readonly http: OAuthHttp
   readonly grants: Grants
   readonly mayBePrivate: boolean

@@ -3,7 +3,7 @@ import { isObject } from '../../core/json.ts'
 import type { Store } from '../../store/store.ts'
 
 /** Keeps what servers granted, encrypted and each under its own name. */
-export interface Vault {
+export interface TokenVault {
   read(name: Name): Promise<Kept | undefined>
   write(name: Name, value: Kept, ttl: number): Promise<void>
   /** Reads a value that is good once. */
@@ -31,7 +31,7 @@ const TAG = 16
 export function createVault(
   store: Pick<Store, 'get' | 'put' | 'claim' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
-): Vault {
+): TokenVault {
   const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
     sealed === undefined ? undefined : decrypt(sealed, at, await keyOfVault())
 

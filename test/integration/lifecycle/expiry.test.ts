@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { createSeal } from '../../../src/bridge/seal.ts'
-import { park, type Working } from '../../../src/bridge/park.ts'
-import type { Answer, Call, Outcome } from '../../../src/core/call.ts'
+import { suspendable, type UpstreamCall } from '../../../src/bridge/park.ts'
+import type { InputResponse, Call, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
@@ -12,9 +12,9 @@ const done: Outcome = { kind: 'result', result: Payload.of({}) }
 
 describe('a call whose answers never come', () => {
   test('is given up: the server is told that nobody answered, and then that the call is cancelled', async () => {
-    const told = Promise.withResolvers<readonly (Answer | undefined)[]>()
+    const told = Promise.withResolvers<readonly (InputResponse | undefined)[]>()
     const cancelled = Promise.withResolvers<unknown>()
-    const handle = park(
+    const handle = suspendable(
       async (working) => {
         working.signal.addEventListener('abort', () => cancelled.resolve(working.signal.reason))
         told.resolve(await Promise.all([working.ask(question), working.ask(sampling)]))
@@ -32,7 +32,7 @@ describe('a call whose answers never come', () => {
   })
 
   test('makes room: no more than so many wait, and those past it go unanswered at once', async () => {
-    const handle = park(asking, { collect: 1, patience: 60_000, limit: 2 })
+    const handle = suspendable(asking, { collect: 1, patience: 60_000, limit: 2 })
     const outcomes = await Promise.all([1, 2, 3].map(() => handle(callOf())))
     expect(outcomes.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
     const retried = await handle(
@@ -43,7 +43,7 @@ describe('a call whose answers never come', () => {
   })
 
   test('is not taken up for another principal', async () => {
-    const handle = park(asking, { collect: 1 })
+    const handle = suspendable(asking, { collect: 1 })
     const outcome = await handle(callOf())
     const other = callOf({ state: stateOf(outcome), answers: {}, principal: { ...anonymous, id: 'another' } })
     expect(await codeOf(handle(other))).toBe('STATE_EXPIRED')
@@ -64,7 +64,7 @@ describe('a sealed state', () => {
   })
 })
 
-async function asking(working: Working): Promise<Outcome> {
+async function asking(working: UpstreamCall): Promise<Outcome> {
   await working.ask(question)
   return done
 }

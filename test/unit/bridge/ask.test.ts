@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { askInline } from '../../../src/bridge/ask.ts'
-import type { Answers, Handler, Note, Outcome, Questions } from '../../../src/core/call.ts'
+import type { InputResponses, Handler, Note, Outcome, InputRequests } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
-const answers: Answers = { q: { result: Payload.of({ action: 'accept' }) } }
+const answers: InputResponses = { q: { result: Payload.of({ action: 'accept' }) } }
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-function questions(message: string): Questions {
+function questions(message: string): InputRequests {
   return { q: { method: 'elicitation/create', params: Payload.of({ message }) } }
 }
 

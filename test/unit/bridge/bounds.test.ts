@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { park, type Working } from '../../../src/bridge/park.ts'
-import type { Answer, Call, Outcome } from '../../../src/core/call.ts'
+import { suspendable, type UpstreamCall } from '../../../src/bridge/park.ts'
+import type { InputResponse, Call, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 
@@ -28,12 +28,12 @@ function call(fields: Partial<Call> = {}): Call {
 const question = { method: 'elicitation/create', params: Payload.of({ message: 'Name?' }) }
 
 /** A server that asks one question and tells what it heard. */
-async function asking(working: Working): Promise<Outcome> {
+async function asking(working: UpstreamCall): Promise<Outcome> {
   const answer = await working.ask(question)
   return { kind: 'result', result: Payload.of({ heard: said(answer) }) }
 }
 
-function said(answer: Answer | undefined): unknown {
+function said(answer: InputResponse | undefined): unknown {
   if (!answer) return undefined
   return 'result' in answer ? answer.result.fields.action : answer.error.fields.code
 }
@@ -45,7 +45,7 @@ async function first(outcome: Promise<Outcome>): Promise<Outcome> {
 
 describe('parked calls', () => {
   test('are no more than there may be: the server beyond learns that nobody answers', async () => {
-    const handle = park(asking, { limit: 2 })
+    const handle = suspendable(asking, { limit: 2 })
     const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call()))))
     expect(kinds.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
     expect(kinds.at(2)).toMatchObject({ result: { value: { heard: 'cancel' } } })
@@ -53,7 +53,7 @@ describe('parked calls', () => {
 
   test('of one caller are a quarter of them: what it calls next is refused before it is sent', async () => {
     let opened = 0
-    const handle = park(
+    const handle = suspendable(
       (working) => {
         opened++
         return asking(working)
@@ -78,13 +78,13 @@ describe('parked calls', () => {
   })
 
   test('of one caller are a quarter of them also where it makes many at once', async () => {
-    const handle = park(asking, { limit: 8 })
+    const handle = suspendable(asking, { limit: 8 })
     const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call({ principal: { id: 'greedy' } })))))
     expect(kinds.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
   })
 
   test('make room when they are taken up again', async () => {
-    const handle = park(asking, { limit: 1 })
+    const handle = suspendable(asking, { limit: 1 })
     const asked = await first(handle(call()))
     if (asked.kind !== 'ask') throw new Error('it did not ask')
     const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
@@ -96,11 +96,11 @@ describe('parked calls', () => {
 
   test('are given up after a time, and a late retry is told so', async () => {
     const heard = Promise.withResolvers<unknown>()
-    const open = async (working: Working): Promise<Outcome> => {
+    const open = async (working: UpstreamCall): Promise<Outcome> => {
       heard.resolve(said(await working.ask(question)))
       return { kind: 'result', result: Payload.of({}) }
     }
-    const handle = park(open, { patience: 1000 })
+    const handle = suspendable(open, { patience: 1000 })
     const asked = await first(handle(call()))
     await vi.advanceTimersByTimeAsync(1001)
     expect(await heard.promise).toBe('cancel')
@@ -109,7 +109,7 @@ describe('parked calls', () => {
   })
 
   test('are taken up by nobody but their caller, and once', async () => {
-    const handle = park(asking)
+    const handle = suspendable(asking)
     const asked = await first(handle(call()))
     const state = asked.kind === 'ask' ? asked.state : {}
     const other = { ...anonymous, id: 'somebody-else' }
@@ -122,7 +122,7 @@ describe('parked calls', () => {
   test.each([7, null, {}, 'no-such-ticket', '__proto__'])(
     'are not found by the ticket %j',
     async (ticket) => {
-      await expect(park(asking)(call({ state: { park: ticket } }))).rejects.toMatchObject({
+      await expect(suspendable(asking)(call({ state: { park: ticket } }))).rejects.toMatchObject({
         code: 'STATE_EXPIRED',
       })
     },

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { Pace } from '../../../src/bridge/pace.ts'
+import { ProgressThrottle } from '../../../src/bridge/pace.ts'
 import type { Note } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
@@ -10,9 +10,9 @@ function step(progress: number): Note {
   return { method: 'notifications/progress', params: Payload.of({ progress }) }
 }
 
-function paced(): { readonly pace: Pace; steps(): unknown[] } {
+function paced(): { readonly pace: ProgressThrottle; steps(): unknown[] } {
   const heard: Note[] = []
-  const pace = new Pace((note) => void heard.push(note))
+  const pace = new ProgressThrottle((note) => void heard.push(note))
   return { pace, steps: () => heard.map(({ method, params }) => params?.fields.progress ?? method) }
 }
 

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import { classify } from '../../../src/catalog/classify.ts'
-import type { Nature } from '../../../src/core/entry.ts'
+import type { Classification } from '../../../src/core/entry.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
 type Hints = Readonly<Record<string, boolean>>
 
-function short({ op, risk, idempotent }: Nature): string {
+function short({ op, risk, idempotent }: Classification): string {
   return `${op} ${risk}${idempotent ? ' idempotent' : ''}`
 }
 
-function natureOf(name: string, annotations?: Hints, given: Partial<UpstreamSettings> = {}): Nature {
+function natureOf(name: string, annotations?: Hints, given: Partial<UpstreamSettings> = {}): Classification {
   return classify({ name, ...(annotations && { annotations }) }, serverSettings(given))
 }
 

@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { createSightings } from '../../../src/catalog/sightings.ts'
+import { createCallStatistics } from '../../../src/catalog/sightings.ts'
 import type { Outcome } from '../../../src/core/call.ts'
 import type { Entry } from '../../../src/core/entry.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -13,7 +13,7 @@ const entry: Entry = { upstream: 'one', kind: 'tool', name: 't', definition: { n
 async function sightingsOf(durations: readonly number[], fields: Readonly<Record<string, unknown>>) {
   vi.useFakeTimers({ toFake: ['performance'] })
   try {
-    const sightings = createSightings()
+    const sightings = createCallStatistics()
     let next = 0
     const outcome: Outcome = { kind: 'result', result: Payload.of(fields) }
     const handle = sightings.policy(target)?.(async () => {
@@ -52,7 +52,7 @@ test('failures tell nothing of what results are like', async () => {
 })
 
 test('a tool no server answered to was never seen, nor what the gateway answers itself', async () => {
-  const sightings = createSightings()
+  const sightings = createCallStatistics()
   const handle = sightings.policy(target)?.(() => Promise.reject(new Error('unknown')))
   await expect(handle?.(toolCall())).rejects.toThrow('unknown')
   expect(sightings.of(entry)).toBeUndefined()

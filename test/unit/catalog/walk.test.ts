@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { walk } from '../../../src/catalog/walk.ts'
+import { listAllPages } from '../../../src/catalog/walk.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
@@ -15,7 +15,8 @@ function paged(next: (page: number) => unknown) {
   }
   return {
     asked,
-    names: async () => (await walk(server, toolCall(), 'tools/list')).map(({ fields }) => fields['name']),
+    names: async () =>
+      (await listAllPages(server, toolCall(), 'tools/list')).map(({ fields }) => fields['name']),
   }
 }
 

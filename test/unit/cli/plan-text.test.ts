@@ -2,9 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { planText } from '../../../src/cli/plan-text.ts'
-import type { Entry, Nature } from '../../../src/core/entry.ts'
+import type { Entry, Classification } from '../../../src/core/entry.ts'
 
-const natures: Readonly<Record<string, Nature>> = {
+const natures: Readonly<Record<string, Classification>> = {
   read: { op: 'read', risk: 'safe', idempotent: true, evidence: ['it reads'] },
   write: { op: 'write', risk: 'reversible', idempotent: false, evidence: ['it writes'] },
   delete: { op: 'delete', risk: 'destructive', idempotent: false, evidence: ['it deletes'] },
@@ -15,7 +15,7 @@ function entry(name: string, nature: keyof typeof natures, schemas: object = {})
   return { upstream: 'files', kind: 'tool', name, definition, nature: natures[nature] ?? neverRead }
 }
 
-const neverRead: Nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] }
+const neverRead: Classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] }
 
 function schemaOf(properties: object): object {
   return { type: 'object', properties, required: Object.keys(properties) }

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { choose, partsOf } from '../../../src/cli/undo-choice.ts'
 import { chosenText, chosenView, undoneText } from '../../../src/cli/undo-text.ts'
-import type { Deed, WayBack } from '../../../src/records/deeds.ts'
+import type { Action, WayBack } from '../../../src/records/deeds.ts'
 import { begun, undoing } from '../../../src/records/transaction-moves.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'
 
 const way: WayBack = { kind: 'exact', tool: 'drop', arguments: { id: 1 }, description: 'drop(id=1)' }
 
-function deed(given: Partial<Deed> = {}): Deed {
+function deed(given: Partial<Action> = {}): Action {
   return {
     key: 'k1',
     startedAt: Date.UTC(2026, 10, 21, 10),
@@ -36,7 +36,7 @@ function transaction(status: Transaction['status'], given: Partial<Transaction> 
 }
 
 describe('what was done', () => {
-  test.each<[string, Partial<Deed>, object]>([
+  test.each<[string, Partial<Action>, object]>([
     ['can be undone exactly', {}, { how: 'exactly' }],
     ['can be undone about', { way: { ...way, kind: 'approximate' } }, { how: 'approximately' }],
     ['can not be undone', { way: { kind: 'none', reason: 'so' } }, { how: 'not at all', why: 'so' }],
@@ -50,7 +50,7 @@ describe('what was done', () => {
     expect(choose([deed(given)], [])).toEqual([{ deed: deed(given), ...expected }])
   })
 
-  test.each<[string, Partial<Deed>]>([
+  test.each<[string, Partial<Action>]>([
     ['failed', { status: 'failed' }],
     ['came to nothing', { way: { kind: 'nothing' } }],
     ['is undone already', { undoneAt: 1 }],
@@ -123,7 +123,7 @@ test('nothing a server said stands on a line of its own', () => {
 })
 
 test('what several callers did is undone in the order it was done, from the end', () => {
-  const by = (key: string, id: string): Deed => deed({ key, principal: { id } })
+  const by = (key: string, id: string): Action => deed({ key, principal: { id } })
   const parts = partsOf([by('5', 'me'), by('4', 'you'), by('3', 'you'), by('2', 'me'), by('1', 'me')])
   expect(parts.map((part) => part.map(({ key }) => key))).toEqual([['5'], ['4', '3'], ['2', '1']])
   expect(partsOf([])).toEqual([])

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
-import { isSame } from '../../../src/upstream/same.ts'
+import { settingsEqual } from '../../../src/upstream/same.ts'
 
 function load(upstream: string, profile = 'open') {
   const auth = profile === 'corporate' ? 'auth: { jwt: { issuer: "https://login.example.com" } }\n' : ''
@@ -110,8 +110,8 @@ describe('oauth of an upstream', () => {
   it('with another secret makes another upstream', () => {
     const of = (secret: string) =>
       settingsOf(`{ url: "${url}", oauth: { client_id: a, client_secret: "${secret}" } }`)
-    expect(isSame(of('one'), of('one'))).toBe(true)
-    expect(isSame(of('one'), of('two'))).toBe(false)
+    expect(settingsEqual(of('one'), of('one'))).toBe(true)
+    expect(settingsEqual(of('one'), of('two'))).toBe(false)
   })
 })
 

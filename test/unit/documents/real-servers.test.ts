@@ -13,7 +13,7 @@ import { helpOf, helpText } from '../../../src/documents/help.ts'
 import { llmsFullText, llmsText } from '../../../src/documents/llms.ts'
 import { manifestOf } from '../../../src/documents/manifest.ts'
 import { authNotice, headersNotice } from '../../../src/documents/notices.ts'
-import type { Portrait } from '../../../src/documents/portrait.ts'
+import type { ServerDescription } from '../../../src/documents/portrait.ts'
 import { registryEntry, serverCard } from '../../../src/documents/registry.ts'
 import { skillOf, skillUri, stampOf } from '../../../src/documents/skill.ts'
 import { assertions } from '../../../src/lint/audit.ts'
@@ -73,12 +73,12 @@ function given(name: string): Given {
   }
 }
 
-const subjects: readonly (readonly [name: string, () => Portrait])[] = [
+const subjects: readonly (readonly [name: string, () => ServerDescription])[] = [
   ...servers.map((name) => [name, () => portrait(given(name))] as const),
   ['gatehouse', () => portraits(servers.map(given), fullFront)],
 ]
 
-function texts(described: Portrait): string[] {
+function texts(described: ServerDescription): string[] {
   return [
     helpText(described),
     llmsText(described),

@@ -4,7 +4,7 @@ import { type AddressInfo, Socket } from 'node:net'
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { anonymous } from '../../../src/core/principal.ts'
 import { readBody } from '../../../src/downstream/body.ts'
-import type { Exchange } from '../../../src/downstream/exchange.ts'
+import type { HttpContext } from '../../../src/downstream/exchange.ts'
 import { HttpSessions } from '../../../src/downstream/http-sessions.ts'
 import { LegacyHttp } from '../../../src/downstream/legacy-http.ts'
 import { LegacySse } from '../../../src/downstream/legacy-sse.ts'
@@ -15,8 +15,8 @@ afterEach(() => void vi.useRealTimers())
 const options = { handle: () => new Promise<never>(() => undefined), log: silentLog }
 
 /** A request whose client has left by the time it is looked at. */
-async function abandoned(headers: Readonly<Record<string, string>> = {}): Promise<Exchange> {
-  const arrived = Promise.withResolvers<Exchange>()
+async function abandoned(headers: Readonly<Record<string, string>> = {}): Promise<HttpContext> {
+  const arrived = Promise.withResolvers<HttpContext>()
   const server = createServer((incoming, outgoing) =>
     arrived.resolve({ incoming, outgoing, upstream: undefined, principal: anonymous, requestId: 'r' }),
   )

@@ -6,8 +6,8 @@ import type { Handler } from '../../../src/core/call.ts'
 import { anonymous, type Principal } from '../../../src/core/principal.ts'
 import type { Refusal } from '../../../src/core/refusal.ts'
 import type { Access } from '../../../src/downstream/access.ts'
-import type { Door } from '../../../src/downstream/auth/door.ts'
-import type { Exchange } from '../../../src/downstream/exchange.ts'
+import type { AuthGate } from '../../../src/downstream/auth/door.ts'
+import type { HttpContext } from '../../../src/downstream/exchange.ts'
 import { HttpFront } from '../../../src/downstream/http.ts'
 import { LegacySse } from '../../../src/downstream/legacy-sse.ts'
 import { modern } from '../../support/fronts.ts'
@@ -17,7 +17,7 @@ const handle = () => new Promise<never>(() => undefined)
 const greedy: Principal = { id: 'greedy' }
 const quiet: Principal = { id: 'quiet' }
 
-function exchangeOf(principal: Principal): Exchange {
+function exchangeOf(principal: Principal): HttpContext {
   const incoming = new IncomingMessage(new Socket())
   return { incoming, outgoing: new ServerResponse(incoming), upstream: undefined, principal, requestId: 'r' }
 }
@@ -63,7 +63,7 @@ describe('the streams of those who listen without a session', () => {
   function listening(): { listen(principal: Principal): ServerResponse; readonly refused: Refusal[] } {
     const refused: Refusal[] = []
     let caller = anonymous
-    const door: Door = {
+    const door: AuthGate = {
       enter: () => caller,
       enterDocument: async () => caller,
       enterService: async () => caller,

@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
-import type { Contribution } from '../../../src/features/feature.ts'
+import type { FeatureInstance } from '../../../src/features/feature.ts'
 import { features } from '../../../src/features/index.ts'
 import { isProtocolMethod } from '../../../src/wire/methods.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 
 const { settings } = loadSettings('upstreams: { it: { command: x } }', { file: 'f.yaml', env: {} })
 
-const contributions: readonly (readonly [string, Contribution])[] = features.map((feature) => {
+const contributions: readonly (readonly [string, FeatureInstance])[] = features.map((feature) => {
   const own = settings.features[feature.name]
   return [feature.name, feature.create((() => own?.common) as never, featureDeps())]
 })

@@ -1,4 +1,4 @@
-import type { Standing } from '../../../src/core/call.ts'
+import type { RateLimitStatus } from '../../../src/core/call.ts'
 import { limitHeaders } from '../../../src/wire/headers.ts'
 import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
@@ -142,7 +142,7 @@ describe('rate limits', () => {
 
   it('tell what is left in the result and in headers', async () => {
     const headers = new Map<string, string>()
-    const tellHeaders = (standing: Standing): void => {
+    const tellHeaders = (standing: RateLimitStatus): void => {
       for (const [name, value] of Object.entries(limitHeaders(standing))) headers.set(name, value)
     }
     const envelope = { limited: tellHeaders }
@@ -266,8 +266,8 @@ describe('a call that its server never hears of', () => {
   ])('is refused for %s, and costs nothing', async (_why, end) => {
     const ends = [end, end, end, end]
     const handle = limited({ common: '3/minute', tools, end: (call) => (ends.shift() ?? done)(call) })
-    const headers: Standing[] = []
-    const envelope = { limited: (standing: Standing): void => void headers.push(standing) }
+    const headers: RateLimitStatus[] = []
+    const envelope = { limited: (standing: RateLimitStatus): void => void headers.push(standing) }
     for (let index = 0; index < 4; index++) {
       await expect(handle(to('t', { envelope }))).rejects.toMatchObject({ message: 'No.' })
     }

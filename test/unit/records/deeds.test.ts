@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Deed, Deeds, encodeDeed, newDeedKey } from '../../../src/records/deeds.ts'
+import { type Action, Deeds, encodeDeed, newDeedKey } from '../../../src/records/deeds.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 const HOUR = 3_600_000
 
-function deed(given: Partial<Deed> = {}): Deed {
+function deed(given: Partial<Action> = {}): Action {
   const startedAt = given.startedAt ?? 1000
   return {
     key: newDeedKey(startedAt),
@@ -76,7 +76,7 @@ describe('deeds', () => {
 
   test('that are too large lose their arguments first, and their way back last', async () => {
     const deeds = new Deeds(new MemoryStore())
-    const kept = async (one: Deed): Promise<Deed | undefined> => {
+    const kept = async (one: Action): Promise<Action | undefined> => {
       await deeds.put(one, HOUR)
       expect(encodeDeed(one)).toBe(JSON.stringify(await deeds.find(one.key)))
       return deeds.find(one.key)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { revise } from '../../../src/records/revise.ts'
+import { casUpdate } from '../../../src/records/revise.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 const HOUR = 3_600_000
@@ -13,14 +13,14 @@ const counted = (text: string | undefined) => {
 
 test('makes a value, then changes it', async () => {
   const store = new MemoryStore()
-  expect(await revise(store, 'key', counted, busy)).toBe(1)
-  expect(await revise(store, 'key', counted, busy)).toBe(2)
+  expect(await casUpdate(store, 'key', counted, busy)).toBe(1)
+  expect(await casUpdate(store, 'key', counted, busy)).toBe(2)
   expect(await store.get('key')).toBe('2')
 })
 
 test('loses none of many changes at the same time', async () => {
   const store = new MemoryStore()
-  const told = await Promise.all(Array.from({ length: 50 }, () => revise(store, 'key', counted, busy)))
+  const told = await Promise.all(Array.from({ length: 50 }, () => casUpdate(store, 'key', counted, busy)))
   expect(told.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 50 }, (_, at) => at + 1))
   expect(await store.get('key')).toBe('50')
 })
@@ -28,8 +28,8 @@ test('loses none of many changes at the same time', async () => {
 test('writes nothing where there is nothing to write, or the look throws', async () => {
   const store = new MemoryStore()
   await store.put('key', 'as it was', HOUR)
-  expect(await revise(store, 'key', (text) => ({ told: text }), busy)).toBe('as it was')
-  await expect(revise(store, 'key', busy, () => undefined)).rejects.toThrow('busy')
+  expect(await casUpdate(store, 'key', (text) => ({ told: text }), busy)).toBe('as it was')
+  await expect(casUpdate(store, 'key', busy, () => undefined)).rejects.toThrow('busy')
   expect(await store.get('key')).toBe('as it was')
 })
 
@@ -40,7 +40,7 @@ test('gives up where others come before again and again', async () => {
     void store.put('key', `of another ${++looks}`, HOUR)
     return counted(text)
   }
-  await expect(revise(store, 'key', late, busy)).rejects.toThrow('busy')
+  await expect(casUpdate(store, 'key', late, busy)).rejects.toThrow('busy')
   expect(looks).toBe(100)
   expect(await store.get('key')).toBe('of another 100')
 })

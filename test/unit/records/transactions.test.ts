@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
-import type { Deed } from '../../../src/records/deeds.ts'
+import type { Action } from '../../../src/records/deeds.ts'
 import {
   acknowledged,
   begun,
@@ -233,7 +233,7 @@ describe('transactions in the store', () => {
 })
 
 describe('undoing things that were done outside of a transaction', () => {
-  const deed = (key: string, startedAt: number, id = 'ann'): Deed => {
+  const deed = (key: string, startedAt: number, id = 'ann'): Action => {
     const way = { kind: 'none', reason: 'x' } as const
     return {
       key,

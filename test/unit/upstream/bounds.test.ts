@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous, type Principal } from '../../../src/core/principal.ts'
-import type { Connection } from '../../../src/upstream/connection.ts'
+import type { UpstreamConnection } from '../../../src/upstream/connection.ts'
 import { Pool } from '../../../src/upstream/pool.ts'
 import { ToolIndex } from '../../../src/upstream/tools.ts'
-import { Turns } from '../../../src/upstream/turns.ts'
+import { FairMutex } from '../../../src/upstream/turns.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-interface Fake extends Connection {
+interface Fake extends UpstreamConnection {
   isBusy: boolean
   isClosed: boolean
 }
@@ -33,7 +33,7 @@ function fake(isBusy: boolean): Fake {
   return connection
 }
 
-function pool(open: () => Promise<Connection>): Pool<Principal | undefined> {
+function pool(open: () => Promise<UpstreamConnection>): Pool<Principal | undefined> {
   return new Pool({
     idle: 1000,
     open,
@@ -123,7 +123,7 @@ describe('the connections to a server', () => {
 
 describe('turns', () => {
   test('pass on from a caller that leaves the line or forgets to come back', async () => {
-    const turns = new Turns()
+    const turns = new FairMutex()
     const gone = new AbortController()
     const { signal } = new AbortController()
     const release = await turns.take('one', signal)

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { Client } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { Connection } from '../../../src/upstream/connection.ts'
+import type { UpstreamConnection } from '../../../src/upstream/connection.ts'
 import { Eras } from '../../../src/upstream/eras.ts'
 import type { Route } from '../../../src/upstream/negotiate.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -25,12 +25,12 @@ class Server {
     this.older = older
   }
 
-  readonly open = async (route: Route, isTrial: boolean): Promise<Connection> => {
+  readonly open = async (route: Route, isTrial: boolean): Promise<UpstreamConnection> => {
     this.opened.push(isTrial ? `${route.era}?` : route.era)
     const found = this.older
     await this.gate
     if (route.era === 'legacy' && found instanceof GatewayError) throw found
-    return { era: route.era, canAsk: route.era === 'modern' || found === 'sessions' } as Connection
+    return { era: route.era, canAsk: route.era === 'modern' || found === 'sessions' } as UpstreamConnection
   }
 
   async eraOf(client: Client, way: Route = newest): Promise<string> {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Working } from '../../../src/bridge/park.ts'
+import type { UpstreamCall } from '../../../src/bridge/park.ts'
 import type { Client, Note } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Discretion } from '../../../src/upstream/discretion.ts'
@@ -43,7 +43,7 @@ async function outcome(question: unknown, client: Client): Promise<unknown> {
   const connection = await open(asking(question))
   const params = Payload.of({ name: 'tool' })
   const call = { method: 'tools/call', params, meta: {}, state: {}, client }
-  const working = { call, signal: new AbortController().signal } as unknown as Working
+  const working = { call, signal: new AbortController().signal } as unknown as UpstreamCall
   return connection.open(working).then(
     ({ kind }) => kind,
     (error: { rpc: number; data: object }) => [error.rpc, error.data],
@@ -87,7 +87,7 @@ it.each([
   const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } }
   const params = Payload.of({ name: 'tool', requestState: 'of the gateway', inputResponses: { confirm: {} } })
   const call = { method: 'tools/call', params, meta: {}, state: {}, client, ...given }
-  await connection.open({ call, signal: new AbortController().signal } as unknown as Working)
+  await connection.open({ call, signal: new AbortController().signal } as unknown as UpstreamCall)
   const isAnswered = 'answers' in given
   expect(sent['requestState']).toBe(isAnswered ? 'its own' : undefined)
   expect(sent['inputResponses']).toEqual(isAnswered ? { q: { action: 'accept' } } : undefined)
@@ -120,7 +120,7 @@ it('a client that listens hears only of the changes it asked for, whatever the s
   })
   const call = { method: 'subscriptions/listen', params, meta: {}, state: {}, client: { era: 'modern' } }
   const note = (each: Note): void => void told.push(`${each.method} ${each.params?.text}`)
-  await connection.open({ call, note, signal: new AbortController().signal } as unknown as Working)
+  await connection.open({ call, note, signal: new AbortController().signal } as unknown as UpstreamCall)
   expect(told).toEqual([
     expect.stringContaining('acknowledged'),
     expect.stringContaining('tools/list_changed'),

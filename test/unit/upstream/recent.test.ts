@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { Recent } from '../../../src/upstream/recent.ts'
+import { NegativeCache } from '../../../src/upstream/recent.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
 afterEach(() => void vi.useRealTimers())
 
 /** Tries what fails each time, and tells how often that was. */
 function failing() {
-  const recent = new Recent<string>()
+  const recent = new NegativeCache<string>()
   const attempt = vi.fn<() => Promise<string>>(() => Promise.reject(new Error('away')))
   const run = (key: string): Promise<string> => recent.try(key, attempt)
   return { run, attempt }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Working } from '../../../src/bridge/park.ts'
+import type { UpstreamCall } from '../../../src/bridge/park.ts'
 import type { Call, Note } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
@@ -41,7 +41,7 @@ function note(method: string, params: object, meta?: object): Note {
 /** The ids of the requests that hear it, 1 being that of the first call; or why none does. */
 function heard(calls: readonly Call[], told: Note, about?: number): unknown {
   const underWay = new Registry<number, Under>()
-  const all = calls.map((each) => ({ call: each }) as unknown as Working)
+  const all = calls.map((each) => ({ call: each }) as unknown as UpstreamCall)
   for (const [index, working] of all.entries()) underWay.set(index + 1, { id: index + 1, working })
   const { to, why } = recipientsOf(told, about, underWay)
   return why ?? to.map((working) => all.indexOf(working) + 1)

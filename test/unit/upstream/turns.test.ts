@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { type Release, Turns } from '../../../src/upstream/turns.ts'
+import { type Release, FairMutex } from '../../../src/upstream/turns.ts'
 
 const never = new AbortController().signal
 
 /** Takes a turn and says when it has it. */
-function asking(turns: Turns, owner: string | undefined, signal = never) {
+function asking(turns: FairMutex, owner: string | undefined, signal = never) {
   const state: { release: Release | undefined } = { release: undefined }
   const taken = turns.take(owner, signal).then((release) => {
     state.release = release
@@ -14,7 +14,7 @@ function asking(turns: Turns, owner: string | undefined, signal = never) {
 
 describe('turns', () => {
   it('are for one owner at a time, in the order they were asked for', async () => {
-    const turns = new Turns()
+    const turns = new FairMutex()
     const [a, b, c] = ['a', 'b', 'c'].map((owner) => asking(turns, owner))
     await a?.taken
     expect([b?.state.release, c?.state.release]).toEqual([undefined, undefined])
@@ -26,12 +26,12 @@ describe('turns', () => {
   })
 
   it('are shared by the calls of one owner', async () => {
-    const turns = new Turns()
+    const turns = new FairMutex()
     await Promise.all([asking(turns, 'a').taken, asking(turns, 'a').taken])
   })
 
   it('are not shared by calls without an owner', async () => {
-    const turns = new Turns()
+    const turns = new FairMutex()
     const first = asking(turns, undefined)
     const second = asking(turns, undefined)
     await first.taken
@@ -41,7 +41,7 @@ describe('turns', () => {
   })
 
   it('pass over those who stopped waiting', async () => {
-    const turns = new Turns()
+    const turns = new FairMutex()
     const gone = new AbortController()
     const first = asking(turns, 'a')
     await first.taken
@@ -54,7 +54,7 @@ describe('turns', () => {
   })
 
   it('are given back once, however often that is said', async () => {
-    const turns = new Turns()
+    const turns = new FairMutex()
     const first = asking(turns, 'a')
     await first.taken
     const second = asking(turns, 'b')

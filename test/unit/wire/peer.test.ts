@@ -3,15 +3,15 @@ import { describe, expect, test } from 'vitest'
 import type { Note } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { type Exchange, Peer } from '../../../src/wire/peer.ts'
+import { type Exchange, JsonRpcPeer } from '../../../src/wire/peer.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 
-function peer(): { peer: Peer; sent: string[]; noise: string[]; notes: Note[]; requests: string[] } {
+function peer(): { peer: JsonRpcPeer; sent: string[]; noise: string[]; notes: Note[]; requests: string[] } {
   const sent: string[] = []
   const noise: string[] = []
   const notes: Note[] = []
   const requests: string[] = []
-  const made = new Peer(
+  const made = new JsonRpcPeer(
     { send: (message) => (sent.push(message), Promise.resolve()) },
     {
       request: (request) => requests.push(request.method),
@@ -22,7 +22,7 @@ function peer(): { peer: Peer; sent: string[]; noise: string[]; notes: Note[]; r
   return { peer: made, sent, noise, notes, requests }
 }
 
-const ask = (to: Peer, options = {}): Promise<string> =>
+const ask = (to: JsonRpcPeer, options = {}): Promise<string> =>
   to
     .request('m', () => Payload.of({}), options)
     .then(
@@ -35,7 +35,7 @@ describe('a peer', () => {
   test('takes a question back where it asked it', async () => {
     const about: unknown[] = []
     const send = (message: string, exchange: Exchange): undefined => void about.push(message, exchange.about)
-    const to = new Peer({ send }, { request: () => {}, notification: () => {}, noise: () => {} })
+    const to = new JsonRpcPeer({ send }, { request: () => {}, notification: () => {}, noise: () => {} })
     const controller = new AbortController()
     const asked = ask(to, { signal: controller.signal, about: '"call"' })
     controller.abort()

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Client, Question } from '../../../src/core/call.ts'
+import type { Client, InputRequest } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { canAnswer, capabilitiesIn, readAnswer, wordQuestion } from '../../../src/wire/questions.ts'
 import { findRevision, latestLegacy, revisionNames } from '../../../src/wire/revisions.ts'
@@ -26,7 +26,7 @@ describe('what a client can be asked', () => {
     ],
     ['tools', { messages: [one], tools: [] }, ['2025-11-25', '2026-07-28']],
   ])('its model, with %s', (_what, params, expected) => {
-    const question: Question = { method: 'sampling/createMessage', params: Payload.of(params) }
+    const question: InputRequest = { method: 'sampling/createMessage', params: Payload.of(params) }
     expect(revisionNames.filter((name) => canAnswer(client(name), question))).toEqual(expected)
   })
 
@@ -45,7 +45,7 @@ describe('a form with several choices', () => {
   const big = '"n":{"type":"integer","maximum":9007199254740993}'
   const several = '"m":{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}'
   const text = `{"message":"m","requestedSchema":{"type":"object","properties":{${big},${several}}}}`
-  const question: Question = { method: 'elicitation/create', params: Payload.text(text) }
+  const question: InputRequest = { method: 'elicitation/create', params: Payload.text(text) }
   const answer = Payload.text('{"action":"accept","content":{"n":1.0,"m":" a,b ,"}}')
 
   it('is one of text for clients of 2025-06-18, and what they type is a list for the server', () => {

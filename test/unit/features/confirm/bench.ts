@@ -1,4 +1,4 @@
-import type { Answers, Call, Client, Outcome } from '../../../../src/core/call.ts'
+import type { InputResponses, Call, Client, Outcome } from '../../../../src/core/call.ts'
 import type { Entry, Op, Risk } from '../../../../src/core/entry.ts'
 import { isObject } from '../../../../src/core/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -157,7 +157,7 @@ export function fieldsOf(outcome: Outcome): Readonly<Record<string, unknown>> {
 }
 
 /** What one says to the question. */
-export function says(action: string, content?: Record<string, unknown>): Answers {
+export function says(action: string, content?: Record<string, unknown>): InputResponses {
   return { confirm: { result: Payload.of({ action, ...(content && { content }) }) } }
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { compose, type Handler } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { Portrait } from '../../../../src/documents/portrait.ts'
+import type { ServerDescription } from '../../../../src/documents/portrait.ts'
 import { describing } from '../../../../src/features/dashdash/lists.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { portrait, portraits } from '../../../support/portraits.ts'
@@ -12,7 +12,7 @@ const read = { name: 'read_file', inputSchema: { type: 'object' }, annotations: 
 const text = JSON.stringify({ tools: [read, { name: 'unknown' }], size: 12345678901234567890n.toString() })
 const drawn = portrait({ tools: [read] })
 
-function bench(portraitNow: () => Portrait | Promise<Portrait>, listed: () => Payload) {
+function bench(portraitNow: () => ServerDescription | Promise<ServerDescription>, listed: () => Payload) {
   let made = 0
   const deps = featureDeps({
     portrait: portraitNow,

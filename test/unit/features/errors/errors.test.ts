@@ -16,7 +16,7 @@ import type { ErrorRule } from '../../../../src/core/settings.ts'
 import { errors } from '../../../../src/features/errors/errors.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { encodeLegacyError, legacyErrorCode } from '../../../../src/wire/legacy.ts'
-import { toldFailure } from '../../../../src/features/idempotency/answer.ts'
+import { annotateFailure } from '../../../../src/features/idempotency/answer.ts'
 import { modernError } from '../../../../src/wire/modern.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
@@ -484,7 +484,7 @@ describe('an error of JSON-RPC', () => {
     const relayed = Payload.of({ code: -32050, message: 'no' })
     const failure = new GatewayError('UPSTREAM_ERROR', 'no', { relayed })
     const about = { key: 'k', wasReplay: false, startedAt: 0 }
-    const error = await thrownBy(fails(toldFailure(failure, about) as GatewayError))
+    const error = await thrownBy(fails(annotateFailure(failure, about) as GatewayError))
     expect(modernError(error).value).toMatchObject({ data: said })
     const { upstream } = modernError(error).fields.data as { upstream: unknown }
     expect(upstream).toEqual({ code: -32050, message: 'no' })

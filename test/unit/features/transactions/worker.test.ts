@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { createQueue } from '../../../../src/features/transactions/queue.ts'
-import { Worker } from '../../../../src/features/transactions/worker.ts'
+import { WorkerIdentity } from '../../../../src/features/transactions/worker.ts'
 import { createPresence } from '../../../../src/records/presence.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 
@@ -12,7 +12,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 
 it('a worker that closes is there until its work is done, for others of its process as well', async () => {
   const presence = createPresence(() => new MemoryStore())
-  const [old, next] = [new Worker(presence), new Worker(presence)]
+  const [old, next] = [new WorkerIdentity(presence), new WorkerIdentity(presence)]
   const work = gate()
   const done = old.during('t', () => work.opened)
   expect(await old.isAtWork(old.id, 't')).toBe(true)
@@ -28,7 +28,7 @@ it('a worker that closes is there until its work is done, for others of its proc
 it('a worker of a gateway that is gone is not there', async () => {
   const store = new MemoryStore()
   const [mine, other] = [createPresence(() => store), createPresence(() => store)]
-  const [me, away] = [new Worker(mine), new Worker(other)]
+  const [me, away] = [new WorkerIdentity(mine), new WorkerIdentity(other)]
   await away.announce()
   expect(await me.isAlive(away.id)).toBe(true)
   await other.close()

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Log } from '../../../../src/core/log.ts'
 import { History } from '../../../../src/features/undo/history.ts'
 import { HistoryQuota } from '../../../../src/features/undo/history-quota.ts'
-import { type Deed, Deeds, newDeedKey } from '../../../../src/records/deeds.ts'
+import { type Action, Deeds, newDeedKey } from '../../../../src/records/deeds.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
@@ -11,7 +11,7 @@ afterEach(() => void vi.useRealTimers())
 
 const DAY = 86_400_000
 
-function deed(number: number, caller = 'alice'): Deed {
+function deed(number: number, caller = 'alice'): Action {
   return {
     key: newDeedKey(Date.now() + number),
     startedAt: Date.now() + number,

@@ -7,7 +7,7 @@ import type { UndoSettings } from '../../../../src/core/settings.ts'
 import { readUndo } from '../../../../src/core/undo.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { undo } from '../../../../src/features/undo/undo.ts'
-import { type Deed, Deeds } from '../../../../src/records/deeds.ts'
+import { type Action, Deeds } from '../../../../src/records/deeds.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
@@ -77,8 +77,8 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
 }
 
 /** Everything that was written down, in order. */
-function written(store: Store): Deed[] {
-  const all: Deed[] = []
+function written(store: Store): Action[] {
+  const all: Action[] = []
   const { put } = store
   store.put = async (key, value, ttl) => {
     all.push(JSON.parse(value))
@@ -259,7 +259,7 @@ test('what a server has begun may go on although the answers to its question do 
 })
 
 /** The deed an ask outcome names. */
-async function everything(deeds: Deeds, outcome: Outcome): Promise<Deed | undefined> {
+async function everything(deeds: Deeds, outcome: Outcome): Promise<Action | undefined> {
   const key = outcome.kind === 'ask' ? outcome.state['undo'] : undefined
   return typeof key === 'string' ? deeds.find(key) : undefined
 }
@@ -382,7 +382,7 @@ describe('a step of a transaction', () => {
   test('is written down before its server is called, and as it ended before the answer leaves', async () => {
     const store = new MemoryStore()
     const all = written(store)
-    let before: Deed[] = []
+    let before: Action[] = []
     const end: Handler = async (call) => {
       before = [...all]
       return done(call)
