@@ -1,5 +1,5 @@
 import type { Middleware } from './core/call.ts'
-import type { Entry } from './core/entry.ts'
+import type { Descriptor } from './core/entry.ts'
 import type { ToolFacts } from './core/record.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
 import type { Target } from './core/target.ts'
@@ -28,14 +28,14 @@ export function activeFeatures(settings: Settings, deps: Deps): readonly Active[
 /** The policies of a target, the outermost first. */
 export function policiesOf(active: readonly Active[], target: Target): readonly (Middleware | undefined)[] {
   return active.map(({ contribution, isOn }) =>
-    isOn(target.upstream) ? contribution.policy?.(target) : undefined,
+    isOn(target.upstream) ? contribution.middleware?.(target) : undefined,
   )
 }
 
 /** What they know of a tool, prompt or resource, together. */
-export function factsOf(active: readonly Active[], entry: Entry, all: readonly Entry[]): ToolFacts {
+export function factsOf(active: readonly Active[], entry: Descriptor, all: readonly Descriptor[]): ToolFacts {
   const known = active.map(({ contribution, isOn }) =>
-    isOn(entry.upstream) ? contribution.facts?.(entry, all) : undefined,
+    isOn(entry.upstream) ? contribution.logFields?.(entry, all) : undefined,
   )
   return Object.assign({}, ...known)
 }

@@ -2,7 +2,7 @@ import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reser
 import type { ServerDescription } from './documents/portrait.ts'
 import { type HiddenName, hiddenText } from './catalog/aggregate.ts'
 import { createCatalog, type Catalog } from './catalog/catalog.ts'
-import { createEntries } from './catalog/entries.ts'
+import { createDescriptors } from './catalog/entries.ts'
 import { createNameCheck, type NameCheck } from './catalog/name-check.ts'
 import { prefixed, strict } from './catalog/names.ts'
 import { createRecords } from './catalog/records.ts'
@@ -16,11 +16,11 @@ import { isProtected } from './core/auth-settings.ts'
 import { type Call, compose, type Outcome } from './core/call.ts'
 import { GatewayError } from './core/error.ts'
 import type { Finding } from './core/finding.ts'
-import { errandCall } from './errand.ts'
+import { internalCall } from './errand.ts'
 import { isObject } from './core/json.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
-import type { Records } from './core/record.ts'
+import type { ServerRecords } from './core/record.ts'
 import { featureSettings, isAsked, type Settings } from './core/settings.ts'
 import { fetchJson } from './downstream/fetch-json.ts'
 import type { Deps } from './features/feature.ts'
@@ -28,21 +28,21 @@ import { callBounds } from './features/limits.ts'
 import { errors } from './features/errors/errors.ts'
 import { permissions } from './features/scopes/permissions.ts'
 import { transactions } from './features/transactions/transactions.ts'
-import { leftOf } from './left.ts'
+import { remainingQuotaOf } from './left.ts'
 import { withFields } from './observe/log.ts'
 import { observe, observeServer, observeTarget } from './observe/observe.ts'
 import type { Observing } from './observe/observing.ts'
 import { wayTo } from './observed.ts'
-import { createPortraits } from './portraits.ts'
+import { createDescriptions } from './portraits.ts'
 import { whoDecidesOnPage } from './records/approval-decision.ts'
 import type { Membership } from './records/presence.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
 import type { OAuthSite } from './upstream/credentials.ts'
 import { settingsEqual } from './upstream/same.ts'
-import type { Tool } from './upstream/tools.ts'
+import type { IndexedTool } from './upstream/tools.ts'
 import { createUpstream, type Upstream } from './upstream/upstream.ts'
-import { warmServers } from './upstream/warm.ts'
+import { startServers } from './upstream/warm.ts'
 import { ownCall } from './wire/own-call.ts'
 import { asSent } from './wire/project.ts'
 
@@ -56,11 +56,11 @@ export interface Runtime {
   readonly isPermitted: Deps['isPermitted']
   readonly tools: Deps['tools']
   /** A document about a server, or about all of them, without secrets. */
-  describe<Made>(upstream: string | undefined, make: (portrait: ServerDescription) => Made): Promise<Made>
+  describe<Made>(upstream: string | undefined, make: (description: ServerDescription) => Made): Promise<Made>
   /** What documents are made of. */
-  readonly about: Pick<Deps, 'portrait' | 'document' | 'isOn'>
+  readonly about: Pick<Deps, 'description' | 'document' | 'isOn'>
   /** What the server's own list says of the tool a call names. */
-  tool(call: Call): Tool | undefined | Promise<Tool | undefined>
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
   /** What the names in the configuration are held against servers by. */
   readonly names: NameCheck
   /** Aborted when other settings take over. */
@@ -74,7 +74,7 @@ export interface Kept {
   readonly observing: Observing
   readonly oauth: OAuthSite
   readonly store: Store
-  readonly presence: Membership
+  readonly membership: Membership
   readonly sign: Deps['sign']
   readonly prove: Deps['prove']
   readonly page: Deps['page']
@@ -83,7 +83,7 @@ export interface Kept {
 
 /** Puts the parts together; servers that are configured as before are kept. */
 export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Runtime {
-  const { variables, oauth, log, store, observing, presence, sign, prove, page, closing } = kept
+  const { variables, oauth, log, store, observing, membership, sign, prove, page, closing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
       const same = before.get(each.name)
@@ -93,10 +93,10 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     }),
   )
   const tool: Runtime['tool'] = (call) => upstreams.get(call.target.upstream ?? '')?.tool(call)
-  const { of: entry, listed } = createEntries({
+  const { of: entry, listed } = createDescriptors({
     server: (name) => upstreams.get(name)?.settings,
     tool,
-    own: (call) => catalog.ownTool(call),
+    own: (call) => catalog.builtinTool(call),
     resolve: (call) => catalog.resolve(call),
   })
   const deps: Deps = {
@@ -106,9 +106,9 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
     entrances: (name) => entrancesOf(name, settings),
     call: (call) => catalog.handle(call),
-    errand: errandCall,
+    internal: internalCall,
     isPermitted: (call) => isPermitted(call),
-    presence,
+    membership,
     sign,
     prove,
     asSent,
@@ -125,7 +125,8 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     servers: () => [...upstreams.keys()],
     server: (name) => upstreams.get(name)?.settings,
     quota: (name) => upstreams.get(name)?.quota(),
-    left: (principal, upstream, name) => leftOf(active, { principal, upstream, name, quota: deps.quota }),
+    remainingQuota: (principal, upstream, name) =>
+      remainingQuotaOf(active, { principal, upstream, name, quota: deps.quota }),
     largestRequest: settings.listen.body,
     callBounds: (name, tool) => callBounds(settings, name, tool),
     auth: settings.auth,
@@ -150,8 +151,8 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       records.onChange((upstream) => background(names.again(upstream), log))
       return records
     },
-    portrait: (upstream, call) => portraits.of(upstream, call),
-    document: (portrait, key, make) => portraits.document(portrait, key, make),
+    description: (upstream, call) => descriptions.of(upstream, call),
+    document: (description, key, make) => descriptions.document(description, key, make),
     exposed: (name, tool, isTogether) => {
       const { isStrict } = settings.listen
       if (isTogether) return (isStrict ? strict : prefixed).name(name, tool)
@@ -160,7 +161,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     fetchJson,
     listed,
   }
-  const portraits = createPortraits({
+  const descriptions = createDescriptions({
     settings,
     records: deps.records,
     isUp: (name) => upstreams.get(name)?.status.problem === undefined,
@@ -176,7 +177,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   })
   const names = createNameCheck({ names: settings.names, servers: upstreams, log })
   const sightings = createCallStatistics()
-  let records: Records | undefined
+  let records: ServerRecords | undefined
   const undoRules = createUndoRules({
     settings: (name) => upstreams.get(name)?.settings.tools,
     tools: (name) => deps.tools(name),
@@ -188,15 +189,15 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     policies: (target) => [
       observeTarget(observing, target),
       // Features look at the lists of a server, which may be for users who signed in alone.
-      target.isOwn ? undefined : upstreams.get(target.upstream ?? '')?.guard,
+      target.isBuiltin ? undefined : upstreams.get(target.upstream ?? '')?.guard,
       ...policiesOf(active, target),
-      records && sightings.policy(target),
-      target.isOwn
+      records && sightings.middleware(target),
+      target.isBuiltin
         ? undefined
         : observeServer(observing, target, (call) => wayTo(upstreams.get(target.upstream ?? ''), call)),
     ],
     observe: observe(observing),
-    shown: (method) => active.map(({ contribution }) => contribution.shown?.(method)),
+    shown: (method) => active.map(({ contribution }) => contribution.rewriteResult?.(method)),
     isAggregate: settings.listen.aggregate,
     isStrict: settings.listen.isStrict,
     own: active.map(({ contribution, isOn }) => ({ ...contribution, isOn })),
@@ -209,7 +210,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     const found = await catalog.resolve(call)
     const guard = active.find(({ name }) => name === permissions.name)
     if (!found || !guard?.isOn(found.target.upstream)) return true
-    const policy = guard.contribution.policy?.(found.target)
+    const policy = guard.contribution.middleware?.(found.target)
     return compose(
       [policy],
       async () => nothing,
@@ -221,7 +222,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
   const { tools } = deps
   const ended = new AbortController()
   const describe: Runtime['describe'] = async (upstream, make) =>
-    portraits.clean(make(await portraits.of(upstream)))
+    descriptions.clean(make(await descriptions.of(upstream)))
   return {
     about: deps,
     describe,
@@ -289,12 +290,12 @@ function reportOnce(log: Log): (hidden: HiddenName) => void {
 const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
 
 /** Reaches each server once. Resolves with what does not go together with what they list. */
-export async function warmUp(
+export async function startUp(
   { upstreams, catalog, active, names, ended }: Runtime,
   log: Log,
 ): Promise<Finding[]> {
   const call = ownCall()
-  await warmServers(upstreams.values(), call, {
+  await startServers(upstreams.values(), call, {
     ended: ended.signal,
     onReached: (upstream) => background(names.again(upstream), log),
     log,

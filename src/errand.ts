@@ -1,17 +1,25 @@
 import type { Call } from './core/call.ts'
 import { Payload } from './core/payload.ts'
-import type { Order } from './features/feature.ts'
+import type { InternalCall } from './features/feature.ts'
 import { NS } from './wire/extensions.ts'
 import { ownCall } from './wire/own-call.ts'
 
 /** A call of a tool that the gateway makes itself. */
-export function errandCall({ errand, principal, upstream, tool, during, undoes, ...order }: Order): Call {
+export function internalCall({
+  purpose,
+  principal,
+  upstream,
+  tool,
+  during,
+  undoes,
+  ...order
+}: InternalCall): Call {
   const meta = order.idempotencyKey === undefined ? {} : { [`${NS}/idempotency_key`]: order.idempotencyKey }
   const params = Payload.of({ name: tool, arguments: order.arguments, _meta: meta })
   const target = { upstream, method: 'tools/call', name: tool }
   const link = undoes === undefined ? {} : { undoes }
-  const call = ownCall({ method: target.method, params, target, principal, meta, errand, ...link })
+  const call = ownCall({ method: target.method, params, target, principal, meta, internal: purpose, ...link })
   if (!during) return call
   const { client, signal, abort } = during
-  return { ...call, client: { ...client, isMute: true }, signal, abort }
+  return { ...call, client: { ...client, nonInteractive: true }, signal, abort }
 }

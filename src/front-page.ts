@@ -30,7 +30,7 @@ interface Options {
 }
 
 /** How long a server may take to say what it has, in milliseconds. */
-const PATIENCE = 1500
+const DESCRIPTION_TIMEOUT_MS = 1500
 
 /** The page for people, as its reader may see it. */
 export async function frontPage(reader: Reader, options: Options): Promise<string> {
@@ -107,11 +107,11 @@ async function panelOf(
   { about }: Runtime,
 ): Promise<ServerPanel | undefined> {
   const call = ownCall({ principal, target: { upstream, method: 'tools/list' }, method: 'tools/list' })
-  const asked = Promise.resolve(about.portrait(upstream, call)).catch(() => undefined)
-  const portrait = await within(asked, PATIENCE, undefined)
+  const asked = Promise.resolve(about.description(upstream, call)).catch(() => undefined)
+  const description = await within(asked, DESCRIPTION_TIMEOUT_MS, undefined)
   // A server that never answered has said nothing.
-  return portrait && portrait.contentVersion !== ''
-    ? about.document(portrait, 'front-page', serverPanel)
+  return description && description.contentVersion !== ''
+    ? about.document(description, 'front-page', serverPanel)
     : undefined
 }
 

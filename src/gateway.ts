@@ -3,11 +3,11 @@ import { addConfirmPages } from './admin/confirm-pages.ts'
 import { anchorsIn } from './anchors.ts'
 import { createOperator } from './admin/operator.ts'
 import { isByCode } from './admin/visitors.ts'
-import { createSeal } from './bridge/seal.ts'
+import { createRequestStateCodec } from './bridge/seal.ts'
 import { build, type Runtime, closeFeatures, type Kept, retireBuilt } from './build.ts'
 import type { Call, Handler } from './core/call.ts'
-import type { Entry } from './core/entry.ts'
-import { type Finding, tellProblems } from './core/finding.ts'
+import type { Descriptor } from './core/entry.ts'
+import { type Finding, logProblems } from './core/finding.ts'
 import { background, type Log } from './core/log.ts'
 import { Payload } from './core/payload.ts'
 import { featureSettings, type Settings } from './core/settings.ts'
@@ -27,18 +27,18 @@ import { createLog, type Level, type OpenLog } from './observe/log.ts'
 import type { Observing } from './observe/observing.ts'
 import { createObserving, timed } from './observed.ts'
 import { type Approval, createApprovals } from './records/approvals.ts'
-import { createPresence } from './records/presence.ts'
+import { createMembership } from './records/presence.ts'
 import { createKeys, type Keys } from './keys.ts'
 import { within } from './core/waiting.ts'
 import { isSameStore, openStore, RetiredStores } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import type { Variables } from './upstream/child.ts'
-import { createSignInDesk, type OAuthCallbackHandler } from './upstream/credentials/desk.ts'
+import { createOAuthCallbackHandler, type OAuthCallbackHandler } from './upstream/credentials/desk.ts'
 import { createPageSignIn } from './upstream/credentials/page-sign-in.ts'
 import type { Status } from './upstream/upstream.ts'
 import { PIPE, proofClaims } from './wire/gateway-proof.ts'
 import type { HeaderMirror } from './wire/headers.ts'
-import { usable, warmUpWithStore } from './warm.ts'
+import { usable, startWithStore } from './warm.ts'
 import { ownCall } from './wire/own-call.ts'
 
 // For commands, which reach the parts of a gateway through this file and offline.ts alone.
@@ -72,9 +72,9 @@ export interface Gateway {
   /** How a server is spoken to, clients of older revisions included: it is tried for them too. */
   explore(upstream: string): Promise<Status | undefined>
   /** Every server was tried once. */
-  readonly isWarm: boolean
+  readonly isStarted: boolean
   /** Connects to each server once. Resolves with what is wrong with the settings, given what servers list. */
-  warm(): Promise<readonly Finding[]>
+  start(): Promise<readonly Finding[]>
   /**
    * Goes on with other settings. Calls under way end as they began; servers that did not change are kept.
    * @throws where the audit log or the store can not be used: then nothing has changed
@@ -97,9 +97,9 @@ export interface Gateway {
   /** What is known of a tool, and what is done about it. @throws what listing throws */
   inspect(upstream: string, tool: string): Promise<Inspected | undefined>
   /** The tools of a server, as it lists them. @throws what listing throws */
-  entries(upstream: string): Promise<readonly Entry[]>
+  entries(upstream: string): Promise<readonly Descriptor[]>
   /** A document about a server, or about all of them, without secrets. */
-  describe<Made>(upstream: string | undefined, make: (portrait: ServerDescription) => Made): Promise<Made>
+  describe<Made>(upstream: string | undefined, make: (description: ServerDescription) => Made): Promise<Made>
   /** The key a gateway in front may name; undefined where the store does not answer. */
   key(): Promise<string | undefined>
   close(): Promise<void>
@@ -111,7 +111,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     issuer: () => current.settings.listen.publicUrl ?? 'gatehouse',
     log,
   })
-  const signIns = createSignInDesk({
+  const signIns = createOAuthCallbackHandler({
     store: () => kept.store,
     key: keys.vault,
     listen: () => current.settings.listen,
@@ -142,14 +142,14 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       undefined,
     )
   const closing = new AbortController()
-  const retired = new RetiredStores((store) => kept.presence.leave(store))
+  const retired = new RetiredStores((store) => kept.membership.leave(store))
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
   let kept: Kept = {
     variables,
     log,
     observing,
     store: open(initial),
-    presence: createPresence(() => kept.store),
+    membership: createMembership(() => kept.store),
     sign: keys.sign,
     prove: async (challenge) => {
       const { audience } = challenge
@@ -174,9 +174,9 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
   let versions = 0
 
   const warmUpAll = (): Promise<readonly Finding[]> => {
-    const warming = warmUpWithStore(current, kept.store, log)
+    const warming = startWithStore(current, kept.store, log)
     // Known before the first state is sealed, where that can be.
-    keys.seals()
+    keys.encryptionKeys()
     return warming
   }
 
@@ -203,16 +203,16 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       const upstream = current.upstreams.get(name)
       const { client } = ownCall()
       // What keeps an older client out does not keep out the others; the status says what does.
-      await upstream?.warm(ownCall({ client: { ...client, session: 'explore' } })).catch(() => undefined)
+      await upstream?.start(ownCall({ client: { ...client, session: 'explore' } })).catch(() => undefined)
       return upstream?.status
     },
     get storeProblem() {
-      return kept.store.problem
+      return kept.store.unavailableReason
     },
-    get isWarm() {
+    get isStarted() {
       return isWarm
     },
-    warm: () => {
+    start: () => {
       warmed ??= Promise.all([warmUpAll(), observing.opened])
         .then(([found]) => found)
         .finally(() => {
@@ -236,7 +236,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       current = build(settings, before.upstreams, kept)
       retireBuilt(before, current, kept)
       if (!isSameAsBefore) background(retired.retire(left), log)
-      const telling = warmUpAll().then((found) => tellProblems(found, log))
+      const telling = warmUpAll().then((found) => logProblems(found, log))
       background(telling, log)
     },
     get documents() {
@@ -269,7 +269,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       observing.serve({ transport: 'pipe' })
       return serveStdio(input, output, {
         handle: gateway.handle,
-        seal: createSeal(Date.now, undefined, keys.seals),
+        seal: createRequestStateCodec(Date.now, undefined, keys.encryptionKeys),
         principal: current.settings.auth.principal,
         limit: current.settings.listen.body,
         isStrict: () => current.settings.listen.isStrict,
@@ -280,7 +280,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
     },
     chain: (target) =>
       current.active.flatMap(({ name, contribution, isOn }) => {
-        if (!isOn(target.upstream) || !contribution.policy?.(target)) return []
+        if (!isOn(target.upstream) || !contribution.middleware?.(target)) return []
         return [{ feature: name, settings: featureSettings(current.settings, name, target.upstream) }]
       }),
     inspect: async (upstream, tool) => {
@@ -303,7 +303,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       current.catalog.close()
       await Promise.allSettled([...current.upstreams.values()].map((upstream) => upstream.close()))
       await closeFeatures(current)
-      await Promise.all([kept.presence.close(), pageSignIn.close()])
+      await Promise.all([kept.membership.close(), pageSignIn.close()])
       // The end of the audit log is noted in the store.
       await observing.close()
       await Promise.all([kept.store.close(), retired.close()])
@@ -346,11 +346,11 @@ function listen(
     statusMapping: () => statusMapping(gateway.settings),
     signIns: gateway.signIns,
     pageSignIn: gateway.pageSignIn,
-    seal: createSeal(Date.now, undefined, keys.seals),
+    seal: createRequestStateCodec(Date.now, undefined, keys.encryptionKeys),
     jwks: keys.published,
     ready: (needed) =>
       readiness({
-        isWarm: gateway.isWarm,
+        isWarm: gateway.isStarted,
         upstreams: gateway.statuses,
         // A gateway without its store still serves: limits then hold for it alone.
         probes: { ...needed, store: { isNeeded: false, works: () => gateway.storeProblem === undefined } },

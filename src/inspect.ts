@@ -1,5 +1,5 @@
 import { type Runtime, isUndoDerived } from './build.ts'
-import type { Entry } from './core/entry.ts'
+import type { Descriptor } from './core/entry.ts'
 import { featureSettings, type UpstreamSettings } from './core/settings.ts'
 import type { StopAsking } from './core/stop-asking.ts'
 import { settingOf } from './core/tool-settings.ts'
@@ -12,7 +12,7 @@ import { type Requirement, requirementOf } from './features/scopes/requirement.t
 
 /** A tool, and what the gateway does about it. */
 export interface Inspected {
-  readonly entry: Entry
+  readonly entry: Descriptor
   /** The scopes a caller needs: of each group one. */
   readonly scopes: Requirement
   readonly asking: Asking
@@ -34,7 +34,11 @@ interface Asking {
 }
 
 /** Tells what is done about a tool, given all tools of its server. */
-export function inspect(entry: Entry, all: readonly Entry[], { settings }: Runtime): Inspected | undefined {
+export function inspect(
+  entry: Descriptor,
+  all: readonly Descriptor[],
+  { settings }: Runtime,
+): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
   const asks = featureSettings(settings, confirm.name, server.name)
@@ -43,16 +47,20 @@ export function inspect(entry: Entry, all: readonly Entry[], { settings }: Runti
   const isDerived = isUndoDerived(settings, server.name)
   return {
     entry,
-    scopes: entry.isOwn ? [] : requirementOf(entry, server),
+    scopes: entry.isBuiltin ? [] : requirementOf(entry, server),
     asking: askingOf(entry, server, own),
     undoing: judgeUndo(entry, all, { tools: server.tools, isDerived }),
   }
 }
 
-function askingOf(entry: Entry, server: UpstreamSettings, settings: ConfirmSettings | undefined): Asking {
+function askingOf(
+  entry: Descriptor,
+  server: UpstreamSettings,
+  settings: ConfirmSettings | undefined,
+): Asking {
   if (!settings) return { when: 'never', isOutOfBand: false, why: ['features.confirm is off'] }
   const rule = ruleOf(entry.name, server, settings)
-  const why = [...said(entry, server, settings), `its risk is ${entry.nature.risk}`]
+  const why = [...said(entry, server, settings), `its risk is ${entry.classification.risk}`]
   if (!rule) return { when: 'never', isOutOfBand: false, why }
   if (!isAsked(rule, entry) && !rule.isPivot) return { when: 'never', isOutOfBand: false, why }
   const when = isAsked(rule, entry) ? 'always' : 'in_transactions'
@@ -76,7 +84,7 @@ const keys = [
 ] as const
 
 /** What the configuration says that has to do with asking. */
-function said({ name }: Entry, { tools }: UpstreamSettings, { level }: ConfirmSettings): string[] {
+function said({ name }: Descriptor, { tools }: UpstreamSettings, { level }: ConfirmSettings): string[] {
   const found = keys.flatMap(([key, written]) => {
     const setting = settingOf(tools, name, key)
     return setting ? [`the configuration says ${written}: ${String(setting.value)} for ${setting.glob}`] : []

@@ -6,7 +6,7 @@ import { FOREVER, type Store } from './store/store.ts'
 /** The gateway's own keys. They are made once and kept in the store, so gateways that share a store share them. */
 export interface Keys {
   /** What states are sealed with: by the first, and opened by any. */
-  seals(): readonly Buffer[]
+  encryptionKeys(): readonly Buffer[]
   /** What the vault of users' grants is locked with. @throws SERVER_UNAVAILABLE */
   vault(): Promise<Buffer>
   /** Claims as a compact JWS, with who signed them and when. @throws SERVER_UNAVAILABLE */
@@ -20,12 +20,12 @@ export interface Keys {
 }
 
 /** How long to wait before the store is asked again, in milliseconds. */
-const PAUSE = 5000
+const STORE_RETRY_DELAY_MS = 5000
 /**
  * How long a key is taken to be in the store, in milliseconds. One that a store lost which was emptied is put back
  * then, or else gateways that are started later would have others than those that run.
  */
-const TRUST = 60_000
+const KEY_STALE_MS = 60_000
 const ALGORITHM = 'ES256'
 /** The name of the key that signs. */
 const SIGNING = 'signing'
@@ -50,7 +50,7 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
   const keep = (
     name: string,
     make: () => Promise<string> | string,
-    trust: number = TRUST,
+    trust: number = KEY_STALE_MS,
   ): Promise<string> => {
     const current = store()
     const keys = kept.get(current) ?? new Map<string, Kept>()
@@ -108,10 +108,10 @@ export function createKeys(store: () => Store, { issuer, log }: { issuer(): stri
   }
 
   return {
-    seals: () => {
+    encryptionKeys: () => {
       const current = store()
       const found = seals.get(current)
-      if (asked !== current || performance.now() - askedAt > (found ? TRUST : PAUSE)) {
+      if (asked !== current || performance.now() - askedAt > (found ? KEY_STALE_MS : STORE_RETRY_DELAY_MS)) {
         asked = current
         askedAt = performance.now()
         void ask()
@@ -150,7 +150,7 @@ async function findOrMake(store: Store, key: string, make: () => Promise<string>
   const found = await store.get(key)
   if (found !== undefined) return found
   const made = await make()
-  return (await store.claim(key, made, FOREVER)) ?? made
+  return (await store.setIfAbsent(key, made, FOREVER)) ?? made
 }
 
 function secret(): string {

@@ -1,5 +1,5 @@
 import type { Active } from './active.ts'
-import type { Left, Quota } from './core/record.ts'
+import type { RemainingQuota, Quota } from './core/record.ts'
 import type { Principal } from './core/principal.ts'
 import type { Target } from './core/target.ts'
 
@@ -16,10 +16,10 @@ interface Asked {
  * What is left to a caller to call: of its budget, where a call costs something; else of the limit that leaves it
  * least, be it one of the gateway or that of the server.
  */
-export async function leftOf(
+export async function remainingQuotaOf(
   active: readonly Active[],
   { principal, upstream, name, quota }: Asked,
-): Promise<Left | undefined> {
+): Promise<RemainingQuota | undefined> {
   const target: Target = {
     method: 'tools/call',
     ...(upstream !== undefined && { upstream }),
@@ -28,7 +28,7 @@ export async function leftOf(
   const own = await Promise.all(
     active.map(async ({ contribution, isOn }) =>
       // Numbers are left out where the store that counts is away.
-      isOn(upstream) ? contribution.left?.(target, principal).catch(() => undefined) : undefined,
+      isOn(upstream) ? contribution.remainingQuota?.(target, principal).catch(() => undefined) : undefined,
     ),
   )
   const server = upstream === undefined ? undefined : quota(upstream)

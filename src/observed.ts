@@ -76,25 +76,26 @@ export function timed(store: Store, { metrics }: Observing): Store {
     return result
   }
   return {
-    get problem() {
-      return store.problem
+    get unavailableReason() {
+      return store.unavailableReason
     },
     opened: async () => store.opened?.(),
     get: (key) => timing('get', () => store.get(key)),
     put: (key, value, ttl) => timing('put', () => store.put(key, value, ttl)),
-    claim: (key, value, ttl) => timing('claim', () => store.claim(key, value, ttl)),
-    swap: (key, before, value, ttl) => timing('swap', () => store.swap(key, before, value, ttl)),
-    drop: (key, before) => timing('drop', () => store.drop(key, before)),
+    setIfAbsent: (key, value, ttl) => timing('claim', () => store.setIfAbsent(key, value, ttl)),
+    compareAndSwap: (key, before, value, ttl) =>
+      timing('swap', () => store.compareAndSwap(key, before, value, ttl)),
+    compareAndDelete: (key, before) => timing('drop', () => store.compareAndDelete(key, before)),
     scan: (collection) => timing('scan', () => store.scan(collection)),
     delete: (key) => timing('delete', () => store.delete(key)),
-    take: (buckets) => {
+    takeTokens: (buckets) => {
       const start = performance.now()
-      const taken = store.take(buckets)
+      const taken = store.takeTokens(buckets)
       if (taken instanceof Promise) return timing('take', () => taken)
       metrics.stored('take', (performance.now() - start) / 1000)
       return taken
     },
-    look: (buckets) => store.look(buckets),
+    peekTokens: (buckets) => store.peekTokens(buckets),
     close: () => store.close(),
   }
 }

@@ -23,7 +23,7 @@ export async function acceptStore(settings: Settings, log: Log): Promise<boolean
   if (store.kind === 'folder') {
     const before = openPortable(store, log)
     await before.opened?.()
-    const { problem } = before
+    const { unavailableReason: problem } = before
     await before.close()
     if (problem === undefined) return false
     acceptLoss(store)
@@ -41,7 +41,7 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
     )
   const store = openPortable(settings, log)
   await store.opened?.()
-  const { problem } = store
+  const { unavailableReason: problem } = store
   if (problem === undefined || store.canRead === true) return store
   await store.close()
   throw new Error(settings.kind === 'folder' ? problem : `the store cannot be used: ${problem}`)

@@ -2,12 +2,12 @@ import { aliasOf } from './core/alias.ts'
 import type { Call, Handler } from './core/call.ts'
 import { isObject } from './core/json.ts'
 import { isTelling, Redactor, secretsOf } from './core/redact.ts'
-import type { Records, ServerRecord } from './core/record.ts'
+import type { ServerRecords, ServerRecord } from './core/record.ts'
 import type { Settings, UpstreamSettings } from './core/settings.ts'
 import { exposedName, exposedUri } from './catalog/names.ts'
 import { ownUri } from './catalog/own-uris.ts'
 import { listAllPages } from './catalog/walk.ts'
-import { type Naming, portraitOf, portraitOfAll } from './documents/draw.ts'
+import { type Naming, describeServer, describeAllServers } from './documents/draw.ts'
 import { frontOf } from './documents/draw-front.ts'
 import { latencyOf } from './documents/observed.ts'
 import type { ServerDescription } from './documents/portrait.ts'
@@ -15,7 +15,7 @@ import { oneLine } from './documents/text.ts'
 
 interface Options {
   readonly settings: Settings
-  records(): Records
+  records(): ServerRecords
   /** Whether a server can be reached just now. */
   isUp(upstream: string): boolean
   /** Whether a feature is on, for one server or at all. */
@@ -31,37 +31,41 @@ interface Options {
 }
 
 /** What documents are made of, so that all of them say the same. */
-export interface Portraits {
+export interface Descriptions {
   /** What documents say of one server, or of all; at once where that is known. */
   of(upstream: string | undefined, call?: Call): ServerDescription | Promise<ServerDescription>
   /** Makes a document of a portrait, once for each, without secrets of the configuration. */
-  document<Made>(portrait: ServerDescription, key: string, make: (portrait: ServerDescription) => Made): Made
+  document<Made>(
+    description: ServerDescription,
+    key: string,
+    make: (description: ServerDescription) => Made,
+  ): Made
   /** A document without secrets of the configuration. */
   clean<Made>(made: Made): Made
 }
 
 /** For how long a portrait is taken as it is, in milliseconds. */
-const FRESH = 10_000
+const STALE_AFTER_MS = 10_000
 /** How many documents of a portrait are kept, and for how many kinds of callers who see less. */
 const DOCUMENTS = 500
-const CALLERS = 100
+const MAX_CALLERS = 100
 
 /** A portrait, and what it was made of. */
 interface Drawn {
   readonly key: string
-  readonly portrait: ServerDescription
+  readonly description: ServerDescription
   readonly up: string
   readonly until: number
 }
 
 /** Draws portraits of servers, each again only when something of it changed. */
-export function createPortraits(options: Options): Portraits {
+export function createDescriptions(options: Options): Descriptions {
   const { settings, isUp, page, isHiding } = options
   const servers = new Map(settings.upstreams.map((each) => [each.name, each]))
   const [only] = settings.upstreams.length === 1 ? settings.upstreams : []
   const drawn = new Map<string | undefined, Drawn>()
-  let known: Records | undefined
-  const records = (): Records => {
+  let known: ServerRecords | undefined
+  const records = (): ServerRecords => {
     if (known) return known
     known = options.records()
     known.onChange((changed) => {
@@ -80,16 +84,17 @@ export function createPortraits(options: Options): Portraits {
     const up = upOf(namesOf(upstream))
     const key = JSON.stringify([up, ...found.map(versionOf)])
     const before = drawn.get(upstream)
-    const portrait = before?.key === key ? before.portrait : portray(found, upstream, { options, servers })
-    drawn.set(upstream, { key, portrait, up, until: performance.now() + FRESH })
-    return portrait
+    const description =
+      before?.key === key ? before.description : describeAgain(found, upstream, { options, servers })
+    drawn.set(upstream, { key, description, up, until: performance.now() + STALE_AFTER_MS })
+    return description
   }
 
   const whole = (asked: string | undefined): ServerDescription | Promise<ServerDescription> => {
     const upstream = asked ?? only?.name
     const names = namesOf(upstream)
     const last = drawn.get(upstream)
-    if (last && performance.now() < last.until && last.up === upOf(names)) return last.portrait
+    if (last && performance.now() < last.until && last.up === upOf(names)) return last.description
     const asking = names.map((name) => records().of(name))
     return asking.some((each) => each instanceof Promise)
       ? Promise.all(asking.map(async (each) => each)).then((found) => draw(upstream, found))
@@ -104,17 +109,17 @@ export function createPortraits(options: Options): Portraits {
     of: (upstream, call) => {
       const found = whole(upstream)
       if (!call?.principal.scopes || !isHiding(upstream ?? only?.name)) return found
-      return Promise.resolve(found).then((portrait) => partly(portrait, call))
+      return Promise.resolve(found).then((description) => partly(description, call))
     },
     document: <Made>(
-      portrait: ServerDescription,
+      description: ServerDescription,
       key: string,
-      make: (portrait: ServerDescription) => Made,
+      make: (description: ServerDescription) => Made,
     ): Made => {
-      const own = documents.get(portrait) ?? new Map<string, unknown>()
-      documents.set(portrait, own)
+      const own = documents.get(description) ?? new Map<string, unknown>()
+      documents.set(description, own)
       if (own.size > DOCUMENTS) own.clear()
-      if (!own.has(key)) own.set(key, cleaned(make(portrait), redactor))
+      if (!own.has(key)) own.set(key, cleaned(make(description), redactor))
       // Under a key stands what was made with it.
       return own.get(key) as Made
     },
@@ -128,8 +133,8 @@ function isRecord(found: ServerRecord | Promise<ServerRecord>): found is ServerR
 
 /** What of a record documents would tell in other words, were it different. */
 function versionOf({ name, isUp, contentVersion, changedAt, tools }: ServerRecord): unknown {
-  const seen = tools.flatMap(({ entry, seen: calls }) =>
-    calls ? [[entry.name, latencyOf({ words: {}, seen: calls }), calls.types, calls.hasCursor]] : [],
+  const seen = tools.flatMap(({ entry, statistics: calls }) =>
+    calls ? [[entry.name, latencyOf({ words: {}, statistics: calls }), calls.types, calls.hasCursor]] : [],
   )
   return [name, isUp, contentVersion, changedAt, seen]
 }
@@ -139,7 +144,7 @@ interface Around {
   readonly servers: ReadonlyMap<string, UpstreamSettings>
 }
 
-function portray(
+function describeAgain(
   found: readonly ServerRecord[],
   upstream: string | undefined,
   around: Around,
@@ -154,11 +159,11 @@ function portray(
     const settings = servers.get(record.name)
     if (!settings) return []
     const own = isApart ? frontOf(record.name, options) : front
-    return [portraitOf({ record, settings }, own, { ...naming, isApart })]
+    return [describeServer({ record, settings }, own, { ...naming, isApart })]
   }
   const parts = found.flatMap(draw)
   const [first] = parts
-  if (upstream === undefined || !first) return portraitOfAll(parts, front)
+  if (upstream === undefined || !first) return describeAllServers(parts, front)
   return { ...first, notFor: [...first.notFor, ...forOthers(upstream, options)] }
 }
 
@@ -189,9 +194,9 @@ function namingOfAll(isStrict: boolean): Naming {
 /** Leaves out of a portrait what its reader is not shown in lists. */
 function createPartly(
   handle: Handler,
-): (portrait: ServerDescription, call: Call) => Promise<ServerDescription> {
+): (description: ServerDescription, call: Call) => Promise<ServerDescription> {
   const known = new WeakMap<ServerDescription, Map<string, Promise<ServerDescription>>>()
-  const make = async (portrait: ServerDescription, call: Call): Promise<ServerDescription> => {
+  const make = async (description: ServerDescription, call: Call): Promise<ServerDescription> => {
     const { upstream } = call.target
     const target = { method: call.method, ...(upstream !== undefined && { upstream }) }
     // Others may wait for it too, so it does not end with the call that began it.
@@ -199,7 +204,7 @@ function createPartly(
     const asking: Call = {
       ...call,
       target,
-      errand: 'look',
+      internal: 'read',
       signal: own.signal,
       abort: (reason) => own.abort(reason),
       emit: () => undefined,
@@ -220,16 +225,16 @@ function createPartly(
       templates: each.templates.filter(({ uriTemplate }) => templates.has(uriTemplate)),
       parts: each.parts.map(shownOf),
     })
-    return shownOf(portrait)
+    return shownOf(description)
   }
-  return (portrait, call) => {
-    const own = known.get(portrait) ?? new Map<string, Promise<ServerDescription>>()
-    known.set(portrait, own)
+  return (description, call) => {
+    const own = known.get(description) ?? new Map<string, Promise<ServerDescription>>()
+    known.set(description, own)
     const key = [...(call.principal.scopes ?? [])].toSorted().join(' ')
     const found = own.get(key)
     if (found) return found
-    if (own.size >= CALLERS) own.clear()
-    const made = make(portrait, call)
+    if (own.size >= MAX_CALLERS) own.clear()
+    const made = make(description, call)
     own.set(key, made)
     made.catch(() => own.delete(key))
     return made

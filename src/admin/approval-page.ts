@@ -2,11 +2,11 @@ import { escapeHtml } from '../core/html.ts'
 import { rememberText } from '../core/remember.ts'
 import type { Approval, Decision } from '../records/approvals.ts'
 import { approvedCount } from '../records/approval-view.ts'
-import { shownJson, shownText, shownWord } from './shown.ts'
+import { displayJson, displayText, displayWord } from './shown.ts'
 import type { Visitor } from './visitors.ts'
 
 /** How long a reason may be, in characters. */
-export const LONGEST_REASON = 1000
+export const MAX_REASON_LENGTH = 1000
 
 interface ApprovalPage {
   readonly approval: Approval
@@ -27,18 +27,18 @@ export function approvalPage(page: ApprovalPage): { readonly title: string; read
   const { status, message, risk, upstream, tool, caller } = approval
   const title = titles[status]
   const content = `<h1>${title}</h1>
-${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(problem)}</p>`}
-<p class="message">${shownText(message)}</p>
+${problem === undefined ? '' : `<p class="notice" role="alert">${displayText(problem)}</p>`}
+<p class="message">${displayText(message)}</p>
 <dl>
 <dt>Risk</dt><dd class="risk ${risk}">${riskText(approval)}</dd>
-<dt>Tool</dt><dd><code>${shownWord(tool)}</code></dd>
-<dt>Server</dt><dd>${shownWord(upstream)}</dd>
-<dt>Called by</dt><dd>${shownWord(caller)}</dd>
+<dt>Tool</dt><dd><code>${displayWord(tool)}</code></dd>
+<dt>Server</dt><dd>${displayWord(upstream)}</dd>
+<dt>Called by</dt><dd>${displayWord(caller)}</dd>
 <dt>Expires</dt><dd>${timeHtml(approval.expiresAt)}${status === 'pending' ? ` (in ${wait(approval.expiresAt - page.now)})` : ''}</dd>
 <dt>Approvals</dt><dd>${approvedCount(approval)} of ${approval.needed}${approversHtml(approval)}</dd>
 </dl>
 <h2>Arguments</h2>
-${shownJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
+${displayJson(JSON.stringify(approval.arguments, null, 2), 'Arguments')}
 ${sentHtml(approval)}
 ${decisionsHtml(approval.decisions)}
 ${formOf(page)}
@@ -58,9 +58,9 @@ export function approvalsPage(
   const title = 'Calls that wait for approval'
   const rows = approvals.map(
     (approval) =>
-      `<li><a href="confirm/${encodeURIComponent(approval.id)}">${shownWord(approval.tool)} on ${shownWord(approval.upstream)}</a>
-<p class="message">${shownText(approval.message)}</p>
-<p class="size">Called by ${shownWord(approval.caller)}, waits for ${wait(now - approval.createdAt)}</p>
+      `<li><a href="confirm/${encodeURIComponent(approval.id)}">${displayWord(approval.tool)} on ${displayWord(approval.upstream)}</a>
+<p class="message">${displayText(approval.message)}</p>
+<p class="size">Called by ${displayWord(approval.caller)}, waits for ${wait(now - approval.createdAt)}</p>
 <span class="risk ${approval.risk}">${riskText(approval)}</span> · expires ${timeHtml(approval.expiresAt)}</li>`,
   )
   const list = rows.length === 0 ? '<p>There is none that you may decide.</p>' : `<ul>${rows.join('\n')}</ul>`
@@ -71,7 +71,7 @@ export function approvalsPage(
 export function codePage(problem?: string): { readonly title: string; readonly content: string } {
   const title = 'Who are you?'
   const content = `<h1>${title}</h1>
-${problem === undefined ? '' : `<p class="notice" role="alert">${shownText(problem)}</p>`}
+${problem === undefined ? '' : `<p class="notice" role="alert">${displayText(problem)}</p>`}
 <p>Type the code that <code>gatehouse serve</code> printed in its terminal when it started.</p>
 <form method="post">
 <label for="code">Code (XXXX-XXXX)</label>
@@ -105,7 +105,7 @@ export function refusalPage(
   title: string,
   lines: readonly string[],
 ): { readonly title: string; readonly content: string } {
-  const content = lines.map((line) => `<p>${shownText(line)}</p>`).join('\n')
+  const content = lines.map((line) => `<p>${displayText(line)}</p>`).join('\n')
   return { title, content: `<h1>${escapeHtml(title)}</h1>\n${content}` }
 }
 
@@ -138,21 +138,21 @@ const proofs: Readonly<Record<Decision['via'], string>> = {
 }
 
 function approversHtml({ approvers }: Approval): string {
-  return approvers.length === 0 ? '' : `, by ${approvers.map(shownWord).join(', ')}`
+  return approvers.length === 0 ? '' : `, by ${approvers.map(displayWord).join(', ')}`
 }
 
 function sentHtml({ sent }: Approval): string {
   if (sent === undefined) return ''
   return `<h2>Arguments as they were sent</h2>
 <p>The server gets this text, which says more than the values above: digits that get lost, or a name twice.</p>
-${shownJson(sent, 'Arguments as they were sent')}`
+${displayJson(sent, 'Arguments as they were sent')}`
 }
 
 function decisionsHtml(decisions: readonly Decision[]): string {
   if (decisions.length === 0) return ''
   const rows = decisions.map(({ by, via, verdict, at, reason, remember }) => {
-    const why = reason === undefined ? '' : `<br>${shownWord(reason)}`
-    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${shownWord(by)}, known by ${proofs[via]}, ${timeHtml(at)}${remember ? ', also for calls of this tool that follow' : ''}${why}</li>`
+    const why = reason === undefined ? '' : `<br>${displayWord(reason)}`
+    return `<li><strong>${verdict === 'approved' ? 'Approved' : 'Denied'}</strong> by ${displayWord(by)}, known by ${proofs[via]}, ${timeHtml(at)}${remember ? ', also for calls of this tool that follow' : ''}${why}</li>`
   })
   return `<h2>Decisions</h2>\n<ul>${rows.join('\n')}</ul>`
 }
@@ -166,7 +166,7 @@ function formOf({ approval, visitor, token }: ApprovalPage): string {
   const field =
     typed === undefined
       ? ''
-      : `<label for="typed">To approve, type <code>${shownWord(typed)}</code></label>
+      : `<label for="typed">To approve, type <code>${displayWord(typed)}</code></label>
 <input id="typed" name="typed" required autocomplete="off" autocapitalize="none" spellcheck="false">`
   const box = offer
     ? `<p><label><input type="checkbox" name="remember" value="on"> Do not ask again about this tool: the answer then holds for ${rememberText(offer)}, in the session of this caller.</label></p>`
@@ -177,14 +177,14 @@ function formOf({ approval, visitor, token }: ApprovalPage): string {
 <input type="hidden" name="token" value="${escapeHtml(token)}">
 ${field}
 <label for="reason">Reason (optional)</label>
-<input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off">
+<input id="reason" name="reason" maxlength="${MAX_REASON_LENGTH}" autocomplete="off">
 ${box}
 <div class="buttons">
 <button name="verdict" value="denied" formnovalidate>Deny</button>
 <button class="approve" name="verdict" value="approved">Approve</button>
 </div>
 </form>
-<p class="size">You decide as ${shownWord(visitor.by)}, known by ${proofs[visitor.via]}.</p>`
+<p class="size">You decide as ${displayWord(visitor.by)}, known by ${proofs[visitor.via]}.</p>`
 }
 
 /** Where to go from here. */
@@ -195,7 +195,7 @@ function waysOn({ next }: ApprovalPage): string {
 
 function stopHtml({ stop }: Approval): string {
   if (!stop) return ''
-  return `<p class="size">To be asked about this tool no more, write <code>${shownWord(stop.write)}</code> under <code>${shownWord(stop.under)}</code> in the configuration.</p>`
+  return `<p class="size">To be asked about this tool no more, write <code>${displayWord(stop.write)}</code> under <code>${displayWord(stop.under)}</code> in the configuration.</p>`
 }
 
 function isOperator({ via }: Decision): boolean {

@@ -4,8 +4,8 @@ import type { Store } from '../store/store.ts'
 import type { Visitor } from './visitors.ts'
 
 /** Under which key of the store the key of forms is, and for how long, in milliseconds. */
-const KEY = 'key:forms'
-const TTL = 365 * 24 * 60 * 60_000
+const STORE_KEY = 'key:forms'
+const KEY_TTL_MS = 365 * 24 * 60 * 60_000
 
 /** Tells forms this gateway made for a person from those other pages made a browser send. */
 export interface FormGuard {
@@ -33,10 +33,10 @@ export function createFormGuard(store: () => Store): FormGuard {
 }
 
 async function sharedKey(store: Store): Promise<string> {
-  const known = await store.get(KEY)
+  const known = await store.get(STORE_KEY)
   if (known !== undefined) return known
   const fresh = randomBytes(32).toString('base64')
-  return (await store.claim(KEY, fresh, TTL)) ?? fresh
+  return (await store.setIfAbsent(STORE_KEY, fresh, KEY_TTL_MS)) ?? fresh
 }
 
 /** The refusal of what may come from another page. */

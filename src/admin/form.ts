@@ -2,7 +2,7 @@ import type { Context } from 'hono'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Decision } from '../records/approvals.ts'
-import { LONGEST_REASON } from './approval-page.ts'
+import { MAX_REASON_LENGTH } from './approval-page.ts'
 
 /** What a person sent. */
 export interface Form {
@@ -59,8 +59,8 @@ function formOf(fields: Readonly<Record<string, unknown>>): Form {
   }
   const verdict = (['approved', 'denied'] as const).find((each) => each === fields.verdict)
   const reason = of('reason')?.trim()
-  if (reason !== undefined && reason.length > LONGEST_REASON)
-    throw new GatewayError('INVALID_INPUT', `A reason has at most ${LONGEST_REASON} characters.`, {
+  if (reason !== undefined && reason.length > MAX_REASON_LENGTH)
+    throw new GatewayError('INVALID_INPUT', `A reason has at most ${MAX_REASON_LENGTH} characters.`, {
       field: 'reason',
     })
   const isRemembered = verdict === 'approved' && isTrue(fields.remember)

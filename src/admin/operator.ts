@@ -1,5 +1,5 @@
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
-import { createTries } from '../core/tries.ts'
+import { createFailureCounter } from '../core/tries.ts'
 
 /** How many wrong codes a minute are taken, from all together. */
 const WRONG_CODES = 5
@@ -29,7 +29,7 @@ export function createOperator(now: () => number): Operator {
   const sign = (text: string): string => createHmac('sha256', key).update(text).digest('base64url')
   const isSame = (one: string, other: string): boolean =>
     timingSafeEqual(Buffer.from(sign(one)), Buffer.from(sign(other)))
-  const tries = createTries(WRONG_CODES, now)
+  const tries = createFailureCounter(WRONG_CODES, now)
   return {
     code: `${code.slice(0, 4)}-${code.slice(4)}`,
     lifetime: LIFETIME,

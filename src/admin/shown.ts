@@ -4,19 +4,19 @@ import { escapeHtml } from '../core/html.ts'
 const string = /"[^"\\]*(?:\\.[^"\\]*)*"/g
 
 /** A text as HTML that hides nothing: characters that can not be seen are named. */
-export function shownText(text: string): string {
+export function displayText(text: string): string {
   return splitHidden(text)
     .map((part) => (part.isHidden ? `<mark>${codePointName(part.text)}</mark>` : escapeHtml(part.text)))
     .join('')
 }
 
 /** A short text as above, which does not move what stands around it, whatever direction it is written in. */
-export function shownWord(text: string): string {
-  return `<bdi>${shownText(text)}</bdi>`
+export function displayWord(text: string): string {
+  return `<bdi>${displayText(text)}</bdi>`
 }
 
 /** JSON in HTML, with a word on how much of it there is. */
-export function shownJson(text: string, label: string): string {
+export function displayJson(text: string, label: string): string {
   const lines = text.split('\n').length
   const isLong = lines > 15 || text.length > 500
   const size = `${lines} ${lines === 1 ? 'line' : 'lines'}, ${text.length} characters${isLong ? ': scroll in the box to see all' : ''}.`

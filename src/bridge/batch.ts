@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/error.ts'
-import { type Batch, parseMessage, type Request } from '../wire/jsonrpc.ts'
-import type { Reply } from './reply.ts'
+import { type Batch, parseMessage, type JsonRpcRequest } from '../wire/jsonrpc.ts'
+import type { ResponseSink } from './reply.ts'
 import type { ClientSession } from './session.ts'
 
 /** How many messages a batch may hold. */
@@ -10,7 +10,7 @@ const MAX_BATCH = 100
  * Takes several messages for a session whose revision has batches; gives back the requests, which are to be
  * served with `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then nothing of it was taken
  */
-export function takeBatch(session: ClientSession, { texts }: Batch): Request[] {
+export function takeBatch(session: ClientSession, { texts }: Batch): JsonRpcRequest[] {
   if (!session.takesBatches) throw invalid('batches are not part of this protocol version')
   if (texts.length === 0 || texts.length > MAX_BATCH)
     throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
@@ -27,21 +27,21 @@ export function takeBatch(session: ClientSession, { texts }: Batch): Request[] {
 /** Serves the requests of a batch side by side; their answers are joined in an array unless `isStream`. */
 export async function serveBatch(
   session: ClientSession,
-  requests: readonly Request[],
-  reply: Reply & { readonly isStream: boolean },
+  requests: readonly JsonRpcRequest[],
+  reply: ResponseSink & { readonly isStream: boolean },
 ): Promise<void> {
   const joined = joinReplies(reply, requests.length)
   await Promise.all(requests.map((request) => session.request(request, joined)))
 }
 
-function joinReplies(reply: Reply & { readonly isStream: boolean }, count: number): Reply {
+function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count: number): ResponseSink {
   const answers: string[] = []
   let left = count
   return {
     requestId: reply.requestId,
     principal: reply.principal,
     trace: reply.trace,
-    carried: reply.carried,
+    gatewayMetadata: reply.gatewayMetadata,
     emit: (message) => reply.emit(message),
     end: (message) => {
       if (message !== undefined) answers.push(message)

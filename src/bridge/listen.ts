@@ -1,20 +1,20 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Handler, Call, Note } from '../core/call.ts'
+import type { Handler, Call, Notification } from '../core/call.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
-import { ACKNOWLEDGED, type Filter, readFilter, toldChanges } from '../wire/filter.ts'
+import { ACKNOWLEDGED, type SubscriptionFilter, readFilter, reportedChanges } from '../wire/filter.ts'
 
 interface Options {
   readonly handle: Handler
   /** Makes the listening call; its emitted notes go to `emit`. */
-  call(params: Payload, controller: AbortController, emit: (note: Note) => void): Call
-  onNote(note: Note): void
+  call(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call
+  onNote(note: Notification): void
   readonly log: Log
 }
 
 /** How long to wait before listening again, in milliseconds. */
-const AGAIN = 250
+const RETRY_DELAY_MS = 250
 
 /** The long-lived call that stands for everything a client of an older revision hears outside its requests. */
 export class Subscriptions {
@@ -28,7 +28,7 @@ export class Subscriptions {
   }
 
   /** Listens for this from here on; resolves with what is honoured. The one before ends when this one is up. */
-  open(filter: Filter): Promise<Filter> {
+  open(filter: SubscriptionFilter): Promise<SubscriptionFilter> {
     const change = this.#changes.then(() => this.#replace(filter))
     this.#changes = change.catch(() => undefined)
     return change
@@ -39,9 +39,9 @@ export class Subscriptions {
     this.#current?.abort()
   }
 
-  async #replace(filter: Filter): Promise<Filter> {
+  async #replace(filter: SubscriptionFilter): Promise<SubscriptionFilter> {
     const controller = new AbortController()
-    const acknowledged = Promise.withResolvers<Filter>()
+    const acknowledged = Promise.withResolvers<SubscriptionFilter>()
     const call = this.#options.call(Payload.of({ notifications: filter }), controller, (note) => {
       if (note.method === ACKNOWLEDGED) acknowledged.resolve(readFilter(note.params))
       else this.#options.onNote(note)
@@ -57,13 +57,13 @@ export class Subscriptions {
   }
 
   /** Where the listening call ends by itself, as when the configuration changed, it is made again. */
-  async #follow(ended: Promise<unknown>, filter: Filter, signal: AbortSignal): Promise<void> {
+  async #follow(ended: Promise<unknown>, filter: SubscriptionFilter, signal: AbortSignal): Promise<void> {
     await ended.catch((error: unknown) =>
       this.#options.log.debug('listen.ended', { error: excerpt(String(error)) }),
     )
-    await wait(AGAIN, undefined, { signal, ref: false }).catch(() => undefined)
+    await wait(RETRY_DELAY_MS, undefined, { signal, ref: false }).catch(() => undefined)
     if (signal.aborted || this.#isClosed) return
     await this.open(filter)
-    for (const method of toldChanges(filter)) this.#options.onNote({ method })
+    for (const method of reportedChanges(filter)) this.#options.onNote({ method })
   }
 }

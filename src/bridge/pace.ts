@@ -1,32 +1,32 @@
-import type { Note } from '../core/call.ts'
+import type { Notification } from '../core/call.ts'
 import { encodeNotification } from '../wire/jsonrpc.ts'
 import { lowerNote } from '../wire/project.ts'
 import type { Revision } from '../wire/revisions.ts'
 
 /** How many progress notifications of a call may come at once, and how many more each second. */
-const BURST = 20
-const EACH_SECOND = 10
+const BURST_SIZE = 20
+const RATE_PER_SECOND = 10
 
 /** Passes the notes of one call on; of progress that comes too fast only the latest is kept. */
 export class ProgressThrottle {
-  readonly #emit: (note: Note) => void
-  #left = BURST
+  readonly #emit: (note: Notification) => void
+  #left = BURST_SIZE
   #since = 0
-  #latest: Note | undefined
+  #latest: Notification | undefined
   #timer: NodeJS.Timeout | undefined
   #isOver = false
 
-  constructor(emit: (note: Note) => void) {
+  constructor(emit: (note: Notification) => void) {
     this.#emit = emit
   }
 
-  readonly emit = (note: Note): void => {
+  readonly emit = (note: Notification): void => {
     if (note.method !== 'notifications/progress') return this.#emit(note)
     if (this.#isOver) return
     this.#refill()
     if (this.#left < 1 || this.#timer) {
       this.#latest = note
-      this.#timer ??= setTimeout(() => this.#next(), 1000 / EACH_SECOND).unref()
+      this.#timer ??= setTimeout(() => this.#next(), 1000 / RATE_PER_SECOND).unref()
       return
     }
     this.#left--
@@ -57,13 +57,14 @@ export class ProgressThrottle {
 
   #refill(): void {
     const now = performance.now()
-    if (this.#since > 0) this.#left = Math.min(BURST, this.#left + ((now - this.#since) / 1000) * EACH_SECOND)
+    if (this.#since > 0)
+      this.#left = Math.min(BURST_SIZE, this.#left + ((now - this.#since) / 1000) * RATE_PER_SECOND)
     this.#since = now
   }
 }
 
 /** Sends a notification in the words of a revision, if it has any for it. */
-export function told(note: Note, revision: Revision, send: (message: string) => void): void {
+export function isReported(note: Notification, revision: Revision, send: (message: string) => void): void {
   const lowered = lowerNote(note, revision)
   if (lowered) send(encodeNotification(lowered.method, lowered.params))
 }

@@ -3,7 +3,7 @@ import type {
   InputResponse,
   Call,
   Handler,
-  Note,
+  Notification,
   Outcome,
   InputRequest,
   InputRequests,
@@ -21,17 +21,17 @@ export interface UpstreamCall {
   readonly call: Call
   /** Aborted when nobody wants the outcome; not when a round ends with a question. */
   readonly signal: AbortSignal
-  note(note: Note): void
-  progress(note: Note): void
+  notify(note: Notification): void
+  progress(note: Notification): void
   /** Asks the caller; nothing where the call ended before there was an answer. */
-  ask(question: InputRequest, options?: AskOptions): Promise<InputResponse | undefined>
+  requestInput(question: InputRequest, options?: InputRequestOptions): Promise<InputResponse | undefined>
 }
 
-interface AskOptions {
+interface InputRequestOptions {
   /** Takes the question back. */
   readonly withdrawn?: AbortSignal
   /** The server did not say which call it asks for, so the question outlives this one. */
-  readonly isGuess?: boolean
+  readonly isAmbiguous?: boolean
 }
 
 /** Does a call while it stays open, asking as it goes. */
@@ -49,7 +49,7 @@ interface Options {
 }
 
 /** The slot of a call's state that names its ticket. */
-const SLOT = 'park'
+const STATE_KEY = 'park'
 
 /**
  * Makes a server that asks in the middle of a call look like one that ends the call with its questions: the open
@@ -60,7 +60,7 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
   const parked = new Map<string, SuspendedCall>()
 
   return (call) => {
-    const ticket = call.state[SLOT]
+    const ticket = call.requestState[STATE_KEY]
     if (ticket === undefined) {
       // Who can not be asked anything needs no parking.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
@@ -71,7 +71,7 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
     }
     const held = typeof ticket === 'string' ? parked.get(ticket) : undefined
     if (!held || held.call.principal.id !== call.principal.id) return Promise.reject(expired())
-    parked.delete(held.ticket)
+    parked.delete(held.continuationToken)
     options.onCount?.(parked.size)
     clearTimeout(held.timer)
     return held.resume(call)
@@ -83,11 +83,11 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
 
   function keep(held: SuspendedCall): boolean {
     if (parked.size >= limit || isShareTaken(held.call.principal)) return false
-    held.ticket = randomUUID()
-    parked.set(held.ticket, held)
+    held.continuationToken = randomUUID()
+    parked.set(held.continuationToken, held)
     options.onCount?.(parked.size)
     held.timer = setTimeout(() => {
-      parked.delete(held.ticket)
+      parked.delete(held.continuationToken)
       options.onCount?.(parked.size)
       held.giveUp()
     }, patience)
@@ -105,7 +105,7 @@ interface Asked {
 /** One open call of a server, through all its rounds with the caller. */
 class SuspendedCall implements UpstreamCall {
   call: Call
-  ticket = ''
+  continuationToken = ''
   timer: NodeJS.Timeout | undefined
   onParked: (held: SuspendedCall) => boolean = () => false
   readonly #collect: number
@@ -117,7 +117,7 @@ class SuspendedCall implements UpstreamCall {
   #withdrawn: AbortController | undefined
   #flushing: NodeJS.Timeout | undefined
   #questions = 0
-  #progress: ((note: Note) => void) | undefined
+  #progress: ((note: Notification) => void) | undefined
   readonly #abort = (): void => this.#controller.abort(this.call.signal.reason)
 
   constructor(call: Call, collect: number) {
@@ -147,7 +147,8 @@ class SuspendedCall implements UpstreamCall {
     this.#isOpen = true
     this.#withdrawn = undefined
     this.#follow(call)
-    for (const [key, answer] of Object.entries(call.answers ?? {})) this.#asked.get(key)?.answer(answer)
+    for (const [key, answer] of Object.entries(call.inputResponses ?? {}))
+      this.#asked.get(key)?.answer(answer)
     if (this.#ended) {
       this.#drop()
       this.#settle(this.#ended)
@@ -155,22 +156,22 @@ class SuspendedCall implements UpstreamCall {
     return this.#turn.promise
   }
 
-  note(note: Note): void {
+  notify(note: Notification): void {
     this.call.emit(note)
   }
 
-  readonly progress = (note: Note): void => {
+  readonly progress = (note: Notification): void => {
     this.#progress ??= progressTo(this.call)
     this.#progress(note)
   }
 
-  ask(
+  requestInput(
     question: InputRequest,
-    { withdrawn, isGuess = false }: AskOptions = {},
+    { withdrawn, isAmbiguous: isGuess = false }: InputRequestOptions = {},
   ): Promise<InputResponse | undefined> {
     const { call } = this
     const isAskable =
-      !call.client.isMute && (method(call.method).asks === true || call.client.era === 'legacy')
+      !call.client.nonInteractive && (method(call.method).asks === true || call.client.era === 'legacy')
     if (!isAskable || !canAnswer(call.client, question)) return Promise.resolve(refusal(question))
     return new Promise((resolve) => {
       const key = `q${++this.#questions}`
@@ -221,9 +222,9 @@ class SuspendedCall implements UpstreamCall {
     this.#isOpen = false
     this.#withdrawn = new AbortController()
     this.#turn.resolve({
-      kind: 'ask',
-      questions,
-      state: { [SLOT]: this.ticket },
+      kind: 'input_required',
+      inputRequests: questions,
+      requestState: { [STATE_KEY]: this.continuationToken },
       withdrawn: this.#withdrawn.signal,
       isOpen: true,
     })
@@ -256,16 +257,16 @@ class SuspendedCall implements UpstreamCall {
 
 /** The caller of a call that no question can interrupt. */
 function unasked(call: Call): UpstreamCall {
-  let progress: ((note: Note) => void) | undefined
+  let progress: ((note: Notification) => void) | undefined
   return {
     call,
     signal: call.signal,
-    note: call.emit,
+    notify: call.emit,
     progress: (note) => {
       progress ??= progressTo(call)
       progress(note)
     },
-    ask: (question) => Promise.resolve(refusal(question)),
+    requestInput: (question) => Promise.resolve(refusal(question)),
   }
 }
 

@@ -3,7 +3,7 @@ import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import type { Id } from '../wire/jsonrpc.ts'
 import type { JsonRpcPeer } from '../wire/peer.ts'
-import { readAnswer, wordQuestion } from '../wire/questions.ts'
+import { readInputResponse, encodeInputRequest } from '../wire/questions.ts'
 
 interface Options {
   readonly peer: JsonRpcPeer
@@ -30,9 +30,9 @@ export async function requestInput(questions: InputRequests, options: Options): 
   if (withdrawn?.aborted || call.signal.aborted) stop()
   try {
     const asked = Object.entries(questions).map(async ([key, question]) => {
-      const { method, params } = wordQuestion(question, client)
+      const { method, params } = encodeInputRequest(question, client)
       const answer = peer.request(method, () => params ?? Payload.of({}), { signal, about })
-      return [key, await answerOf(answer, (result) => readAnswer(question, client, result))] as const
+      return [key, await answerOf(answer, (result) => readInputResponse(question, client, result))] as const
     })
     const answers = await Promise.all(asked)
     call.signal.throwIfAborted()

@@ -1,11 +1,11 @@
-import type { Call, Envelope } from '../core/call.ts'
+import type { Call, RateLimitReporter } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
-import type { Carried } from '../wire/extensions.ts'
+import type { GatewayMetadata } from '../wire/extensions.ts'
 import type { TraceContext } from '../wire/trace-context.ts'
 
 /** Where the messages about one request of the client go. */
-export interface Reply extends Envelope {
+export interface ResponseSink extends RateLimitReporter {
   /** Names the request in logs and in errors. */
   readonly requestId: string
   /** Whose request it is, where its transport tells each time: what a caller may do changes with its token. */
@@ -13,7 +13,7 @@ export interface Reply extends Envelope {
   /** The trace context its transport carried. */
   readonly trace?: TraceContext | undefined
   /** The values for features its transport carried. */
-  readonly carried?: Carried | undefined
+  readonly gatewayMetadata?: GatewayMetadata | undefined
   /** A notification or a question, before the answer. */
   emit(message: string): void
   /** The answer will say this: over HTTP some calls that are refused before they are dispatched have their own status. */
@@ -23,5 +23,5 @@ export interface Reply extends Envelope {
 }
 
 /** What belongs to one message of the client. */
-export type Around = Pick<Reply, 'requestId' | 'principal' | 'trace' | 'carried'> &
-  Pick<Call, 'emit' | 'envelope'>
+export type MessageContext = Pick<ResponseSink, 'requestId' | 'principal' | 'trace' | 'gatewayMetadata'> &
+  Pick<Call, 'emit' | 'rateLimitReporter'>

@@ -1,34 +1,34 @@
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { within } from '../core/waiting.ts'
-import type { Id, Notification } from '../wire/jsonrpc.ts'
-import type { Reply } from './reply.ts'
+import type { Id, JsonRpcNotification } from '../wire/jsonrpc.ts'
+import type { ResponseSink } from './reply.ts'
 
 /** A request of the client that is not answered yet. */
-export interface Running {
+export interface PendingRequest {
   readonly controller: AbortController
-  readonly reply: Reply
+  readonly reply: ResponseSink
   /** It is `initialize`, which can not be cancelled (2025-11-25 basic/utilities/cancellation). */
   readonly isOpening: boolean
 }
 
 /** How long requests that are ended may take to be answered, in milliseconds. */
-const PATIENCE = 400
+const DRAIN_TIMEOUT_MS = 400
 
 /** The requests of one session that are not answered yet. */
 export class PendingRequests {
-  readonly #running = new Registry<Id, Running>()
+  readonly #running = new Registry<Id, PendingRequest>()
   #none = Promise.withResolvers<void>()
 
   get size(): number {
     return this.#running.size
   }
 
-  get(id: Id): Running | undefined {
+  get(id: Id): PendingRequest | undefined {
     return this.#running.get(id)
   }
 
-  add(id: Id, running: Running): void {
+  add(id: Id, running: PendingRequest): void {
     this.#running.set(id, running)
   }
 
@@ -38,7 +38,7 @@ export class PendingRequests {
   }
 
   /** Cancels the request a notification names, where it is under way and can be cancelled. */
-  cancel({ params }: Notification): void {
+  cancel({ params }: JsonRpcNotification): void {
     const id = params.at('requestId')?.text
     const found = id === undefined ? undefined : this.#running.get(id)
     if (!found || found.isOpening) return
@@ -52,7 +52,7 @@ export class PendingRequests {
     if (this.size === 0) return Promise.resolve()
     this.#none = Promise.withResolvers()
     for (const { controller } of this.#running.values()) controller.abort(reason)
-    return within(this.#none.promise, PATIENCE, undefined)
+    return within(this.#none.promise, DRAIN_TIMEOUT_MS, undefined)
   }
 }
 
@@ -68,10 +68,10 @@ export function sessionEnded(): GatewayError {
 }
 
 /** How much of a reason goes on to logs and servers, in characters. */
-const LONGEST = 200
+const MAX_REASON_LENGTH = 200
 
 /** A reason without what may be a key or a token: runs of letters and digits that are no words. */
 function readable(reason: string): string {
-  const short = reason.slice(0, LONGEST)
+  const short = reason.slice(0, MAX_REASON_LENGTH)
   return short.replaceAll(/(?=[\w.~+/-]*\d)(?=[\w.~+/-]*[a-z])[\w.~+/-]{20,}=*/gi, '***')
 }

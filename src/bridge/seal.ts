@@ -12,7 +12,7 @@ export interface RequestStateCodec {
 }
 
 /** How many used states are remembered. */
-const MOST_USED = 100_000
+const MAX_USED_STATES = 100_000
 const IV = 12
 const TAG = 16
 
@@ -20,9 +20,13 @@ const TAG = 16
  * AES-256-GCM over the state, bound to what the call was, good once and for `ttl` milliseconds. `now` is the
  * clock, in milliseconds. The first of the keys seals, any of them opens.
  */
-export function createSeal(now: () => number, ttl = 600_000, keys = ownKeys()): RequestStateCodec {
+export function createRequestStateCodec(
+  now: () => number,
+  ttl = 600_000,
+  keys = ownKeys(),
+): RequestStateCodec {
   // A number of entries given as `max` would take memory for all of them at once.
-  const used = new LRUCache<string, true>({ maxSize: MOST_USED, sizeCalculation: () => 1, ttl })
+  const used = new LRUCache<string, true>({ maxSize: MAX_USED_STATES, sizeCalculation: () => 1, ttl })
 
   return {
     close(state, binding) {

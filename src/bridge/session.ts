@@ -3,7 +3,7 @@ import {
   type Call,
   type Client,
   type Handler,
-  type Note,
+  type Notification,
   type InputRequests,
   resultOf,
 } from '../core/call.ts'
@@ -14,14 +14,14 @@ import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import { newRequestId } from '../core/request-id.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import { type Filter, filterFor } from '../wire/filter.ts'
+import { type SubscriptionFilter, filterFor } from '../wire/filter.ts'
 import {
   encodeError,
   encodeResult,
   type Id,
-  type Notification,
-  type Request,
-  type Response,
+  type JsonRpcNotification,
+  type JsonRpcRequest,
+  type JsonRpcResponse,
 } from '../wire/jsonrpc.ts'
 import { encodeLegacyError, encodeLegacyResult, initializeResult, legacyErrorCode } from '../wire/legacy.ts'
 import { lift } from '../wire/lift.ts'
@@ -29,11 +29,11 @@ import { isForServers, method, severity, unknownMethod } from '../wire/methods.t
 import { JsonRpcPeer } from '../wire/peer.ts'
 import { capabilitiesIn } from '../wire/questions.ts'
 import { latestLegacy, negotiate, type Revision } from '../wire/revisions.ts'
-import { askInline, type Put, inputRounds } from './ask.ts'
+import { requestInputInline, type RequestInput, inputRounds } from './ask.ts'
 import { Subscriptions } from './listen.ts'
 import { requestInput } from './put.ts'
-import { ProgressThrottle, told } from './pace.ts'
-import type { Around, Reply } from './reply.ts'
+import { ProgressThrottle, isReported } from './pace.ts'
+import type { MessageContext, ResponseSink } from './reply.ts'
 import { PendingRequests, sessionEnded } from './running.ts'
 
 interface Options {
@@ -71,7 +71,7 @@ export class ClientSession {
   #capabilities: Readonly<Record<string, unknown>> = {}
   #level: string | undefined
   /** Who asked for what is listened to: what a caller may hear changes with its tokens. */
-  #listener: Pick<Around, 'principal' | 'carried'> = {}
+  #listener: Pick<MessageContext, 'principal' | 'gatewayMetadata'> = {}
 
   constructor(options: Options) {
     this.id = options.id
@@ -89,11 +89,11 @@ export class ClientSession {
       { request: () => undefined, notification: () => undefined, noise: () => undefined },
     )
     this.#listening = new Subscriptions({
-      handle: askInline(options.handle, (questions, call, withdrawn) =>
+      handle: requestInputInline(options.handle, (questions, call, withdrawn) =>
         this.#put(questions, call, withdrawn),
       ),
       call: (params, controller, emit) => this.#listenCall(params, controller, emit),
-      onNote: (note) => told(note, this.#revision ?? latestLegacy, (message) => options.send(message)),
+      onNote: (note) => isReported(note, this.#revision ?? latestLegacy, (message) => options.send(message)),
       log: options.log,
     })
   }
@@ -113,7 +113,7 @@ export class ClientSession {
   }
 
   /** Takes a request; its answer goes to `reply`. Never throws. */
-  async request(request: Request, reply: Reply): Promise<void> {
+  async request(request: JsonRpcRequest, reply: ResponseSink): Promise<void> {
     const controller = new AbortController()
     if (this.#running.get(request.id)) {
       const error = new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
@@ -136,7 +136,7 @@ export class ClientSession {
     }
   }
 
-  notification(note: Notification): void {
+  notification(note: JsonRpcNotification): void {
     if (note.method === 'notifications/cancelled') this.#running.cancel(note)
     if (note.method === 'notifications/initialized' && this.#revision) {
       background(this.#listening.open(this.#filter()), this.#options.log)
@@ -147,7 +147,7 @@ export class ClientSession {
   }
 
   /** Takes the client's answer to a question. */
-  response(response: Response, text: string): void {
+  response(response: JsonRpcResponse, text: string): void {
     if (response.id !== undefined) this.#peer.receive(text)
   }
 
@@ -169,26 +169,31 @@ export class ClientSession {
   }
 
   /** The answer to what concerns this session alone; nothing where it is for a server. */
-  #own(request: Request, reply: Reply, controller: AbortController): Promise<string> | undefined {
+  #own(
+    request: JsonRpcRequest,
+    reply: ResponseSink,
+    controller: AbortController,
+  ): Promise<string> | undefined {
     if (request.method === 'ping') return Promise.resolve(encodeResult(request.id, Payload.text('{}')))
     if (request.method === 'initialize') return this.#initialize(request, reply, controller)
     if (!this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
     const { only } = method(request.method)
     if (only === 'modern') throw unknownMethod(request.method)
     if (only !== 'legacy' || !local.has(request.method)) return undefined
-    this.#listener = { principal: reply.principal, carried: reply.carried }
+    this.#listener = { principal: reply.principal, gatewayMetadata: reply.gatewayMetadata }
     return this.#local(request).then((result) => encodeResult(request.id, result))
   }
 
   /** Hands the request on, and lowers what comes back. */
-  #answer(request: Request, reply: Reply, controller: AbortController): Promise<string> {
+  #answer(request: JsonRpcRequest, reply: ResponseSink, controller: AbortController): Promise<string> {
     const revision = this.#revision ?? latestLegacy
-    const pace = new ProgressThrottle((note) => told(note, revision, (message) => reply.emit(message)))
-    const { requestId, principal, trace, carried } = reply
-    const around = { requestId, principal, trace, carried, envelope: reply, emit: pace.emit }
+    const pace = new ProgressThrottle((note) => isReported(note, revision, (message) => reply.emit(message)))
+    const { requestId, principal, trace, gatewayMetadata } = reply
+    const around = { requestId, principal, trace, gatewayMetadata, rateLimitReporter: reply, emit: pace.emit }
     const call = this.#lift(request, around, controller)
     const { handle } = this.#options
-    const put: Put = (questions, asking, withdrawn) => this.#put(questions, asking, withdrawn, request.id)
+    const put: RequestInput = (questions, asking, withdrawn) =>
+      this.#put(questions, asking, withdrawn, request.id)
     const lowered = (result: Payload): string => {
       pace.end()
       return encodeLegacyResult(request.id, request.method, result, revision)
@@ -206,7 +211,11 @@ export class ClientSession {
     )
   }
 
-  async #initialize(request: Request, reply: Reply, controller: AbortController): Promise<string> {
+  async #initialize(
+    request: JsonRpcRequest,
+    reply: ResponseSink,
+    controller: AbortController,
+  ): Promise<string> {
     if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
     const { protocolVersion, capabilities, clientInfo } = request.params.fields
     if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
@@ -224,7 +233,7 @@ export class ClientSession {
     }
     const meta = request.params.at('_meta')
     const params = Payload.of({}).with({ ...(meta && { _meta: meta }) })
-    const discover: Request = { ...request, method: 'server/discover', params }
+    const discover: JsonRpcRequest = { ...request, method: 'server/discover', params }
     const { requestId, trace } = reply
     const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
     const outcome = await this.#options.handle({ ...call, calledAs: 'initialize' })
@@ -235,7 +244,7 @@ export class ClientSession {
   }
 
   /** Requests that concern this session alone. */
-  async #local({ method: name, params }: Request): Promise<Payload> {
+  async #local({ method: name, params }: JsonRpcRequest): Promise<Payload> {
     if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
     const { uri } = params.fields
     if (typeof uri !== 'string') throw invalid('uri must be a string')
@@ -274,7 +283,7 @@ export class ClientSession {
     }
   }
 
-  #filter(): Filter {
+  #filter(): SubscriptionFilter {
     return filterFor(this.#capabilities, this.#uris)
   }
 
@@ -287,7 +296,11 @@ export class ClientSession {
     return requestInput(questions, { peer: this.#peer, client: this.#client, call, withdrawn, about })
   }
 
-  #lift(message: Request | Notification, around: Around, controller: AbortController): Call {
+  #lift(
+    message: JsonRpcRequest | JsonRpcNotification,
+    around: MessageContext,
+    controller: AbortController,
+  ): Call {
     const { principal = this.principal } = around
     const { upstream } = this.#options
     const call = lift(message, { ...around, upstream, client: this.#client, principal, controller })
@@ -296,7 +309,7 @@ export class ClientSession {
       : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }
   }
 
-  #listenCall(params: Payload, controller: AbortController, emit: (note: Note) => void): Call {
+  #listenCall(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call {
     const message = { kind: 'notification', method: 'subscriptions/listen', params } as const
     return this.#lift(message, { ...this.#listener, requestId: newRequestId(), emit }, controller)
   }

@@ -4,15 +4,15 @@ import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import type { Headers } from '../wire/headers.ts'
-import { encodeErrorObject, encodeNotification, encodeResult, type Request } from '../wire/jsonrpc.ts'
-import { lift, readAnswers } from '../wire/lift.ts'
+import { encodeErrorObject, encodeNotification, encodeResult, type JsonRpcRequest } from '../wire/jsonrpc.ts'
+import { lift, readInputResponses } from '../wire/lift.ts'
 import { modernError, modernResult, readClient } from '../wire/modern.ts'
 import { lowerNote } from '../wire/project.ts'
 import { latestModern } from '../wire/revisions.ts'
 import type { RequestStateCodec } from './seal.ts'
 import { bindingOf } from './seal.ts'
 import { ProgressThrottle } from './pace.ts'
-import type { Reply } from './reply.ts'
+import type { ResponseSink } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
@@ -30,7 +30,11 @@ interface Options {
 }
 
 /** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
-export async function serveStateless(request: Request, reply: Reply, options: Options): Promise<void> {
+export async function serveStateless(
+  request: JsonRpcRequest,
+  reply: ResponseSink,
+  options: Options,
+): Promise<void> {
   const { handle, seal, upstream, principal, headers, session, controller } = options
   const { signal } = controller
   const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
@@ -45,16 +49,16 @@ export async function serveStateless(request: Request, reply: Reply, options: Op
     reply.emit(encodeNotification(note.method, params))
   })
   const { emit } = pace
-  const { requestId, trace, carried } = reply
+  const { requestId, trace, gatewayMetadata } = reply
   const lifted = lift(request, {
     requestId,
     trace,
-    carried,
+    gatewayMetadata,
     upstream,
     client,
     principal,
     controller,
-    envelope: reply,
+    rateLimitReporter: reply,
     emit,
   })
   const checked = options.check?.(lifted)
@@ -90,11 +94,11 @@ function resultOf(
 
 /** A retry takes up the state it was given. @throws STATE_INVALID, STATE_EXPIRED */
 function withState(call: Call, seal: RequestStateCodec): Call {
-  const answers = readAnswers(call.params)
+  const answers = readInputResponses(call.params)
   const { requestState } = call.params.fields
-  if (requestState === undefined) return answers ? { ...call, answers } : call
+  if (requestState === undefined) return answers ? { ...call, inputResponses: answers } : call
   if (typeof requestState !== 'string') {
     throw new GatewayError('STATE_INVALID', 'Invalid params: requestState must be a string.')
   }
-  return { ...call, answers: answers ?? {}, state: seal.open(requestState, bindingOf(call)) }
+  return { ...call, inputResponses: answers ?? {}, requestState: seal.open(requestState, bindingOf(call)) }
 }

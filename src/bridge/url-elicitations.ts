@@ -11,7 +11,7 @@ import type { InputResponses, Call, Outcome, InputRequest, InputRequests } from 
 import { Payload } from '../core/payload.ts'
 import { isUrl } from '../wire/questions.ts'
 
-type InputRequired = Extract<Outcome, { kind: 'ask' }>
+type InputRequired = Extract<Outcome, { kind: 'input_required' }>
 
 /** An elicitation of which the client has not heard that it is over. */
 interface Pending {
@@ -31,7 +31,7 @@ export class UrlElicitations {
   }
 
   /** The questions as the client is to get them: each link with an id that no other elicitation has. */
-  identify({ questions, isOpen }: InputRequired): InputRequests {
+  identify({ inputRequests: questions, isOpen }: InputRequired): InputRequests {
     const named = Object.entries(questions).map(([key, question]): [string, InputRequest] => {
       const { params } = question
       if (!params || !isUrl(question)) return [key, question]
@@ -44,7 +44,7 @@ export class UrlElicitations {
   /** Takes what the client answered, and what came of it: a link that is not asked for again was gone through. */
   settle(answers: InputResponses, outcome: Outcome): void {
     for (const each of this.#pending) each.isAccepted ||= isAccepted(answers, each.key)
-    const again = outcome.kind === 'ask' ? outcome.questions : {}
+    const again = outcome.kind === 'input_required' ? outcome.inputRequests : {}
     const isAgain = ({ key, text }: Pending): boolean =>
       Object.hasOwn(again, key) && again[key]?.params?.text === text
     for (const each of this.#pending) if (each.isAccepted && !isAgain(each)) this.#complete(each)

@@ -1,4 +1,4 @@
-import { type Call, type Handler, type Note, type Outcome, resultOf } from '../core/call.ts'
+import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
 import { aliasOf, isShortened } from '../core/alias.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
@@ -51,8 +51,8 @@ export function aggregate({ names, handle, naming, ended, onHidden }: Options): 
     const target = { method: call.method, upstream, name }
     const emit = namedEmit(call, upstream, naming)
     try {
-      const outcome = await handle({ ...call, params, target, emit, shown })
-      return outcome.kind === 'ask' ? outcome : done(shown(outcome.result))
+      const outcome = await handle({ ...call, params, target, emit, rewriteResult: shown })
+      return outcome.kind === 'input_required' ? outcome : done(shown(outcome.result))
     } catch (error) {
       return failedRead(error, call.params, params)
     }
@@ -199,7 +199,7 @@ async function fromAll<Value>(
 }
 
 /** Notes of one server with its URIs named as the client knows them. */
-function namedEmit(call: Call, upstream: string, naming: Naming): (note: Note) => void {
+function namedEmit(call: Call, upstream: string, naming: Naming): (note: Notification) => void {
   return (note) => call.emit(withUri(note, (uri) => naming.uri(upstream, uri)))
 }
 

@@ -1,21 +1,21 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { isPlainName, namesByAlias } from '../core/alias.ts'
-import type { Listed } from '../core/entry.ts'
+import type { ListedDefinition } from '../core/entry.ts'
 import type { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
 import { listAllPages } from './walk.ts'
 
 interface Options {
   /** What a server's list says of the tool a call names, by its name or its alias. */
-  tool(call: Call): Listed | undefined | Promise<Listed | undefined>
+  tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
   /** The handlers of the servers, by name. */
   readonly upstreams: ReadonlyMap<string, Handler>
 }
 
 /** How long a list may take before a name goes on as it is, in milliseconds. */
-const PATIENCE = 5000
+const LIST_TIMEOUT_MS = 5000
 /** How long a prompt that is not listed stays unknown before the list is read again, in milliseconds. */
-const UNKNOWN_FOR = 10_000
+const UNKNOWN_TTL_MS = 10_000
 
 /** Calls by alias reach what the alias stands for; a name a server has goes before the alias of another. */
 export function withAliases(next: Handler, options: Options): Handler {
@@ -85,7 +85,7 @@ function referring(params: Payload, reference: Payload, name: string): Payload {
   return reference.fields.name === name ? params : params.with({ ref: reference.with({ name }) })
 }
 
-function listedName(tool: Listed | undefined): string | undefined {
+function listedName(tool: ListedDefinition | undefined): string | undefined {
   const name = tool?.definition.name
   return typeof name === 'string' ? name : undefined
 }
@@ -113,7 +113,7 @@ function promptNames(upstreams: ReadonlyMap<string, Handler>): (call: Call, name
     if (!handle) return name
     let lists = known.get(upstream)
     const isNew = (each: Known): boolean => !each.names.has(name) && !each.byAlias.has(name)
-    if (!lists || (isNew(lists) && Date.now() - lists.at > UNKNOWN_FOR))
+    if (!lists || (isNew(lists) && Date.now() - lists.at > UNKNOWN_TTL_MS))
       lists = await read(call, upstream, handle)
     if (lists.names.has(name)) return name
     const [only, ...others] = lists.byAlias.get(name) ?? []
@@ -129,7 +129,7 @@ function namesIn(entries: readonly Payload[]): string[] {
 function patiently(found: Promise<string>, name: string): Promise<string> {
   return within(
     found.catch(() => name),
-    PATIENCE,
+    LIST_TIMEOUT_MS,
     name,
   )
 }

@@ -1,5 +1,5 @@
 import { type Call, compose, type Handler, type Middleware } from '../core/call.ts'
-import type { Listed } from '../core/entry.ts'
+import type { ListedDefinition } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Target } from '../core/target.ts'
 import { isProtocolMethod } from '../wire/methods.ts'
@@ -7,9 +7,9 @@ import { type Aggregate, aggregate, type HiddenName } from './aggregate.ts'
 import { aliasCollisions, withAliases } from './aliases.ts'
 import { onlyDeclared } from './declared.ts'
 import { prefixed, strict } from './names.ts'
-import { inOwnTerms } from './own-terms.ts'
+import { strictNames } from './own-terms.ts'
 import { withPages } from './pages.ts'
-import { type Answering, createOwn, type Own } from './own.ts'
+import { type Answering, createBuiltins, type Builtins } from './own.ts'
 
 interface Options {
   /** The handler of each server, by its name, in the order of the configuration. */
@@ -33,7 +33,7 @@ interface Options {
   /** Hears of tools and prompts that are left out of the lists of all servers together. */
   readonly onHidden?: (hidden: HiddenName) => void
   /** What a server's list says of the tool a call names, where the call names its server. */
-  tool(call: Call): Listed | undefined | Promise<Listed | undefined>
+  tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
 }
 
 /** Finds what does a call: the compiled chain of its target. */
@@ -44,7 +44,7 @@ export interface Catalog {
   /** The call as its one server gets it, or nothing where it is for several. */
   resolve(call: Call): Call | Promise<Call | undefined>
   /** The gateway's own tool a call names. */
-  readonly ownTool: Own['tool']
+  readonly builtinTool: Builtins['tool']
   /** Different tools or prompts that would have the same name, and whose they are. */
   readonly collisions: Aggregate['collisions']
   /** Ends what lasts as long as this catalog. */
@@ -52,21 +52,21 @@ export interface Catalog {
 }
 
 /** How many entries a page of a list has at most; many hosts read the first page alone. */
-const PAGE = 1000
-const SHORT_PAGE = 100
+const MAX_PAGE_ENTRIES = 1000
+const MAX_STRICT_PAGE_ENTRIES = 100
 
 /** How many targets keep their compiled chain; then all are compiled again when they are needed. */
-const CHAINS = 10_000
+const MAX_CACHED_CHAINS = 10_000
 /** How long the name of a target may be for its chain to be kept, in characters: callers choose names. */
-const LONGEST = 1000
+const MAX_CACHED_NAME_LENGTH = 1000
 
 /** Compiles the chains of all servers, each when it is first needed. */
 export function createCatalog(options: Options): Catalog {
   const { upstreams, policies, observe, isAggregate } = options
   const chains = new Map<string, Handler>()
   const keep = (key: string, chain: Handler): Handler => {
-    if (key.length > LONGEST) return chain
-    if (chains.size >= CHAINS) chains.clear()
+    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
+    if (chains.size >= MAX_CACHED_CHAINS) chains.clear()
     chains.set(key, chain)
     return chain
   }
@@ -88,7 +88,7 @@ export function createCatalog(options: Options): Catalog {
   const [only, ...others] = names
   const single = only !== undefined && others.length === 0 ? only : undefined
   const aliased = withAliases(one, options)
-  const shown = options.isStrict ? inOwnTerms(onlyDeclared(aliased, upstreams)) : aliased
+  const shown = options.isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
   const naming = options.isStrict ? strict : prefixed
   const all = aggregate({
     names,
@@ -107,7 +107,7 @@ export function createCatalog(options: Options): Catalog {
     const found = addressed(call)
     return found.target.upstream === undefined ? all.resolve(found) : found
   }
-  const own = createOwn({
+  const own = createBuiltins({
     parts: options.own,
     metaTools: options.metaTools,
     hasMethods: options.hasMethods !== false,
@@ -140,14 +140,14 @@ export function createCatalog(options: Options): Catalog {
     }
     return chain(call)
   }
-  const paged = withPages(view, options.isStrict ? SHORT_PAGE : PAGE)
+  const paged = withPages(view, options.isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES)
   const handle: Handler = observe((call) => paged(addressed(call)))
 
   return {
     handle,
     servers,
     resolve,
-    ownTool: own.tool,
+    builtinTool: own.tool,
     collisions: async (call) => [
       ...(options.isStrict ? await aliasCollisions(call, upstreams) : []),
       ...(isAggregate ? await all.collisions(call) : []),
@@ -156,7 +156,7 @@ export function createCatalog(options: Options): Catalog {
   }
 }
 
-function isThere(tool: Listed | undefined): boolean {
+function isThere(tool: ListedDefinition | undefined): boolean {
   return tool !== undefined && tool.isUnlisted !== true
 }
 

@@ -4,7 +4,7 @@
  *
  * The configuration always wins; the judgement keeps its evidence, so that `gatehouse explain` can print it.
  */
-import type { Classification, Op, Risk } from '../core/entry.ts'
+import type { Classification, Operation, Risk } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import { opOfEffect, riskOfEffect } from '../core/judgement/call.ts'
 import { judge, type Judgement } from '../core/judgement/judge.ts'
@@ -45,7 +45,7 @@ export function classifyUnlisted(definition: Definition, settings: UpstreamSetti
 }
 
 /** Judges a tool of the gateway itself, which is believed. */
-export function classifyOwn(definition: Definition): Classification {
+export function classifyBuiltin(definition: Definition): Classification {
   const { effect, evidence, verb } = judge(definition, { server: '', isTrusted: true })
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   const isRead = hints.readOnlyHint === true
@@ -59,7 +59,10 @@ export function classifyOwn(definition: Definition): Classification {
 }
 
 /** The verb a tool's name begins with, after its server's own name, and what kind of action it stands for. */
-export function verbOf(name: string, server: string): { readonly verb: string; readonly op: Op } | undefined {
+export function verbOf(
+  name: string,
+  server: string,
+): { readonly verb: string; readonly op: Operation } | undefined {
   const verb = leadingVerb(name, server)
   const kind = verb === undefined ? undefined : verbClass(verb)
   if (verb === undefined || kind === undefined) return undefined
@@ -76,7 +79,7 @@ const opOfClass = {
   execute: 'execute',
 } as const
 
-const riskOfOp: Readonly<Record<Op, Risk>> = {
+const riskOfOp: Readonly<Record<Operation, Risk>> = {
   read: 'safe',
   write: 'reversible',
   delete: 'destructive',
@@ -91,7 +94,7 @@ function varying({ least, conditions, dryRun, verb }: Judgement): Pick<Classific
 }
 
 interface Configured {
-  readonly op?: Op
+  readonly op?: Operation
   readonly risk?: Risk
   readonly idempotent?: boolean
   readonly evidence: readonly string[]
@@ -112,7 +115,7 @@ function readConfigured({ tools }: UpstreamSettings, name: string): Configured {
   }
 }
 
-function isIdempotent(op: Op, { annotations }: Definition, isTrusted: boolean): boolean {
+function isIdempotent(op: Operation, { annotations }: Definition, isTrusted: boolean): boolean {
   const { readOnlyHint, idempotentHint } = isObject(annotations) ? annotations : {}
   if (op === 'execute') return false
   if (isTrusted && idempotentHint === true) return true

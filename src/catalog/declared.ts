@@ -7,7 +7,7 @@ import { method, unknownMethod } from '../wire/methods.ts'
 type Capabilities = Readonly<Record<string, unknown>>
 
 /** How long what a server declared is taken for what it still declares, in milliseconds. */
-const FRESH = 60_000
+const CAPABILITIES_STALE_MS = 60_000
 
 /** Refuses methods of capabilities that a server did not declare, without asking it. */
 export function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): Handler {
@@ -16,13 +16,13 @@ export function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handl
   const ask = async (call: Call, upstream: string): Promise<Capabilities | undefined> => {
     const handle = upstreams.get(upstream)
     if (!handle) return undefined
-    const { answers: _answers, ...rest } = call
+    const { inputResponses: _answers, ...rest } = call
     const target = { method: 'server/discover', upstream }
     const params = Payload.of({}).withMeta(call.meta)
     const discover = { ...rest, method: 'server/discover', params, target, state: {}, emit: () => undefined }
     const { capabilities } = resultOf(await handle(discover)).fields
     if (!isObject(capabilities)) return undefined
-    known.set(upstream, { capabilities, until: Date.now() + FRESH })
+    known.set(upstream, { capabilities, until: Date.now() + CAPABILITIES_STALE_MS })
     return capabilities
   }
 

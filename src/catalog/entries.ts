@@ -1,8 +1,8 @@
 import type { Call } from '../core/call.ts'
-import type { Entry, Listed } from '../core/entry.ts'
+import type { Descriptor, ListedDefinition } from '../core/entry.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { classify, classifyOwn, classifyUnlisted } from './classify.ts'
-import type { OwnTool } from './own.ts'
+import { classify, classifyBuiltin, classifyUnlisted } from './classify.ts'
+import type { BuiltinTool } from './own.ts'
 
 type Definition = Readonly<Record<string, unknown>>
 type Found<Value> = Value | undefined | Promise<Value | undefined>
@@ -10,44 +10,57 @@ type Found<Value> = Value | undefined | Promise<Value | undefined>
 interface Options {
   server(upstream: string): UpstreamSettings | undefined
   /** What a server's list says of the tool a call names. */
-  tool(call: Call): Found<Listed>
+  tool(call: Call): Found<ListedDefinition>
   /** The gateway's own tool a call names. */
-  own(call: Call): Found<OwnTool>
+  own(call: Call): Found<BuiltinTool>
   /** A call as its one server gets it. */
   resolve(call: Call): Call | Promise<Call | undefined>
 }
 
 /** What is known of the tools of all servers. */
-export interface Entries {
+export interface Descriptors {
   /** The entry of the tool a call names; at once where the server's list is known. @throws what listing throws */
-  of(call: Call): Found<Entry>
+  of(call: Call): Found<Descriptor>
   /** The entry of a tool as a server lists it. */
-  listed(upstream: string, definition: Definition): Entry | undefined
+  listed(upstream: string, definition: Definition): Descriptor | undefined
 }
 
 /** Makes entries of what servers list, once for each definition. */
-export function createEntries({ server, tool, own, resolve }: Options): Entries {
-  const entries = new WeakMap<Definition, Entry>()
+export function createDescriptors({ server, tool, own, resolve }: Options): Descriptors {
+  const entries = new WeakMap<Definition, Descriptor>()
 
-  const listed = (upstream: string, definition: Definition): Entry | undefined => {
+  const listed = (upstream: string, definition: Definition): Descriptor | undefined => {
     const known = entries.get(definition)
     if (known) return known
     const settings = server(upstream)
     if (!settings) return undefined
-    const nature = classify(definition, settings)
-    const entry: Entry = { upstream, kind: 'tool', name: String(definition.name), definition, nature }
+    const classification = classify(definition, settings)
+    const entry: Descriptor = {
+      upstream,
+      kind: 'tool',
+      name: String(definition.name),
+      definition,
+      classification: classification,
+    }
     entries.set(definition, entry)
     return entry
   }
 
-  const unlisted = (upstream: string, definition: Definition): Entry | undefined => {
+  const unlisted = (upstream: string, definition: Definition): Descriptor | undefined => {
     const settings = server(upstream)
     if (!settings) return undefined
-    const nature = classifyUnlisted(definition, settings)
-    return { upstream, kind: 'tool', name: String(definition.name), definition, nature, isUnlisted: true }
+    const classification = classifyUnlisted(definition, settings)
+    return {
+      upstream,
+      kind: 'tool',
+      name: String(definition.name),
+      definition,
+      classification: classification,
+      isUnlisted: true,
+    }
   }
 
-  const ofServer = (call: Call | undefined): Found<Entry> => {
+  const ofServer = (call: Call | undefined): Found<Descriptor> => {
     const upstream = call?.target.upstream
     if (!call || upstream === undefined) return undefined
     return after(tool(call), (found) =>
@@ -58,16 +71,23 @@ export function createEntries({ server, tool, own, resolve }: Options): Entries 
   return {
     listed,
     of: (call) =>
-      after(own(call), (found): Found<Entry> => {
+      after(own(call), (found): Found<Descriptor> => {
         if (found) return ownEntry(found)
         return call.target.upstream === undefined ? after(resolve(call), ofServer) : ofServer(call)
       }),
   }
 }
 
-function ownEntry({ definition }: OwnTool): Entry {
-  const nature = classifyOwn(definition)
-  return { upstream: '', kind: 'tool', name: definition.name, definition, nature, isOwn: true }
+function ownEntry({ definition }: BuiltinTool): Descriptor {
+  const classification = classifyBuiltin(definition)
+  return {
+    upstream: '',
+    kind: 'tool',
+    name: definition.name,
+    definition,
+    classification: classification,
+    isBuiltin: true,
+  }
 }
 
 /** Goes on at once where a value is there at once. */

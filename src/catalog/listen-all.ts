@@ -1,7 +1,7 @@
-import type { Call, Handler, Note, Outcome } from '../core/call.ts'
+import type { Call, Handler, Notification, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
-import { ACKNOWLEDGED, type Filter, readFilter, withUri, withUris } from '../wire/filter.ts'
+import { ACKNOWLEDGED, type SubscriptionFilter, readFilter, withUri, withUris } from '../wire/filter.ts'
 import type { Candidate, Naming } from './names.ts'
 
 interface Options {
@@ -13,19 +13,19 @@ interface Options {
 }
 
 /** How many notes of servers that are there wait for those that are not. */
-const MOST = 1000
+const MAX_WAITING_NOTIFICATIONS = 1000
 
 /** One listening call that hears several servers; it ends when the set of servers changes. */
 export async function listenToAll(call: Call, { names, handle, naming, ended }: Options): Promise<Outcome> {
   const filter = readFilter(call.params)
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)
-  const honoured: Filter[] = []
+  const honoured: SubscriptionFilter[] = []
   // Nothing comes before the acknowledgement, which waits for the last server.
-  let held: Note[] | undefined = []
-  const tell = (note: Note): void => {
+  let held: Notification[] | undefined = []
+  const tell = (note: Notification): void => {
     if (!held) call.emit(note)
-    else if (held.length < MOST) held.push(note)
+    else if (held.length < MAX_WAITING_NOTIFICATIONS) held.push(note)
   }
   const acknowledge = (): void => {
     call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: joined(honoured) }) })
@@ -39,7 +39,7 @@ export async function listenToAll(call: Call, { names, handle, naming, ended }: 
       const part = filterFor(filter, upstream, (uri) => naming.serverOf(uri, names))
       const exposed = (uri: string): string => naming.uri(upstream, uri)
       const heard = Promise.withResolvers<void>()
-      const emit = (note: Note): void => {
+      const emit = (note: Notification): void => {
         if (note.method !== ACKNOWLEDGED) return tell(withUri(note, exposed))
         honoured.push(withUris(readFilter(note.params), exposed))
         heard.resolve()
@@ -48,7 +48,7 @@ export async function listenToAll(call: Call, { names, handle, naming, ended }: 
       const params = call.params.with({ notifications: part })
       const target = { method: call.method, upstream }
       // One answer could not be told from another's, so nothing is asked through this call.
-      const client = { ...call.client, isMute: true } as const
+      const client = { ...call.client, nonInteractive: true } as const
       const outcome = handle({ ...call, params, target, client, emit, signal: controller.signal })
       outcome.then(
         () => heard.resolve(),
@@ -68,10 +68,10 @@ export async function listenToAll(call: Call, { names, handle, naming, ended }: 
 }
 
 function filterFor(
-  filter: Filter,
+  filter: SubscriptionFilter,
   upstream: string,
   serverOf: (uri: string) => Candidate | undefined,
-): Filter {
+): SubscriptionFilter {
   const uris = (filter.resourceSubscriptions ?? []).flatMap((uri) => {
     const found = serverOf(uri)
     return found?.upstream === upstream ? [found.name] : []
@@ -80,7 +80,7 @@ function filterFor(
   return { ...rest, ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }
 
-function joined(filters: readonly Filter[]): Filter {
+function joined(filters: readonly SubscriptionFilter[]): SubscriptionFilter {
   const uris = filters.flatMap((each) => each.resourceSubscriptions ?? [])
   return { ...Object.assign({}, ...filters), ...(uris.length > 0 && { resourceSubscriptions: uris }) }
 }

@@ -1,6 +1,6 @@
 import type { Call, Handler } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
-import { type Finding, tellProblems } from '../core/finding.ts'
+import { type Finding, logProblems } from '../core/finding.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { knownScopes } from '../core/scope.ts'
@@ -89,7 +89,7 @@ export function createNameCheck({ names, servers, log }: Options): NameCheck {
   return {
     all: async () => (names.length === 0 ? [] : note(await found([...servers.keys()]))),
     again: async (upstream) => {
-      if (names.some((name) => name.upstream === upstream)) tellProblems(note(await found([upstream])), log)
+      if (names.some((name) => name.upstream === upstream)) logProblems(note(await found([upstream])), log)
     },
   }
 }

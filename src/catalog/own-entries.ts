@@ -9,23 +9,23 @@ import { listAllPages } from './walk.ts'
 type Definition = Readonly<Record<string, unknown>>
 
 /** A prompt or a resource the gateway answers itself. */
-export interface OwnEntry {
+export interface BuiltinEntry {
   readonly definition: Definition
   /** Whether it stands in lists; as the gateway's own tools do unless it says so. */
   readonly isListed?: boolean
   /** Whether it answers for a name or URI beside its own. */
-  answers?(name: string): boolean
+  matches?(name: string): boolean
   readonly handle: Handler
 }
 
 /** What the gateway has of its own at the address a call came to. */
-export interface Shelf {
-  prompts(upstream: string | undefined): readonly OwnEntry[]
-  resources(upstream: string | undefined): readonly OwnEntry[]
+export interface BuiltinRegistry {
+  prompts(upstream: string | undefined): readonly BuiltinEntry[]
+  resources(upstream: string | undefined): readonly BuiltinEntry[]
 }
 
 interface Options {
-  readonly shelf: Shelf
+  readonly shelf: BuiltinRegistry
   /** Whether entries stand in lists that do not say so themselves. */
   readonly isListed: boolean
   /** Does what a call of the gateway's own asks, through the chain of its target. */
@@ -33,18 +33,19 @@ interface Options {
 }
 
 /** How long a server may take to say whether it has an entry of a name, in milliseconds. */
-export const PATIENCE = 5000
+export const LOOKUP_TIMEOUT_MS = 5000
 
 /** Adds prompts and resources of the gateway to those of servers, whose own ones of the same name or URI go first. */
-export function withOwnEntries(next: Handler, { shelf, isListed, run }: Options): Handler {
-  const there = (kind: Kind, call: Call): readonly OwnEntry[] => shelf[kind.shelf](call.target.upstream)
-  const isTold = (entry: OwnEntry): boolean => entry.isListed ?? isListed
+export function withBuiltinEntries(next: Handler, { shelf, isListed, run }: Options): Handler {
+  const there = (kind: Kind, call: Call): readonly BuiltinEntry[] => shelf[kind.shelf](call.target.upstream)
+  const isTold = (entry: BuiltinEntry): boolean => entry.isListed ?? isListed
 
   const list = async (kind: Kind, call: Call): Promise<Outcome> => {
     const own = there(kind, call)
     if (own.length === 0) return next(call)
     const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
-    if (outcome.kind === 'ask' || typeof outcome.result.fields.nextCursor === 'string') return outcome
+    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
+      return outcome
     const entries = outcome.result.at(kind.list)?.items ?? []
     const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
     const added = own.filter((entry) => isTold(entry) && !taken.has(entry.definition[kind.key]))
@@ -69,9 +70,9 @@ export function withOwnEntries(next: Handler, { shelf, isListed, run }: Options)
     const own = there(kind, call)
     if (own.length === 0) return next(call)
     const name = call.target.name ?? ''
-    const found = own.find((each) => each.definition[kind.key] === name || each.answers?.(name) === true)
+    const found = own.find((each) => each.definition[kind.key] === name || each.matches?.(name) === true)
     if (found && !(await isTaken(kind, call, name)))
-      return run({ ...call, target: { ...call.target, isOwn: true } }, found.handle)
+      return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
     return next(call).catch((error: unknown) => {
       throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
     })
@@ -84,7 +85,7 @@ export function withOwnEntries(next: Handler, { shelf, isListed, run }: Options)
       (all) => all.some(({ fields }) => fields[kind.key] === name),
       () => false,
     )
-    return within(found, PATIENCE, false)
+    return within(found, LOOKUP_TIMEOUT_MS, false)
   }
 
   const discover = async (call: Call): Promise<Outcome> => {
@@ -140,7 +141,7 @@ const kinds = [prompts, resources]
 
 /** The same answer to `server/discover`, with capabilities the gateway has itself. */
 export function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
-  if (outcome.kind === 'ask') return outcome
+  if (outcome.kind === 'input_required') return outcome
   const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
   const missing = names.filter((name) => !isObject(capabilities.fields[name]))
   if (missing.length === 0) return outcome

@@ -12,7 +12,7 @@ import { originalUri, ownUri } from './own-uris.ts'
 import { completeEntry, completeResult } from './completeness.ts'
 
 /** Shows servers as strict hosts want them: names in snake case, resources in the scheme of their server. */
-export function inOwnTerms(next: Handler): Handler {
+export function strictNames(next: Handler): Handler {
   return (call) => {
     const { upstream } = call.target
     if (upstream === undefined) return next(call)
@@ -24,8 +24,8 @@ export function inOwnTerms(next: Handler): Handler {
       call.emit({ ...note, params: (note.params ?? Payload.of({})).with({ notifications }) })
     }
     const named = (result: Payload): Payload => nameUris(completeResult(asked, result), exposed)
-    const shown = (result: Payload): Payload => call.shown?.(named(result)) ?? named(result)
-    return next({ ...asked, emit, shown }).then(
+    const shown = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
+    return next({ ...asked, emit, rewriteResult: shown }).then(
       (outcome) => inTerms(outcome, asked, { named, exposed }),
       (error: unknown) => failedRead(error, call.params, asked.params),
     )
@@ -58,7 +58,7 @@ interface Terms {
 }
 
 function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outcome {
-  if (outcome.kind === 'ask') return outcome
+  if (outcome.kind === 'input_required') return outcome
   if (call.method === 'server/discover') return { kind: 'result', result: introduced(outcome.result) }
   const { list } = method(call.method)
   const entries = list === undefined ? undefined : outcome.result.at(list)?.items

@@ -6,15 +6,15 @@ import { within } from '../core/waiting.ts'
 import { isExtensionMethod, pageMethod, unknownMethod } from '../wire/methods.ts'
 import {
   absentList,
-  type OwnEntry,
-  PATIENCE,
-  type Shelf,
+  type BuiltinEntry,
+  LOOKUP_TIMEOUT_MS,
+  type BuiltinRegistry,
   withCapabilities,
-  withOwnEntries,
+  withBuiltinEntries,
 } from './own-entries.ts'
 
 /** A tool the gateway answers itself. */
-export interface OwnTool {
+export interface BuiltinTool {
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
   /** Whether it stands in lists; as `metaTools` says unless given. */
   isListed?(upstream?: string): boolean | undefined
@@ -22,7 +22,7 @@ export interface OwnTool {
 }
 
 /** What is read at a path over HTTP. */
-interface OwnPage {
+interface BuiltinPage {
   /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
   readonly path: string
   /** Whether nobody has to say who they are to read it. */
@@ -35,10 +35,10 @@ type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
 /** What some part of the gateway answers itself, and at which addresses. */
 export interface Answering {
   readonly methods?: Readonly<Record<string, Handler>>
-  readonly tools?: readonly OwnTool[]
-  readonly pages?: readonly OwnPage[]
-  prompts?(upstream?: string): readonly OwnEntry[]
-  resources?(upstream?: string): readonly OwnEntry[]
+  readonly tools?: readonly BuiltinTool[]
+  readonly pages?: readonly BuiltinPage[]
+  prompts?(upstream?: string): readonly BuiltinEntry[]
+  resources?(upstream?: string): readonly BuiltinEntry[]
   /** What is said of it among the capabilities of what has tools, by the name of the extension. */
   extensions?(upstream?: string): Extensions
   /** Whether it answers at the address of a server, or of all where none is named. */
@@ -58,18 +58,18 @@ interface Options {
 }
 
 /** What the gateway answers itself beside what its servers answer. */
-export interface Own {
+export interface Builtins {
   /** Puts the gateway's own answers before those of the servers. */
   answer(servers: Handler): Handler
   /** The own tool a call names, where no server has one of that name. */
-  tool(call: Call): OwnTool | undefined | Promise<OwnTool | undefined>
+  tool(call: Call): BuiltinTool | undefined | Promise<BuiltinTool | undefined>
 }
 
 /** In front of the name of an own tool where a server has one of that name. */
 const PREFIX = 'gateway_'
 
 /** Answers the methods and tools of the gateway itself; tools of a server go before own ones of their name. */
-export function createOwn({ parts, metaTools, hasMethods, isTaken, run }: Options): Own {
+export function createBuiltins({ parts, metaTools, hasMethods, isTaken, run }: Options): Builtins {
   const methods = new Map(
     parts.flatMap((part) =>
       Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
@@ -88,24 +88,24 @@ export function createOwn({ parts, metaTools, hasMethods, isTaken, run }: Option
     ),
   )
 
-  const named = ({ target: { name = '', upstream } }: Call): OwnTool | undefined => {
+  const named = ({ target: { name = '', upstream } }: Call): BuiltinTool | undefined => {
     const found =
       tools.get(name) ?? (name.startsWith(PREFIX) ? tools.get(name.slice(PREFIX.length)) : undefined)
     return found?.part.isOn(upstream) === true ? found.tool : undefined
   }
-  const tool: Own['tool'] = (call) => {
+  const tool: Builtins['tool'] = (call) => {
     const found = named(call)
     if (!found) return undefined
     const taken = isTaken(call)
     // A server that lists nothing in time does not keep the gateway from its own answers.
     return taken instanceof Promise
-      ? within(taken, PATIENCE, false).then((is) => (is ? undefined : found))
+      ? within(taken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
       : taken
         ? undefined
         : found
   }
   const runOwn = (call: Call, handle: Handler): Promise<Outcome> =>
-    run({ ...call, target: { ...call.target, isOwn: true } }, handle)
+    run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
 
   const told = ({ target: { upstream } }: Call) =>
     [...tools.values()].filter(
@@ -126,20 +126,20 @@ export function createOwn({ parts, metaTools, hasMethods, isTaken, run }: Option
     answer: (servers) => {
       const whole = adding(servers, { listed, isAny: (call) => told(call).length > 0 })
       const advertised = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
-      const withTools = withOwnEntries(advertised, { shelf: shelfOf(parts, metaTools), isListed, run })
+      const withTools = withBuiltinEntries(advertised, { shelf: shelfOf(parts, metaTools), isListed, run })
       return (call) => {
-        const { method, upstream, isOwn } = call.target
+        const { method, upstream, isBuiltin } = call.target
         if (method === 'tools/call') {
           const found = tool(call)
           if (!found) return servers(call)
           if (!(found instanceof Promise)) return runOwn(call, found.handle)
           return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
         }
-        const isOpen = hasMethods || isOwn || isExtensionMethod(method)
+        const isOpen = hasMethods || isBuiltin || isExtensionMethod(method)
         // Nobody but the gateway itself asks for a page.
-        const own = (isOpen ? methods.get(method) : undefined) ?? (isOwn ? pages.get(method) : undefined)
+        const own = (isOpen ? methods.get(method) : undefined) ?? (isBuiltin ? pages.get(method) : undefined)
         if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
-        return isOwn ? Promise.reject(absent(method)) : withTools(call)
+        return isBuiltin ? Promise.reject(absent(method)) : withTools(call)
       }
     },
   }
@@ -153,8 +153,8 @@ function naming(call: Call, name: string): Call {
 }
 
 /** What of the gateway's own prompts and resources there is where. */
-function shelfOf(parts: readonly Answering[], metaTools: Options['metaTools']): Shelf {
-  const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly OwnEntry[] =>
+function shelfOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
+  const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly BuiltinEntry[] =>
     parts
       .flatMap((part) => (part.isOn(upstream) ? (part[kind]?.(upstream) ?? []) : []))
       .filter((entry) => metaTools !== 'off' || entry.isListed !== undefined)
@@ -173,7 +173,8 @@ interface Added {
 function adding(next: Handler, { listed, isAny }: Added): Handler {
   const list: Handler = async (call) => {
     const outcome = await next(call).catch((error: unknown) => absentList(error, 'tools'))
-    if (outcome.kind === 'ask' || typeof outcome.result.fields.nextCursor === 'string') return outcome
+    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
+      return outcome
     const there = outcome.result.at('tools')?.items ?? []
     const all = [...there, ...(await listed(call))]
     const tools = Payload.text(`[${all.map(({ text }) => text).join(',')}]`)
@@ -198,7 +199,7 @@ function advertising(next: Handler, parts: readonly Answering[]): Handler {
 }
 
 function withExtensions(outcome: Outcome, added: Extensions): Outcome {
-  if (outcome.kind === 'ask' || Object.keys(added).length === 0) return outcome
+  if (outcome.kind === 'input_required' || Object.keys(added).length === 0) return outcome
   const capabilities = outcome.result.at('capabilities')
   if (!capabilities || !isObject(capabilities.fields.tools)) return outcome
   const extensions = (capabilities.at('extensions') ?? Payload.of({})).with(added)

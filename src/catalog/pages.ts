@@ -6,8 +6,8 @@ import { Payload } from '../core/payload.ts'
 import { method } from '../wire/methods.ts'
 
 /** How many bytes of lists are kept, so that all pages of a listing are of the same list. */
-const KEPT = 16 * 1024 * 1024
-const MARK = 'gatehouse.'
+const MAX_CACHE_BYTES = 16 * 1024 * 1024
+const CURSOR_PREFIX = 'gatehouse.'
 
 /** A place in a list the gateway cuts into pages: on which page of the server, which list, after how many entries. */
 interface Place {
@@ -19,7 +19,7 @@ interface Place {
 /** Cuts lists that are longer than a page; a listing that has begun goes on with the list it began with. */
 export function withPages(next: Handler, size: number): Handler {
   const kept = new LRUCache<string, Payload>({
-    maxSize: KEPT,
+    maxSize: MAX_CACHE_BYTES,
     sizeCalculation: ({ text }) => text.length + 1,
   })
 
@@ -55,7 +55,7 @@ export function withPages(next: Handler, size: number): Handler {
     const place = read(cursor)
     if (place) return { kind: 'result', result: page(list, await listAt(call, place), place) }
     const outcome = await next(call)
-    if (outcome.kind === 'ask') return outcome
+    if (outcome.kind === 'input_required') return outcome
     const entries = outcome.result.fields[list]
     if (!Array.isArray(entries) || entries.length <= size) return outcome
     const digest = digestOf(outcome.result)
@@ -75,11 +75,11 @@ function digestOf({ text }: Payload): string {
 }
 
 function write({ cursor = '', digest, start }: Place): string {
-  return `${MARK}${start}.${digest}.${Buffer.from(cursor).toString('base64url')}`
+  return `${CURSOR_PREFIX}${start}.${digest}.${Buffer.from(cursor).toString('base64url')}`
 }
 
 function read(cursor: unknown): Place | undefined {
-  if (typeof cursor !== 'string' || !cursor.startsWith(MARK)) return undefined
+  if (typeof cursor !== 'string' || !cursor.startsWith(CURSOR_PREFIX)) return undefined
   const [, start = '', digest = '', before = ''] =
     /^gatehouse\.(\d{1,9})\.([\w-]{22})\.([\w-]*)$/.exec(cursor) ?? []
   if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is of no page.')

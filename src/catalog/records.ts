@@ -1,11 +1,18 @@
 import { createHash } from 'node:crypto'
 import { aliasOf } from '../core/alias.ts'
 import { type Call, type Handler, resultOf } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
-import type { Definition, Records, Seen, ServerRecord, ToolFacts, ToolRecord } from '../core/record.ts'
+import type {
+  Definition,
+  ServerRecords,
+  ToolStatistics,
+  ServerRecord,
+  ToolFacts,
+  ToolDetails,
+} from '../core/record.ts'
 import { excerpt } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/waiting.ts'
@@ -17,11 +24,11 @@ import { listAllPages } from './walk.ts'
 interface Options {
   readonly servers: ReadonlyMap<string, Source>
   /** The entry of a tool as a server lists it. */
-  listed(upstream: string, definition: Definition): Entry | undefined
+  listed(upstream: string, definition: Definition): Descriptor | undefined
   /** What features say of a tool. */
-  facts(entry: Entry, all: readonly Entry[]): ToolFacts
+  facts(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** What was seen of a tool. */
-  seen(entry: Entry): Seen | undefined
+  seen(entry: Descriptor): ToolStatistics | undefined
   readonly log: Log
 }
 
@@ -34,21 +41,21 @@ interface Source {
 
 /** What a server listed. */
 type Lists = Omit<ServerRecord, 'name' | 'isUp' | 'about' | 'tools' | 'changedAt'> & {
-  readonly tools: readonly Entry[]
+  readonly tools: readonly Descriptor[]
 }
 
 /**
  * For how long lists are taken as they are, how long a server that can not be reached is left alone, and how long
  * the first lists may take, in milliseconds.
  */
-const FRESH = 10_000
-const REST = 30_000
-const PATIENCE = 5000
+const LISTS_STALE_MS = 10_000
+const UNREACHABLE_PAUSE_MS = 30_000
+const LIST_TIMEOUT_MS = 5000
 /** How long after they were listed lists are listed anew at the earliest, in milliseconds. */
-const RENEWAL = 1000
+const MIN_RENEWAL_INTERVAL_MS = 1000
 
 /** Keeps what servers list for those who describe them. Stale lists are told while they are asked for again. */
-export function createRecords(options: Options): Records {
+export function createRecords(options: Options): ServerRecords {
   const heard: ((upstream: string) => void)[] = []
   const known = new Map(
     [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
@@ -73,7 +80,7 @@ class Known {
   readonly #source: Source
   readonly #options: Options
   #lists: Lists | undefined
-  #tools: readonly ToolRecord[] = []
+  #tools: readonly ToolDetails[] = []
   #listedAt = Number.NEGATIVE_INFINITY
   #changedAt: number | undefined
   #listing: Promise<void> | undefined
@@ -94,11 +101,11 @@ class Known {
     // Those who call it try it anyway.
     if (isDown && !this.#isDown) this.#listedAt = performance.now()
     this.#isDown = isDown
-    if (performance.now() - this.#listedAt > (isDown ? REST : FRESH)) {
+    if (performance.now() - this.#listedAt > (isDown ? UNREACHABLE_PAUSE_MS : LISTS_STALE_MS)) {
       this.#listing ??= this.#list().finally(() => {
         this.#listing = undefined
       })
-      if (!this.#lists) return within(this.#listing, PATIENCE, undefined).then(() => this.#record())
+      if (!this.#lists) return within(this.#listing, LIST_TIMEOUT_MS, undefined).then(() => this.#record())
       background(this.#listing, this.#options.log)
     }
     return this.#record()
@@ -108,7 +115,7 @@ class Known {
   renew(): void {
     if (this.#isRenewing) return
     this.#isRenewing = true
-    const wait = Math.max(0, this.#listedAt + RENEWAL - performance.now())
+    const wait = Math.max(0, this.#listedAt + MIN_RENEWAL_INTERVAL_MS - performance.now())
     setTimeout(() => {
       const listed = (this.#listing ?? Promise.resolve()).then(() => {
         this.#isRenewing = false
@@ -129,7 +136,7 @@ class Known {
       ...lists,
       tools: this.#tools.map((tool) => {
         const seen = this.#options.seen(tool.entry)
-        return seen ? { ...tool, seen } : tool
+        return seen ? { ...tool, statistics: seen } : tool
       }),
       ...(this.#changedAt !== undefined && { changedAt: this.#changedAt }),
     }

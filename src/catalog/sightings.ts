@@ -1,44 +1,45 @@
 import type { Outcome, Middleware } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
-import type { Seen } from '../core/record.ts'
+import type { ToolStatistics } from '../core/record.ts'
 import type { Target } from '../core/target.ts'
 
 /** How many of the last calls looked at tell how long a tool takes, and from how many on they do. */
-const LAST = 200
-const ENOUGH = 5
+const MAX_SAMPLES = 200
+const MIN_SAMPLES = 5
 /** After so many, one in this many is looked at: no multiple of a rhythm calls often have. */
-const ONE_IN = 7
+const SAMPLE_INTERVAL = 7
 /** How many media types of a tool are remembered, and how many tools. */
-const TYPES = 20
-const TOOLS = 10_000
+const MAX_MEDIA_TYPES = 20
+const MAX_TOOLS = 10_000
 
 /** What is seen of calls as they go to their servers. */
-interface Sightings {
+interface CallStatistics {
   /** Looks at the calls of a tool of a server. */
-  policy(target: Target): Middleware | undefined
-  of(entry: Entry): Seen | undefined
+  middleware(target: Target): Middleware | undefined
+  of(entry: Descriptor): ToolStatistics | undefined
 }
 
 /** Watches the calls of tools, for those who describe them. */
-export function createCallStatistics(): Sightings {
-  const tools = new Map<string, Sighting>()
-  const sighting = (upstream: string, tool: string): Sighting => {
+export function createCallStatistics(): CallStatistics {
+  const tools = new Map<string, ToolSamples>()
+  const sighting = (upstream: string, tool: string): ToolSamples => {
     const key = `${upstream} ${tool}`
     const found = tools.get(key)
     if (found) return found
-    const added = new Sighting()
-    if (tools.size < TOOLS) tools.set(key, added)
+    const added = new ToolSamples()
+    if (tools.size < MAX_TOOLS) tools.set(key, added)
     return added
   }
   return {
-    policy: ({ isOwn, upstream, method, name }) => {
-      if (isOwn || upstream === undefined || method !== 'tools/call' || name === undefined) return undefined
-      let seen: Sighting | undefined
+    middleware: ({ isBuiltin, upstream, method, name }) => {
+      if (isBuiltin || upstream === undefined || method !== 'tools/call' || name === undefined)
+        return undefined
+      let seen: ToolSamples | undefined
       let calls = 0
       return (next) => (call) => {
-        if (++calls > LAST && calls % ONE_IN !== 0) return next(call)
+        if (++calls > MAX_SAMPLES && calls % SAMPLE_INTERVAL !== 0) return next(call)
         const start = performance.now()
         return next(call).then((outcome) => {
           // Only what a server answered to is one of its tools.
@@ -48,30 +49,30 @@ export function createCallStatistics(): Sightings {
         })
       }
     },
-    of: ({ upstream, name }) => tools.get(`${upstream} ${name}`)?.seen,
+    of: ({ upstream, name }) => tools.get(`${upstream} ${name}`)?.record,
   }
 }
 
 /** What was seen of one tool. */
-class Sighting {
+class ToolSamples {
   #hasCursor = false
   #calls = 0
   readonly #durations: number[] = []
   readonly #types = new Set<string>()
 
   note(outcome: Outcome, duration: number): void {
-    if (outcome.kind === 'ask') return
-    this.#durations[this.#calls % LAST] = duration
+    if (outcome.kind === 'input_required') return
+    this.#durations[this.#calls % MAX_SAMPLES] = duration
     this.#calls++
-    const isLookedAt = this.#calls <= LAST || this.#calls % LAST === 0
+    const isLookedAt = this.#calls <= MAX_SAMPLES || this.#calls % MAX_SAMPLES === 0
     if (isLookedAt && outcome.result.member('isError') !== true) this.#look(outcome.result)
   }
 
-  get seen(): Seen {
+  get record(): ToolStatistics {
     const sorted = this.#durations.toSorted((one, other) => one - other)
     const middle = sorted[Math.floor(sorted.length / 2)] ?? 0
     return {
-      ...(sorted.length >= ENOUGH && { p50: Math.round(middle) }),
+      ...(sorted.length >= MIN_SAMPLES && { p50: Math.round(middle) }),
       types: [...this.#types].toSorted(),
       hasCursor: this.#hasCursor,
     }
@@ -82,7 +83,7 @@ class Sighting {
     const { content, structuredContent } = result.fields
     for (const block of Array.isArray(content) ? content : []) {
       const type = isObject(block) ? typeOf(block) : undefined
-      if (type !== undefined && this.#types.size < TYPES) this.#types.add(type)
+      if (type !== undefined && this.#types.size < MAX_MEDIA_TYPES) this.#types.add(type)
     }
     if (!isObject(structuredContent)) return
     this.#types.add('application/json')

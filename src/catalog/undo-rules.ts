@@ -2,7 +2,7 @@
  * Finds by which rule a tool is undone: what is configured goes before what may be derived from the server's list.
  * What is derived is what `judgeUndo` calls derived, and nothing else.
  */
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import type { ToolSettings } from '../core/settings.ts'
 import { type UndoRule, undoRuleOf } from '../core/undo.ts'
 import { judgeUndo } from '../core/undo-judgement.ts'
@@ -10,7 +10,7 @@ import { judgeUndo } from '../core/undo-judgement.ts'
 interface Options {
   settings(upstream: string): Readonly<Record<string, ToolSettings>> | undefined
   /** The entries of all tools of a server. @throws what listing throws */
-  tools(upstream: string): Promise<readonly Entry[]>
+  tools(upstream: string): Promise<readonly Descriptor[]>
   /** Whether it may be found out from a server's own tools how one of them is undone. */
   isDerived(upstream: string): boolean
 }
@@ -20,7 +20,7 @@ interface UndoRules {
   /** How what a tool of a server does is undone; at once where that is configured. @throws what listing throws */
   of(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
   /** The same of a tool, given all tools of its server. */
-  among(entry: Entry, all: readonly Entry[]): UndoRule | undefined
+  among(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
 }
 
 /** How long the tools of a server are taken as they were, in milliseconds. */
@@ -28,8 +28,8 @@ const FRESH_MS = 10_000
 
 /** Makes what finds how tools are undone. */
 export function createUndoRules({ settings, tools, isDerived }: Options): UndoRules {
-  const known = new Map<string, { readonly at: number; readonly listed: Promise<readonly Entry[]> }>()
-  const listedBy = (upstream: string): Promise<readonly Entry[]> => {
+  const known = new Map<string, { readonly at: number; readonly listed: Promise<readonly Descriptor[]> }>()
+  const listedBy = (upstream: string): Promise<readonly Descriptor[]> => {
     const found = known.get(upstream)
     if (found && performance.now() - found.at < FRESH_MS) return found.listed
     const listed = tools(upstream)
@@ -37,8 +37,8 @@ export function createUndoRules({ settings, tools, isDerived }: Options): UndoRu
     listed.catch(() => known.delete(upstream))
     return listed
   }
-  const judged = new WeakMap<Entry, UndoRule | undefined>()
-  const derived = (entry: Entry, all: readonly Entry[]): UndoRule | undefined => {
+  const judged = new WeakMap<Descriptor, UndoRule | undefined>()
+  const derived = (entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined => {
     if (judged.has(entry)) return judged.get(entry)
     const { rule } = judgeUndo(entry, all, { tools: settings(entry.upstream) ?? {}, isDerived: true })
     judged.set(entry, rule)

@@ -122,8 +122,8 @@ function isItem(pattern: string, lists: ServerLists): boolean {
   const globs = texts(resourceTemplates, 'uriTemplate').map((each) => each.replaceAll(/\{[^{}]*\}/g, '*'))
   return (
     texts(resources, 'uri').some((uri) => fits(glob, comparable(uri, isBare))) ||
-    globs.length > MOST_TEMPLATES ||
-    globs.some((each) => each.length > LONGEST || overlaps(glob, comparable(each, isBare)))
+    globs.length > MAX_TEMPLATES ||
+    globs.some((each) => each.length > MAX_TEMPLATE_LENGTH || overlaps(glob, comparable(each, isBare)))
   )
 }
 
@@ -134,8 +134,8 @@ function isUriPattern(pattern: string): boolean {
 }
 
 /** How many templates are compared, and how long one may be, in characters: they are a server's own. */
-const MOST_TEMPLATES = 200
-const LONGEST = 500
+const MAX_TEMPLATES = 200
+const MAX_TEMPLATE_LENGTH = 500
 
 /** A URI as it is compared: however it is spelled, and without its scheme where the pattern has none. */
 function comparable(uri: string, isBare: boolean): string {

@@ -22,7 +22,7 @@ export async function walkIfThere(handle: Handler, call: Call, list: string): Pr
   const { upstream } = call.target
   const target = { method: list, ...(upstream !== undefined && { upstream }) }
   // What the call itself was asked is not for its list.
-  const { answers: _answers, ...rest } = call
+  const { inputResponses: _answers, ...rest } = call
   const entries: Payload[] = []
   const seen = new Set<unknown>()
   let cursor: unknown

@@ -21,7 +21,7 @@ const known = {
 } as const
 
 /** How much of an id has to be given. */
-const SHORTEST = 6
+const MIN_ID_LENGTH = 6
 
 const verdicts = { approve: 'approved', deny: 'denied' } as const
 
@@ -85,7 +85,7 @@ async function named(kept: Approvals, id: string): Promise<Approval> {
   const whole = await kept.find(id)
   if (whole) return whole
   if (await kept.isExpired(id)) throw new Error(`the time to decide ${id} is over`)
-  const found = id.length < SHORTEST ? [] : (await kept.list()).filter((each) => each.id.startsWith(id))
+  const found = id.length < MIN_ID_LENGTH ? [] : (await kept.list()).filter((each) => each.id.startsWith(id))
   const [first] = found
   if (first && found.length === 1) return first
   if (first) throw new Error(`${found.length} approvals begin with ${id}: write more of it`)

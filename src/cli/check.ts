@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
 import { ConfigError, type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'
 import { environment } from '../config/secrets.ts'
-import { tellProblems } from '../core/finding.ts'
+import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { createGateway, issuerProblem, openLog } from '../gateway.ts'
@@ -48,7 +48,7 @@ async function examine(
   // It only looks: what another gateway left unfinished is not taken up.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
   const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
-  const found: Finding[] = [...(await gateway.warm()), ...(await storeProblems(source.settings))]
+  const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings))]
   const servers = [...gateway.statuses].map(([name, { problem, stderr, revision }]): ServerReport => {
     if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }
     return revision === undefined ? { name, state: 'not_tried' } : { name, state: 'ready', revision }
@@ -112,7 +112,7 @@ async function storeProblems(settings: Settings): Promise<Finding[]> {
   const opened = openSharedStore(settings, openLog('error', true))
   return opened.then(
     async (found) => {
-      const { problem } = found
+      const { unavailableReason: problem } = found
       await found.close()
       return problem === undefined
         ? []
@@ -132,7 +132,7 @@ export function tell(found: readonly Finding[], source: Source): void {
 /** Tells what was found once the servers were asked. Whether the gateway serves nevertheless. */
 export function goesOn(found: readonly Finding[], source: Source, log: Log): boolean {
   const isServing = found.every(({ isMinor }) => isMinor === true)
-  if (isServing) tellProblems(found, log)
+  if (isServing) logProblems(found, log)
   else tell(found, source)
   return isServing
 }

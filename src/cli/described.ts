@@ -9,7 +9,7 @@ import { looking } from './named.ts'
 export async function described<Made>(
   settings: Settings,
   server: UpstreamSettings | undefined,
-  make: (portrait: ServerDescription) => Made,
+  make: (description: ServerDescription) => Made,
 ): Promise<Made> {
   const { host, port } = settings.listen
   const gateway = createGateway(looking(settings, settings.upstreams), {
@@ -19,7 +19,7 @@ export async function described<Made>(
   })
   try {
     if (server) await gateway.entries(server.name)
-    else await gateway.warm()
+    else await gateway.start()
     return await gateway.describe(server?.name, make)
   } finally {
     await gateway.close()

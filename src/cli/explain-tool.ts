@@ -13,7 +13,7 @@ type Undoing = Inspected['undoing']
 export function toolLines(inspected: Inspected | undefined): string[] {
   if (!inspected) return ['  the server lists no tool of this name']
   const { entry, asking, undoing } = inspected
-  const { op, risk, idempotent, evidence } = entry.nature
+  const { op, risk, idempotent, evidence } = entry.classification
   const scopes = inspected.scopes.map((group) => group.join(' or ')).join(', ')
   const { stop } = asking
   const message = asking.message === undefined ? [] : [`the question: ${asking.message}`]
@@ -34,7 +34,7 @@ export function toolLines(inspected: Inspected | undefined): string[] {
 
 /** What is known of one tool, for programs. */
 export function toolObject({ entry, scopes, asking, undoing }: Inspected): Readonly<Record<string, unknown>> {
-  const { op, risk, idempotent, evidence } = entry.nature
+  const { op, risk, idempotent, evidence } = entry.classification
   const { when, isOutOfBand, fallback, message, stop, why } = asking
   return {
     name: entry.name,
@@ -52,7 +52,7 @@ export function toolObject({ entry, scopes, asking, undoing }: Inspected): Reado
 export function toolTable(tools: readonly Inspected[]): string[] {
   if (tools.length === 0) return []
   const rows = tools.map(({ entry, asking, undoing }) => {
-    const { risk, idempotent } = entry.nature
+    const { risk, idempotent } = entry.classification
     return [
       oneLine(entry.name),
       riskWords[risk],

@@ -21,7 +21,7 @@ export async function explain(args: readonly string[]): Promise<number> {
   const { name: upstream } = settings
   const only = looking(source.settings, [settings])
   const gateway = createGateway(only, { variables: environment(), log: openLog('error', true) })
-  await gateway.warm()
+  await gateway.start()
   const status = await gateway.explore(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'
   const chain = gateway.chain({ upstream, method, ...(tool !== undefined && { name: tool }) })

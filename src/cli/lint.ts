@@ -29,7 +29,7 @@ async function look(settings: Settings, own: UpstreamSettings): Promise<Subject>
   const { name: upstream } = own
   const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
   try {
-    await gateway.warm()
+    await gateway.start()
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}
     if (problem !== undefined) throw new Error(`${upstream} can not be audited: ${problem}`)
     const chain = gateway.chain({ upstream, method: 'tools/call', name: 'any' })

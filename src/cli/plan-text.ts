@@ -1,4 +1,4 @@
-import { type Entry, riskWords } from '../core/entry.ts'
+import { type Descriptor, riskWords } from '../core/entry.ts'
 import { oneLine } from '../core/one-line.ts'
 import type { ToolSettings, UndoSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
@@ -11,7 +11,7 @@ import { verifyHint } from './verify-hint.ts'
 export interface Planned {
   readonly upstream: string
   readonly tools: Readonly<Record<string, ToolSettings>>
-  readonly entries: readonly Entry[]
+  readonly entries: readonly Descriptor[]
 }
 
 /** What a configuration could say of the tools of servers, as YAML with reasons. */
@@ -62,21 +62,21 @@ interface Proposed {
 export function proposalsOf({ tools, entries }: Planned): readonly Proposal[] {
   const reads = readsOf(entries)
   return entries
-    .filter(({ nature }) => nature.op !== 'read')
+    .filter(({ classification }) => classification.op !== 'read')
     .map((entry) => proposalOf(entry, { all: entries, reads, tools }))
 }
 
 interface Around {
-  readonly all: readonly Entry[]
+  readonly all: readonly Descriptor[]
   /** The definitions of those that only read. */
-  readonly reads: readonly Entry['definition'][]
+  readonly reads: readonly Descriptor['definition'][]
   readonly tools: Planned['tools']
 }
 
-function proposalOf(entry: Entry, { all, reads, tools }: Around): Proposal {
-  const { name, definition, nature } = entry
-  const about = oneLine(`${name}: ${riskWords[nature.risk]}, ${nature.evidence[0] ?? ''}`)
-  const part = { tool: name, risk: nature.risk }
+function proposalOf(entry: Descriptor, { all, reads, tools }: Around): Proposal {
+  const { name, definition, classification } = entry
+  const about = oneLine(`${name}: ${riskWords[classification.risk]}, ${classification.evidence[0] ?? ''}`)
+  const part = { tool: name, risk: classification.risk }
   const { from, how, undo, why, doubts } = judgeUndo(entry, all, { tools, isDerived: false })
   const configured = settingOf(tools, name, 'undo')
   if (configured) {
@@ -86,7 +86,7 @@ function proposalOf(entry: Entry, { all, reads, tools }: Around): Proposal {
     ]
     return { ...part, notes: [about, ...because(notes)], settings: {} }
   }
-  const verify = nature.idempotent ? undefined : verifyHint(definition, reads)
+  const verify = classification.idempotent ? undefined : verifyHint(definition, reads)
   const probe =
     verify === undefined
       ? []
@@ -95,7 +95,7 @@ function proposalOf(entry: Entry, { all, reads, tools }: Around): Proposal {
     return { ...part, notes: [about, ...because(why), ...probe], settings: { undo } }
   const unsure = undo === undefined ? [] : unsureLines(undo, doubts)
   const notes = [about, ...because(why), ...unsure, ...probe]
-  if (nature.risk !== 'destructive') return { ...part, notes, settings: {} }
+  if (classification.risk !== 'destructive') return { ...part, notes, settings: {} }
   const settings: Proposed = {
     ...(!settingOf(tools, name, 'pivot') && { pivot: true }),
     ...(!settingOf(tools, name, 'confirm') && { confirm: question(definition) }),
@@ -122,8 +122,8 @@ function unsureLines(undo: Written, doubts: readonly string[]): string[] {
   ]
 }
 
-function readsOf(all: readonly Entry[]): readonly Entry['definition'][] {
-  return all.filter(({ nature }) => nature.op === 'read').map(({ definition }) => definition)
+function readsOf(all: readonly Descriptor[]): readonly Descriptor['definition'][] {
+  return all.filter(({ classification }) => classification.op === 'read').map(({ definition }) => definition)
 }
 
 type Written = string | UndoSettings
@@ -136,7 +136,7 @@ function undoLines(undo: Written): string[] {
 }
 
 /** What a person could be asked before the tool runs: its name in words, and the arguments it must have. */
-function question(definition: Entry['definition']): string {
+function question(definition: Descriptor['definition']): string {
   const { words, name, inputs = [] } = shapeOf(definition)
   const said = words.length === 0 ? name : words.join(' ')
   const told = inputs.filter(({ isRequired, name: each }) => isRequired && /^[\w-]+$/.test(each)).slice(0, 3)

@@ -20,7 +20,7 @@ export async function plan(args: readonly string[]): Promise<number> {
   const planned: Planned[] = []
   const problems: string[] = []
   try {
-    await gateway.warm()
+    await gateway.start()
     for (const { name, tools } of upstreams) {
       const problem = gateway.statuses.get(name)?.problem
       if (problem === undefined) planned.push({ upstream: name, tools, entries: await gateway.entries(name) })

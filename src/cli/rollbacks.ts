@@ -36,10 +36,10 @@ export function mustRollBack({ features }: Settings): void {
 const FEATURE = 'transactions'
 
 /** How long running gateways have to take up what is left to them, at most; they look every two seconds. */
-const PATIENCE = 5000
+const TAKEOVER_TIMEOUT_MS = 5000
 /** How long rolling back may take in all, and how often it is looked how far it is, in milliseconds. */
-const LONGEST = 600_000
-const LOOK = 100
+const ROLLBACK_TIMEOUT_MS = 600_000
+const POLL_INTERVAL_MS = 100
 
 /**
  * Has transactions rolled back as far as they can be, one after the other: each of `begins` leaves one to be rolled
@@ -51,13 +51,13 @@ export async function finishRollbacks(
   options: Options,
 ): Promise<readonly Transaction[]> {
   const { log, audit } = options
-  const until = performance.now() + LONGEST
+  const until = performance.now() + ROLLBACK_TIMEOUT_MS
   const found: Transaction[] = []
   let own: Gateway | undefined
   const help = async (): Promise<void> => {
     if (own) return
     own = createGateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
-    await own.warm()
+    await own.start()
   }
   try {
     for (const begin of begins) {
@@ -82,7 +82,8 @@ async function finished(
     const now = performance.now()
     if (!found || isOver(found) || now > until) return found
     // Whoever took it up may be gone: an own gateway finds out.
-    if (now - began > (found.runner === undefined ? PATIENCE : 3 * PATIENCE)) await help()
-    await pause(LOOK)
+    if (now - began > (found.runner === undefined ? TAKEOVER_TIMEOUT_MS : 3 * TAKEOVER_TIMEOUT_MS))
+      await help()
+    await pause(POLL_INTERVAL_MS)
   }
 }

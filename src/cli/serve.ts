@@ -9,7 +9,7 @@ import { readServed, type Source } from './options.ts'
 import { untilStopped } from './stop.ts'
 
 /** How long calls under way may take to end at shutdown, in milliseconds. */
-const PATIENCE = 10_000
+const SHUTDOWN_TIMEOUT_MS = 10_000
 
 /** `gatehouse serve`: serves clients over HTTP until it is told to stop. */
 export async function serve(args: readonly string[]): Promise<number> {
@@ -31,14 +31,14 @@ export async function serve(args: readonly string[]): Promise<number> {
     welcome(listener.url, source.settings, { code: gateway.operatorCode, key: await gateway.key() }),
   )
   const watch = follow(source, gateway, log)
-  const warmed = gateway.warm()
+  const warmed = gateway.start()
   const found = await Promise.race([warmed, stopped.then(() => [])])
   const isServing = goesOn(found, source, log)
   if (isServing) process.stdout.write(unavailableText(gateway.statuses))
   if (isServing) await stopped
   log.info('stopping')
   watch?.close()
-  await listener.drain(PATIENCE)
+  await listener.drain(SHUTDOWN_TIMEOUT_MS)
   await Promise.all([gateway.close(), listener.close()])
   return isServing ? 0 : 1
 }

@@ -14,7 +14,7 @@ export async function stdio(args: readonly string[]): Promise<number> {
   const stopped = untilStopped({ onHangUp: true })
   const gateway = createGateway(source.settings, { variables: environment(), log })
   const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
-  const found = await Promise.race([gateway.warm(), ended.then(() => [])])
+  const found = await Promise.race([gateway.start(), ended.then(() => [])])
   const isServing = goesOn(found, source, log)
   if (isServing) await ended
   await gateway.close()

@@ -22,7 +22,7 @@ import { readOptions, readSource, UsageError } from './options.ts'
 /** What the first line of an export says of the others. */
 const HEADER = { format: 'gatehouse-store', version: 1 }
 /** How much is written together. */
-const TOGETHER = 200
+const MAX_BATCH_ENTRIES = 200
 
 /** `gatehouse store info | export | import | accept`: describes the store, moves its content, goes on without what it lost. */
 export async function store(args: readonly string[]): Promise<number> {
@@ -90,7 +90,7 @@ async function tell(opened: Portable, { isJson }: Told): Promise<number> {
   }
   const about = { ...(await opened.describe()), values: bytes }
   const entries = Object.fromEntries([...owners].toSorted(([one], [other]) => one.localeCompare(other)))
-  const { problem } = opened
+  const { unavailableReason: problem } = opened
   if (isJson) {
     print(JSON.stringify({ ...about, entries, ...(problem !== undefined && { problem }) }, null, 2))
   } else {
@@ -150,14 +150,14 @@ async function importAll(opened: Portable, { file, isForced }: Told): Promise<nu
       counts.over++
       return
     }
-    const found = isForced ? await opened.put(key, value, ttl) : await opened.claim(key, value, ttl)
+    const found = isForced ? await opened.put(key, value, ttl) : await opened.setIfAbsent(key, value, ttl)
     if (found === undefined) counts.imported++
     else counts.there++
   }
   let part: Entry[] = []
   for await (const entry of read(file)) {
     part.push(entry)
-    if (part.length < TOGETHER) continue
+    if (part.length < MAX_BATCH_ENTRIES) continue
     await Promise.all(part.map(write))
     part = []
   }

@@ -1,7 +1,12 @@
 import { oneLine } from '../core/one-line.ts'
-import { shownCall } from '../core/shown-call.ts'
+import { displayCall } from '../core/shown-call.ts'
 import type { Action } from '../records/deeds.ts'
-import { type Compensation, needsAttention, type Step, type Transaction } from '../records/transactions.ts'
+import {
+  type CompensationStatus,
+  needsAttention,
+  type Step,
+  type Transaction,
+} from '../records/transactions.ts'
 import { timeText } from './time-text.ts'
 
 /** A transaction, and what its steps did, by the keys of their deeds. */
@@ -97,9 +102,13 @@ export function transactionView({ transaction, deeds }: Told): Readonly<Record<s
   }
 }
 
-function stepLines(step: Step, compensations: readonly Compensation[], deed: Action | undefined): string[] {
+function stepLines(
+  step: Step,
+  compensations: readonly CompensationStatus[],
+  deed: Action | undefined,
+): string[] {
   const end = compensations.find((each) => each.step === step.id)
-  const call = deed ? shownCall(deed.tool, deed.arguments) : step.tool
+  const call = deed ? displayCall(deed.tool, deed.arguments) : step.tool
   const way = deed && 'tool' in deed.way ? deed.way.description : undefined
   return [
     `  ${step.id.padEnd(12)} ${step.status.padEnd(8)} ${step.upstream}  ${call}`,
@@ -112,7 +121,7 @@ function stepLines(step: Step, compensations: readonly Compensation[], deed: Act
   ]
 }
 
-function endOf({ status, error }: Compensation): string {
+function endOf({ status, error }: CompensationStatus): string {
   const why = error ? `: ${String(error.code)}: ${String(error.message)}` : ''
   return status === 'compensated' ? `undone${why}` : `not undone${why}`
 }

@@ -3,7 +3,7 @@ import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway.ts'
 import { audited, openSharedStore } from '../offline.ts'
-import { type Action, Deeds } from '../records/deeds.ts'
+import { type Action, Actions } from '../records/deeds.ts'
 import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
 import {
   type Found,
@@ -35,7 +35,7 @@ export async function tx(args: readonly string[]): Promise<number> {
   const store = await openSharedStore(settings, log)
   try {
     const book = transactionsIn(store, settings)
-    return await act(told, { book, deeds: new Deeds(store), settings, log })
+    return await act(told, { book, deeds: new Actions(store), settings, log })
   } finally {
     await store.close()
   }
@@ -43,7 +43,7 @@ export async function tx(args: readonly string[]): Promise<number> {
 
 interface Around {
   readonly book: Transactions
-  readonly deeds: Deeds
+  readonly deeds: Actions
   readonly settings: Settings
   readonly log: Log
 }
@@ -121,7 +121,7 @@ function named(all: readonly Found[], id: string): Found {
   )
 }
 
-function deedsOf({ steps }: Transaction, deeds: Deeds): Promise<ReadonlyMap<string, Action>> {
+function deedsOf({ steps }: Transaction, deeds: Actions): Promise<ReadonlyMap<string, Action>> {
   return deeds.findAll(steps.map(({ deed }) => deed))
 }
 

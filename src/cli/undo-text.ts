@@ -1,5 +1,5 @@
 import { oneLine } from '../core/one-line.ts'
-import { shownCall } from '../core/shown-call.ts'
+import { displayCall } from '../core/shown-call.ts'
 import { timeText } from './time-text.ts'
 import type { Chosen } from './undo-choice.ts'
 
@@ -13,7 +13,7 @@ export interface Undone {
 /** Something that was done, for people. */
 export function chosenText({ deed, how, why }: Chosen): string {
   const { startedAt, principal, upstream, tool, way } = deed
-  const call = shownCall(tool, deed.arguments)
+  const call = displayCall(tool, deed.arguments)
   const back = way.kind === 'exact' || way.kind === 'approximate' ? `: ${way.description}` : ''
   const said = how === 'not at all' ? `: ${why}` : `${back}${why === undefined ? '' : ` (${why})`}`
   const lines = [`${timeText(startedAt)}  ${principal.id}  ${upstream}  ${call}`, `    ${how}${said}`]

@@ -6,7 +6,7 @@ import type { Settings } from '../core/settings.ts'
 import { milliseconds } from '../core/units.ts'
 import { openLog } from '../gateway.ts'
 import { type Audit, audited, openSharedStore } from '../offline.ts'
-import { type Action, Deeds, type Wanted } from '../records/deeds.ts'
+import { type Action, Actions, type Wanted } from '../records/deeds.ts'
 import { undoing } from '../records/transaction-moves.ts'
 import { type Transaction, transactionKey, type Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
@@ -54,7 +54,7 @@ interface Around {
 
 async function act(told: Told, around: Around): Promise<number> {
   const book = transactionsIn(around.store, around.settings)
-  const deeds = new Deeds(around.store)
+  const deeds = new Actions(around.store)
   const look = async (): Promise<readonly Chosen[]> => {
     const found = await deeds.list(told.wanted)
     const transactions = await book.list()
@@ -109,7 +109,7 @@ async function isAgreed(count: number): Promise<boolean> {
 
 interface Desk extends Around {
   readonly book: Transactions
-  readonly deeds: Deeds
+  readonly deeds: Actions
   /** What there is to undo just then. */
   look(): Promise<readonly Chosen[]>
   /** Where one is kept. */

@@ -1,6 +1,6 @@
-import { fillCall, fromFields } from '../core/filling.ts'
+import { mapArguments, fromFields } from '../core/filling.ts'
 import { printExpression } from '../core/print-expression.ts'
-import { saidBy } from '../core/readings.ts'
+import { readingOf } from '../core/readings.ts'
 import { indexOf } from '../core/tool-index.ts'
 import { shapeOf, type ToolShape } from '../core/tool-shape.ts'
 
@@ -12,7 +12,7 @@ const finders = 'list search find query lookup get read'.split(' ')
 /** A read that could tell whether a tool took effect: what `verify` may say, where the server lists one. */
 export function verifyHint(definition: Definition, reads: readonly Definition[]): string | undefined {
   const tool = shapeOf(definition)
-  const said = saidBy(tool.words).find(({ verb }) => makers.has(verb))
+  const said = readingOf(tool.words).find(({ verb }) => makers.has(verb))
   if (!said) return undefined
   const finding = indexOf(reads)
     .said(finders, said.nouns)
@@ -28,7 +28,7 @@ function looking(
 ): { readonly given: number; readonly text: string } | undefined {
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const names = new Set(tool.inputs?.filter(({ isRequired }) => isRequired).map(({ name }) => name))
-  const filled = fillCall(read, [args], ({ name }) => names.has(name))
+  const filled = mapArguments(read, [args], ({ name }) => names.has(name))
   if (!filled || 'missing' in filled || filled.call.arguments.size === 0) return undefined
   const list = read.outputs?.find(({ schema }) => schema.type === 'array')
   if (!list) return undefined

@@ -11,7 +11,7 @@ import type {
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
-import { LONGEST_TIMER } from '../core/waiting.ts'
+import { MAX_TIMER_MS } from '../core/waiting.ts'
 import { aboutSettings, type AboutValues, recommendSettings } from './about-settings.ts'
 import { authSettings } from './auth-settings.ts'
 import { complete } from './complete.ts'
@@ -152,7 +152,7 @@ function upstreamSettings(name: string, upstream: UpstreamValues, origin: Origin
     trust: upstream.trust ?? (url === undefined || upstream.gateway_key !== undefined),
     ...(upstream.gateway_key !== undefined && { gatewayKey: upstream.gateway_key }),
     roots,
-    startTimeout: Math.min(startTimeout, LONGEST_TIMER),
+    startTimeout: Math.min(startTimeout, MAX_TIMER_MS),
     idle,
     renames: renamesOf(upstream.tools),
     // Beyond its server a renamed tool has its new name alone.

@@ -15,12 +15,16 @@ export function syntaxFindings(
     const isRepeat = error.code === 'DUPLICATE_KEY'
     const key = isRepeat ? `${place.line}:${place.column}` : String(place.line)
     if (!lines.has(key))
-      lines.set(key, { path: [], place, message: deeper === undefined ? meaning(error, line, text) : DEEPER })
+      lines.set(key, {
+        path: [],
+        place,
+        message: deeper === undefined ? meaning(error, line, text) : NESTING_PATTERN,
+      })
   }
   return [...lines.values()]
 }
 
-const DEEPER =
+const NESTING_PATTERN =
   'this is indented further than the line above, which has a value already: align the two, or remove that value'
 
 /**

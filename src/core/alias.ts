@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
 const PLAIN = /^[a-z][a-z0-9_]{1,63}$/
-const LONGEST = 64
+const MAX_ALIAS_LENGTH = 64
 
 /** Whether a name is in snake case and of 2 to 64 characters, as some hosts ask of tools and prompts. */
 export function isPlainName(name: string): boolean {
@@ -21,7 +21,7 @@ export function aliasOf(name: string): string {
     .replaceAll(/^_|_$/g, '')
   const worded = snake === '' ? `x_${digest(name)}` : /^[a-z]./.test(snake) ? snake : `x_${snake}`
   // Names that begin alike would be the same without a mark of their end.
-  return worded.length <= LONGEST ? worded : marked(worded, name)
+  return worded.length <= MAX_ALIAS_LENGTH ? worded : marked(worded, name)
 }
 
 /** An alias that no other name has, for where one that several names would have stands for none of them. */
@@ -31,12 +31,12 @@ export function ownAliasOf(name: string): string {
 
 function marked(alias: string, name: string): string {
   const mark = `_${digest(name)}`
-  return alias.slice(0, LONGEST - mark.length) + mark
+  return alias.slice(0, MAX_ALIAS_LENGTH - mark.length) + mark
 }
 
 /** Whether a name may have been made shorter, so that it can not be told what it stands for. */
 export function isShortened(alias: string): boolean {
-  return alias.length === LONGEST && /_[0-9a-f]{8}$/.test(alias)
+  return alias.length === MAX_ALIAS_LENGTH && /_[0-9a-f]{8}$/.test(alias)
 }
 
 /** The names that each alias stands for; more than one where aliases collide. */

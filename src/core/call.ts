@@ -26,9 +26,9 @@ export type RequestState = Readonly<Record<string, unknown>>
 export type Outcome =
   | { readonly kind: 'result'; readonly result: Payload }
   | {
-      readonly kind: 'ask'
-      readonly questions: InputRequests
-      readonly state: RequestState
+      readonly kind: 'input_required'
+      readonly inputRequests: InputRequests
+      readonly requestState: RequestState
       /** Aborted when the answers are no longer wanted; only callers in this process can see it. */
       readonly withdrawn?: AbortSignal
       /** The server has begun, and goes on with the call while it is asked about. */
@@ -36,7 +36,7 @@ export type Outcome =
     }
 
 /** A message without an answer, about a call or from a server. */
-export interface Note {
+export interface Notification {
   readonly method: string
   readonly params?: Payload
 }
@@ -51,7 +51,7 @@ export interface Client {
   /** One client's session: where its revision has sessions, or where a connection is one client's alone. */
   readonly session?: string
   /** Set on calls through which nothing can be asked, whatever the capabilities say. */
-  readonly isMute?: true
+  readonly nonInteractive?: true
 }
 
 /** Where a caller stands with the limit that leaves it least. */
@@ -66,19 +66,19 @@ export interface RateLimitStatus {
 }
 
 /** What goes around the answer to a call, where its transport has something around answers. */
-export interface Envelope {
+export interface RateLimitReporter {
   /** Tells where the caller stands; nothing happens where the answer has begun. */
-  limited?(standing: RateLimitStatus): void
+  reportRateLimit?(standing: RateLimitStatus): void
 }
 
 /**
  * What the gateway makes a call for by itself, with the rights of the caller it does it for: to look something up,
  * or to undo what was done. Nobody is asked and nothing is charged for it.
  */
-export type Errand = 'look' | 'undo'
+export type InternalPurpose = 'read' | 'compensate'
 
 /** The step of a transaction that a call is. */
-export interface StepOf {
+export interface TransactionStepRef {
   readonly transaction: string
   readonly step: string
   /** The key of what is written down of it. */
@@ -103,32 +103,32 @@ export interface Call {
   readonly client: Client
   /** The members of `params._meta`; a trace context the transport carried stands here like one written there. */
   readonly meta: Readonly<Record<string, unknown>>
-  readonly answers?: InputResponses
-  readonly state: RequestState
+  readonly inputResponses?: InputResponses
+  readonly requestState: RequestState
   /** Aborted when nobody wants the outcome any more. */
   readonly signal: AbortSignal
   /** Ends the call: it fails with this reason, and what is under way for it is cancelled. */
   abort(reason: GatewayError): void
   /** Set where the gateway makes the call itself, for a caller. */
-  readonly errand?: Errand
+  readonly internal?: InternalPurpose
   /** The trace of the call that this one undoes (W3C `traceparent`). */
   readonly undoes?: string
   /** Set where the call is a step of a transaction. */
-  readonly step?: StepOf
+  readonly step?: TransactionStepRef
   /** What the caller says it wants, where it does: nobody has checked that. */
   readonly intent?: string
   /** The idempotency key the server is told, where it wants one. */
   readonly idempotencyKey?: string
   /** Stops the clock of the call's deadline, while a person is waited for, until what it returns is called. */
-  rest?(): () => void
+  pauseDeadline?(): () => void
   /** What the log line of this call should say; the one thing on a call that is written to. */
-  readonly facts: Map<string, unknown>
+  readonly logFields: Map<string, unknown>
   /** What its result becomes on the way out, where things have other names there than the server gives them. */
-  shown?(result: Payload): Payload
+  rewriteResult?(result: Payload): Payload
   /** Absent where the call did not come from a client. */
-  readonly envelope?: Envelope | undefined
+  readonly rateLimitReporter?: RateLimitReporter | undefined
   /** Sends a notification about this call back to the client, before the outcome. Never throws, never waits. */
-  emit(note: Note): void
+  emit(note: Notification): void
 }
 
 /** Does what a call asks. Throws `GatewayError` on failure. */

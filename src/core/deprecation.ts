@@ -8,7 +8,7 @@ export interface Deprecation {
   readonly until?: number
 }
 
-const DAY = 86_400_000
+const DAY_MS = 86_400_000
 
 /** Reads what is written of the end of a tool, such as `use log_work, support ends 2027-03-31`. */
 export function readDeprecation(text: string): Deprecation {
@@ -18,6 +18,6 @@ export function readDeprecation(text: string): Deprecation {
   return {
     text,
     ...(successor !== undefined && { successor }),
-    ...(Number.isFinite(start) && { until: start + DAY }),
+    ...(Number.isFinite(start) && { until: start + DAY_MS }),
   }
 }

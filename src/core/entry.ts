@@ -1,30 +1,30 @@
 import type { Variation } from './judgement/judge.ts'
 
 /** What a server's own list says of a tool. */
-export interface Listed {
+export interface ListedDefinition {
   readonly definition: Readonly<Record<string, unknown>>
   /** Set where the server does not list its tools, so that nothing but the name is known. */
   readonly isUnlisted?: true
 }
 
 /** What the gateway knows of a tool, prompt or resource of a server: its own list, and what follows from it. */
-export interface Entry {
+export interface Descriptor {
   readonly upstream: string
   readonly kind: 'tool' | 'prompt' | 'resource'
   /** Tool or prompt name, or resource URI, as the server knows it. */
   readonly name: string
   /** The entry of the server's list, as the server wrote it. */
   readonly definition: Readonly<Record<string, unknown>>
-  readonly nature: Classification
+  readonly classification: Classification
   /** Set where it is the gateway's own. */
-  readonly isOwn?: true
+  readonly isBuiltin?: true
   /** Set where its server does not list its tools: its definition is the name alone. */
   readonly isUnlisted?: true
 }
 
 /** What kind of action something is, and how that was found out. */
 export interface Classification {
-  readonly op: Op
+  readonly op: Operation
   readonly risk: Risk
   /** Doing it twice is the same as doing it once. */
   readonly idempotent: boolean
@@ -37,7 +37,7 @@ export interface Classification {
 }
 
 /** `execute` runs what the caller writes, so it can do anything. */
-export type Op = 'read' | 'write' | 'delete' | 'admin' | 'execute'
+export type Operation = 'read' | 'write' | 'delete' | 'admin' | 'execute'
 export type Risk = 'safe' | 'reversible' | 'destructive'
 
 /** How much can go wrong, for comparing. */

@@ -20,9 +20,9 @@ export type Value =
   | { readonly kind: 'object'; readonly members: ReadonlyMap<string, Value> }
 
 /** How long an expression may be, how deep its values may be nested, and how many steps a path may have. */
-const LONGEST = 4000
-const DEEPEST = 32
-const STEPS = 64
+const MAX_EXPRESSION_LENGTH = 4000
+const MAX_DEPTH = 32
+const MAX_PATH_STEPS = 64
 
 const roots: readonly Root[] = ['args', 'result', 'snapshot']
 
@@ -32,7 +32,8 @@ const roots: readonly Root[] = ['args', 'result', 'snapshot']
  * @throws TypeError that says where it went wrong and what was expected there
  */
 export function parseExpression(text: string): Expression {
-  if (text.length > LONGEST) throw new TypeError(`it is longer than ${LONGEST} characters`)
+  if (text.length > MAX_EXPRESSION_LENGTH)
+    throw new TypeError(`it is longer than ${MAX_EXPRESSION_LENGTH} characters`)
   const reader = new Reader(text)
   const tool = reader.name('the name of a tool')
   reader.take('(', `"(" behind the name of the tool`)
@@ -44,7 +45,8 @@ export function parseExpression(text: string): Expression {
 
 /** Reads a path by itself, such as `$.result.items[0].id`. @throws TypeError that says where it went wrong */
 export function parsePath(text: string): Path {
-  if (text.length > LONGEST) throw new TypeError(`it is longer than ${LONGEST} characters`)
+  if (text.length > MAX_EXPRESSION_LENGTH)
+    throw new TypeError(`it is longer than ${MAX_EXPRESSION_LENGTH} characters`)
   const reader = new Reader(text)
   const path = reader.path()
   reader.end()
@@ -166,7 +168,8 @@ class Reader {
     if (!found) this.#fail('a path that begins with $.args, $.result or $.snapshot')
     const steps: Step[] = []
     for (let step = this.#step(); step !== undefined; step = this.#step()) {
-      if (steps.push(step) > STEPS) throw new TypeError(`a path has more than ${STEPS} steps`)
+      if (steps.push(step) > MAX_PATH_STEPS)
+        throw new TypeError(`a path has more than ${MAX_PATH_STEPS} steps`)
     }
     return { root: found, steps }
   }
@@ -212,7 +215,7 @@ class Reader {
 
   #nested(open: '[' | '{'): Value {
     this.#at++
-    if (++this.#depth > DEEPEST) throw new TypeError(`values are nested more than ${DEEPEST} levels deep`)
+    if (++this.#depth > MAX_DEPTH) throw new TypeError(`values are nested more than ${MAX_DEPTH} levels deep`)
     const value: Value =
       open === '['
         ? { kind: 'list', items: this.#items() }

@@ -9,7 +9,7 @@ import { couldBe, couldList, type Field, fieldsOf, isTyped, type ToolShape } fro
 import { areSameNouns, isSameNoun } from './words.ts'
 
 /** Where the value of an argument can come from. */
-export interface Filled {
+export interface MappedArgument {
   readonly value: Value
   /** For people. */
   readonly why?: string
@@ -18,21 +18,21 @@ export interface Filled {
 }
 
 /** Looks for a value for an argument. */
-export type Source = (wanted: Field) => Filled | undefined
+export type Source = (wanted: Field) => MappedArgument | undefined
 
 /** A call whose arguments were all found, or what is missing. */
-export type Filling =
+export type ArgumentMapping =
   | { readonly call: Expression; readonly why: readonly string[]; readonly doubts: readonly string[] }
   | { readonly missing: Field }
 
 /** Fills a call of a tool: what it has to be told, and of the rest what is `useful`. Nothing where that is not said. */
-export function fillCall(
+export function mapArguments(
   tool: ToolShape,
   sources: readonly Source[],
   useful: (field: Field) => boolean,
-): Filling | undefined {
+): ArgumentMapping | undefined {
   if (!tool.inputs) return undefined
-  const found = new Map<string, Filled>()
+  const found = new Map<string, MappedArgument>()
   for (const field of tool.inputs.filter((each) => each.isRequired || useful(each))) {
     const filled = firstOf(sources, field)
     if (filled) found.set(field.name, filled)
@@ -112,7 +112,7 @@ export function without(words: readonly string[], noun: string | undefined): rea
   return left.length === 0 ? words : left
 }
 
-function firstOf(sources: readonly Source[], wanted: Field): Filled | undefined {
+function firstOf(sources: readonly Source[], wanted: Field): MappedArgument | undefined {
   for (const source of sources) {
     const filled = source(wanted)
     if (filled) return filled
@@ -121,7 +121,7 @@ function firstOf(sources: readonly Source[], wanted: Field): Filled | undefined 
 }
 
 /** The members of what paths begin with that the values of a call are made of. */
-export function toldIn(given: Expression['arguments']): ReadonlySet<string> {
+export function namedIn(given: Expression['arguments']): ReadonlySet<string> {
   return new Set([...given.values()].flatMap(stepsIn))
 }
 

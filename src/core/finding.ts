@@ -11,7 +11,7 @@ export interface Finding {
 }
 
 /** Writes to the log what is wrong with settings that hold already. */
-export function tellProblems(found: readonly Finding[], log: Log): void {
+export function logProblems(found: readonly Finding[], log: Log): void {
   for (const { path, message, isMinor = false } of found)
     log[isMinor ? 'warn' : 'error']('config.problem', { key: path.join('.'), problem: message })
 }

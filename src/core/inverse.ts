@@ -6,20 +6,20 @@
 import type { Expression, Value } from './expression.ts'
 import {
   doubtOf,
-  fillCall,
-  type Filled,
-  type Filling,
+  mapArguments,
+  type MappedArgument,
+  type ArgumentMapping,
   fromFields,
   fromMembers,
   placed,
   type Source,
-  toldIn,
+  namedIn,
   without,
 } from './filling.ts'
-import { type Counterpart, counterparts } from './opposites.ts'
+import { type Antonym, antonymsOf } from './opposites.ts'
 import { printExpression } from './print-expression.ts'
-import { putBack } from './put-back.ts'
-import { saidBy } from './readings.ts'
+import { proposeRestore } from './put-back.ts'
+import { readingOf } from './readings.ts'
 import {
   isAside,
   isBulk,
@@ -32,9 +32,9 @@ import {
   isScope,
   names,
 } from './selectors.ts'
-import { inEarnest, isNarrowed, leftOpen, narrowed } from './narrow-call.ts'
+import { isForReal, isNarrowed, leftOpen, narrowed } from './narrow-call.ts'
 import type { UndoSettings } from './settings.ts'
-import { indexOf, type ToolIndex } from './tool-index.ts'
+import { indexOf, type ToolNameIndex } from './tool-index.ts'
 import { type Field, fieldsOf, shapeOf, type ToolShape } from './tool-shape.ts'
 import { areSameNouns, isSameNoun } from './words.ts'
 
@@ -68,8 +68,8 @@ export function proposeUndo(definition: Definition, all: readonly Definition[]):
   const tried = [
     ...moveBack(tool),
     ...toggleBack(tool),
-    ...counterparts(tool, index).map((each) => byCounterpart(tool, each)),
-    ...putBack(tool, index),
+    ...antonymsOf(tool, index).map((each) => byCounterpart(tool, each)),
+    ...proposeRestore(tool, index),
     ...byState(tool, index),
   ]
   const found = tried.flatMap((each) => (typeof each === 'string' ? [] : [each]))
@@ -83,13 +83,13 @@ export function isSure({ doubts }: Proposal): boolean {
   return doubts.length === 0
 }
 
-function byCounterpart(tool: ToolShape, counterpart: Counterpart): Proposal | string {
+function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string {
   const { tool: other, verb, opposite, kind } = counterpart
   const isAll = kind === 'unmakes'
   const isUseful = (field: Field): boolean =>
     isAll || isNarrowed(field) || sharedWith(tool, field)?.isRequired === true || isOwn(field, counterpart)
-  const narrowing = isAll ? inEarnest : narrowed
-  const filling = fillCall(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
+  const narrowing = isAll ? isForReal : narrowed
+  const filling = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
   const missing = missingOf(filling, isAll ? other.inputs : [])
   if (!filling || missing) return missing ? missed(missing, tool, other) : unreadable(other)
   if (!('call' in filling)) return unreadable(other)
@@ -106,7 +106,7 @@ function byCounterpart(tool: ToolShape, counterpart: Counterpart): Proposal | st
 }
 
 /** Whether what a call hits can be told from what the tool did: why it can not, or the doubts that are left. */
-function aimOf(tool: ToolShape, counterpart: Counterpart, call: Expression): readonly string[] | string {
+function aimOf(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
   const { tool: other, kind, thing } = counterpart
   const { inputs = [] } = other
   const given = inputs.filter(({ name }) => call.arguments.has(name))
@@ -126,7 +126,7 @@ function aimOf(tool: ToolShape, counterpart: Counterpart, call: Expression): rea
 /** What is left open of a call that takes away what a tool made, and is told by what that is known. */
 function doubtsOfMade(
   tool: ToolShape,
-  counterpart: Counterpart,
+  counterpart: Antonym,
   { arguments: given }: Expression,
 ): readonly string[] | string {
   const { tool: other, thing, verb } = counterpart
@@ -161,10 +161,10 @@ function doubtsOfMade(
 /** What is left open where the caller chooses by what things are known. */
 function chosenBy(
   tool: ToolShape,
-  { verb }: Counterpart,
+  { verb }: Antonym,
   { given, isMany }: { readonly given: Expression['arguments']; readonly isMany: boolean },
 ): string[] {
-  const told = toldIn(given)
+  const told = namedIn(given)
   const bare = (tool.inputs ?? []).filter((field) => told.has(field.name) && isBare(field))
   return [
     ...(isMany && newMakers.has(verb) ? [chosen(tool)] : []),
@@ -177,12 +177,8 @@ function chosen({ name }: ToolShape): string {
 }
 
 /** What a tool was told that may be part of what tells things apart, and a call that takes them away is not told. */
-function untold(
-  tool: ToolShape,
-  { tool: other, thing }: Counterpart,
-  given: Expression['arguments'],
-): string[] {
-  const told = toldIn(given)
+function untold(tool: ToolShape, { tool: other, thing }: Antonym, given: Expression['arguments']): string[] {
+  const told = namedIn(given)
   const left = (tool.inputs ?? []).filter(
     (field) => !told.has(field.name) && !isAside(field) && isScope(field),
   )
@@ -222,7 +218,10 @@ function aimless(tool: ToolShape, { name }: ToolShape): string {
 }
 
 /** What is left over of those that all have to be filled. */
-function missingOf(filling: Filling | undefined, all: readonly Field[] | undefined): Field | undefined {
+function missingOf(
+  filling: ArgumentMapping | undefined,
+  all: readonly Field[] | undefined,
+): Field | undefined {
   if (!filling) return undefined
   if ('missing' in filling) return filling.missing
   return all?.find(({ name }) => !filling.call.arguments.has(name))
@@ -233,12 +232,12 @@ function sharedWith({ inputs }: ToolShape, { name, words }: Field): Field | unde
 }
 
 /** Whether an argument says which of the things is meant that both tools are about. */
-function isOwn(field: Field, { thing, verb }: Counterpart): boolean {
+function isOwn(field: Field, { thing, verb }: Antonym): boolean {
   if (names(field, thing)) return true
   return isIdentity(field) && field.words.slice(0, -1).every((word) => isOf(word, verb))
 }
 
-function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Counterpart): readonly Source[] {
+function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): readonly Source[] {
   const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
   const results = fromFields('result', tool.outputs ?? [], { noun, origin: 'result' })
   // Of what was asked for, the result says what was really done.
@@ -271,7 +270,7 @@ function inside({ outputs }: ToolShape, noun: string | undefined): Source {
 
 /** Where the server does not say what it answers, what it made is likely known by what such things are known by. */
 function guess({ outputs }: ToolShape, noun: string | undefined, verb: string): Source {
-  return (wanted): Filled | undefined => {
+  return (wanted): MappedArgument | undefined => {
     if (outputs || !isIdentity(wanted)) return undefined
     const about = wanted.words.slice(0, -1)
     if (!about.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb)))
@@ -310,7 +309,7 @@ const ends: readonly (readonly [string, string])[] = [
 
 /** What was moved from one place to another is moved the other way. */
 function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
-  const { thing, verb } = saidBy(tool.words).find((each) => moves.includes(each.verb)) ?? {}
+  const { thing, verb } = readingOf(tool.words).find((each) => moves.includes(each.verb)) ?? {}
   const needed = tool.inputs?.filter(({ isRequired }) => isRequired) ?? []
   if (verb === undefined) return []
   for (const [from, to] of ends) {
@@ -325,7 +324,7 @@ function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
       [end.name, start.name],
     ])
     const again: Source = (wanted) => ({ value: placed('args', [swapped.get(wanted.name) ?? wanted.name]) })
-    const filling = fillCall(tool, [narrowed, again], isNarrowed)
+    const filling = mapArguments(tool, [narrowed, again], isNarrowed)
     if (!filling || 'missing' in filling) continue
     const { call } = filling
     const replaced = (tool.inputs ?? []).filter(isReplacing)
@@ -382,8 +381,8 @@ const over = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactiv
 const makers = ['create', 'add', 'open', 'insert']
 
 /** What was made and can not be deleted may have a state in which it is over. */
-function byState(tool: ToolShape, index: ToolIndex): readonly (Proposal | string)[] {
-  const { verb, nouns = [], thing } = saidBy(tool.words).find((each) => makers.includes(each.verb)) ?? {}
+function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | string)[] {
+  const { verb, nouns = [], thing } = readingOf(tool.words).find((each) => makers.includes(each.verb)) ?? {}
   if (verb === undefined) return []
   const updates = index.said(['update', 'edit', 'set', 'modify'], nouns)
   return updates.flatMap((other): (Proposal | string)[] => {
@@ -395,9 +394,9 @@ function byState(tool: ToolShape, index: ToolIndex): readonly (Proposal | string
       wanted === state
         ? { value: { kind: 'literal', value }, why: `${state.name} can be ${JSON.stringify(value)}` }
         : undefined
-    const counterpart: Counterpart = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
+    const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
     const isUseful = (field: Field): boolean => field === state || isOwn(field, counterpart)
-    const filling = fillCall(other, [narrowed, said, ...sourcesOf(tool, counterpart)], isUseful)
+    const filling = mapArguments(other, [narrowed, said, ...sourcesOf(tool, counterpart)], isUseful)
     if (!filling || 'missing' in filling) return []
     const aim = aimOf(tool, counterpart, filling.call)
     if (typeof aim === 'string') return [aim]

@@ -2,7 +2,7 @@
 export type Step = string | number | null
 
 /** How many steps a path may have. */
-const MOST = 64
+const MAX_STEPS = 64
 
 /** Reads a path such as `$.items[*].email` or `$.rows[0]`; nothing where it is none. */
 export function parseSteps(text: string): readonly Step[] | undefined {
@@ -11,5 +11,5 @@ export function parseSteps(text: string): readonly Step[] | undefined {
     if ((name ?? index) === '*') return null
     return name ?? Number(index)
   })
-  return steps.length > MOST ? undefined : steps
+  return steps.length > MAX_STEPS ? undefined : steps
 }

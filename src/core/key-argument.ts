@@ -1,5 +1,5 @@
 import type { Call } from './call.ts'
-import type { Entry } from './entry.ts'
+import type { Descriptor } from './entry.ts'
 import { isObject } from './json.ts'
 import { Payload } from './payload.ts'
 
@@ -11,7 +11,7 @@ export function withKeyArgument(
   call: Call,
   key: string,
   setting: string | false | undefined,
-  entry: Entry | undefined,
+  entry: Descriptor | undefined,
 ): Call {
   const name = setting ?? derived(entry)
   if (name === undefined || name === false) return call
@@ -20,7 +20,7 @@ export function withKeyArgument(
   return { ...call, params: call.params.with({ arguments: given.with({ [name]: key }) }) }
 }
 
-function derived(entry: Entry | undefined): string | undefined {
+function derived(entry: Descriptor | undefined): string | undefined {
   const schema = entry?.definition.inputSchema
   const properties = isObject(schema) ? schema.properties : undefined
   if (!isObject(properties)) return undefined

@@ -7,7 +7,7 @@ export interface LimitScope<Limit> {
 }
 
 /** How often each caller may call where nothing is configured, and callers are told apart or the profile is `corporate`. */
-export const USUAL_RATE = '60/minute'
+export const DEFAULT_RATE = '60/minute'
 
 /**
  * Which limits hold, from what is configured for all and for one server. One that is configured for the server

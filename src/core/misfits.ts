@@ -12,7 +12,7 @@ type Sources = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
  * What does not go together between the call an expression makes and the input schema of its tool; the types of what
  * its paths lead to included, as far as `sources` say them.
  */
-export function misfits(
+export function argumentMismatches(
   { tool, arguments: given }: Expression,
   inputSchema: unknown,
   sources: Sources = none,
@@ -102,12 +102,12 @@ export function hint(name: string, known: readonly string[]): string {
   const meant = nearest(name, known)
   if (meant !== undefined) return `; did you mean ${meant}?`
   if (known.length === 0) return ''
-  const rest = known.length > MOST ? `, and ${known.length - MOST} more` : ''
-  return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MOST).join(', ')}${rest}`
+  const rest = known.length > MAX_NAMES ? `, and ${known.length - MAX_NAMES} more` : ''
+  return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MAX_NAMES).join(', ')}${rest}`
 }
 
 /** How many names are told. */
-const MOST = 20
+const MAX_NAMES = 20
 
 type Schema = Readonly<Record<string, unknown>>
 
@@ -142,7 +142,7 @@ function valueProblem(value: Value, schema: Schema): string | undefined {
   const allowed = Array.isArray(schema.enum) ? schema.enum : []
   if (allowed.length > 0 && !allowed.includes(value.value))
     return `must be one of ${allowed
-      .slice(0, MOST)
+      .slice(0, MAX_NAMES)
       .map((each) => JSON.stringify(each))
       .join(', ')}`
   if (schema.const === undefined || isObject(schema.const) || schema.const === value.value) return undefined

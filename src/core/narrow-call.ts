@@ -17,7 +17,7 @@ export const narrowed: Source = (wanted) =>
   isNarrowed(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
 /** Gives what would make a call a trial as `false`: there it is content that other switches may be. */
-export const inEarnest: Source = (wanted) =>
+export const isForReal: Source = (wanted) =>
   isTrial(wanted) ? { value: { kind: 'literal', value: false } } : undefined
 
 /** The doubts about arguments a call leaves out: what they are by default may hit other things. */

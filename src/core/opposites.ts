@@ -1,9 +1,9 @@
-import { saidBy } from './readings.ts'
-import type { ToolIndex } from './tool-index.ts'
+import { readingOf } from './readings.ts'
+import type { ToolNameIndex } from './tool-index.ts'
 import type { ToolShape } from './tool-shape.ts'
 
 /** A tool that by its name does the opposite of another one. */
-export interface Counterpart {
+export interface Antonym {
   readonly tool: ToolShape
   /** The verbs of both. */
   readonly verb: string
@@ -17,8 +17,8 @@ export interface Counterpart {
 }
 
 /** The tools that by their names do the opposite of one, the likeliest first. */
-export function counterparts(tool: ToolShape, index: ToolIndex): Counterpart[] {
-  return saidBy(tool.words).flatMap(({ verb, nouns, thing }) =>
+export function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
+  return readingOf(tool.words).flatMap(({ verb, nouns, thing }) =>
     oppositesOf(verb).flatMap(({ opposite, kind }) =>
       index
         .said([opposite], nouns)
@@ -28,7 +28,7 @@ export function counterparts(tool: ToolShape, index: ToolIndex): Counterpart[] {
   )
 }
 
-function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Counterpart['kind'] }[] {
+function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Antonym['kind'] }[] {
   const made = makers.get(verb) ?? []
   const switched = switches.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
   const negated = verb.startsWith('un') ? [verb.slice(2)] : [`un${verb}`]

@@ -26,7 +26,7 @@ export function isAnsweredCode(code: string): boolean {
 }
 
 /** Whether the gateway itself refused a call, so that its server never heard of it. */
-export function isOwnRefusal(thrown: unknown): thrown is GatewayError {
+export function isGatewayRefusal(thrown: unknown): thrown is GatewayError {
   if (!(thrown instanceof GatewayError)) return false
   const { code, extra } = thrown
   if (extra.relayed || extra.details?.http_status !== undefined) return false

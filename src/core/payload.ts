@@ -164,16 +164,16 @@ const EMPTY = Payload.text('{}', {})
 function quoted(key: string): string {
   const known = quotedKeys.get(key)
   if (known !== undefined) return known
-  if (quotedKeys.size >= QUOTED) quotedKeys.clear()
+  if (quotedKeys.size >= MAX_CACHED_KEYS) quotedKeys.clear()
   const text = JSON.stringify(key)
-  if (key.length <= LONGEST) quotedKeys.set(key, text)
+  if (key.length <= MAX_CACHED_KEY_LENGTH) quotedKeys.set(key, text)
   return text
 }
 
 const quotedKeys = new Map<string, string>()
 /** How many keys are kept, and how long they may be, in characters. */
-const QUOTED = 200
-const LONGEST = 100
+const MAX_CACHED_KEYS = 200
+const MAX_CACHED_KEY_LENGTH = 100
 
 function edited(base: Readonly<Record<string, unknown>>, edits: Fields): Record<string, unknown> {
   const value: Record<string, unknown> = { ...base }

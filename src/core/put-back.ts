@@ -3,12 +3,12 @@
  * Invariant: a proposal without doubts reads the very thing that is changed, all of it, and writes nothing else.
  */
 import type { Value } from './expression.ts'
-import { fillCall, fromFields, placed, type Source, toldIn } from './filling.ts'
+import { mapArguments, fromFields, placed, type Source, namedIn } from './filling.ts'
 import type { Proposal } from './inverse.ts'
-import { inEarnest, isNarrowed, leftOpen, narrowed } from './narrow-call.ts'
+import { isForReal, isNarrowed, leftOpen, narrowed } from './narrow-call.ts'
 import type { Root } from './path.ts'
 import { printExpression } from './print-expression.ts'
-import { plainNouns, type Said, saidBy } from './readings.ts'
+import { plainNouns, type NameReading, readingOf } from './readings.ts'
 import {
   isAside,
   isBulk,
@@ -21,7 +21,7 @@ import {
   names,
 } from './selectors.ts'
 import type { UndoSettings } from './settings.ts'
-import type { ToolIndex } from './tool-index.ts'
+import type { ToolNameIndex } from './tool-index.ts'
 import { couldBe, type Field, type ToolShape } from './tool-shape.ts'
 import { areSameNouns } from './words.ts'
 
@@ -40,8 +40,8 @@ const mayMake = new Set('write set put replace save overwrite append'.split(' ')
 const readers = 'get read fetch retrieve load show view'.split(' ')
 
 /** For a tool that writes over something: read it before, and put it back. The likeliest ways first. */
-export function putBack(tool: ToolShape, index: ToolIndex): (Proposal | string)[] {
-  const said = saidBy(tool.words).find(({ verb }) => writers.has(verb) || removers.includes(verb))
+export function proposeRestore(tool: ToolShape, index: ToolNameIndex): (Proposal | string)[] {
+  const said = readingOf(tool.words).find(({ verb }) => writers.has(verb) || removers.includes(verb))
   if (!said) return []
   const nouns = plainNouns(said.nouns)
   const isRemoved = removers.includes(said.verb)
@@ -75,19 +75,19 @@ interface Way {
 
 function wayBack({ tool, read, restore, thing, isRemoved }: Way): Proposal | string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
-  const looked = fillCall(read, [args], (field) => hasLike(tool, field))
+  const looked = mapArguments(read, [args], (field) => hasLike(tool, field))
   if (!looked || 'missing' in looked)
     return `${read.name} can not be told what ${tool.name} is about to change`
   const named: Source = (field) => (hasLike(read, field) ? args(field) : undefined)
   const aside: Source = (field) => (isAside(field) ? args(field) : undefined)
-  const sources = [named, fromSnapshot(read, thing), textOf(read, tool), aside, inEarnest]
-  const filled = fillCall(restore, sources, (field) => !isAside(field))
+  const sources = [named, fromSnapshot(read, thing), textOf(read, tool), aside, isForReal]
+  const filled = mapArguments(restore, sources, (field) => !isAside(field))
   if (!filled || 'missing' in filled) return `${restore.name} can not put back what ${read.name} reads`
   const { call } = filled
   const isFrom = (root: Root, name: string): boolean => rootOf(call.arguments.get(name)) === root
   if (![...call.arguments.keys()].some((name) => isFrom('snapshot', name)))
     return `${read.name} does not say what it gives that ${restore.name} could put back`
-  const seen = toldIn(looked.call.arguments)
+  const seen = namedIn(looked.call.arguments)
   const unseen = (tool.inputs ?? []).filter(
     (field) =>
       !seen.has(field.name) &&
@@ -100,11 +100,11 @@ function wayBack({ tool, read, restore, thing, isRemoved }: Way): Proposal | str
     return `${tool.name} changes whatever fits ${filter.name}, and ${read.name} does not read just that`
   const isAimed =
     read.inputs?.some((each) => looked.call.arguments.has(each.name) && names(each, thing)) === true
-  const told = toldIn(call.arguments)
+  const told = namedIn(call.arguments)
   if ([...seen].some((name) => !told.has(name)))
     return `${restore.name} is not told which one ${tool.name} is about to change`
   const lost = restore.inputs?.filter((each) => !isAside(each) && !call.arguments.has(each.name)) ?? []
-  const isNew = saidBy(restore.words).some(({ verb }) => makers.includes(verb))
+  const isNew = readingOf(restore.words).some(({ verb }) => makers.includes(verb))
   const undo: UndoSettings = {
     ...((isNew || isRemoved || lost.length > 0) && { exact: false }),
     snapshot: printExpression(looked.call),
@@ -195,14 +195,14 @@ function textOf({ outputs, name: read }: ToolShape, { inputs }: ToolShape): Sour
 }
 
 /** What undoes a call that made what was not there. */
-function absence(tool: ToolShape, index: ToolIndex, { nouns, thing }: Said): string {
+function absence(tool: ToolShape, index: ToolNameIndex, { nouns, thing }: NameReading): string {
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   if (isContainer(thing)) return 'none'
   for (const ender of index.said(removers, nouns)) {
-    const filled = fillCall(ender, [narrowed, args], isNarrowed)
+    const filled = mapArguments(ender, [narrowed, args], isNarrowed)
     if (!filled || 'missing' in filled || filled.doubts.length > 0) continue
     const given = ender.inputs?.filter(({ name }) => filled.call.arguments.has(name)) ?? []
-    const told = toldIn(filled.call.arguments)
+    const told = namedIn(filled.call.arguments)
     const isWhole = tool.inputs?.every((field) => told.has(field.name) || !isScope(field))
     const isAimed = isWhole === true && given.some((field) => names(field, thing))
     if (isAimed && leftOpen(ender, filled.call).length === 0) return printExpression(filled.call)

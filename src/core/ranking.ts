@@ -44,8 +44,8 @@ const CONTRARY = 0.8
 /** How much what is done counts, beside what it is done to, for how much of a query is said. */
 const VERB = 0.4
 /** How much of a text and how many words of a query are looked at: both are written by others. */
-const LONGEST = 4000
-const MOST = 64
+const MAX_TEXT_LENGTH = 4000
+const MAX_QUERY_WORDS = 64
 
 /** Looks for words where they count most: in names, then titles and first sentences, then the rest (BM25F). */
 export function createRanking<Of extends Described>(documents: readonly Of[]): Ranking<Of> {
@@ -79,7 +79,7 @@ export function createRanking<Of extends Described>(documents: readonly Of[]): R
 
   return {
     rank: (query) => {
-      const forms = [...new Set(queryWords(query.slice(0, LONGEST)))].slice(0, MOST)
+      const forms = [...new Set(queryWords(query.slice(0, MAX_TEXT_LENGTH)))].slice(0, MAX_QUERY_WORDS)
       const kinds = forms.map((form) => actionOf(stem(form)))
       const wanted = kinds.find((action) => action !== undefined)
       const importance = kinds.map((action) => (action === undefined ? 1 : VERB))
@@ -105,10 +105,10 @@ interface Sum {
 
 /** The name, the title, the first sentence, what follows it, and the names of parameters. */
 function partsOf({ name, title = '', description = '', parameters = [] }: Described): string[] {
-  const text = description.slice(0, LONGEST)
+  const text = description.slice(0, MAX_TEXT_LENGTH)
   const end = /[.!?](?=\s)|\n/.exec(text)?.index ?? text.length
   const parts = [name, title, text.slice(0, end), text.slice(end), parameters.join(' ')]
-  return parts.map((part) => part.slice(0, LONGEST))
+  return parts.map((part) => part.slice(0, MAX_TEXT_LENGTH))
 }
 
 /** Which documents have a word, by their place, and how much it counts there. */

@@ -4,7 +4,7 @@
 import { nounOf } from './selectors.ts'
 
 /** A name read as a verb and nouns. */
-export interface Said {
+export interface NameReading {
   readonly verb: string
   readonly nouns: readonly string[]
   /** The noun the verb does something to; absent where none is left. */
@@ -12,7 +12,7 @@ export interface Said {
 }
 
 /** Each way to read a name as a verb and nouns. */
-export function saidBy(words: readonly string[]): Said[] {
+export function readingOf(words: readonly string[]): NameReading[] {
   const all = meaning(words)
   return all.map((verb, at) => ({ verb, nouns: all.toSpliced(at, 1), thing: thingOf(words, verb) }))
 }

@@ -1,10 +1,10 @@
-import type { Entry } from './entry.ts'
+import type { Descriptor } from './entry.ts'
 
 /** An entry of a list, as a server wrote it. */
 export type Definition = Readonly<Record<string, unknown>>
 
 /** What is known of each server. */
-export interface Records {
+export interface ServerRecords {
   readonly names: readonly string[]
   /** What is known of a server: at once, once it was listed; a server that never answered has no entries. */
   of(upstream: string): ServerRecord | Promise<ServerRecord>
@@ -29,7 +29,7 @@ export interface ServerRecord {
   readonly capabilities: Definition
   /** What its owner wrote. */
   readonly about: About
-  readonly tools: readonly ToolRecord[]
+  readonly tools: readonly ToolDetails[]
   readonly prompts: readonly Definition[]
   readonly resources: readonly Definition[]
   readonly resourceTemplates: readonly Definition[]
@@ -40,14 +40,14 @@ export interface ServerRecord {
 }
 
 /** What is known of one tool. */
-export interface ToolRecord {
-  readonly entry: Entry
+export interface ToolDetails {
+  readonly entry: Descriptor
   /** Its name in snake case, which can be called too. */
   readonly alias: string
   /** What the gateway does about it, told by the features that do it. */
   readonly facts: ToolFacts
   /** What was seen of its calls; absent before the first. */
-  readonly seen?: Seen
+  readonly statistics?: ToolStatistics
 }
 
 /** What features say of a tool. Absent is what nobody knows: nothing is made up. */
@@ -85,12 +85,12 @@ export interface Quota {
 }
 
 /** What is left, and of what: the budget of a caller, a limit of the gateway, or the limit of the server itself. */
-export interface Left extends Quota {
+export interface RemainingQuota extends Quota {
   readonly of: 'budget' | 'limit' | 'server'
 }
 
 /** What was seen of the calls of a tool by this process. */
-export interface Seen {
+export interface ToolStatistics {
   /** Half of the last calls took no longer, in milliseconds; absent before the fifth. */
   readonly p50?: number
   /** Media types of what came back. */

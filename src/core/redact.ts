@@ -4,8 +4,8 @@ import { Secret } from './secret.ts'
 /** What stands in place of a secret. */
 const MASK = '***'
 /** Shorter values are words of every line. */
-const SHORTEST = 6
-const DEEPEST = 8
+const MIN_SECRET_LENGTH = 6
+const MAX_DEPTH = 8
 /** Lines of a secret of several lines are secrets too, unless they are as short as any other line. */
 const SHORTEST_LINE = 16
 /** How many keys are remembered as telling or not. */
@@ -23,7 +23,7 @@ export class Redactor {
   /** Adds secrets. Those before are still secret: a server they were given to may be slow to end. */
   learn(secrets: readonly string[]): void {
     this.#known = [...new Set([...secrets, ...this.#known])].slice(0, SECRETS)
-    const forms = new Set(this.#known.flatMap(formsOf).filter((form) => form.length >= SHORTEST))
+    const forms = new Set(this.#known.flatMap(formsOf).filter((form) => form.length >= MIN_SECRET_LENGTH))
     // Of two that begin alike the longer one is tried first.
     const sorted = [...forms].toSorted((one, other) => other.length - one.length)
     this.#secrets = sorted.length > 0 ? new RegExp(sorted.map(escaped).join('|'), 'g') : undefined
@@ -45,7 +45,7 @@ export class Redactor {
   /** A value without secrets, whatever it consists of. */
   value(value: unknown, depth = 0): unknown {
     if (typeof value === 'string') return this.text(value)
-    if (depth > DEEPEST) return MASK
+    if (depth > MAX_DEPTH) return MASK
     if (Array.isArray(value)) return value.map((each) => this.value(each, depth + 1))
     if (!isObject(value) || value instanceof Secret) return value
     const entries = Object.entries(value).map(([key, each]) => {
@@ -90,7 +90,7 @@ function formsOf(secret: string): string[] {
   const password = URL.canParse(secret) ? new URL(secret).password : ''
   const parts = lines.length > 1 ? lines.filter((line) => line.length >= SHORTEST_LINE) : []
   const plain = [secret, bare ?? '', password, decoded(password), ...parts].filter(
-    (each) => each.length >= SHORTEST,
+    (each) => each.length >= MIN_SECRET_LENGTH,
   )
   return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
 }

@@ -4,7 +4,7 @@ interface Cell<Value> {
 }
 
 /** How many keys that count up have a place of their own at once. */
-const PLACES = 256
+const RING_SIZE = 256
 
 /**
  * What is under way, by a key. Keys that count up, as numbers or as their digits, each have a place in a ring,
@@ -83,7 +83,7 @@ export class Registry<Key extends string | number, Value> {
 
 /** The place of a key in the ring; -1 where it has none. */
 function placeOf(key: string | number): number {
-  if (typeof key === 'number') return key & (PLACES - 1)
+  if (typeof key === 'number') return key & (RING_SIZE - 1)
   if (key.length > 9) return -1
   let number = 0
   for (let at = 0; at < key.length; at++) {
@@ -91,5 +91,5 @@ function placeOf(key: string | number): number {
     if (digit < 0 || digit > 9) return -1
     number = number * 10 + digit
   }
-  return number & (PLACES - 1)
+  return number & (RING_SIZE - 1)
 }

@@ -5,7 +5,7 @@ import type { JsonSchema } from './schema.ts'
 const most = { depth: 64, values: 20_000, characters: 500_000 }
 
 /** The keyword that counts how often references are followed. */
-export const STEP = 'x-gatehouse-step'
+export const STEP_KEYWORD = 'x-gatehouse-step'
 
 /** Keywords whose members are schemas, whatever they are called. */
 const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
@@ -35,7 +35,7 @@ export function boundedSchema(schema: JsonSchema): JsonSchema {
       return [key, copy(member, depth + 1, kindOf(kind, key))] as const
     })
     const isReference = kind === 'schema' && references.some((key) => typeof value[key] === 'string')
-    return Object.fromEntries(isReference ? [...copied, [STEP, true] as const] : copied)
+    return Object.fromEntries(isReference ? [...copied, [STEP_KEYWORD, true] as const] : copied)
   }
   const bounded = copy(schema, 0, 'schema')
   return isObject(bounded) ? bounded : {}

@@ -45,7 +45,7 @@ const narrowing: ReadonlySet<string> = new Set(
 )
 
 /** Nested deeper than this, a schema is compared as text. */
-const DEEPEST = 64
+const MAX_DEPTH = 64
 
 /**
  * What changed between two versions of a schema. Nothing only where they are the same; what is not understood counts
@@ -66,7 +66,7 @@ interface Place {
 function compare(before: unknown, after: unknown, place: Place): SchemaChange[] {
   const one = asSchema(before)
   const other = asSchema(after)
-  if (!one || !other || place.depth > DEEPEST)
+  if (!one || !other || place.depth > MAX_DEPTH)
     return canonical(before) === canonical(after) ? [] : [change('major', place, 'is another schema')]
   const keys = new Set([...Object.keys(one), ...Object.keys(other)])
   return [...keys]

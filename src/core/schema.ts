@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { canonical } from './json.ts'
 import { compilePattern } from './pattern.ts'
-import { boundedSchema, STEP } from './schema-bounds.ts'
+import { boundedSchema, STEP_KEYWORD } from './schema-bounds.ts'
 
 /** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -159,7 +159,7 @@ function load(draft: Draft, options: Options): Ajv {
 
 /** Keywords whose cost a server could drive up, in a form that stays within bounds. */
 function bound(ajv: Ajv): Ajv {
-  ajv.addKeyword({ keyword: STEP, errors: false, validate: takeStep })
+  ajv.addKeyword({ keyword: STEP_KEYWORD, errors: false, validate: takeStep })
   ajv.removeKeyword('uniqueItems')
   // Ajv compares each item with every other.
   ajv.addKeyword({

@@ -2,7 +2,7 @@ type Replace = (found: string, groups: readonly string[]) => string
 type Shape = readonly [RegExp, Replace]
 
 /** How much of a text is looked at for an excerpt, in characters. */
-const MOST_READ = 20_000
+const MAX_EXCERPT_SOURCE_LENGTH = 20_000
 
 /** A text of a stranger without what looks like a secret: keys, tokens, passwords, connection strings, cookies. */
 export function withoutSecrets(text: string): string {
@@ -18,8 +18,8 @@ export function withoutSecrets(text: string): string {
  * nobody recognises a part of a secret.
  */
 export function excerpt(text: string, most = 200): string {
-  const safe = withoutSecrets(text.slice(0, MOST_READ))
-  if (safe.length <= most && text.length <= MOST_READ) return safe
+  const safe = withoutSecrets(text.slice(0, MAX_EXCERPT_SOURCE_LENGTH))
+  if (safe.length <= most && text.length <= MAX_EXCERPT_SOURCE_LENGTH) return safe
   return `${safe.slice(0, most).replace(/\S+$/, '')}…`
 }
 

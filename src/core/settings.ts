@@ -1,5 +1,5 @@
 import type { AuthSettings } from './auth-settings.ts'
-import type { Op, Risk } from './entry.ts'
+import type { Operation, Risk } from './entry.ts'
 import type { ErrorCode } from './error.ts'
 import type { About, Cost } from './record.ts'
 import type { Remember } from './remember.ts'
@@ -132,7 +132,7 @@ export type ArgumentRules = Readonly<Record<string, Readonly<Record<string, stri
 export interface ToolSettings extends ToolWords {
   /** It is not offered. */
   readonly hide?: boolean
-  readonly op?: Op
+  readonly op?: Operation
   readonly risk?: Risk
   readonly idempotent?: boolean
   /** Scopes a caller needs, instead of those derived. */

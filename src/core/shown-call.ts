@@ -1,5 +1,5 @@
 /** A call of a tool as people read it: each value at most so many characters long. */
-export function shownCall(tool: string, given: Readonly<Record<string, unknown>>, most = 60): string {
+export function displayCall(tool: string, given: Readonly<Record<string, unknown>>, most = 60): string {
   const shown = Object.entries(given)
     .slice(0, ARGUMENTS)
     .map(([name, value]) => `${name}=${shortened(JSON.stringify(value) ?? 'null', most)}`)

@@ -19,12 +19,12 @@ export function queryWords(text: string): string[] {
 
 /** A token as the kind of thing it names, or as it is; long ones are nobody's word. */
 function kindOf(token: string): string {
-  if (token.length > LONGEST) return ''
+  if (token.length > MAX_TOKEN_LENGTH) return ''
   if (address.test(token)) return 'url'
   return fileName.test(token) ? 'file' : token
 }
 
-const LONGEST = 512
+const MAX_TOKEN_LENGTH = 512
 const address = /^["'(<]?(?:[a-z][a-z\d+.-]*:\/\/|www\.|[\w-]+\.(?:com|org|net|io|dev|app|edu|gov)(?:\W|$))/i
 const fileName = /^["'(`]?[\w~/-][\w~./-]*\.[a-z][a-z\d]{1,4}["')`?!.,;:]*$/i
 

@@ -6,5 +6,5 @@ export interface Target {
   /** Tool or prompt name, or resource URI, as the server knows it. */
   readonly name?: string
   /** Set where the gateway answers itself instead of a server. */
-  readonly isOwn?: true
+  readonly isBuiltin?: true
 }

@@ -3,7 +3,7 @@ import { isObject } from './json.ts'
 type Fields = Readonly<Record<string, unknown>>
 
 /** How much of a schema is looked at: it is a server's own. */
-const MOST = 10_000
+const MAX_SCHEMA_NODES = 10_000
 
 const known = new WeakMap<object, ReadonlySet<string>>()
 
@@ -18,7 +18,7 @@ export function namesArgument({ inputSchema }: Fields, argument: string): boolea
 function namesIn(schema: Fields): ReadonlySet<string> {
   const names = new Set<string>()
   const waiting: unknown[] = [schema]
-  for (let looked = 0; waiting.length > 0 && looked < MOST; looked++) {
+  for (let looked = 0; waiting.length > 0 && looked < MAX_SCHEMA_NODES; looked++) {
     const part = waiting.pop()
     if (!isObject(part) && !Array.isArray(part)) continue
     if (isObject(part)) {

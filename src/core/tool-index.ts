@@ -2,7 +2,7 @@
  * The tools of a server by the verbs their names can be read with, so that those that could undo one of them are
  * found without reading every name again for each: a server may list thousands.
  */
-import { plainNouns, saidBy } from './readings.ts'
+import { plainNouns, readingOf } from './readings.ts'
 import { shapeOf, type ToolShape } from './tool-shape.ts'
 import { areSameNouns } from './words.ts'
 
@@ -15,7 +15,7 @@ interface Reading {
 }
 
 /** The tools of one list. */
-export class ToolIndex {
+export class ToolNameIndex {
   readonly #readings = new Map<string, Reading[]>()
   readonly #places = new Map<ToolShape, number>()
 
@@ -23,7 +23,7 @@ export class ToolIndex {
     for (const [place, definition] of all.entries()) {
       const tool = shapeOf(definition)
       this.#places.set(tool, place)
-      for (const { verb, nouns } of saidBy(tool.words)) {
+      for (const { verb, nouns } of readingOf(tool.words)) {
         const known = this.#readings.get(verb) ?? []
         known.push({ tool, nouns, plain: plainNouns(nouns) })
         this.#readings.set(verb, known)
@@ -54,11 +54,11 @@ export class ToolIndex {
   }
 }
 
-const known = new WeakMap<readonly Definition[], ToolIndex>()
+const known = new WeakMap<readonly Definition[], ToolNameIndex>()
 
 /** The index of a list; the same for the same list. */
-export function indexOf(all: readonly Definition[]): ToolIndex {
-  const found = known.get(all) ?? new ToolIndex(all)
+export function indexOf(all: readonly Definition[]): ToolNameIndex {
+  const found = known.get(all) ?? new ToolNameIndex(all)
   known.set(all, found)
   return found
 }

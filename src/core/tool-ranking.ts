@@ -1,15 +1,15 @@
-import type { Entry } from './entry.ts'
+import type { Descriptor } from './entry.ts'
 import { isObject } from './json.ts'
 import { createRanking, type Described, type Ranking } from './ranking.ts'
 import type { ServerRecord } from './record.ts'
 
 /** A tool as it is ranked. */
 export interface DescribedTool extends Described {
-  readonly entry: Entry
+  readonly entry: Descriptor
 }
 
 /** A tool with the words that say what it does; `name` where clients call it by another name than its server. */
-export function describedTool(entry: Entry, name: string = entry.name): DescribedTool {
+export function describedTool(entry: Descriptor, name: string = entry.name): DescribedTool {
   const { title, annotations, description, inputSchema } = entry.definition
   const { properties } = isObject(inputSchema) ? inputSchema : {}
   const shown = [title, isObject(annotations) ? annotations.title : undefined].find(isText)

@@ -4,12 +4,12 @@
  * Invariant: there is a rule, which is what is really done, only where the configuration gives it, or where a
  * proposal without doubts may be used.
  */
-import type { Entry } from './entry.ts'
+import type { Descriptor } from './entry.ts'
 import { isSure, type Proposal, proposeUndo } from './inverse.ts'
 import type { ToolSettings, UndoSettings } from './settings.ts'
 import { settingOf } from './tool-settings.ts'
 import { readUndo, type UndoRule, undoRuleOf } from './undo.ts'
-import { undoMisfits } from './undo-misfits.ts'
+import { undoMismatches } from './undo-misfits.ts'
 
 /** How a tool is undone, and how that is known. */
 export interface UndoJudgement {
@@ -35,15 +35,20 @@ interface Given {
 }
 
 /** Judges how a tool is undone, given all tools of its server. @throws TypeError where its setting can not be read */
-export function judgeUndo(entry: Entry, all: readonly Entry[], { tools, isDerived }: Given): UndoJudgement {
-  const { name, nature, definition } = entry
-  if (nature.op === 'read') return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], doubts: [] }
+export function judgeUndo(
+  entry: Descriptor,
+  all: readonly Descriptor[],
+  { tools, isDerived }: Given,
+): UndoJudgement {
+  const { name, classification, definition } = entry
+  if (classification.op === 'read')
+    return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], doubts: [] }
   const configured = settingOf(tools, name, 'undo')
   const rule = undoRuleOf(tools, name)?.rule
   if (configured && rule) {
     const why = [`the configuration says so for ${configured.glob}`]
     if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, doubts: [] }
-    const doubts = undoMisfits(rule, entry, all)
+    const doubts = undoMismatches(rule, entry, all)
     const how = doubts.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
     return { from: 'configuration', how, rule, undo: configured.value, why, doubts }
   }
@@ -63,13 +68,13 @@ function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {
     : { from: 'proposal', how, undo, why, doubts }
 }
 
-type Definitions = readonly Entry['definition'][]
+type Definitions = readonly Descriptor['definition'][]
 
 /** The definitions of entries; the same list for the same entries, so that it is looked through once. */
-function definitionsOf(all: readonly Entry[]): Definitions {
+function definitionsOf(all: readonly Descriptor[]): Definitions {
   const found = known.get(all) ?? all.map(({ definition }) => definition)
   known.set(all, found)
   return found
 }
 
-const known = new WeakMap<readonly Entry[], Definitions>()
+const known = new WeakMap<readonly Descriptor[], Definitions>()

@@ -2,17 +2,17 @@
  * Holds the calls that undo or verify a tool against what its server lists: that the tools, arguments and fields
  * they name are there, and that the types of their values go together.
  */
-import type { Entry } from './entry.ts'
+import type { Descriptor } from './entry.ts'
 import { type Expression, pathsOf } from './expression.ts'
-import { hint, misfits, strayed } from './misfits.ts'
+import { hint, argumentMismatches, strayed } from './misfits.ts'
 import type { Root } from './path.ts'
 import type { UndoRule } from './undo.ts'
 
 /** A call as the configuration has it, and where its values come from. */
-export interface Written {
+export interface WrittenUndo {
   readonly expression: Expression
   /** The tools it is written for. */
-  readonly subjects: readonly Entry[]
+  readonly subjects: readonly Descriptor[]
   /** Whose result `$.result` stands for; of the subjects unless said otherwise. */
   readonly resultOf?: 'itself'
   /** What is read before the call; its result is what `$.snapshot` stands for. */
@@ -22,9 +22,13 @@ export interface Written {
 }
 
 /** What of a call does not go together with the tools of a server, for people. */
-export function writtenMisfits(written: Written, upstream: string, tools: readonly Entry[]): string[] {
+export function writtenMismatches(
+  written: WrittenUndo,
+  upstream: string,
+  tools: readonly Descriptor[],
+): string[] {
   const { expression, mustRead, subjects, snapshot, resultOf } = written
-  const named = (name: string): Entry | undefined => tools.find((each) => each.name === name)
+  const named = (name: string): Descriptor | undefined => tools.find((each) => each.name === name)
   const target = named(expression.tool)
   if (!target) {
     const known = tools.map(({ name }) => name)
@@ -38,8 +42,8 @@ export function writtenMisfits(written: Written, upstream: string, tools: readon
     snapshot: read ? [[read.name, read.definition.outputSchema]] : [],
   }
   return [
-    ...(mustRead && target.nature.op !== 'read' ? [notReading(target)] : []),
-    ...misfits(expression, target.definition.inputSchema, schemas),
+    ...(mustRead && target.classification.op !== 'read' ? [notReading(target)] : []),
+    ...argumentMismatches(expression, target.definition.inputSchema, schemas),
     ...astray(expression, schemas),
   ]
 }
@@ -47,7 +51,7 @@ export function writtenMisfits(written: Written, upstream: string, tools: readon
 /** The calls of a rule, by the key they are written under. */
 export function callsOf(
   rule: UndoRule,
-): readonly (Pick<Written, 'expression' | 'snapshot' | 'mustRead'> & { readonly key: string })[] {
+): readonly (Pick<WrittenUndo, 'expression' | 'snapshot' | 'mustRead'> & { readonly key: string })[] {
   if (rule.kind === 'none') return []
   if (rule.kind === 'call') return [{ key: 'call', expression: rule.call }]
   const { snapshot, restore, absent } = rule
@@ -59,9 +63,9 @@ export function callsOf(
 }
 
 /** What of a rule does not go together with the tools of a server, for one tool it is for. */
-export function undoMisfits(rule: UndoRule, subject: Entry, tools: readonly Entry[]): string[] {
+export function undoMismatches(rule: UndoRule, subject: Descriptor, tools: readonly Descriptor[]): string[] {
   const found = callsOf(rule).flatMap((call) =>
-    writtenMisfits({ ...call, subjects: [subject] }, subject.upstream, tools),
+    writtenMismatches({ ...call, subjects: [subject] }, subject.upstream, tools),
   )
   return [...new Set(found)]
 }
@@ -78,8 +82,8 @@ function astray(expression: Expression, schemas: Schemas): string[] {
   )
 }
 
-function notReading({ name, nature }: Entry): string {
-  const [why] = nature.evidence
+function notReading({ name, classification }: Descriptor): string {
+  const [why] = classification.evidence
   const because = why === undefined ? '' : ` (${why})`
   return `${name} is called to look something up, but does not only read${because}; write op: read for it if it does`
 }

@@ -1,5 +1,5 @@
 /** The longest time a timer can hold, in milliseconds: a longer one would end at once. */
-export const LONGEST_TIMER = 2 ** 31 - 1
+export const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** What a promise resolves with, unless the signal is aborted before. @throws the reason of the signal */
 export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {

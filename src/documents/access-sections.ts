@@ -1,18 +1,18 @@
 import { endpointsOf } from './endpoints.ts'
 import { asksForToken, type Front } from './front.ts'
 import type { ServerDescription } from './portrait.ts'
-import { type ScopePortrait, scopesOf } from './scopes.ts'
+import { type ScopeDescription, scopesOf } from './scopes.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
 
 /** How to connect, and how to prove who one is. */
-export function accessSections(portrait: ServerDescription): Section[] {
-  return [installation(portrait), authentication(portrait)]
+export function accessSections(description: ServerDescription): Section[] {
+  return [installation(description), authentication(description)]
 }
 
-function installation(portrait: ServerDescription): Section {
-  const { install, requires } = portrait
-  const snippet = clientSnippet(portrait)
+function installation(description: ServerDescription): Section {
+  const { install, requires } = description
+  const snippet = clientSnippet(description)
   const own = Object.entries(install).map(([manager, what]) => `${inline(manager)}: ${code(what)}`)
   const behind =
     own.length > 0
@@ -30,12 +30,12 @@ function installation(portrait: ServerDescription): Section {
 }
 
 /** What stands in the configuration of an MCP client, with a placeholder where a token belongs. */
-export function clientSnippet(portrait: ServerDescription): Record<string, unknown> {
-  const endpoints = Object.entries(endpointsOf(portrait))
+export function clientSnippet(description: ServerDescription): Record<string, unknown> {
+  const endpoints = Object.entries(endpointsOf(description))
   if (endpoints.length === 0) {
-    return { mcpServers: { [portrait.name]: { command: 'gatehouse', args: ['stdio'] } } }
+    return { mcpServers: { [description.name]: { command: 'gatehouse', args: ['stdio'] } } }
   }
-  const headers = asksForToken(portrait.front) ? { headers: { Authorization: 'Bearer <your token>' } } : {}
+  const headers = asksForToken(description.front) ? { headers: { Authorization: 'Bearer <your token>' } } : {}
   const servers = endpoints.map(([name, url]) => [name, { type: 'http', url, ...headers }] as const)
   return { mcpServers: Object.fromEntries(servers) }
 }
@@ -43,10 +43,10 @@ export function clientSnippet(portrait: ServerDescription): Record<string, unkno
 /** How many scopes are told of. */
 const SCOPES = 50
 
-function authentication(portrait: ServerDescription): Section {
-  const { auth } = portrait.front
-  const isOpen = !asksForToken(portrait.front)
-  const scopes = isOpen ? [] : scopesOf(portrait)
+function authentication(description: ServerDescription): Section {
+  const { auth } = description.front
+  const isOpen = !asksForToken(description.front)
+  const scopes = isOpen ? [] : scopesOf(description)
   const table = scopeLines(scopes.slice(0, SCOPES))
   const { issuers = [] } = auth
   const how = [
@@ -71,7 +71,7 @@ function authentication(portrait: ServerDescription): Section {
 }
 
 /** What each scope opens, on a line. */
-export function scopeLines(scopes: readonly ScopePortrait[]): string[] {
+export function scopeLines(scopes: readonly ScopeDescription[]): string[] {
   return scopes.map(({ name, description }) => `${code(name)}: ${sentence(inline(description))}`)
 }
 

@@ -2,7 +2,7 @@ import { whenToUse } from './sections.ts'
 import { bestPractices } from './practices.ts'
 import { asksForToken } from './front.ts'
 import type { ServerDescription } from './portrait.ts'
-import { QUOTED, toolReference, toolSignature } from './reference.ts'
+import { QUOTATION_NOTICE, toolReference, toolSignature } from './reference.ts'
 import {
   bullets,
   clipped,
@@ -16,18 +16,21 @@ import {
 } from './text.ts'
 
 /** How long a briefing may be, and the instructions, in bytes. */
-const BRIEF = 2048
+const MAX_BRIEFING_BYTES = 2048
 const PROMPT = 200 * 1024
 
 /** A briefing for an agent that chooses among servers: what it is for, when to choose it, when not, its limits. */
-export function agentBrief(portrait: ServerDescription): string {
-  const tries = [8, 5, 3, 2, 1].map((count) => briefing(portrait, count))
-  return tries.find((text) => Buffer.byteLength(text) <= BRIEF) ?? clippedBytes(tries.at(-1) ?? '', BRIEF)
+export function agentBriefing(description: ServerDescription): string {
+  const tries = [8, 5, 3, 2, 1].map((count) => briefing(description, count))
+  return (
+    tries.find((text) => Buffer.byteLength(text) <= MAX_BRIEFING_BYTES) ??
+    clippedBytes(tries.at(-1) ?? '', MAX_BRIEFING_BYTES)
+  )
 }
 
 /** A briefing with at most so many lines of each kind. */
-function briefing(portrait: ServerDescription, count: number): string {
-  const { title, purpose, useWhen, notFor, parts, tools } = portrait
+function briefing(description: ServerDescription, count: number): string {
+  const { title, purpose, useWhen, notFor, parts, tools } = description
   const short = (lines: readonly string[]): string =>
     bullets(lines.slice(0, count).map((line) => clipped(inline(line), 140)))
   const names = firstListed(
@@ -40,7 +43,7 @@ function briefing(portrait: ServerDescription, count: number): string {
     isOne && useWhen.length > 0 ? `Choose it when the user asks to:\n\n${short(useWhen)}` : '',
     isOne ? '' : `Choose it for what one of its servers is for:\n\n${short(parts.map(partLine))}`,
     notFor.length > 0 ? `Do not choose it for:\n\n${short(notFor)}` : 'Do not choose it for anything else.',
-    `Limits:\n\n${bullets(keyLimits(portrait).slice(0, count + 2))}`,
+    `Limits:\n\n${bullets(keyLimits(description).slice(0, count + 2))}`,
     isOne && tools.length > 0 ? `Tools: ${names}.` : '',
   ]
   return said.filter((part) => part !== '').join('\n\n')
@@ -51,16 +54,18 @@ function partLine({ name, purpose }: ServerDescription): string {
 }
 
 /** Instructions for an agent that uses it: each tool, limits, how to repeat safely, what people are asked. */
-export function agentPrompt(portrait: ServerDescription): string {
-  const { title, purpose, tools } = portrait
+export function agentPrompt(description: ServerDescription): string {
+  const { title, purpose, tools } = description
   const head = [
     `# How to use ${inline(title)}`,
     inline(purpose),
-    whenToUse(portrait).markdown,
-    `## Rules\n\n${bullets([...bestPractices(portrait), ...keyLimits(portrait)])}`,
+    whenToUse(description).markdown,
+    `## Rules\n\n${bullets([...bestPractices(description), ...keyLimits(description)])}`,
     `## Answers\n\n${bullets(answers)}`,
   ]
-  const full = [...head, `## Tools\n\n${[QUOTED, ...tools.map(toolReference)].join('\n\n')}`].join('\n\n')
+  const full = [...head, `## Tools\n\n${[QUOTATION_NOTICE, ...tools.map(toolReference)].join('\n\n')}`].join(
+    '\n\n',
+  )
   if (tools.length === 0) return head.join('\n\n')
   if (Buffer.byteLength(full) <= PROMPT) return full
   const short = [...head, `## Tools\n\n${bullets(tools.slice(0, 500).map(toolSignature))}`].join('\n\n')
@@ -76,12 +81,16 @@ const answers = [
 
 function keyLimits({ tools, front, accessLevel }: ServerDescription): string[] {
   const asked = tools.filter(({ facts }) => facts.confirmation).map(toolCode)
-  const destructive = tools.filter(({ nature }) => nature.risk === 'destructive').map(toolCode)
+  const destructive = tools
+    .filter(({ classification }) => classification.risk === 'destructive')
+    .map(toolCode)
   const isSigned = asksForToken(front)
   return [
     accessLevel === 'read' ? 'It only reads.' : '',
-    destructive.length > 0 ? `It can destroy or overwrite: ${firstListed(destructive, NAMED)}.` : '',
-    asked.length > 0 ? `A person is asked before ${firstListed(asked, NAMED)}.` : '',
+    destructive.length > 0
+      ? `It can destroy or overwrite: ${firstListed(destructive, MAX_NAMED_TOOLS)}.`
+      : '',
+    asked.length > 0 ? `A person is asked before ${firstListed(asked, MAX_NAMED_TOOLS)}.` : '',
     front.rates.length > 0 ? `At most ${listed(front.rates.map(inline))} for each caller.` : '',
     isSigned ? 'Callers need a token; some tools need scopes.' : '',
     ...front.limits.map((limit) => sentence(inline(limit))),
@@ -91,4 +100,4 @@ function keyLimits({ tools, front, accessLevel }: ServerDescription): string[] {
 }
 
 /** How many tools a limit names. */
-const NAMED = 6
+const MAX_NAMED_TOOLS = 6

@@ -1,9 +1,9 @@
-import type { ToolRecord } from '../core/record.ts'
+import type { ToolDetails } from '../core/record.ts'
 import { stem } from '../core/stem.ts'
 import { actionOf } from '../core/synonyms.ts'
 import { isSameNoun, wordsOf } from '../core/words.ts'
 
-type Named = Pick<ToolRecord, 'entry'>
+type Named = Pick<ToolDetails, 'entry'>
 
 /** What each tool is about: the noun of its name that most tools share, in plural; else the name of the server. */
 export function categoriesOf<Tool extends Named>(
@@ -19,7 +19,7 @@ export function categoriesOf<Tool extends Named>(
     if (known !== undefined) forms.set(word, known)
     return known ?? word
   }
-  for (const word of nouns.slice(0, MOST).flat()) {
+  for (const word of nouns.slice(0, MAX_TOOLS).flat()) {
     const form = formOf(word)
     count.set(form, (count.get(form) ?? 0) + 1)
   }
@@ -42,7 +42,7 @@ export function ownWordsOf(tools: readonly Named[], server: string): readonly (r
 }
 
 /** Tools beyond these do not take part in finding out which nouns are common. */
-const MOST = 500
+const MAX_TOOLS = 500
 
 const empty: ReadonlySet<string> = new Set(
   'a an the of in on to for from with without by as at and or all any one single multiple many new my own self me back forward unsafe allowed list info details detail status sizes tool tools'.split(
@@ -83,11 +83,12 @@ function ownWords(name: string, server: string): string[] {
 }
 
 /** From how many tools on what all names begin with says nothing of any of them: `browser_close`, `API-get-user`. */
-const FEW = 3
+const MIN_TOOLS_FOR_PREFIX = 3
 
 function withoutShared(names: readonly (readonly string[])[]): readonly (readonly string[])[] {
   const [[first] = []] = names
-  const isShared = names.length >= FEW && names.every((words) => words.length > 1 && words[0] === first)
+  const isShared =
+    names.length >= MIN_TOOLS_FOR_PREFIX && names.every((words) => words.length > 1 && words[0] === first)
   // Tools may all do the same with different things: `get_forecast`, `get_alerts`.
   return isShared && actionOf(stem(first ?? '')) === undefined ? names.map((words) => words.slice(1)) : names
 }

@@ -7,7 +7,7 @@ import { clean, inline, oneLine, sentence, upper } from './text.ts'
 /** A tool whose entry is to be completed. */
 export interface Incomplete {
   readonly definition: Definition
-  readonly nature: Classification
+  readonly classification: Classification
   readonly facts: ToolFacts
   /** What it changes, each in a few words. */
   readonly effects: readonly string[]
@@ -35,33 +35,34 @@ export function ownTitle({ title, annotations }: Definition): string {
 }
 
 /** The annotations of a tool with the hints it lacks; what it warns of is never taken back. */
-export function completedAnnotations({ definition, nature }: Incomplete): Record<string, unknown> {
+export function completedAnnotations({ definition, classification }: Incomplete): Record<string, unknown> {
   const own = isObject(definition.annotations) ? definition.annotations : {}
-  const isRead = nature.op === 'read'
+  const isRead = classification.op === 'read'
   return {
     ...own,
     ...(own.readOnlyHint === undefined && { readOnlyHint: isRead }),
     ...(!isRead && own.readOnlyHint === true && { readOnlyHint: false }),
-    ...(!isRead && own.destructiveHint === undefined && { destructiveHint: nature.risk === 'destructive' }),
-    ...(nature.risk === 'destructive' && { destructiveHint: true }),
-    ...(own.idempotentHint === undefined && { idempotentHint: nature.idempotent }),
+    ...(!isRead &&
+      own.destructiveHint === undefined && { destructiveHint: classification.risk === 'destructive' }),
+    ...(classification.risk === 'destructive' && { destructiveHint: true }),
+    ...(own.idempotentHint === undefined && { idempotentHint: classification.idempotent }),
   }
 }
 
 /** How high each risk is. */
 export const riskLevels = { safe: 'low', reversible: 'medium', destructive: 'high' } as const
 
-function added({ nature, facts, effects, isRecorded }: Incomplete): string[] {
-  const risk = riskLevels[nature.risk]
-  if (nature.op === 'read') {
+function added({ classification, facts, effects, isRecorded }: Incomplete): string[] {
+  const risk = riskLevels[classification.risk]
+  if (classification.op === 'read') {
     return [`Risk: ${risk}. It only reads.${timeout(facts, true)}${limits(facts)}`]
   }
-  const danger = nature.risk === 'destructive' ? ', it can destroy or overwrite what is there' : ''
+  const danger = classification.risk === 'destructive' ? ', it can destroy or overwrite what is there' : ''
   return [
     `Risk: ${risk}${danger}. Side effects: ${effects.map(inline).join('; ') || 'it may change data'}.${undo(facts)}`,
-    `Idempotency: ${idempotency(nature, facts)}`,
+    `Idempotency: ${idempotency(classification, facts)}`,
     'Retry: only after errors of the category transient or rate_limited, after retry_after_seconds.' +
-      timeout(facts, nature.idempotent) +
+      timeout(facts, classification.idempotent) +
       limits(facts),
     `Recorded: ${isRecorded ? 'each call is a line of the audit log (event call).' : 'no audit log is kept of calls.'} ${approval(facts)}`,
   ]

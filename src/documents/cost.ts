@@ -1,8 +1,8 @@
 import type { Cost } from '../core/record.ts'
-import type { ToolPortrait } from './portrait.ts'
+import type { ToolDescription } from './portrait.ts'
 
 /** What a call of a tool costs, as its owner says. */
-export function costOf({ facts, words }: ToolPortrait): Cost | undefined {
+export function costOf({ facts, words }: ToolDescription): Cost | undefined {
   return facts.cost ?? words.cost
 }
 

@@ -1,7 +1,7 @@
 import type { Definition } from '../core/record.ts'
 import { ownErrors, possibleErrors } from './failures.ts'
 import { examplesOf } from './example.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { clipped, oneLine } from './text.ts'
 
 /** The version of the dashdash specification that documents follow, and where it is. */
@@ -11,14 +11,14 @@ export const specUrl = 'https://github.com/visionik/dashdash'
 type Json = Record<string, unknown>
 
 /** What a server says of itself for those who write skills about it. */
-export function serverObject(portrait: ServerDescription): Json {
-  const { name, description, emoji, links, install, front, contentVersion, changedAt } = portrait
-  const needs = needsOf(portrait)
+export function serverObject(server: ServerDescription): Json {
+  const { name, description, emoji, links, install, front, contentVersion, changedAt } = server
+  const needs = needsOf(server)
   return {
     specVersion,
     identity: { name, description, ...(emoji !== undefined && { emoji }) },
-    accessLevel: portrait.accessLevel,
-    alternativeAccess: alternativeAccess(portrait),
+    accessLevel: server.accessLevel,
+    alternativeAccess: alternativeAccess(server),
     ...(Object.keys(install).length > 0 && { install }),
     ...(needs && { requires: needs }),
     invocation: { modelInvocable: true, userInvocable: true },
@@ -39,16 +39,16 @@ export function alternativeAccess({
 }
 
 /** What is said of a tool for those who write skills about it. */
-export function toolObject(tool: ToolPortrait): Json {
-  const { nature, facts, words, effects } = tool
-  const isRead = nature.op === 'read'
+export function toolObject(tool: ToolDescription): Json {
+  const { classification, facts, words, effects } = tool
+  const isRead = classification.op === 'read'
   const examples = examplesOf(tool)
   const errors = possibleErrors(tool)
   return {
     category: tool.category,
-    operationType: nature.op,
-    idempotent: nature.idempotent,
-    ...(!isRead && { idempotentWithKey: nature.idempotent || facts.isIdempotentWithKey === true }),
+    operationType: classification.op,
+    idempotent: classification.idempotent,
+    ...(!isRead && { idempotentWithKey: classification.idempotent || facts.isIdempotentWithKey === true }),
     sideEffects: effects,
     ...(!isRead && { reversible: facts.undo !== undefined }),
     ...(tool.undoneBy !== undefined && { reverseMethod: tool.undoneBy }),
@@ -64,7 +64,7 @@ export function toolObject(tool: ToolPortrait): Json {
  * The same beside a tool in a list, which clients carry in full: without what is so by default, and without the
  * examples and errors that follow from its schema and the gateway, which `ai_help` has.
  */
-export function listedToolObject(tool: ToolPortrait): Json {
+export function listedToolObject(tool: ToolDescription): Json {
   const { examples, errors, ...object } = toolObject(tool)
   const { words } = tool
   const said = {

@@ -1,27 +1,33 @@
 import type { ServerRecord } from '../core/record.ts'
 import { isSameNoun, wordsOf } from '../core/words.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { clipped, firstListed, firstSentence, listed, oneLine, sentence } from './text.ts'
 
 /** The longest description a skill may have (Agent Skills). */
-const LONGEST = 1024
+const MAX_DESCRIPTION_LENGTH = 1024
 /** How long what it is for may be in it, in characters. */
-const PURPOSE = 400
-const TRIGGERS = 5
+const MAX_PURPOSE_LENGTH = 400
+const MAX_TRIGGERS = 5
 /** How many servers, and how many things tools are about, a purpose names. */
-const NAMED = 12
-const TOPICS = 4
+const MAX_NAMED = 12
+const MAX_TOPICS = 4
 
 /** What a server is for, in a sentence: its owner's words, its own, else what its tools are about. */
-export function purposeOf({ about, instructions, info, name }: ServerRecord, tools: readonly ToolPortrait[]) {
+export function purposeOf(
+  { about, instructions, info, name }: ServerRecord,
+  tools: readonly ToolDescription[],
+) {
   const own = oneLine(about.about)
-  if (own !== '') return sentence(clipped(own, PURPOSE))
-  const told = firstSentence(instructions, PURPOSE)
+  if (own !== '') return sentence(clipped(own, MAX_PURPOSE_LENGTH))
+  const told = firstSentence(instructions, MAX_PURPOSE_LENGTH)
   const isTelling = told.length > 10 && !/\b(?:these instructions|this document|audience)\b/i.test(told)
-  const said = (isTelling && told) || firstSentence(info.description, PURPOSE) || oneLine(info.title)
-  if (said !== '') return sentence(clipped(said, PURPOSE))
+  const said =
+    (isTelling && told) || firstSentence(info.description, MAX_PURPOSE_LENGTH) || oneLine(info.title)
+  if (said !== '') return sentence(clipped(said, MAX_PURPOSE_LENGTH))
   const topics = [...new Set(tools.map(({ category }) => category))].filter((each) => each !== name)
-  const most = topics.toSorted((one, other) => countOf(tools, other) - countOf(tools, one)).slice(0, TOPICS)
+  const most = topics
+    .toSorted((one, other) => countOf(tools, other) - countOf(tools, one))
+    .slice(0, MAX_TOPICS)
   if (topics.length === 0) return `Tools for ${name}.`
   // What a server is named after may be one of the things it is about.
   const isTopic = tools.some(
@@ -41,7 +47,7 @@ function isAbout(tool: unknown, noun: string): boolean {
 export function purposeOfAll(parts: readonly ServerDescription[], areApart = false): string {
   const names = firstListed(
     parts.map(({ name }) => name),
-    NAMED,
+    MAX_NAMED,
   )
   const many = parts.length === 1 ? 'one server' : `${parts.length} servers`
   if (areApart) return `Each with an MCP endpoint of its own, ${many}: ${names}.`
@@ -50,9 +56,9 @@ export function purposeOfAll(parts: readonly ServerDescription[], areApart = fal
 
 /** What it is for and when to use it; a phrase that says when is always in it. */
 export function describe(purpose: string, useWhen: readonly string[], written = ''): string {
-  const short = clipped(purpose, PURPOSE)
+  const short = clipped(purpose, MAX_PURPOSE_LENGTH)
   if (/\buse (?:this |it )?when\b/i.test(written) && /\buse (?:this |it )?when\b/i.test(short)) return short
-  const room = LONGEST - short.length - 40
+  const room = MAX_DESCRIPTION_LENGTH - short.length - 40
   const kept: string[] = []
   for (const each of useWhen) {
     const phrase = clipped(asked(each), 200)
@@ -63,18 +69,20 @@ export function describe(purpose: string, useWhen: readonly string[], written = 
 }
 
 /** The tools whose titles have least in common with each other, in their own order. */
-function distinctive(tools: readonly ToolPortrait[]): ToolPortrait[] {
+function distinctive(tools: readonly ToolDescription[]): ToolDescription[] {
   const usable = tools.filter(({ isDeprecated }) => !isDeprecated).slice(0, 300)
   const left = usable.map((tool) => ({ tool, words: new Set(wordsOf(tool.title).flatMap(noun)) }))
   const count = new Map<string, number>()
   for (const { words } of left) for (const word of words) count.set(word, (count.get(word) ?? 0) + 1)
   const covered = new Set<string>()
-  const found = new Set<ToolPortrait>()
-  while (found.size < TRIGGERS && left.length > 0) {
-    const scores = left.map(({ tool, words }) => gain(words) + (covered.has(`op ${tool.nature.op}`) ? 0 : 1))
+  const found = new Set<ToolDescription>()
+  while (found.size < MAX_TRIGGERS && left.length > 0) {
+    const scores = left.map(
+      ({ tool, words }) => gain(words) + (covered.has(`op ${tool.classification.op}`) ? 0 : 1),
+    )
     const [best] = left.splice(scores.indexOf(Math.max(...scores)), 1)
     if (!best) break
-    covered.add(`op ${best.tool.nature.op}`)
+    covered.add(`op ${best.tool.classification.op}`)
     for (const word of best.words) covered.add(word)
     found.add(best.tool)
   }
@@ -88,19 +96,21 @@ function distinctive(tools: readonly ToolPortrait[]): ToolPortrait[] {
 }
 
 /** What users may ask for, as titles: what is written as `Read Text File` is read text file. */
-export function triggersOf(tools: readonly ToolPortrait[]): string[] {
+export function triggersOf(tools: readonly ToolDescription[]): string[] {
   return unique(distinctive(tools).map(({ title }) => titlePhrase(title)))
 }
 
 /** How far tools reach. */
-export function accessOf(tools: readonly ToolPortrait[]): ServerDescription['accessLevel'] {
-  if (tools.every(({ nature }) => nature.op === 'read')) return 'read'
-  const isOpen = tools.some(({ nature, facts }) => nature.risk === 'destructive' && !facts.confirmation)
+export function accessOf(tools: readonly ToolDescription[]): ServerDescription['accessLevel'] {
+  if (tools.every(({ classification }) => classification.op === 'read')) return 'read'
+  const isOpen = tools.some(
+    ({ classification, facts }) => classification.risk === 'destructive' && !facts.confirmation,
+  )
   return isOpen ? 'full' : 'interact'
 }
 
 /** What users may ask for, as what the tools do: the first sentence where that is an order, else the title. */
-export function asksOf(tools: readonly ToolPortrait[]): string[] {
+export function asksOf(tools: readonly ToolDescription[]): string[] {
   const phrases = distinctive(tools).map(({ summary, title, name }) => {
     const [verb = ''] = wordsOf(summary)
     const told = summary.replace(/[.!]$/, '')
@@ -164,6 +174,6 @@ function asked(text: string): string {
     .replace(/[.;,]$/, '')
 }
 
-function countOf(tools: readonly ToolPortrait[], category: string): number {
+function countOf(tools: readonly ToolDescription[], category: string): number {
   return tools.filter((tool) => tool.category === category).length
 }

@@ -1,6 +1,6 @@
 import { isProtected } from '../core/auth-settings.ts'
 import { isObject } from '../core/json.ts'
-import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
+import { limitScope, DEFAULT_RATE } from '../core/limit-scope.ts'
 import { self } from '../core/self.ts'
 import { featureSettings, isAsked, type Settings } from '../core/settings.ts'
 import type { AuthMethod, Front } from './front.ts'
@@ -93,7 +93,7 @@ function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front
 function ratesOf({ settings, isGuarded }: Options, upstream: string | undefined): string[] {
   const all = rateIn(featureSettings(settings, 'rate_limit'))
   const own = upstream === undefined ? undefined : rateIn(featureSettings(settings, 'rate_limit', upstream))
-  const { together, alone } = limitScope(all, own, isGuarded ? [USUAL_RATE] : undefined)
+  const { together, alone } = limitScope(all, own, isGuarded ? [DEFAULT_RATE] : undefined)
   return [together, alone].flatMap((each) => each ?? [])
 }
 

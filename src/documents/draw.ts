@@ -11,7 +11,7 @@ import { accessOf, describe, purposeOf, purposeOfAll, triggersOf, asksOf } from 
 import { effectsOf } from './effects.ts'
 import { isApart } from './endpoints.ts'
 import { asksForToken, type Front } from './front.ts'
-import type { Links, ServerDescription, ToolPortrait } from './portrait.ts'
+import type { Links, ServerDescription, ToolDescription } from './portrait.ts'
 import { authOf, installOf, variablesOf } from './reach.ts'
 import { clean, firstSentence, oneLine } from './text.ts'
 import { requiredScopes } from './scopes.ts'
@@ -35,7 +35,7 @@ export interface Naming {
 const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
 
 /** What documents say of one server. */
-export function portraitOf(
+export function describeServer(
   { record, settings }: Source,
   front: Front,
   naming: Naming = asListed,
@@ -80,7 +80,7 @@ export function portraitOf(
 }
 
 /** What documents say of all servers together; those that can not be reached offer nothing just then. */
-export function portraitOfAll(parts: readonly ServerDescription[], front: Front): ServerDescription {
+export function describeAllServers(parts: readonly ServerDescription[], front: Front): ServerDescription {
   const up = parts.filter(({ isUp }) => isUp)
   const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
   const purpose = purposeOfAll(parts, isApart({ front, parts }))
@@ -114,11 +114,11 @@ export function portraitOfAll(parts: readonly ServerDescription[], front: Front)
   }
 }
 
-function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolean): ToolPortrait[] {
+function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolean): ToolDescription[] {
   const categories = categoriesOf(record.tools, record.name)
   const ownWords = ownWordsOf(record.tools, record.name)
-  const drawn = record.tools.map((tool, at): ToolPortrait => {
-    const { definition, nature } = tool.entry
+  const drawn = record.tools.map((tool, at): ToolDescription => {
+    const { definition, classification } = tool.entry
     const words = wordsOfTool(settings.tools, tool.entry.name)
     const name = naming.name(record.name, tool.entry.name)
     const title = ownTitle(definition) || oneLine(tool.entry.name)
@@ -138,17 +138,17 @@ function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolea
       isDeprecated: words.deprecated !== undefined || shapeOf(definition).isOld,
       ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
       definition,
-      nature,
+      classification,
       facts: tool.facts,
       words,
-      ...(tool.seen && { seen: tool.seen }),
+      ...(tool.statistics && { statistics: tool.statistics }),
     }
   })
   return withOwnAliases(drawn)
 }
 
 /** What stands for several tools would be taken for another one of them. */
-function withOwnAliases(tools: readonly ToolPortrait[]): ToolPortrait[] {
+function withOwnAliases(tools: readonly ToolDescription[]): ToolDescription[] {
   const count = new Map<string, number>()
   for (const { alias } of tools) count.set(alias, (count.get(alias) ?? 0) + 1)
   return tools.map((tool) => {
@@ -199,7 +199,7 @@ function canSubscribe({ resources }: Definition): boolean {
   return isObject(resources) && resources.subscribe === true
 }
 
-function scopesOf(tools: readonly ToolPortrait[]): string[] {
+function scopesOf(tools: readonly ToolDescription[]): string[] {
   return [...new Set(tools.flatMap(({ scopes }) => scopes))].toSorted()
 }
 

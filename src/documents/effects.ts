@@ -1,4 +1,4 @@
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import { stem } from '../core/stem.ts'
 import { actionOf } from '../core/synonyms.ts'
 import { verbClass } from '../core/judgement/lexicon.ts'
@@ -6,8 +6,11 @@ import { wordsOf } from '../core/words.ts'
 import { objectOf } from './category.ts'
 
 /** What a tool changes, as far as the words of its own in its name say: nothing where it only reads. */
-export function effectsOf({ nature, upstream, definition }: Entry, words: readonly string[]): string[] {
-  if (nature.op === 'read') return []
+export function effectsOf(
+  { classification, upstream, definition }: Descriptor,
+  words: readonly string[],
+): string[] {
+  if (classification.op === 'read') return []
   const [verb = '', ...rest] = words
   if (rest.length === 0 || !isVerb(verb, definition.description)) return [`may change data of ${upstream}`]
   return [`${conjugated(verb)} ${object(rest)} in ${upstream}`]

@@ -1,5 +1,5 @@
 import { isObject } from '../core/json.ts'
-import type { ToolPortrait } from './portrait.ts'
+import type { ToolDescription } from './portrait.ts'
 import { clean, oneLine } from './text.ts'
 
 /** A call of a tool, as its owner or its schema has it. */
@@ -11,10 +11,10 @@ export interface Example {
 
 type Schema = Readonly<Record<string, unknown>>
 
-const DEEPEST = 4
+const MAX_DEPTH = 4
 
 /** Calls of a tool: those its owner wrote, else one that its schema lets through, if one can be made. */
-export function examplesOf({ words, definition, title }: ToolPortrait): Example[] {
+export function examplesOf({ words, definition, title }: ToolDescription): Example[] {
   if (words.examples) {
     return words.examples.map(({ description, input, output }) => ({
       description: oneLine(description) || title,
@@ -31,7 +31,7 @@ export function examplesOf({ words, definition, title }: ToolPortrait): Example[
  * where the schema asks for more than can be told from its plain keywords.
  */
 export function inputFor(schema: unknown): Readonly<Record<string, unknown>> | undefined {
-  return isObject(schema) ? objectFor(schema, DEEPEST)?.value : undefined
+  return isObject(schema) ? objectFor(schema, MAX_DEPTH)?.value : undefined
 }
 
 interface Made<Value = unknown> {

@@ -5,8 +5,8 @@ import type { Section } from './section.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from './text.ts'
 
 /** What limits calls, and how they fail. */
-export function failureSections(portrait: ServerDescription): Section[] {
-  return [rateLimits(portrait), errorHandling(portrait)]
+export function failureSections(description: ServerDescription): Section[] {
+  return [rateLimits(description), errorHandling(description)]
 }
 
 function rateLimits({ front, tools }: ServerDescription): Section {
@@ -46,8 +46,8 @@ function limitError() {
   return { error: { code: rpc, message, data } }
 }
 
-function errorHandling(portrait: ServerDescription): Section {
-  const failures = wireFailures(portrait)
+function errorHandling(description: ServerDescription): Section {
+  const failures = wireFailures(description)
   const lines = failures.map(({ code: name, rpc, description, resolution }) => {
     const number = rpc === undefined ? '' : ` (${rpc})`
     return [`${code(name)}${number}: ${description}`, resolution]

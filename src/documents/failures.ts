@@ -1,7 +1,7 @@
 import { type ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { asksForToken } from './front.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { oneLine } from './text.ts'
 
 /** How a call can fail, and what to do then. */
@@ -19,7 +19,7 @@ export interface WireFailure extends Failure {
 }
 
 /** How calls of a tool can fail in its owner's words. */
-export function ownErrors({ words }: Pick<ToolPortrait, 'words'>): Failure[] {
+export function ownErrors({ words }: Pick<ToolDescription, 'words'>): Failure[] {
   return (words.errors ?? []).map(({ code, description, resolution }) => ({
     code: oneLine(code),
     description: oneLine(description),
@@ -28,7 +28,13 @@ export function ownErrors({ words }: Pick<ToolPortrait, 'words'>): Failure[] {
 }
 
 /** How calls of a tool can fail: its owner's words, and what the gateway does about it. */
-export function possibleErrors({ facts, words, definition, nature, scopes }: ToolPortrait): Failure[] {
+export function possibleErrors({
+  facts,
+  words,
+  definition,
+  classification,
+  scopes,
+}: ToolDescription): Failure[] {
   const own = ownErrors({ words })
   const told = new Set(own.map(({ code }) => code))
   const codes: ErrorCode[] = []
@@ -38,13 +44,15 @@ export function possibleErrors({ facts, words, definition, nature, scopes }: Too
   if (facts.isIdempotentWithKey === true) codes.push('IDEMPOTENCY_CONFLICT')
   if (facts.rates !== undefined && facts.rates.length > 0) codes.push('RATE_LIMIT_EXCEEDED')
   if (facts.timeout !== undefined) codes.push('OPERATION_TIMEOUT')
-  const others = codes.filter((code) => !told.has(code)).map((code) => failure(code, nature.idempotent))
+  const others = codes
+    .filter((code) => !told.has(code))
+    .map((code) => failure(code, classification.idempotent))
   return [...own, ...others]
 }
 
 /** How calls can fail at all, with the codes that are really used. */
 export function wireFailures({ tools, front }: ServerDescription): WireFailure[] {
-  const has = (found: (tool: ToolPortrait) => boolean): boolean => tools.some(found)
+  const has = (found: (tool: ToolDescription) => boolean): boolean => tools.some(found)
   const isSigned = asksForToken(front)
   const isRated = front.rates.length > 0 || has(({ facts }) => (facts.rates?.length ?? 0) > 0)
   const used: readonly (readonly [ErrorCode, boolean])[] = [

@@ -5,21 +5,21 @@ import { oneLine } from './text.ts'
 import { toYaml, type Yaml } from './yaml.ts'
 
 /** The front matter of the documents for agents: YAML between two lines of dashes. */
-export function frontMatter(portrait: ServerDescription): string {
-  const { links, install, emoji, contentVersion, changedAt } = portrait
-  const [endpoint, ...others] = Object.values(endpointsOf(portrait))
+export function frontMatter(description: ServerDescription): string {
+  const { links, install, emoji, contentVersion, changedAt } = description
+  const [endpoint, ...others] = Object.values(endpointsOf(description))
   const found: Readonly<Record<string, Yaml | undefined>> = {
-    name: portrait.name,
-    description: portrait.description,
+    name: description.name,
+    description: description.description,
     'spec-url': specUrl,
     'spec-version': specVersion,
-    'access-level': portrait.accessLevel,
+    'access-level': description.accessLevel,
     'cli-url': links.cli ?? 'none',
     'api-url': links.api ?? 'none',
     'web-url': links.web ?? 'none',
     'mcp-url': endpoint === undefined ? 'none' : others.length > 0 ? [endpoint, ...others] : endpoint,
     install: Object.keys(install).length > 0 ? install : undefined,
-    requires: needsOf(portrait),
+    requires: needsOf(description),
     invocation: { 'model-invocable': true, 'user-invocable': true },
     homepage: links.homepage,
     repository: links.repository,

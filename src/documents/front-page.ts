@@ -4,7 +4,7 @@ import { costOf } from './cost.ts'
 import { latencyOf } from './observed.ts'
 import { parametersOf } from './parameters.ts'
 import { type Link, linksIn } from './links.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { clean, clipped, listed, oneLine, sentence, upper } from './text.ts'
 
 /** One server as people read about it: texts that are clean, but not yet HTML. */
@@ -50,27 +50,27 @@ export interface ParameterPanel {
 }
 
 /** How long the description of a tool may be, in characters, and how many other entries are named. */
-const LONGEST = 3000
-const NAMED = 50
+const MAX_DESCRIPTION_LENGTH = 3000
+const MAX_NAMED_ENTRIES = 50
 
 /** What a page for people says of a server. */
-export function serverPanel(portrait: ServerDescription): ServerPanel {
-  const { name, title, emoji, purpose, wireVersion, version } = portrait
+export function serverPanel(description: ServerDescription): ServerPanel {
+  const { name, title, emoji, purpose, wireVersion, version } = description
   return {
     ...(isOther(title, name) && { title }),
     ...(emoji !== undefined && { emoji: oneLine(emoji) }),
     purpose: oneLine(purpose),
     version: oneLine(wireVersion) || version,
-    tools: portrait.tools.map(toolPanel),
-    prompts: namesOf(portrait.prompts, 'name'),
-    resources: [...namesOf(portrait.resources, 'uri'), ...namesOf(portrait.templates, 'uriTemplate')],
-    links: linksIn(portrait.links, order),
+    tools: description.tools.map(toolPanel),
+    prompts: namesOf(description.prompts, 'name'),
+    resources: [...namesOf(description.resources, 'uri'), ...namesOf(description.templates, 'uriTemplate')],
+    links: linksIn(description.links, order),
   }
 }
 
-function toolPanel(tool: ToolPortrait): ToolPanel {
+function toolPanel(tool: ToolDescription): ToolPanel {
   const { name, title, summary } = tool
-  const description = clipped(clean(tool.description).trim(), LONGEST)
+  const description = clipped(clean(tool.description).trim(), MAX_DESCRIPTION_LENGTH)
   return {
     name: oneLine(name),
     ...(isOther(title, name) && { title }),
@@ -94,8 +94,8 @@ function isOther(title: string, name: string): boolean {
 
 const risks = { safe: 'Safe', reversible: 'Write', destructive: 'Destructive' } as const
 
-function marksOf(tool: ToolPortrait): Mark[] {
-  const { nature, facts, scopes, isDeprecated } = tool
+function marksOf(tool: ToolDescription): Mark[] {
+  const { classification, facts, scopes, isDeprecated } = tool
   const plain = [
     undoOf(tool),
     ...scopes.map((scope) => `Scope ${oneLine(scope)}`),
@@ -104,7 +104,7 @@ function marksOf(tool: ToolPortrait): Mark[] {
     isDeprecated ? 'Deprecated' : '',
   ].filter((text) => text !== '')
   return [
-    { kind: nature.risk, text: risks[nature.risk] },
+    { kind: classification.risk, text: risks[classification.risk] },
     ...(facts.confirmation
       ? [{ kind: 'asked', text: facts.confirmation.isOutOfBand ? 'Needs approval' : 'Asks first' } as const]
       : []),
@@ -119,13 +119,13 @@ const latencies = {
   unknown: '',
 } as const
 
-function undoOf({ facts: { undo }, undoneBy }: ToolPortrait): string {
+function undoOf({ facts: { undo }, undoneBy }: ToolDescription): string {
   if (!undo) return ''
   const how = undoneBy === undefined ? 'Can be undone' : `Undone by ${oneLine(undoneBy)}`
   return undo.isExact ? how : `${how}, in part`
 }
 
-function priceOf(tool: ToolPortrait): string {
+function priceOf(tool: ToolDescription): string {
   const cost = costOf(tool)
   if (!cost) return ''
   const price = [cost.units, oneLine(cost.label)]
@@ -137,11 +137,11 @@ function priceOf(tool: ToolPortrait): string {
 
 const categories = { metered: 'Metered', requires_approval: 'Costs need approval' } as const
 
-function factsOf(tool: ToolPortrait): (readonly [string, string])[] {
-  const { nature, facts, words, effects } = tool
+function factsOf(tool: ToolDescription): (readonly [string, string])[] {
+  const { classification, facts, words, effects } = tool
   const how = oneLine(facts.undo?.description)
   const rows: (readonly [string, string])[] = [
-    ['Risk', `${risks[nature.risk]}: ${nature.evidence.map(oneLine).join('; ')}`],
+    ['Risk', `${risks[classification.risk]}: ${classification.evidence.map(oneLine).join('; ')}`],
     ['Effects', effects.join('; ')],
     ['Asks', oneLine(facts.confirmation?.message)],
     [
@@ -158,12 +158,12 @@ function factsOf(tool: ToolPortrait): (readonly [string, string])[] {
   return rows.filter(([, text]) => text !== '')
 }
 
-function unknownUndo({ nature, facts }: ToolPortrait): string {
-  return facts.undo || nature.op === 'read' ? '' : 'None known.'
+function unknownUndo({ classification, facts }: ToolDescription): string {
+  return facts.undo || classification.op === 'read' ? '' : 'None known.'
 }
 
 function namesOf(entries: readonly Definition[], key: string): string[] {
-  return entries.slice(0, NAMED).flatMap(({ [key]: name }) => oneLine(name) || [])
+  return entries.slice(0, MAX_NAMED_ENTRIES).flatMap(({ [key]: name }) => oneLine(name) || [])
 }
 
 const order = ['homepage', 'documentation', 'repository', 'statusPage', 'web', 'cli', 'api'] as const

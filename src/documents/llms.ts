@@ -14,14 +14,14 @@ const short: ReadonlySet<string> = new Set([
 ])
 
 /** The short guide of `/llms.txt`: when to use it, which tools there are, how to connect. */
-export function llmsText(portrait: ServerDescription): string {
+export function llmsText(description: ServerDescription): string {
   return guideOf(
-    portrait,
-    sectionsOf(portrait, 'signatures').filter(({ key }) => short.has(key)),
+    description,
+    sectionsOf(description, 'signatures').filter(({ key }) => short.has(key)),
   )
 }
 
 /** The guide of `/llms-full.txt`, with everything about each tool. */
-export function llmsFullText(portrait: ServerDescription): string {
-  return guideOf(portrait, sectionsOf(portrait))
+export function llmsFullText(description: ServerDescription): string {
+  return guideOf(description, sectionsOf(description))
 }

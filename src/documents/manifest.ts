@@ -4,7 +4,7 @@ import { latestModern } from '../wire/revisions.ts'
 import { isObject } from '../core/json.ts'
 import { costData, costOf } from './cost.ts'
 import { latencyOf, outputTypesOf, paginates } from './observed.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { requiredScopes, scopesOf } from './scopes.ts'
 import { oneLine } from './text.ts'
 
@@ -15,26 +15,26 @@ const UPSTREAM = `${NS}/upstream`
 /** Where a name or version stands as the server writes it. */
 const WIRE_NAME = `${NS}/wire_name`
 const WIRE_VERSION = `${NS}/wire_version`
-const MINUTE = 60_000
-const DAY = 86_400_000
+const MINUTE_MS = 60_000
+const DAY_MS = 86_400_000
 
 /** The version of the form of manifests. */
 export const manifestVersion = '0.1.0'
 
 /** The service manifest of one server, or of all together. */
-export function manifestOf(portrait: ServerDescription): Json {
-  const { tools, front, recommend, links, wireVersion } = portrait
+export function manifestOf(description: ServerDescription): Json {
+  const { tools, front, recommend, links, wireVersion } = description
   const limits = rateLimits(front.rates)
   return {
     manifest_version: manifestVersion,
     server: {
-      name: portrait.name,
-      version: portrait.version,
+      name: description.name,
+      version: description.version,
       mcp_spec_version: latestModern.name,
-      description: portrait.isUp ? portrait.purpose : `${portrait.purpose} (unavailable)`,
+      description: description.isUp ? description.purpose : `${description.purpose} (unavailable)`,
       ...(links.homepage !== undefined && { homepage: links.homepage }),
     },
-    auth: authOf(portrait),
+    auth: authOf(description),
     tools: tools.map(manifestTool),
     supported_extensions: front.extensions,
     ...(limits && { rate_limits: limits }),
@@ -51,8 +51,8 @@ export function manifestOf(portrait: ServerDescription): Json {
   }
 }
 
-function manifestTool(tool: ToolPortrait): Json {
-  const { definition, nature, facts, words, name, alias, of } = tool
+function manifestTool(tool: ToolDescription): Json {
+  const { definition, classification, facts, words, name, alias, of } = tool
   const { inputSchema, outputSchema } = definition
   const latency = latencyOf(tool)
   const cost = costOf(tool)
@@ -71,10 +71,10 @@ function manifestTool(tool: ToolPortrait): Json {
     ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
     ...(cost && { cost: costData(cost) }),
     ...(latency && { latency }),
-    idempotent: nature.idempotent,
+    idempotent: classification.idempotent,
     requires_confirmation: facts.confirmation !== undefined,
     ...(facts.confirmation && { confirmation_message: oneLine(facts.confirmation.message) }),
-    risk_level: nature.risk,
+    risk_level: classification.risk,
     ...(scopes.length > 0 && { required_scopes: scopes }),
     supports_streaming: false,
     supports_pagination: paginates(tool),
@@ -82,9 +82,9 @@ function manifestTool(tool: ToolPortrait): Json {
   }
 }
 
-function authOf(portrait: ServerDescription): Json {
-  const { auth } = portrait.front
-  const scopes = scopesOf(portrait)
+function authOf(description: ServerDescription): Json {
+  const { auth } = description.front
+  const scopes = scopesOf(description)
   return {
     methods: auth.methods,
     ...(scopes.length > 0 && {
@@ -102,7 +102,7 @@ function rateLimits(written: readonly string[]): Json | undefined {
     const limits = known.filter((rate) => rate.window === window).map(({ limit }) => limit)
     return limits.length > 0 ? Math.min(...limits) : undefined
   }
-  const [minute, day] = [within(MINUTE), within(DAY)]
+  const [minute, day] = [within(MINUTE_MS), within(DAY_MS)]
   const limits = {
     ...(minute !== undefined && { requests_per_minute: minute }),
     ...(day !== undefined && { requests_per_day: day }),

@@ -6,13 +6,13 @@ import { scopesOf } from './scopes.ts'
 import { bullets, code, inline, listed, sentence } from './text.ts'
 
 /** How callers prove who they are, which claims are read, and which profile is kept: `use://auth`. */
-export function authNotice(portrait: ServerDescription): string {
-  const { auth, profile } = portrait.front
-  const isOpen = !asksForToken(portrait.front)
+export function authNotice(description: ServerDescription): string {
+  const { auth, profile } = description.front
+  const isOpen = !asksForToken(description.front)
   const claims = Object.entries(auth.claims ?? {}).map(
     ([name, use]) => `${code(name)}: ${sentence(inline(use))}`,
   )
-  const opened = isOpen ? [] : scopeLines(scopesOf(portrait))
+  const opened = isOpen ? [] : scopeLines(scopesOf(description))
   return joined([
     '# Authentication',
     `Profile: ${profile}. ${profiles[profile]}`,

@@ -18,8 +18,8 @@ export interface Parameter {
 type Schema = Readonly<Record<string, unknown>>
 
 /** How many members are told of one schema, and choices of one member. */
-const MEMBERS = 100
-const CHOICES = 40
+const MAX_MEMBERS = 100
+const MAX_CHOICES = 40
 
 /** The members of an object schema, with those of their own members. */
 export function parametersOf(schema: unknown, depth = 1): readonly Parameter[] {
@@ -37,7 +37,7 @@ function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
   if (!isObject(properties)) return []
   const needed = new Set<unknown>(Array.isArray(required) ? required : [])
   return Object.entries(properties)
-    .slice(0, MEMBERS)
+    .slice(0, MAX_MEMBERS)
     .map(([name, value]) => {
       const told = described(isObject(value) ? value : {}, reading)
       return { name: oneLine(name), isRequired: needed.has(name), ...told }
@@ -47,7 +47,7 @@ function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
 function described(written: Schema, { root, depth }: Reading): Omit<Parameter, 'name' | 'isRequired'> {
   const schema = resolved(written, root)
   const description = clipped(oneLine(schema.description), 400)
-  const choices = Array.isArray(schema.enum) ? schema.enum.slice(0, CHOICES) : undefined
+  const choices = Array.isArray(schema.enum) ? schema.enum.slice(0, MAX_CHOICES) : undefined
   const limits = limitsOf(schema)
   const fields = depth > 0 ? fieldsOf(schema, { root, depth: depth - 1 }) : []
   return {

@@ -1,5 +1,5 @@
 import type { Classification } from '../core/entry.ts'
-import type { Definition, Seen, ToolFacts } from '../core/record.ts'
+import type { Definition, ToolStatistics, ToolFacts } from '../core/record.ts'
 import type { Recommendation, ToolWords } from '../core/settings.ts'
 import type { Front } from './front.ts'
 
@@ -27,7 +27,7 @@ export interface ServerDescription {
   /** In milliseconds since 1970. */
   readonly changedAt?: number
   readonly canSubscribe: boolean
-  readonly tools: readonly ToolPortrait[]
+  readonly tools: readonly ToolDescription[]
   readonly prompts: readonly Definition[]
   readonly resources: readonly Definition[]
   readonly templates: readonly Definition[]
@@ -49,7 +49,7 @@ export interface Links {
 }
 
 /** What documents say of a tool. */
-export interface ToolPortrait {
+export interface ToolDescription {
   /** The name clients call it by, and the same in snake case. */
   readonly name: string
   readonly alias: string
@@ -68,8 +68,8 @@ export interface ToolPortrait {
   /** The tool that undoes it, by the name clients call it by. */
   readonly undoneBy?: string
   readonly definition: Definition
-  readonly nature: Classification
+  readonly classification: Classification
   readonly facts: ToolFacts
   readonly words: ToolWords
-  readonly seen?: Seen
+  readonly statistics?: ToolStatistics
 }

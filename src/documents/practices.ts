@@ -1,14 +1,14 @@
 import { NS } from '../wire/extensions.ts'
 import { pagingArguments } from './observed.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { code, firstListed, inline, listed, toolCode } from './text.ts'
 
 /** How to use it well, each in a sentence of markdown. */
 export function bestPractices({ tools, front }: ServerDescription): string[] {
-  const changing = tools.filter(({ nature }) => nature.op !== 'read')
+  const changing = tools.filter(({ classification }) => classification.op !== 'read')
   const asked = tools.filter(({ facts }) => facts.confirmation)
   const keyed = changing.filter(
-    ({ facts, nature }) => facts.isIdempotentWithKey === true && !nature.idempotent,
+    ({ facts, classification }) => facts.isIdempotentWithKey === true && !classification.idempotent,
   )
   const undone = changing.filter(({ facts }) => facts.undo)
   const paged = tools.filter((tool) => pagingArguments(tool).length > 0)
@@ -49,12 +49,12 @@ const transactions = {
 } as const
 
 /** How many tools a sentence names. */
-const NAMED = 6
+const MAX_NAMED_TOOLS = 6
 
-function names(tools: readonly ToolPortrait[]): string {
-  return firstListed(tools.map(toolCode), NAMED)
+function names(tools: readonly ToolDescription[]): string {
+  return firstListed(tools.map(toolCode), MAX_NAMED_TOOLS)
 }
 
-function pages(tools: readonly ToolPortrait[]): string {
+function pages(tools: readonly ToolDescription[]): string {
   return listed([...new Set(tools.flatMap(pagingArguments))].slice(0, 4).map(code), 'or')
 }

@@ -1,20 +1,20 @@
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 import { bullets, code, inline, sentence, upper } from './text.ts'
 
 /** Tools that belong together. */
 export interface Group {
   readonly group: string
-  readonly tools: readonly ToolPortrait[]
+  readonly tools: readonly ToolDescription[]
 }
 
 /** How many tools are summed up, and how many others named. */
-const SUMMED_UP = 20
-const NAMED = 300
+const MAX_SUMMARIZED_TOOLS = 20
+const MAX_NAMED_TOOLS = 300
 
 /** Tools by what they are about; where several servers are one, by the server. Lone tools are together. */
 export function grouped({ tools, parts, name }: ServerDescription): Group[] {
-  const key = (tool: ToolPortrait): string => (parts.length > 0 ? tool.upstream : tool.category)
-  const all = new Map<string, ToolPortrait[]>()
+  const key = (tool: ToolDescription): string => (parts.length > 0 ? tool.upstream : tool.category)
+  const all = new Map<string, ToolDescription[]>()
   for (const tool of tools) all.set(key(tool), [...(all.get(key(tool)) ?? []), tool])
   const groups = [...all].map(([group, own]) => ({ group, tools: last(own) }))
   if (parts.length > 0) return groups
@@ -29,16 +29,18 @@ export function grouped({ tools, parts, name }: ServerDescription): Group[] {
 }
 
 /** Every tool with a few words: the first twenty each on a line, the others by their names. */
-export function quickReference(portrait: ServerDescription): string {
-  if (portrait.tools.length === 0) return 'This server has no tools.'
-  const groups = grouped(portrait)
+export function quickReference(description: ServerDescription): string {
+  if (description.tools.length === 0) return 'This server has no tools.'
+  const groups = grouped(description)
   const share =
-    portrait.tools.length > SUMMED_UP ? Math.max(1, Math.floor(SUMMED_UP / groups.length)) : SUMMED_UP
+    description.tools.length > MAX_SUMMARIZED_TOOLS
+      ? Math.max(1, Math.floor(MAX_SUMMARIZED_TOOLS / groups.length))
+      : MAX_SUMMARIZED_TOOLS
   let named = 0
   let left = 0
   const parts = groups.map(({ group, tools }) => {
     const rest = tools.slice(share).map(({ name }) => code(name))
-    const kept = rest.slice(0, Math.max(0, NAMED - named))
+    const kept = rest.slice(0, Math.max(0, MAX_NAMED_TOOLS - named))
     named += kept.length
     left += rest.length - kept.length
     const lines = bullets(tools.slice(0, share).map(toolLine))
@@ -50,9 +52,9 @@ export function quickReference(portrait: ServerDescription): string {
 }
 
 /** A tool on a line: what it does, and what there is to mind. */
-function toolLine({ name, summary, nature, facts, isDeprecated }: ToolPortrait): string {
+function toolLine({ name, summary, classification, facts, isDeprecated }: ToolDescription): string {
   const minds = [
-    nature.risk === 'destructive' ? 'destructive' : '',
+    classification.risk === 'destructive' ? 'destructive' : '',
     facts.confirmation ? 'a person is asked first' : '',
     isDeprecated ? 'deprecated' : '',
   ].filter((each) => each !== '')
@@ -60,6 +62,6 @@ function toolLine({ name, summary, nature, facts, isDeprecated }: ToolPortrait):
 }
 
 /** What is deprecated comes last. */
-function last(tools: readonly ToolPortrait[]): ToolPortrait[] {
+function last(tools: readonly ToolDescription[]): ToolDescription[] {
   return tools.toSorted((one, other) => Number(one.isDeprecated) - Number(other.isDeprecated))
 }

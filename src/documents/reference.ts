@@ -3,15 +3,15 @@ import { examplesOf } from './example.ts'
 import { possibleErrors } from './failures.ts'
 import { latencyOf, outputTypesOf } from './observed.ts'
 import { type Parameter, parametersOf } from './parameters.ts'
-import type { ToolPortrait } from './portrait.ts'
+import type { ToolDescription } from './portrait.ts'
 import { riskLevels } from './completed.ts'
 import { bullets, code, inline, jsonCode, listed, oneLine, quotation, sentence, toolCode } from './text.ts'
 
 /** What a document says of the lines that `toolReference` quotes. */
-export const QUOTED = 'Lines that begin with `>` are the words of the server of the tool.'
+export const QUOTATION_NOTICE = 'Lines that begin with `>` are the words of the server of the tool.'
 
 /** Everything about one tool, in markdown. */
-export function toolReference(tool: ToolPortrait): string {
+export function toolReference(tool: ToolDescription): string {
   const { definition } = tool
   const parameters = parametersOf(definition.inputSchema)
   const given = parameters.length > 0 ? `Parameters:\n\n${parameterLines(parameters)}` : 'Parameters: none'
@@ -32,7 +32,7 @@ export function toolReference(tool: ToolPortrait): string {
 }
 
 /** A tool on one line: its name, its parameters and its summary. */
-export function toolSignature(tool: ToolPortrait): string {
+export function toolSignature(tool: ToolDescription): string {
   const parameters = parametersOf(tool.definition.inputSchema, 0)
   const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
   const more = parameters.length > names.length ? [...names, '…'] : names
@@ -40,8 +40,8 @@ export function toolSignature(tool: ToolPortrait): string {
 }
 
 /** Everything about one tool, as data. */
-export function toolData(tool: ToolPortrait): Record<string, unknown> {
-  const { nature, facts, words, definition } = tool
+export function toolData(tool: ToolDescription): Record<string, unknown> {
+  const { classification, facts, words, definition } = tool
   const { scopes } = tool
   const latency = latencyOf(tool)
   const returned = parametersOf(definition.outputSchema)
@@ -52,9 +52,9 @@ export function toolData(tool: ToolPortrait): Record<string, unknown> {
     title: tool.title,
     description: tool.description,
     category: tool.category,
-    operationType: nature.op,
-    riskLevel: nature.risk,
-    idempotent: nature.idempotent,
+    operationType: classification.op,
+    riskLevel: classification.risk,
+    idempotent: classification.idempotent,
     parameters: parametersOf(definition.inputSchema).map(parameterData),
     ...(returned.length > 0 && { returns: returned.map(parameterData) }),
     sideEffects: tool.effects,
@@ -70,7 +70,7 @@ export function toolData(tool: ToolPortrait): Record<string, unknown> {
   }
 }
 
-function undoData({ facts: { undo }, undoneBy }: ToolPortrait): Record<string, unknown> {
+function undoData({ facts: { undo }, undoneBy }: ToolDescription): Record<string, unknown> {
   return {
     ...(undoneBy !== undefined && { tool: undoneBy }),
     isExact: undo?.isExact === true,
@@ -108,7 +108,7 @@ function parameterLine(parameter: Parameter): string {
   return told.length > 0 ? `${head}: ${told.join(' ')}` : head
 }
 
-function returns(tool: ToolPortrait): string {
+function returns(tool: ToolDescription): string {
   const fields = parametersOf(tool.definition.outputSchema, 0)
   if (fields.length > 0) {
     return `${fields.map(({ name, type }) => `${code(name)} (${inline(type)})`).join(', ')}.`
@@ -118,7 +118,7 @@ function returns(tool: ToolPortrait): string {
 }
 
 /** The errors only its owner knows of; those of the gateway stand together in one place. */
-function ownErrors({ words }: ToolPortrait): string {
+function ownErrors({ words }: ToolDescription): string {
   if (!words.errors) return ''
   const lines = words.errors.map(({ code: name, description, resolution = '' }) => {
     return [`${code(name)}: ${sentence(inline(description))}`, sentence(inline(resolution))].join(' ').trim()
@@ -127,17 +127,17 @@ function ownErrors({ words }: ToolPortrait): string {
 }
 
 /** What the gateway knows about calling it. */
-function notes(tool: ToolPortrait): string[] {
-  const { nature, facts, words, effects } = tool
+function notes(tool: ToolDescription): string[] {
+  const { classification, facts, words, effects } = tool
   const scopes = tool.scopes.map(code)
   const latency = latencyOf(tool)
   const cost = costOf(tool)
   const price = [cost?.units, cost?.label].filter((each) => each !== undefined).join(' ')
   return [
     words.deprecated === undefined ? '' : `Deprecated: ${sentence(inline(words.deprecated))}`,
-    nature.op === 'read'
+    classification.op === 'read'
       ? 'Reads only.'
-      : `Side effects: ${effects.map(inline).join('; ') || 'none known'}. Risk: ${riskWords[nature.risk]}.`,
+      : `Side effects: ${effects.map(inline).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
     confirmationOf(tool),
     undoOf(tool),
     repetitionOf(tool),
@@ -154,22 +154,22 @@ const riskWords = { ...riskLevels, destructive: `${riskLevels.destructive}, it c
 
 const latencyWords = { instant: 'less than a second', seconds: 'seconds', minutes: 'minutes' } as const
 
-function confirmationOf({ facts: { confirmation } }: ToolPortrait): string {
+function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
   if (!confirmation) return ''
   const who = confirmation.isOutOfBand ? 'Others are asked first, on a page' : 'A person is asked first'
   return `${who}: "${inline(confirmation.message)}"`
 }
 
-function undoOf({ facts: { undo }, undoneBy, nature }: ToolPortrait): string {
-  if (!undo) return nature.op === 'read' ? '' : 'Undo: none known.'
+function undoOf({ facts: { undo }, undoneBy, classification }: ToolDescription): string {
+  if (!undo) return classification.op === 'read' ? '' : 'Undo: none known.'
   const how = oneLine(undo.description)
   const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inline(how)
   return `Undo: ${sentence(what)}${undo.isExact ? '' : ' Not everything is as before then.'}`
 }
 
-function repetitionOf({ nature, facts }: ToolPortrait): string {
-  if (nature.op === 'read') return ''
-  if (nature.idempotent) return 'Repeating: the same call again changes nothing more.'
+function repetitionOf({ classification, facts }: ToolDescription): string {
+  if (classification.op === 'read') return ''
+  if (classification.idempotent) return 'Repeating: the same call again changes nothing more.'
   if (facts.isIdempotentWithKey === true)
     return 'Repeating: only with the same idempotency key, else it acts twice.'
   return 'Repeating: it acts again each time.'

@@ -12,22 +12,22 @@ type Json = Record<string, unknown>
 export const cardType = 'application/mcp-server-card+json'
 
 /** How a registry of MCP servers lists it; nobody verified it. */
-export function registryEntry(portrait: ServerDescription): Json {
-  const { name, description, install, tools } = portrait
+export function registryEntry(server: ServerDescription): Json {
+  const { name, description, install, tools } = server
   return {
     name,
     description,
     specVersion,
     install,
-    alternativeAccess: alternativeAccess(portrait),
+    alternativeAccess: alternativeAccess(server),
     categories: [...new Set(tools.map(({ category }) => category))].toSorted(),
     verified: false,
   }
 }
 
 /** What can be known of it before connecting: SEP-2127, which names no tools. */
-export function serverCard(portrait: ServerDescription): Json {
-  const { name, version, title, purpose, links, front } = portrait
+export function serverCard(server: ServerDescription): Json {
+  const { name, version, title, purpose, links, front } = server
   const isSigned = asksForToken(front)
   const authorization = {
     name: 'Authorization',
@@ -35,7 +35,7 @@ export function serverCard(portrait: ServerDescription): Json {
     isSecret: true,
     placeholder: 'Bearer <token>',
   }
-  const remotes = Object.values(endpointsOf(portrait)).map((url) => ({
+  const remotes = Object.values(endpointsOf(server)).map((url) => ({
     type: 'streamable-http',
     url,
     ...(isSigned && { headers: [authorization] }),

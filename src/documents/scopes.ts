@@ -1,11 +1,11 @@
 import type { ToolFacts } from '../core/record.ts'
-import type { ServerDescription, ToolPortrait } from './portrait.ts'
+import type { ServerDescription, ToolDescription } from './portrait.ts'
 
 /** A scope and what it opens. */
-export interface ScopePortrait {
+export interface ScopeDescription {
   readonly name: string
   readonly description: string
-  readonly tools: readonly ToolPortrait[]
+  readonly tools: readonly ToolDescription[]
 }
 
 /** The scopes a caller needs for a tool: of each group the one that opens least. */
@@ -14,8 +14,8 @@ export function requiredScopes({ scopes }: ToolFacts): string[] {
 }
 
 /** The scopes that tools ask for, in the order of their names. */
-export function scopesOf({ tools }: ServerDescription): ScopePortrait[] {
-  const opened = new Map<string, ToolPortrait[]>()
+export function scopesOf({ tools }: ServerDescription): ScopeDescription[] {
+  const opened = new Map<string, ToolDescription[]>()
   for (const tool of tools) {
     for (const scope of requiredScopes(tool.facts)) opened.set(scope, [...(opened.get(scope) ?? []), tool])
   }

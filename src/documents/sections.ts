@@ -7,7 +7,7 @@ import { failureSections } from './failure-sections.ts'
 import { grouped, quickReference } from './quick-reference.ts'
 import { linksIn } from './links.ts'
 import type { ServerDescription } from './portrait.ts'
-import { QUOTED, toolData, toolReference, toolSignature } from './reference.ts'
+import { QUOTATION_NOTICE, toolData, toolReference, toolSignature } from './reference.ts'
 import type { Section } from './section.ts'
 import { bullets, code, inline, oneLine, sentence, upper } from './text.ts'
 
@@ -15,17 +15,17 @@ import { bullets, code, inline, oneLine, sentence, upper } from './text.ts'
 export type Detail = 'full' | 'signatures'
 
 /** All sections of a document that have something in them. */
-export function sectionsOf(portrait: ServerDescription, detail: Detail = 'full'): Section[] {
+export function sectionsOf(description: ServerDescription, detail: Detail = 'full'): Section[] {
   const all = [
-    whenToUse(portrait),
-    reference(portrait),
-    ...accessSections(portrait),
-    ...failureSections(portrait),
-    tools(portrait, detail),
-    resources(portrait),
-    prompts(portrait),
-    alternatives(portrait),
-    practices(portrait),
+    whenToUse(description),
+    reference(description),
+    ...accessSections(description),
+    ...failureSections(description),
+    tools(description, detail),
+    resources(description),
+    prompts(description),
+    alternatives(description),
+    practices(description),
   ]
   return all.filter(({ markdown }) => markdown !== '')
 }
@@ -57,13 +57,13 @@ function partLine({ name, purpose, useWhen, isUp }: ServerDescription): string {
   return `**${inline(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inline(purpose)}${asks}`
 }
 
-function reference(portrait: ServerDescription): Section {
+function reference(description: ServerDescription): Section {
   return {
     key: 'quickReference',
     heading: 'Quick Reference',
-    markdown: quickReference(portrait),
+    markdown: quickReference(description),
     data: {
-      quickReference: grouped(portrait).map(({ group, tools: own }) => ({
+      quickReference: grouped(description).map(({ group, tools: own }) => ({
         group,
         items: own.map(({ name, summary }) => ({ tool: name, summary })),
       })),
@@ -71,14 +71,14 @@ function reference(portrait: ServerDescription): Section {
   }
 }
 
-function tools(portrait: ServerDescription, detail: Detail): Section {
+function tools(description: ServerDescription, detail: Detail): Section {
   const markdown =
     detail === 'full'
-      ? [QUOTED, ...portrait.tools.map(toolReference)].join('\n\n')
-      : `${bullets(portrait.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
+      ? [QUOTATION_NOTICE, ...description.tools.map(toolReference)].join('\n\n')
+      : `${bullets(description.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
   const data =
-    detail === 'full' ? portrait.tools.map(toolData) : 'For one tool, ask for the section of its name.'
-  const isEmpty = portrait.tools.length === 0
+    detail === 'full' ? description.tools.map(toolData) : 'For one tool, ask for the section of its name.'
+  const isEmpty = description.tools.length === 0
   return {
     key: 'toolReference',
     heading: 'Tool Reference',
@@ -88,17 +88,17 @@ function tools(portrait: ServerDescription, detail: Detail): Section {
 }
 
 /** How many resources and prompts are named. */
-const MOST = 100
+const MAX_ENTRIES = 100
 
 function resources({ resources: own, templates }: ServerDescription): Section {
-  const lines = [...own, ...templates].slice(0, MOST).map((each) => {
+  const lines = [...own, ...templates].slice(0, MAX_ENTRIES).map((each) => {
     const about = oneLine(each.description) || oneLine(each.title) || oneLine(each.name)
     return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inline(about))}`}`
   })
   const left = own.length + templates.length - lines.length
   const more = left > 0 ? [`and ${left} more, in resources/list`] : []
   const data = [...own, ...templates]
-    .slice(0, MOST)
+    .slice(0, MAX_ENTRIES)
     .map(({ uri, uriTemplate, name, description, mimeType }) => ({
       ...(uri !== undefined && { uri: oneLine(uri) }),
       ...(uriTemplate !== undefined && { uriTemplate: oneLine(uriTemplate) }),
@@ -115,7 +115,7 @@ function resources({ resources: own, templates }: ServerDescription): Section {
 }
 
 function prompts({ prompts: own }: ServerDescription): Section {
-  const known = own.slice(0, MOST).map((prompt) => {
+  const known = own.slice(0, MAX_ENTRIES).map((prompt) => {
     const given = Array.isArray(prompt.arguments) ? prompt.arguments : []
     const names = given.filter(isObject).map((each) => ({
       name: oneLine(each.name),
@@ -134,18 +134,18 @@ function prompts({ prompts: own }: ServerDescription): Section {
 /** Other ways to the same come first. */
 const order = ['cli', 'api', 'web', 'homepage', 'repository', 'documentation', 'statusPage'] as const
 
-function alternatives(portrait: ServerDescription): Section {
-  const lines = linksIn(portrait.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
+function alternatives(description: ServerDescription): Section {
+  const lines = linksIn(description.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
   return {
     key: 'alternativeAccess',
     heading: 'Alternative Access Methods',
     markdown: bullets(lines),
-    data: { alternativeAccess: alternativeAccess(portrait) },
+    data: { alternativeAccess: alternativeAccess(description) },
   }
 }
 
-function practices(portrait: ServerDescription): Section {
-  const lines = bestPractices(portrait)
+function practices(description: ServerDescription): Section {
+  const lines = bestPractices(description)
   return {
     key: 'bestPractices',
     heading: 'Best Practices',

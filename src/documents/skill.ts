@@ -18,10 +18,10 @@ export interface SkillFile {
 }
 
 /** The SKILL.md of a server, or of all together (Agent Skills). */
-export function skillOf(portrait: ServerDescription): SkillFile {
-  const { description, title, purpose, contentVersion, emoji = '' } = portrait
+export function skillOf(server: ServerDescription): SkillFile {
+  const { description, title, purpose, contentVersion, emoji = '' } = server
   const frontmatter = {
-    name: skillName(portrait),
+    name: skillName(server),
     description,
     metadata: {
       'spec-version': specVersion,
@@ -32,11 +32,11 @@ export function skillOf(portrait: ServerDescription): SkillFile {
   const body = [
     `# ${inline(`${emoji} ${title}`)}`,
     inline(purpose),
-    `## When to Use\n\n${whenToUse(portrait).markdown}`,
-    `## Quick Reference\n\n${quickReference(portrait)}`,
-    `## Setup\n\n${setup(portrait)}`,
-    `## Rules\n\n${bullets(rules(portrait))}`,
-    more(portrait),
+    `## When to Use\n\n${whenToUse(server).markdown}`,
+    `## Quick Reference\n\n${quickReference(server)}`,
+    `## Setup\n\n${setup(server)}`,
+    `## Rules\n\n${bullets(rules(server))}`,
+    more(server),
   ]
   const text = `${fenced(frontmatter, [])}\n${body.filter((part) => part !== '').join('\n\n')}\n`
   return { text, frontmatter }
@@ -49,8 +49,8 @@ export function stampOf(text: string): { readonly digest: string; readonly size:
 }
 
 /** Where a skill stands among the resources of an MCP server. */
-export function skillUri(portrait: Pick<ServerDescription, 'name'>): string {
-  return `skill://${skillName(portrait)}/SKILL.md`
+export function skillUri(server: Pick<ServerDescription, 'name'>): string {
+  return `skill://${skillName(server)}/SKILL.md`
 }
 
 /** The name of a skill, which is that of its folder too: words with one hyphen between them. */
@@ -60,22 +60,22 @@ export function skillName({ name }: Pick<ServerDescription, 'name'>): string {
   return plain === name ? name : `${plain}-${hash('sha256', name).slice(0, 6)}`
 }
 
-function setup(portrait: ServerDescription): string {
-  const snippet = jsonBlock(clientSnippet(portrait))
-  const [[name, url] = [], ...others] = Object.entries(endpointsOf(portrait))
+function setup(server: ServerDescription): string {
+  const snippet = jsonBlock(clientSnippet(server))
+  const [[name, url] = [], ...others] = Object.entries(endpointsOf(server))
   if (others.length > 0)
     return `Each server has an MCP endpoint of its own. Where its tools are missing, add it to the MCP client:\n\n${snippet}`
   const at = url === undefined ? 'the gateway, started by the client' : `the MCP endpoint ${inline(url)}`
-  return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name ?? portrait.name)}:\n\n${snippet}`
+  return `The tools are those of ${at}. Where they are missing, add it to the MCP client as ${code(name ?? server.name)}:\n\n${snippet}`
 }
 
-function rules(portrait: ServerDescription): string[] {
-  const { front } = portrait
+function rules(server: ServerDescription): string[] {
+  const { front } = server
   const retry =
     'Try again only after errors of the category `transient` or `rate_limited`, and not before `retry_after_seconds` have passed.'
   return [
     // The guide is named at the end.
-    ...bestPractices({ ...portrait, front: { ...front, isHelpListed: false } }),
+    ...bestPractices({ ...server, front: { ...front, isHelpListed: false } }),
     ...(front.rates.length > 0 ? [`At most ${listed(front.rates.map(inline))} for each caller.`] : []),
     ...front.limits.map((limit) => sentence(inline(limit))),
     retry,

@@ -1,7 +1,7 @@
 import { escapeHidden, splitHidden } from '../core/hidden.ts'
 
 /** How long one paragraph or description of a server may be in a document, in characters. */
-const LONGEST = 4000
+const MAX_TEXT_LENGTH = 4000
 
 /** A text of somebody else without what can not be seen: control characters, marks of direction. */
 export function clean(text: unknown): string {
@@ -59,7 +59,7 @@ export function inline(text: unknown): string {
  * that none looks like the document's own. Paragraphs and lists stay, headings and fences open nothing.
  */
 export function quotation(text: unknown): string {
-  const lines = clipped(clean(text).trim(), LONGEST).split('\n')
+  const lines = clipped(clean(text).trim(), MAX_TEXT_LENGTH).split('\n')
   const escaped = lines.map((line) => {
     const kept = line.trimEnd().replace(/^ {4,}/, '  ')
     return kept.replace(/\S.*$/, (rest) => escapeHeading(escapeInline(rest)).replace(/^>/, String.raw`\>`))

@@ -5,7 +5,7 @@ import { isObject } from '../core/json.ts'
 export type Yaml = string | boolean | readonly string[] | { readonly [key: string]: Yaml }
 
 /** How long the lines of a folded text are. */
-const WIDTH = 100
+const LINE_WIDTH = 100
 
 /** A mapping as YAML, in the order of its keys. Texts of the folded keys stand on several lines. */
 export function toYaml(map: Readonly<Record<string, Yaml>>, folded: readonly string[] = []): string {
@@ -50,7 +50,7 @@ function fold(text: string): string {
   const lines: string[] = []
   let line = ''
   for (const word of text.split(' ')) {
-    if (line !== '' && line.length + word.length >= WIDTH) {
+    if (line !== '' && line.length + word.length >= LINE_WIDTH) {
       lines.push(line)
       line = word
     } else line = line === '' ? word : `${line} ${word}`

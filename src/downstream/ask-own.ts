@@ -1,7 +1,7 @@
 import type { Handler } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Payload } from '../core/payload.ts'
-import { carriedBy } from '../wire/extensions.ts'
+import { gatewayMetadataOf } from '../wire/extensions.ts'
 import { lift } from '../wire/lift.ts'
 import { latestModern } from '../wire/revisions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
@@ -26,12 +26,18 @@ export async function askOwn(
   })
   const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
   const { headers } = incoming
-  const around = { requestId, trace: headerTrace(headers), carried: carriedBy(headers), upstream }
+  const around = {
+    requestId,
+    trace: headerTrace(headers),
+    gatewayMetadata: gatewayMetadataOf(headers),
+    upstream,
+  }
   const call = lift(
     { kind: 'request', id: '0', method, params },
     { ...around, client, principal, controller, emit: () => undefined },
   )
-  const outcome = await handle({ ...call, target: { ...call.target, isOwn: true } })
-  if (outcome.kind === 'ask') throw new GatewayError('SERVER_ERROR', 'There is nobody to ask here.')
+  const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
+  if (outcome.kind === 'input_required')
+    throw new GatewayError('SERVER_ERROR', 'There is nobody to ask here.')
   return outcome.result
 }

@@ -4,7 +4,7 @@ import { GatewayError } from '../core/error.ts'
 import { Chunks } from '../wire/chunks.ts'
 
 /** How long a body that is too large is still read and dropped before its sender is told, in milliseconds. */
-const LINGER = 1000
+const DRAIN_TIMEOUT_MS = 1000
 
 /** Who takes a body, or why there is none. */
 interface Taker {
@@ -59,7 +59,7 @@ class Body {
     this.#isTooLarge = true
     this.#first = this.#more = undefined
     // A client that is cut off while it sends may never read why.
-    setTimeout(() => this.#refuse(), LINGER).unref()
+    setTimeout(() => this.#refuse(), DRAIN_TIMEOUT_MS).unref()
   }
 
   add(chunk: Buffer): void {

@@ -26,12 +26,12 @@ interface Options {
   guarded(
     context: Context<Env>,
     serve: (exchange: HttpContext) => Promise<void>,
-    asked: Asked,
+    asked: RequestedDocument,
   ): Promise<Response>
 }
 
 /** Whose document is asked for, and whether anybody may read it. */
-export interface Asked {
+export interface RequestedDocument {
   readonly upstream: string | undefined
   readonly isOpen: boolean
 }

@@ -3,8 +3,8 @@ import { isObject } from '../core/json.ts'
 import { isLoopback } from './access.ts'
 
 /** How long an answer may take, in milliseconds, and how large it may be, in bytes. */
-const PATIENCE = 5000
-const LIMIT = 256 * 1024
+const RESPONSE_TIMEOUT_MS = 5000
+const MAX_RESPONSE_BYTES = 256 * 1024
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -33,7 +33,7 @@ export async function fetchJson(url: string, { method = 'GET', headers, body }: 
     method,
     headers: { accept: 'application/json', ...headers },
     ...(body !== undefined && { body }),
-    signal: AbortSignal.timeout(PATIENCE),
+    signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
   })
   // What is given up on says so once more when it is gone.
   response.body.on('error', () => undefined)
@@ -62,7 +62,8 @@ async function textOf(body: AsyncIterable<Buffer>, url: string): Promise<string>
   for await (const chunk of body) {
     size += chunk.byteLength
     // Leaving the loop ends what is still to come.
-    if (size > LIMIT) throw new Error(`${url} answered with more than ${LIMIT} bytes`)
+    if (size > MAX_RESPONSE_BYTES)
+      throw new Error(`${url} answered with more than ${MAX_RESPONSE_BYTES} bytes`)
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')

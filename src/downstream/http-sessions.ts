@@ -22,8 +22,8 @@ interface Options {
 }
 
 /** How many sessions there may be, and how long an unused one is kept, in milliseconds. */
-const LIMIT = 10_000
-const IDLE = 30 * 60_000
+const MAX_SESSIONS = 10_000
+const IDLE_TIMEOUT_MS = 30 * 60_000
 
 /** The sessions of clients that come over Streamable HTTP. */
 export class HttpSessions {
@@ -45,10 +45,15 @@ export class HttpSessions {
 
   /** A session that has not shaken hands yet; it counts only once it is kept. @throws OVERLOADED */
   create(principal: Principal, upstream: string | undefined): HttpSession {
-    const isShareTaken = hasItsShare(principal, this.#sessions, ({ session }) => session.principal.id, LIMIT)
+    const isShareTaken = hasItsShare(
+      principal,
+      this.#sessions,
+      ({ session }) => session.principal.id,
+      MAX_SESSIONS,
+    )
     if (isShareTaken && !this.#makeRoom(principal, true))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
-    if (this.#sessions.size >= LIMIT && !this.#makeRoom(principal))
+    if (this.#sessions.size >= MAX_SESSIONS && !this.#makeRoom(principal))
       throw new GatewayError('OVERLOADED', 'Too many sessions.')
     const replay = new Replay()
     const session = new ClientSession({
@@ -88,7 +93,7 @@ export class HttpSessions {
   }
 
   #reap(): void {
-    const before = Date.now() - IDLE
+    const before = Date.now() - IDLE_TIMEOUT_MS
     for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) void this.end(each)
   }
 

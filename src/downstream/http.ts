@@ -14,18 +14,18 @@ import {
   encodeError,
   type Id,
   idOf,
-  type Message,
+  type JsonRpcMessage,
   parseMessages,
-  type Request,
+  type JsonRpcRequest,
 } from '../wire/jsonrpc.ts'
 import { lift } from '../wire/lift.ts'
 import { isForServers } from '../wire/methods.ts'
 import { modernStatus } from '../wire/modern.ts'
 import { latestModern } from '../wire/revisions.ts'
-import { carriedBy } from '../wire/extensions.ts'
+import { gatewayMetadataOf } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { Access } from './access.ts'
-import type { AuthGate, Visit } from './auth/door.ts'
+import type { AuthGate, RequestContext } from './auth/door.ts'
 import { readBody } from './body.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp } from './legacy-http.ts'
 import type { HttpContext } from './exchange.ts'
@@ -41,7 +41,7 @@ interface Options {
   /** Whether the caller of a tool is permitted to make the call. */
   isPermitted?(call: Call): Promise<boolean>
   has(upstream: string): boolean
-  readonly door: () => AuthGate
+  readonly authGate: () => AuthGate
   readonly access: () => Access
   readonly seal: RequestStateCodec
   /** The largest body, in bytes. */
@@ -56,10 +56,10 @@ interface Options {
 }
 
 /** How many streams of `subscriptions/listen` there may be. */
-const LISTENING = 10_000
+const MAX_LISTEN_STREAMS = 10_000
 
 /** The types an answer to a posted message may have. */
-const POSTED = ['application/json', 'text/event-stream']
+const POST_RESPONSE_TYPES = ['application/json', 'text/event-stream']
 
 /** The MCP endpoint over HTTP, for every revision that has Streamable HTTP. */
 export class HttpFront {
@@ -87,7 +87,7 @@ export class HttpFront {
     const fail = (error: unknown, text = ''): void => this.#refuse(visit, error, text)
     try {
       if (!this.#admit(visit)) return
-      const caller = this.#options.door().enter(visit)
+      const caller = this.#options.authGate().authenticate(visit)
       // A token that is known costs no turn of the event loop.
       if (caller instanceof Promise)
         caller.then((principal) => this.#receive(visit, principal, fail)).catch(fail)
@@ -97,7 +97,7 @@ export class HttpFront {
     }
   }
 
-  #receive(visit: Visit, principal: Principal, fail: (error: unknown, text?: string) => void): void {
+  #receive(visit: RequestContext, principal: Principal, fail: (error: unknown, text?: string) => void): void {
     const exchange = this.#open(visit, principal)
     const { incoming } = visit
     if (incoming.method === 'POST') {
@@ -119,13 +119,13 @@ export class HttpFront {
     throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
   }
 
-  #refuse({ outgoing, requestId }: Visit, error: unknown, text: string): void {
+  #refuse({ outgoing, requestId }: RequestContext, error: unknown, text: string): void {
     const { log, onRefused } = this.#options
     refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
   }
 
   /** Whether the request is not one of a page that may not call, nor a preflight, which is answered. @throws FORBIDDEN */
-  #admit({ incoming, outgoing }: Visit): boolean {
+  #admit({ incoming, outgoing }: RequestContext): boolean {
     const access = this.#options.access()
     access.check(incoming)
     access.allow(incoming, outgoing)
@@ -137,34 +137,34 @@ export class HttpFront {
   }
 
   /** @throws UNSUPPORTED_OPERATION */
-  #open({ incoming, outgoing, upstream, requestId }: Visit, principal: Principal): HttpContext {
+  #open({ incoming, outgoing, upstream, requestId }: RequestContext, principal: Principal): HttpContext {
     if (upstream !== undefined && !this.#options.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
     const visitor = { incoming, outgoing, upstream, requestId, principal }
     if (!principal.claims) return visitor
-    return { ...visitor, challenge: (error) => this.#options.door().stepUp(visitor, error) }
+    return { ...visitor, challenge: (error) => this.#options.authGate().stepUp(visitor, error) }
   }
 
   #post(exchange: HttpContext, text: string): Promise<void> | undefined {
-    if (this.#options.isStrict()) checkNames(exchange.incoming, POSTED)
+    if (this.#options.isStrict()) checkNames(exchange.incoming, POST_RESPONSE_TYPES)
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
     const message = parseMessages(text)
     checkNesting(text)
-    const door = this.#options.door()
+    const authGate = this.#options.authGate()
     if (message.kind === 'batch') {
-      door.permit(exchange, undefined)
+      authGate.requireAuth(exchange, undefined)
       return this.#legacy.postBatch(exchange, message)
     }
-    door.permit(exchange, message.kind === 'response' ? undefined : message.method)
+    authGate.requireAuth(exchange, message.kind === 'response' ? undefined : message.method)
     if (classify(message, header) === 'legacy') return this.#legacy.post(exchange, message, text)
     if (message.kind === 'request') return this.#stateless(exchange, message)
     this.#notification(exchange, message)
     return undefined
   }
 
-  async #stateless(exchange: HttpContext, request: Request): Promise<void> {
+  async #stateless(exchange: HttpContext, request: JsonRpcRequest): Promise<void> {
     const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
     const { handle, seal } = this.#options
     const controller = new AbortController()
@@ -179,8 +179,8 @@ export class HttpFront {
     const onSlow = (): void =>
       controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
     const trace = headerTrace(incoming.headers)
-    const carried = carriedBy(incoming.headers)
-    const telling = { requestId, principal, challenge, trace, carried }
+    const gatewayMetadata = gatewayMetadataOf(incoming.headers)
+    const telling = { requestId, principal, challenge, trace, gatewayMetadata }
     const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
     const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
     const { headers } = incoming
@@ -195,8 +195,9 @@ export class HttpFront {
 
   /** Counts a stream that lasts until what is returned is called; it ends with the token of its caller. @throws OVERLOADED */
   #listen(controller: AbortController, principal: Principal): () => void {
-    if (this.#listening.size >= LISTENING) throw new GatewayError('OVERLOADED', 'Too many clients listen.')
-    if (hasItsShare(principal, this.#listening, ({ id }) => id, LISTENING))
+    if (this.#listening.size >= MAX_LISTEN_STREAMS)
+      throw new GatewayError('OVERLOADED', 'Too many clients listen.')
+    if (hasItsShare(principal, this.#listening, ({ id }) => id, MAX_LISTEN_STREAMS))
       throw new GatewayError('OVERLOADED', 'Too many clients of one caller listen.')
     this.#listening.set(controller, principal)
     const { end } = tokenLifetime(principal, () => controller.abort(over()))
@@ -227,7 +228,7 @@ export class HttpFront {
     if ((await this.#options.isPermitted?.(call)) !== false) throw error
   }
 
-  #notification(exchange: HttpContext, message: Message): void {
+  #notification(exchange: HttpContext, message: JsonRpcMessage): void {
     const { incoming, upstream, principal, requestId } = exchange
     accept(exchange)
     if (message.kind !== 'notification' || !isForServers(message.method)) return

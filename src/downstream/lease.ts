@@ -16,7 +16,7 @@ interface Running {
 }
 
 /** How exact ends are, in milliseconds. */
-const TICK = 1000
+const TICK_MS = 1000
 
 /** Every lease that ends some time; one timer serves them all. */
 const running = new Registry<number, Running>()
@@ -24,7 +24,7 @@ let last = 0
 setInterval(() => {
   const now = Date.now()
   for (const each of running.values()) if (each.until <= now) each.onOver()
-}, TICK).unref()
+}, TICK_MS).unref()
 
 /** Calls `onOver` once the token of a caller is over. */
 export function tokenLifetime(principal: Principal, onOver: () => void): TokenLifetime {

@@ -2,10 +2,10 @@ import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
-import type { Reply } from '../bridge/reply.ts'
+import type { ResponseSink } from '../bridge/reply.ts'
 import { isUnknownVersion } from '../wire/codec.ts'
-import type { Batch, Message } from '../wire/jsonrpc.ts'
-import { carriedBy } from '../wire/extensions.ts'
+import type { Batch, JsonRpcMessage } from '../wire/jsonrpc.ts'
+import { gatewayMetadataOf } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { HttpContext } from './exchange.ts'
 import type { HttpSession, HttpSessions } from './http-sessions.ts'
@@ -26,7 +26,7 @@ export class LegacyHttp {
   }
 
   /** Takes one posted message. @throws what is refused before it is looked into */
-  post(exchange: HttpContext, message: Message, text: string): Promise<void> | undefined {
+  post(exchange: HttpContext, message: JsonRpcMessage, text: string): Promise<void> | undefined {
     if (message.kind === 'request' && message.method === 'initialize')
       return this.#initialize(exchange, message)
     const found = this.#session(exchange)
@@ -75,11 +75,11 @@ export class LegacyHttp {
     exchange.outgoing.writeHead(204, { 'x-request-id': exchange.requestId }).end()
   }
 
-  async #initialize(exchange: HttpContext, message: Message & { kind: 'request' }): Promise<void> {
+  async #initialize(exchange: HttpContext, message: JsonRpcMessage & { kind: 'request' }): Promise<void> {
     const created = this.#sessions.create(exchange.principal, exchange.upstream)
     const reply = this.#reply(exchange, created)
     exchange.outgoing.setHeader('mcp-session-id', created.session.id)
-    const guarded: Reply = {
+    const guarded: ResponseSink = {
       requestId: reply.requestId,
       trace: reply.trace,
       emit: (each) => reply.emit(each),
@@ -117,7 +117,7 @@ export class LegacyHttp {
       principal,
       challenge,
       trace: headerTrace(incoming.headers),
-      carried: carriedBy(incoming.headers),
+      gatewayMetadata: gatewayMetadataOf(incoming.headers),
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,

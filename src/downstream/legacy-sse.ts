@@ -9,7 +9,7 @@ import { serveBatch, takeBatch } from '../bridge/batch.ts'
 import { ClientSession } from '../bridge/session.ts'
 import { checkNesting, idOf, parseMessages } from '../wire/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../wire/sse.ts'
-import { carriedBy } from '../wire/extensions.ts'
+import { gatewayMetadataOf } from '../wire/extensions.ts'
 import { headerTrace } from '../wire/trace-context.ts'
 import type { HttpContext } from './exchange.ts'
 import { refuse } from './http.ts'
@@ -35,7 +35,7 @@ interface Open {
   readonly lease: TokenLifetime
 }
 
-const LIMIT = 1000
+const MAX_SESSIONS = 1000
 
 /** The HTTP+SSE transport of 2024-11-05: one stream for everything, and posts that are only accepted. */
 export class LegacySse {
@@ -63,8 +63,8 @@ export class LegacySse {
   stream({ outgoing, upstream, principal, requestId }: HttpContext): void {
     // Who is gone by now would never be heard to leave.
     if (outgoing.destroyed) return
-    if (this.#open.size >= LIMIT) throw new GatewayError('OVERLOADED', 'Too many sessions.')
-    if (hasItsShare(principal, this.#open, ({ session }) => session.principal.id, LIMIT))
+    if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
+    if (hasItsShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
       throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
     const id = randomUUID()
     const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })
@@ -114,8 +114,8 @@ export class LegacySse {
     const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
     const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
     const trace = headerTrace(incoming.headers)
-    const carried = carriedBy(incoming.headers)
-    const reply = { requestId, principal, trace, carried, emit: send, end, isStream: false }
+    const gatewayMetadata = gatewayMetadataOf(incoming.headers)
+    const reply = { requestId, principal, trace, gatewayMetadata, emit: send, end, isStream: false }
     if (message.kind === 'batch') {
       if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
     } else if (message.kind === 'notification') session.notification(message)

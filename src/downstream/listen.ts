@@ -18,10 +18,10 @@ import type { RequestStateCodec } from '../bridge/seal.ts'
 import { KEYS_PATH } from '../wire/extensions.ts'
 import type { HeaderMirror } from '../wire/headers.ts'
 import { createAccess } from './access.ts'
-import { type AuthGate, followDoor } from './auth/door.ts'
+import { type AuthGate, followAuthGate } from './auth/door.ts'
 import { metadataPath } from './auth/resources.ts'
 import { wholeBody } from './body.ts'
-import { addDocuments, type Asked, type DocumentPath, reader } from './documents.ts'
+import { addDocuments, type RequestedDocument, type DocumentPath, reader } from './documents.ts'
 import type { HttpContext } from './exchange.ts'
 import { HttpFront, refuse, requestId } from './http.ts'
 import { LegacySse } from './legacy-sse.ts'
@@ -104,11 +104,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
   }
   let port = settings.port
   const { pageSignIn } = options
-  const door = followDoor({ auth: options.auth, listen, port: () => port, pageSignIn, log })
+  const authGate = followAuthGate({ auth: options.auth, listen, port: () => port, pageSignIn, log })
   const isStrict = (): boolean => listen().isStrict
   const front = new HttpFront({
     ...options,
-    door,
+    authGate,
     access: current,
     body: () => listen().body,
     isStrict,
@@ -120,7 +120,7 @@ export async function listenHttp(options: Options): Promise<Listener> {
   const guarded = async (
     { env: { incoming, outgoing }, req }: Context<Env>,
     serve: (exchange: HttpContext) => Promise<void> | void,
-    asked?: Asked | 'enterService',
+    asked?: RequestedDocument | 'authenticateService',
   ): Promise<Response> => {
     const document = typeof asked === 'object' ? asked : undefined
     const upstream =
@@ -136,9 +136,11 @@ export async function listenHttp(options: Options): Promise<Listener> {
       const visit = { incoming, outgoing, upstream, requestId: id }
       const principal = document?.isOpen
         ? reader(options.auth())
-        : await door()[document ? 'enterDocument' : asked === 'enterService' ? asked : 'enter'](visit)
+        : await authGate()[
+            document ? 'authenticateDocument' : asked === 'authenticateService' ? asked : 'authenticate'
+          ](visit)
       // What is open to all are lists, over MCP alone, and documents that are said to be.
-      if (!document?.isOpen) door().permit({ ...visit, principal }, undefined)
+      if (!document?.isOpen) authGate().requireAuth({ ...visit, principal }, undefined)
       if (upstream !== undefined && !options.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
       await serve({ ...visit, principal })
@@ -166,14 +168,14 @@ export async function listenHttp(options: Options): Promise<Listener> {
   )
   addPermissions(app, { handle, limit: () => listen().body, guarded })
   app.get('/metrics', (context) =>
-    guarded(context, (exchange) => tellMetrics(exchange, options.metrics?.()), 'enterService'),
+    guarded(context, (exchange) => tellMetrics(exchange, options.metrics?.()), 'authenticateService'),
   )
   app.get('/health', (context) => {
     const uptime = Math.round((performance.now() - started) / 1000)
     return context.json({ status: 'ok', version: self.version, uptime })
   })
   app.get('/ready', async (context) => {
-    const { isReady, checks } = await options.ready(door().probes)
+    const { isReady, checks } = await options.ready(authGate().probes)
     return context.json(
       { status: isReady && !isClosing ? 'ready' : 'not_ready', checks },
       isReady && !isClosing ? 200 : 503,
@@ -188,17 +190,26 @@ export async function listenHttp(options: Options): Promise<Listener> {
     }
   })
   app.get('/.well-known/*', ({ env, req, json }, next) => {
-    const metadata = metadataOf(env.incoming, req.path, { door: door(), prefix: prefix(), has: options.has })
+    const metadata = metadataOf(env.incoming, req.path, {
+      authGate: authGate(),
+      prefix: prefix(),
+      has: options.has,
+    })
     return metadata ? Promise.resolve(json(metadata, 200, metadataHeaders)) : next()
   })
   addSignInPages(app, { signIns: options.signIns, log })
   addPageSignIn(app, { pageSignIn, listen, onSignedIn: options.onSignedIn, log })
   const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
-    door().enterService({ incoming, outgoing, upstream: undefined, requestId: requestId(incoming) })
+    authGate().authenticateService({
+      incoming,
+      outgoing,
+      upstream: undefined,
+      requestId: requestId(incoming),
+    })
   options.addPages?.(app, enter)
   const paths = options.documents ?? none
   const signedIn = ({ env: { incoming } }: Context<Env>): Promise<Principal | undefined> =>
-    door().signedIn(incoming)
+    authGate().signedIn(incoming)
   addFrontPage(app, { ...options, enter, signedIn, paths })
   addDocuments(app, { paths, handle, guarded })
   app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
@@ -299,12 +310,16 @@ const everything = {}
 function metadataOf(
   incoming: IncomingMessage,
   path: string,
-  { door, prefix, has }: { readonly door: AuthGate; readonly prefix: string; has(upstream: string): boolean },
+  {
+    authGate,
+    prefix,
+    has,
+  }: { readonly authGate: AuthGate; readonly prefix: string; has(upstream: string): boolean },
 ): Record<string, unknown> | undefined {
   // A proxy that serves the gateway below a path of its own may leave that path where the client put it.
   const found = metadataPath(path) ?? metadataPath(path.replace(`${prefix}/`, '/'))
   if (!found || (found.upstream !== undefined && !has(found.upstream))) return undefined
-  return door.metadata(incoming, found.upstream)
+  return authGate.metadata(incoming, found.upstream)
 }
 
 const metadataHeaders = { 'access-control-allow-origin': '*', 'cache-control': 'public, max-age=300' }

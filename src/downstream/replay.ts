@@ -1,7 +1,7 @@
 import { encodeEvent } from '../wire/sse.ts'
 
 /** Where a stream's bytes go while a client is there. */
-export interface Outlet {
+export interface StreamSink {
   /** Writes; tells whether the client was still there. */
   write(text: string): boolean
   hangUp(): void
@@ -18,9 +18,9 @@ const MAX_STREAMS = 200
 
 /** The streams of one session, kept so that a client that lost one can take it up (`Last-Event-ID`). */
 export class Replay {
-  readonly #streams = new Map<string, Recorded>()
+  readonly #streams = new Map<string, RecordedStream>()
   /** What the session says outside any request. */
-  readonly general: Recorded
+  readonly general: RecordedStream
   #lastStream = 0
 
   constructor() {
@@ -28,12 +28,12 @@ export class Replay {
   }
 
   /** A new stream, for one request. */
-  record(): Recorded {
+  record(): RecordedStream {
     return this.#create(`${++this.#lastStream}`)
   }
 
   /** The stream an event id is of, with what came after it; nothing where it is not kept any more. */
-  find(eventId: string): { stream: Recorded; after: number } | undefined {
+  find(eventId: string): { stream: RecordedStream; after: number } | undefined {
     const [, name, sequence] = /^(\d+)-(\d+)$/.exec(eventId) ?? []
     const stream = name === undefined ? undefined : this.#streams.get(name)
     return stream && { stream, after: Number(sequence) }
@@ -44,8 +44,8 @@ export class Replay {
     this.#streams.clear()
   }
 
-  #create(name: string): Recorded {
-    const stream = new Recorded(name, () => this.#trim())
+  #create(name: string): RecordedStream {
+    const stream = new RecordedStream(name, () => this.#trim())
     this.#streams.set(name, stream)
     return stream
   }
@@ -67,13 +67,13 @@ export class Replay {
 }
 
 /** One stream of events, with the client that reads it, if there is one. */
-export class Recorded {
+export class RecordedStream {
   readonly #name: string
   readonly #onGrow: () => void
   #kept: Kept[] = []
   #sequence = 0
   #size = 0
-  #outlet: Outlet | undefined
+  #outlet: StreamSink | undefined
   #isFinished = false
   #delivered = 0
 
@@ -108,19 +108,19 @@ export class Recorded {
   }
 
   /** Sends to this client from here on, instead of any before it. */
-  attach(outlet: Outlet): void {
+  attach(outlet: StreamSink): void {
     if (this.#outlet && this.#outlet !== outlet) this.#outlet.hangUp()
     this.#outlet = outlet
   }
 
   /** Sends what came after an event, or what nobody read yet, and goes on from there. */
-  resume(outlet: Outlet, after = this.#delivered): void {
+  resume(outlet: StreamSink, after = this.#delivered): void {
     this.attach(outlet)
     for (const kept of this.#kept) if (kept.sequence > after) this.#deliver(outlet, kept)
     if (this.#isFinished) this.hangUp()
   }
 
-  detach(outlet: Outlet): void {
+  detach(outlet: StreamSink): void {
     if (this.#outlet === outlet) this.#outlet = undefined
   }
 
@@ -142,7 +142,7 @@ export class Recorded {
     return size
   }
 
-  #deliver(outlet: Outlet, { sequence, message }: Kept): void {
+  #deliver(outlet: StreamSink, { sequence, message }: Kept): void {
     if (outlet.write(encodeEvent(message, `${this.#name}-${sequence}`))) this.#delivered = sequence
     else this.detach(outlet)
   }

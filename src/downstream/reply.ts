@@ -1,14 +1,14 @@
 import type { ServerResponse } from 'node:http'
-import type { Reply } from '../bridge/reply.ts'
+import type { ResponseSink } from '../bridge/reply.ts'
 import type { RateLimitStatus } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Principal } from '../core/principal.ts'
 import { Registry } from '../core/registry.ts'
 import { limitHeaders } from '../wire/headers.ts'
 import { encodeEvent, encodePriming, keepAlive } from '../wire/sse.ts'
-import type { Carried } from '../wire/extensions.ts'
+import type { GatewayMetadata } from '../wire/extensions.ts'
 import type { TraceContext } from '../wire/trace-context.ts'
-import type { Outlet, Recorded } from './replay.ts'
+import type { StreamSink, RecordedStream } from './replay.ts'
 
 interface Options {
   readonly requestId: string
@@ -19,11 +19,11 @@ interface Options {
   /** The trace context of the request's headers. */
   readonly trace?: TraceContext | undefined
   /** The values for features in the request's headers. */
-  readonly carried?: Carried | undefined
+  readonly gatewayMetadata?: GatewayMetadata | undefined
   /** Whether the client reads event streams. */
   readonly canStream: boolean
   /** Starts keeping events for a client that comes back; absent where it can not. */
-  record?(): Recorded
+  record?(): RecordedStream
   /** Whether the stream may open with an event without data. */
   readonly primes?: boolean
   /** The HTTP status of an answer by its error code; 200 where absent. */
@@ -35,13 +35,13 @@ interface Options {
 }
 
 /** How much may wait for a slow client before progress is left out, and before the call is given up, in bytes. */
-const HIGH = 256 * 1024
-const TOO_MUCH = 8 * 1024 * 1024
+const MAX_BUFFERED_PROGRESS_BYTES = 256 * 1024
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
 /** A call that takes longer answers as a stream that can be taken up again, in milliseconds. */
-const PATIENCE = 1000
+const SLOW_CALL_MS = 1000
 /** How often an idle stream is kept open, in milliseconds. */
-const KEEP_ALIVE = 15_000
-const TICK = 500
+const KEEP_ALIVE_INTERVAL_MS = 15_000
+const TICK_MS = 500
 
 /** Every reply that is not finished; one timer serves them all. */
 const unfinished = new Registry<number, HttpReply>()
@@ -49,10 +49,10 @@ let lastReply = 0
 setInterval(() => {
   const now = Date.now()
   for (const reply of unfinished.values()) reply.tick(now)
-}, TICK).unref()
+}, TICK_MS).unref()
 
 /** One HTTP answer: JSON, until something must be said before the answer; then an event stream. */
-export class HttpReply implements Reply, Outlet {
+export class HttpReply implements ResponseSink, StreamSink {
   readonly #outgoing: ServerResponse
   readonly #options: Options
   readonly #key = ++lastReply
@@ -61,7 +61,7 @@ export class HttpReply implements Reply, Outlet {
   #isStream = false
   #isEnded = false
   #skipped: string | undefined
-  #recorded: Recorded | undefined
+  #recorded: RecordedStream | undefined
   #headers: Record<string, string> | undefined
   #status: number | undefined
 
@@ -83,8 +83,8 @@ export class HttpReply implements Reply, Outlet {
     return this.#options.trace
   }
 
-  get carried(): Carried | undefined {
-    return this.#options.carried
+  get gatewayMetadata(): GatewayMetadata | undefined {
+    return this.#options.gatewayMetadata
   }
 
   get isStream(): boolean {
@@ -103,7 +103,7 @@ export class HttpReply implements Reply, Outlet {
     else this.#outgoing.flushHeaders()
   }
 
-  limited(standing: RateLimitStatus): void {
+  reportRateLimit(standing: RateLimitStatus): void {
     this.#headers = { ...this.#headers, ...limitHeaders(standing) }
   }
 
@@ -119,7 +119,7 @@ export class HttpReply implements Reply, Outlet {
   emit(message: string): void {
     if (this.#isEnded || !this.#options.canStream) return
     this.open()
-    if (isProgress(message) && this.#outgoing.writableLength > HIGH) {
+    if (isProgress(message) && this.#outgoing.writableLength > MAX_BUFFERED_PROGRESS_BYTES) {
       // What is said later makes this redundant; the last one is sent once there is room.
       if (this.#skipped === undefined) this.#outgoing.once('drain', () => this.#catchUp())
       this.#skipped = message
@@ -161,7 +161,7 @@ export class HttpReply implements Reply, Outlet {
     if (this.#outgoing.destroyed || this.#outgoing.writableEnded) return false
     this.#lastWrite = Date.now()
     this.#outgoing.write(text)
-    if (this.#outgoing.writableLength > TOO_MUCH) {
+    if (this.#outgoing.writableLength > MAX_BUFFERED_BYTES) {
       this.#options.onSlow()
       this.#outgoing.destroy()
     }
@@ -178,9 +178,9 @@ export class HttpReply implements Reply, Outlet {
     if (this.#isEnded || !this.#options.canStream) return
     const { headPatience, primes } = this.#options
     // Once the head is sent an error has no status of its own any more.
-    const patience = headPatience ?? (primes === true ? PATIENCE : KEEP_ALIVE)
+    const patience = headPatience ?? (primes === true ? SLOW_CALL_MS : KEEP_ALIVE_INTERVAL_MS)
     if (!this.#isStream && now - this.#since > patience) this.open()
-    if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE) this.write(keepAlive)
+    if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE_INTERVAL_MS) this.write(keepAlive)
   }
 
   #header(name: string, value: string): void {

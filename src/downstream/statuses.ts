@@ -37,11 +37,11 @@ function headPatience({ features, upstreams }: Mapped): number {
   )
   const ofTools = upstreams.flatMap(({ tools }) => Object.values(tools).map(({ timeout }) => timeout))
   const all = [...given, ...ofTools].filter((each) => typeof each === 'number').filter(Number.isFinite)
-  return Math.max(0, ...all) + MARGIN
+  return Math.max(0, ...all) + DEADLINE_MARGIN_MS
 }
 
 /** How much later than its deadline a call may be told to have missed it, in milliseconds. */
-const MARGIN = 5000
+const DEADLINE_MARGIN_MS = 5000
 
 /** The HTTP status of each JSON-RPC error, for clients that read it. */
 const statuses: Readonly<Record<number, number>> = {

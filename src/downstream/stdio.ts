@@ -8,7 +8,7 @@ import type { Refusal } from '../core/refusal.ts'
 import { newRequestId } from '../core/request-id.ts'
 import type { RequestStateCodec } from '../bridge/seal.ts'
 import { serveBatch, takeBatch } from '../bridge/batch.ts'
-import type { Reply } from '../bridge/reply.ts'
+import type { ResponseSink } from '../bridge/reply.ts'
 import { ClientSession } from '../bridge/session.ts'
 import { serveStateless } from '../bridge/stateless.ts'
 import { classify } from '../wire/codec.ts'
@@ -19,7 +19,7 @@ import {
   encodeErrorObject,
   idOf,
   type Id,
-  type Message,
+  type JsonRpcMessage,
   parseMessage,
   parseMessages,
 } from '../wire/jsonrpc.ts'
@@ -115,7 +115,7 @@ class StdioFront {
     for (const controller of this.#running.values()) controller.abort()
   }
 
-  #sessionful(message: Message, line: string): void {
+  #sessionful(message: JsonRpcMessage, line: string): void {
     if (message.kind === 'notification') this.#session.notification(message)
     else if (message.kind === 'response') this.#session.response(message, line)
     else background(this.#session.request(message, this.#reply()), this.#options.log)
@@ -128,7 +128,7 @@ class StdioFront {
     background(serveBatch(this.#session, requests, reply), this.#options.log)
   }
 
-  #stateless(message: Message): void {
+  #stateless(message: JsonRpcMessage): void {
     const { handle, seal, upstream, principal, log } = this.#options
     if (message.kind === 'response') return
     if (message.kind === 'notification') {
@@ -179,7 +179,7 @@ class StdioFront {
     onRefused?.({ requestId, error, request: 'stdio', principal: principal.id })
   }
 
-  #reply(): Reply {
+  #reply(): ResponseSink {
     return {
       requestId: newRequestId(),
       emit: (message) => this.#write(message),

@@ -1,15 +1,15 @@
 import type { Call } from '../core/call.ts'
 import { self } from '../core/self.ts'
 import { unknownResource } from '../core/unknown.ts'
-import { agentBrief, agentPrompt } from '../documents/brief.ts'
+import { agentBriefing, agentPrompt } from '../documents/brief.ts'
 import { helpText } from '../documents/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../documents/notices.ts'
 import type { ServerDescription } from '../documents/portrait.ts'
 import { Contracts } from '../records/contracts.ts'
 import { CONTRACT_KEY } from '../wire/extensions.ts'
-import type { Deps, Feature, OwnEntry } from './feature.ts'
+import type { Deps, Feature, BuiltinEntry } from './feature.ts'
 import { answered } from './own-tool.ts'
-import { portrayed } from './portrayed.ts'
+import { describedList } from './portrayed.ts'
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
 export const agentProfile: Feature<Record<never, never> | false> = {
@@ -24,7 +24,7 @@ export const agentProfile: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    shown: (method) => {
+    rewriteResult: (method) => {
       if (method !== 'resources/read') return undefined
       return (next) => (call) => {
         const { upstream, name = '' } = call.target
@@ -41,7 +41,7 @@ export const agentProfile: Feature<Record<never, never> | false> = {
 interface Text {
   readonly title: string
   readonly description: string
-  readonly make: (portrait: ServerDescription) => string
+  readonly make: (description: ServerDescription) => string
 }
 
 const briefings: readonly (Text & { readonly name: string; readonly mirror: string })[] = [
@@ -50,7 +50,7 @@ const briefings: readonly (Text & { readonly name: string; readonly mirror: stri
     mirror: 'brief',
     title: 'Briefing for agents',
     description: 'What this server is for, when to choose it and when not, and its limits, in short.',
-    make: agentBrief,
+    make: agentBriefing,
   },
   {
     name: 'agent_prompt',
@@ -93,7 +93,7 @@ const notices: readonly (Text & { readonly uri: string; readonly type: string })
   },
 ]
 
-function promptOf({ name, title, description, make }: (typeof briefings)[number], deps: Deps): OwnEntry {
+function promptOf({ name, title, description, make }: (typeof briefings)[number], deps: Deps): BuiltinEntry {
   return {
     definition: { name, title, description, arguments: [] },
     isListed: true,
@@ -104,7 +104,7 @@ function promptOf({ name, title, description, make }: (typeof briefings)[number]
   }
 }
 
-function resourcesOf(upstream: string | undefined, deps: Deps): readonly OwnEntry[] {
+function resourcesOf(upstream: string | undefined, deps: Deps): readonly BuiltinEntry[] {
   const service = upstream ?? deps.servers().find((_name, _at, all) => all.length === 1) ?? self.name
   const mirrors = briefings.map(({ name, mirror, ...rest }) => {
     return { ...rest, key: name, uri: `${service}://agent/${mirror}`, type: 'text/markdown' }
@@ -134,8 +134,8 @@ interface Wanted {
 }
 
 async function written(call: Call, deps: Deps, { key, make }: Wanted): Promise<string> {
-  const portrait = await portrayed(agentProfile.name, call, deps)
-  return deps.document(portrait, key, make)
+  const description = await describedList(agentProfile.name, call, deps)
+  return deps.document(description, key, make)
 }
 
 /** Which version there is of what each server offers, beside that of the gateway. */

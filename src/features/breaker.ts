@@ -36,9 +36,9 @@ export const breaker: Feature<Settings> = {
   create: (settings, { log }) => {
     const circuits = new Map<string, Circuit>()
     return {
-      policy: ({ upstream, method, isOwn }) => {
+      middleware: ({ upstream, method, isBuiltin }) => {
         if (
-          isOwn ||
+          isBuiltin ||
           upstream === undefined ||
           method === 'subscriptions/listen' ||
           method.startsWith('notifications/')

@@ -24,23 +24,23 @@ export const complete: Feature<Record<never, never>> = {
     properties: {},
   },
   create: (_settings, deps) => ({
-    policy: ({ upstream, method }) => {
+    middleware: ({ upstream, method }) => {
       if (upstream === undefined || method !== 'tools/list') return undefined
       const completed = createCompleted(deps, upstream)
       return (next) => async (call) => {
         const outcome = await next(call)
-        const portrait = await deps.portrait(upstream)
-        return completed(outcome, portrait)
+        const description = await deps.description(upstream)
+        return completed(outcome, description)
       }
     },
   }),
 }
 
 /** How many lists are kept: servers cut theirs into pages, and may show callers different ones. */
-const KEPT = 8
+const MAX_CACHED_LISTS = 8
 
 interface Kept {
-  readonly portrait: ServerDescription
+  readonly description: ServerDescription
   readonly text: string
   readonly result: Payload
 }
@@ -49,16 +49,16 @@ interface Kept {
 function createCompleted(
   deps: Deps,
   upstream: string,
-): (outcome: Outcome, portrait: ServerDescription) => Outcome {
+): (outcome: Outcome, description: ServerDescription) => Outcome {
   let kept: readonly Kept[] = []
-  return (outcome, portrait) => {
-    if (outcome.kind === 'ask') return outcome
+  return (outcome, description) => {
+    if (outcome.kind === 'input_required') return outcome
     const { result } = outcome
-    const known = kept.find((each) => each.portrait === portrait && each.text === result.text)
+    const known = kept.find((each) => each.description === description && each.text === result.text)
     if (known) return { kind: 'result', result: known.result }
-    const made = completedList(result, toolCompleter(deps, upstream, portrait))
-    const others = kept.filter((each) => each.portrait === portrait).slice(0, KEPT - 1)
-    kept = [{ portrait, text: result.text, result: made }, ...others]
+    const made = completedList(result, toolCompleter(deps, upstream, description))
+    const others = kept.filter((each) => each.description === description).slice(0, MAX_CACHED_LISTS - 1)
+    kept = [{ description, text: result.text, result: made }, ...others]
     return { kind: 'result', result: made }
   }
 }
@@ -77,13 +77,13 @@ function completedList(
 }
 
 /** What is set in the entry of a tool. */
-function toolCompleter(deps: Deps, upstream: string, portrait: ServerDescription) {
-  const { isRecorded } = portrait.front
-  const made = deps.document(portrait, 'completed', ({ tools }) =>
+function toolCompleter(deps: Deps, upstream: string, description: ServerDescription) {
+  const { isRecorded } = description.front
+  const made = deps.document(description, 'completed', ({ tools }) =>
     tools.map((tool) => [String(tool.definition.name), completion({ ...tool, isRecorded })] as const),
   )
   const ready = new Map(made)
-  const tools = new Map(portrait.tools.map((tool) => [tool.definition.name, tool]))
+  const tools = new Map(description.tools.map((tool) => [tool.definition.name, tool]))
   return (definition: Definition): Definition | undefined => {
     const tool = tools.get(definition.name)
     const own = ready.get(String(definition.name))
@@ -92,7 +92,7 @@ function toolCompleter(deps: Deps, upstream: string, portrait: ServerDescription
     const entry = deps.listed(upstream, definition)
     if (!entry) return undefined
     const { facts = {}, effects = [] } = tool ?? {}
-    return completion({ definition, nature: entry.nature, facts, effects, isRecorded })
+    return completion({ definition, classification: entry.classification, facts, effects, isRecorded })
   }
 }
 

@@ -9,7 +9,7 @@ interface Settings {
 }
 
 /** What holds where nothing is configured and callers are told apart. */
-const UNSAID = 8
+const DEFAULT_MAX_CALLS = 8
 
 /** What a server works on. Lists are one request to all servers, and what listens does not work. */
 const counted: ReadonlySet<string> = new Set([
@@ -31,26 +31,30 @@ export const concurrency: Feature<Settings> = {
         minimum: 1,
         pattern: '^off$',
         errorMessage: 'must be off, or a whole number from 1',
-        description: `How many calls each caller may have under way at once; more are refused. Counted by each gateway process. Where it is not given, ${UNSAID} with authentication or the corporate profile, else off.`,
+        description: `How many calls each caller may have under way at once; more are refused. Counted by each gateway process. Where it is not given, ${DEFAULT_MAX_CALLS} with authentication or the corporate profile, else off.`,
       },
     },
   },
   create: (settings, { isGuarded }) => {
     const running = new Registry<string, { count: number }>()
     return {
-      policy: ({ upstream, method }) => {
+      middleware: ({ upstream, method }) => {
         // Programs read many pages of the gateway at once, and no server works on them.
         if (isPage(method) || (!counted.has(method) && !isVendorRequest(method))) return undefined
         const own = upstream === undefined ? undefined : settings(upstream).concurrency
-        const { together, alone } = limitScope(settings().concurrency, own, isGuarded ? UNSAID : undefined)
+        const { together, alone } = limitScope(
+          settings().concurrency,
+          own,
+          isGuarded ? DEFAULT_MAX_CALLS : undefined,
+        )
         const limits = [
           ...(together === undefined ? [] : [{ limit: together, of: '' }]),
           ...(alone === undefined ? [] : [{ limit: alone, of: `${upstream} ` }]),
         ]
         if (limits.length === 0) return undefined
         return (next) => (call) => {
-          // An errand is part of a call that has a place, or clears up after one.
-          if (call.errand) return next(call)
+          // An internal call is part of a call that has a place, or clears up after one.
+          if (call.internal) return next(call)
           const keys = limits.map(({ of }) => of + call.principal.id)
           const full = limits.find(
             ({ limit }, index) => (running.get(keys[index] ?? '')?.count ?? 0) >= limit,

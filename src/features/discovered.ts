@@ -1,12 +1,12 @@
 import type { Call, Outcome, Middleware } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import { asGatewayError } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'
 import { within } from '../core/waiting.ts'
 import type { ServerDescription } from '../documents/portrait.ts'
 import { amongCapabilities } from '../wire/extensions.ts'
 import type { Deps } from './feature.ts'
-import { portrayed } from './portrayed.ts'
+import { describedList } from './portrayed.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -22,36 +22,36 @@ export interface Said {
 }
 
 /** How long a client that connects waits for what is known of a server, in milliseconds; without it, less is said. */
-const PATIENCE = 2000
+const DESCRIPTION_TIMEOUT_MS = 2000
 
 /** The portrait for the lists and the introduction of a server; nothing where that would keep its client waiting. */
-export function soonPortrait(
+export function descriptionSoon(
   feature: string,
   call: Call,
   deps: Deps,
 ): ServerDescription | undefined | Promise<ServerDescription | undefined> {
   // A portrait of what a caller may see is drawn from such lists: it would wait for itself.
-  if (call.errand) return undefined
-  const found = portrayed(feature, call, deps)
+  if (call.internal) return undefined
+  const found = describedList(feature, call, deps)
   if (!(found instanceof Promise)) return found
   return within<ServerDescription | undefined>(
     found.catch(() => undefined),
-    PATIENCE,
+    DESCRIPTION_TIMEOUT_MS,
     undefined,
   )
 }
 
 /** How long a server may take to list its tools for a check, in milliseconds. */
-const CHECKING = 10_000
+const CHECK_TIMEOUT_MS = 10_000
 
 /** The tools the configuration of a server is held against; where it does not list them, the log is told of `event`. */
 export async function toolsToCheck(
   upstream: string,
   deps: Deps,
   event: string,
-): Promise<readonly Entry[] | undefined> {
+): Promise<readonly Descriptor[] | undefined> {
   try {
-    const tools = await within(deps.tools(upstream), CHECKING, undefined)
+    const tools = await within(deps.tools(upstream), CHECK_TIMEOUT_MS, undefined)
     if (!tools) deps.log.warn(event, { upstream, reason: 'the server does not list its tools in time' })
     return tools
   } catch (error) {
@@ -68,7 +68,7 @@ export function introducing(say: (call: Call) => Promise<Said | undefined>): Mid
 
 /** The same introduction, with what is said beside it. */
 function withSaid(outcome: Outcome, said: Said | undefined, client: Call['client']): Outcome {
-  if (outcome.kind === 'ask' || !said) return outcome
+  if (outcome.kind === 'input_required' || !said) return outcome
   const { result } = outcome
   const capabilities = result.at('capabilities') ?? Payload.of({})
   const kinds = Object.entries({ extensions: said.extensions, experimental: said.experimental })

@@ -1,12 +1,12 @@
 import type { AuthSettings } from '../core/auth-settings.ts'
-import type { Call, Errand, Handler, Middleware } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Call, InternalPurpose, Handler, Middleware } from '../core/call.ts'
+import type { Descriptor } from '../core/entry.ts'
 import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
-import type { Left, Quota, Records, ToolFacts } from '../core/record.ts'
+import type { RemainingQuota, Quota, ServerRecords, ToolFacts } from '../core/record.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import type { Target } from '../core/target.ts'
 import type { UndoRule } from '../core/undo.ts'
@@ -36,27 +36,27 @@ export type SettingsOf<Settings> = (upstream?: string) => Settings
 /** What a feature adds. */
 export interface FeatureInstance {
   /** Wraps the calls of a target; nothing where there is nothing to do, which then costs nothing. */
-  policy?(target: Target): Middleware | undefined
+  middleware?(target: Target): Middleware | undefined
   /** Requests the gateway answers itself, by method. */
   readonly methods?: Readonly<Record<string, Handler>>
   /** Tools the gateway answers itself. */
-  readonly tools?: readonly OwnTool[]
+  readonly tools?: readonly BuiltinTool[]
   /** Prompts and resources the gateway has itself, at the address of a server or of all. */
-  prompts?(upstream?: string): readonly OwnEntry[]
-  resources?(upstream?: string): readonly OwnEntry[]
+  prompts?(upstream?: string): readonly BuiltinEntry[]
+  resources?(upstream?: string): readonly BuiltinEntry[]
   /** What is read at paths over HTTP. */
-  readonly pages?: readonly OwnPage[]
+  readonly pages?: readonly BuiltinPage[]
   /** What it does about a tool of a server, given all its tools, for those who describe it. */
-  facts?(entry: Entry, all: readonly Entry[]): ToolFacts
+  logFields?(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** The error object that the caller gets for a failed result, or for what was thrown. */
   explained?(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>>
   /** What is left to a caller of what it limits: of a tool, else of a server, else of all. Nothing is taken. */
-  left?(target: Target, principal: Principal): Promise<Left | undefined>
+  remainingQuota?(target: Target, principal: Principal): Promise<RemainingQuota | undefined>
   /**
    * Wraps what clients see when they ask by a method, of one server or of all together: lists, and what servers say
    * of themselves. Nothing where there is nothing to do, which then costs nothing.
    */
-  shown?(method: string): Middleware | undefined
+  rewriteResult?(method: string): Middleware | undefined
   /** Values for it that models may write among the arguments of a server's tools, where that is switched on. */
   reserved?(upstream: string): readonly Reserved[]
   /** Values for it that callers send beside the arguments of a tool: among the arguments they mean nothing. */
@@ -71,7 +71,7 @@ export interface FeatureInstance {
 }
 
 /** A tool of the gateway's own. */
-export interface OwnTool {
+export interface BuiltinTool {
   /** The entry of `tools/list`. */
   readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
   /** Whether it stands in lists; as `meta_tools` says unless given. */
@@ -87,7 +87,7 @@ export interface Reserved {
   /** What models are told of it; where it is absent they are told nothing. */
   readonly schema?: JsonSchema
   /** The tools where they are told; all of them unless given. */
-  isFor?(entry: Entry): boolean
+  isFor?(entry: Descriptor): boolean
 }
 
 /** A value for a feature that callers send beside the arguments of a tool. */
@@ -100,18 +100,18 @@ export interface CallerValue {
 }
 
 /** A prompt or a resource of the gateway's own, which answers `prompts/get` or `resources/read`. */
-export interface OwnEntry {
+export interface BuiltinEntry {
   /** The entry of the list; a prompt is known by its `name`, a resource by its `uri`. */
   readonly definition: Readonly<Record<string, unknown>>
   /** Whether it stands in lists; as `meta_tools` says unless given. Where it is given, it is there even if that is `off`. */
   readonly isListed?: boolean
   /** Whether it answers for a name or URI beside its own. */
-  answers?(name: string): boolean
+  matches?(name: string): boolean
   readonly handle: Handler
 }
 
 /** What is read at a path over HTTP, with GET. */
-export interface OwnPage {
+export interface BuiltinPage {
   /** `*` stands for the name of a server; without one it is of all servers, or of the one `?upstream=` names. */
   readonly path: string
   /** Whether nobody has to say who they are to read it. */
@@ -144,11 +144,11 @@ export interface Deps {
   /** Makes a call of the gateway's own, through the whole chain. */
   readonly call: Handler
   /** A call of a tool the gateway makes itself; `call` makes it. */
-  errand(order: Order): Call
+  internal(order: InternalCall): Call
   /** Whether the caller is permitted to make a call of a tool; it is not made. */
   isPermitted(call: Call): Promise<boolean>
   /** Which gateways there are that share the store, and which of them this one is. */
-  readonly presence: Membership
+  readonly membership: Membership
   /** Signs claims with the gateway's own key: a JWS in compact form (RFC 7515). */
   sign(claims: Readonly<Record<string, unknown>>): Promise<string>
   /** The proof for a gateway in front that this is the one it means; nothing where it means another. */
@@ -189,28 +189,32 @@ export interface Deps {
    * What the server's own list says of the tool a call names; nothing where it has no such tool. At once when the
    * list is known. @throws what listing throws
    */
-  entry(call: Call): Entry | undefined | Promise<Entry | undefined>
+  entry(call: Call): Descriptor | undefined | Promise<Descriptor | undefined>
   /** How what a tool does is undone; at once where that is configured. @throws what listing throws */
   undoRule(upstream: string, tool: string): UndoRule | undefined | Promise<UndoRule | undefined>
   /** The same of a tool, given all tools of its server. */
-  undoRuleAmong(entry: Entry, all: readonly Entry[]): UndoRule | undefined
+  undoRuleAmong(entry: Descriptor, all: readonly Descriptor[]): UndoRule | undefined
   /** The error object that the caller gets for a failure; undefined where the errors feature is off. */
   explained(failure: Payload | GatewayError, call: Call): Readonly<Record<string, unknown>> | undefined
   /** The entries of all tools of a server, as it lists them just then. @throws what listing throws */
-  tools(upstream: string): Promise<readonly Entry[]>
+  tools(upstream: string): Promise<readonly Descriptor[]>
   /** What is known of each server. Calls are only looked at for it once somebody asks. */
-  records(): Records
+  records(): ServerRecords
   /**
    * What documents say of one server, or of all together where none is named; the same value until something of it
    * changes. A call is given where its caller may not see everything.
    */
-  portrait(upstream: string | undefined, call?: Call): ServerDescription | Promise<ServerDescription>
+  description(upstream: string | undefined, call?: Call): ServerDescription | Promise<ServerDescription>
   /** Makes a document of a portrait, once for each, without secrets of the configuration. */
-  document<Made>(portrait: ServerDescription, key: string, make: (portrait: ServerDescription) => Made): Made
+  document<Made>(
+    description: ServerDescription,
+    key: string,
+    make: (description: ServerDescription) => Made,
+  ): Made
   /** What a server says is left of its own limit. */
   quota(upstream: string): Quota | undefined
   /** What is left to a caller to call: of a tool, else of a server, else of all; nothing where nobody limits it. */
-  left(principal: Principal, upstream?: string, tool?: string): Promise<Left | undefined>
+  remainingQuota(principal: Principal, upstream?: string, tool?: string): Promise<RemainingQuota | undefined>
   /** The largest request, in bytes. */
   readonly largestRequest: number
   /** What clients call a tool by, at the address of its server or where all servers are offered together. */
@@ -218,12 +222,12 @@ export interface Deps {
   /** Reads an object of JSON from another's address over HTTPS, within bounds of time and size. @throws */
   fetchJson(url: string): Promise<Readonly<Record<string, unknown>>>
   /** The entry of a tool as a server lists it. */
-  listed(upstream: string, definition: Readonly<Record<string, unknown>>): Entry | undefined
+  listed(upstream: string, definition: Readonly<Record<string, unknown>>): Descriptor | undefined
 }
 
 /** What the gateway is to do itself. */
-export interface Order {
-  readonly errand: Errand
+export interface InternalCall {
+  readonly purpose: InternalPurpose
   /** Whose rights it has. */
   readonly principal: Principal
   readonly upstream: string

@@ -17,7 +17,7 @@ export const gatewayProof: Feature<Record<never, never>> = {
     properties: {},
   },
   create: (_settings, { prove }) => ({
-    shown: (method) => {
+    rewriteResult: (method) => {
       if (method !== 'server/discover') return undefined
       return (next) => async (call) => {
         const challenge = readChallenge(call.meta)

@@ -1,6 +1,6 @@
 import { noteBareArguments } from '../core/bare-arguments.ts'
 import type { Call, Outcome, Middleware } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -24,8 +24,8 @@ export const inject: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    policy: ({ upstream, method, name, isOwn }) => {
-      if (isOwn || upstream === undefined || settings(upstream) === false) return undefined
+    middleware: ({ upstream, method, name, isBuiltin }) => {
+      if (isBuiltin || upstream === undefined || settings(upstream) === false) return undefined
       const reserved = deps.reserved(upstream)
       if (reserved.length === 0) return undefined
       if (method === 'tools/list')
@@ -58,12 +58,12 @@ function described(tool: Payload, upstream: string, { reserved, deps }: With): P
 /** Takes what is for the gateway out of the arguments of a call, to where every feature looks for it. */
 function lifting(reserved: readonly Reserved[], deps: Deps): Middleware {
   return (next) => {
-    const go = async (call: Call, entry: Entry | undefined): Promise<Outcome> =>
+    const go = async (call: Call, entry: Descriptor | undefined): Promise<Outcome> =>
       next(lifted(call, entry, reserved))
     return (call) => {
       const { arguments: given } = call.params.fields
       const isAny = isObject(given) && reserved.some(({ argument }) => Object.hasOwn(given, argument))
-      if (!isAny || call.errand) return next(call)
+      if (!isAny || call.internal) return next(call)
       const entry = attempt(() => deps.entry(call))
       if (!(entry instanceof Promise)) return go(call, entry)
       return untilAborted(entry, call.signal).then((found) => go(call, found))
@@ -72,7 +72,7 @@ function lifting(reserved: readonly Reserved[], deps: Deps): Middleware {
 }
 
 /** @throws INVALID_INPUT */
-function lifted(call: Call, entry: Entry | undefined, reserved: readonly Reserved[]): Call {
+function lifted(call: Call, entry: Descriptor | undefined, reserved: readonly Reserved[]): Call {
   const given = call.params.at('arguments') ?? Payload.of({})
   const found = reserved.filter(
     ({ argument }) =>

@@ -1,4 +1,4 @@
-import type { Call, Note } from '../core/call.ts'
+import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { featureSettings, type Settings as GatewaySettings, type UpstreamSettings } from '../core/settings.ts'
@@ -38,15 +38,15 @@ export const limits: Feature<Settings> = {
       const now = Date.now()
       for (const deadline of running.values()) deadline.check(now)
       if (isClosed && running.size === 0) clearInterval(sweep)
-    }, TICK).unref()
+    }, TICK_MS).unref()
     let last = 0
     let isClosed = false
 
     return {
-      facts: ({ upstream, name }) => ({
+      logFields: ({ upstream, name }) => ({
         timeout: silenceOf(settings(upstream).timeout, server(upstream)?.tools, name),
       }),
-      policy: ({ upstream, method, name }) => {
+      middleware: ({ upstream, method, name }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
         const tools = method === 'tools/call' && upstream !== undefined ? server(upstream)?.tools : undefined
         const { silence, total } = boundsOf(settings(upstream), tools, name)
@@ -110,7 +110,7 @@ function silenceOf(
 }
 
 /** How exact deadlines are, in milliseconds. */
-const TICK = 100
+const TICK_MS = 100
 
 /** One call with a time to end by. */
 class Deadline {
@@ -124,11 +124,11 @@ class Deadline {
   constructor(call: Call, silence: number, total: number) {
     this.#silence = silence
     this.#total = total
-    const emit = (note: Note): void => {
+    const emit = (note: Notification): void => {
       this.#heardAt = Date.now()
       call.emit(note)
     }
-    this.call = { ...call, emit, rest: () => this.#rest() }
+    this.call = { ...call, emit, pauseDeadline: () => this.#rest() }
   }
 
   /** Ends the call if its time is over. */

@@ -1,4 +1,4 @@
-import type { Call, Note } from '../core/call.ts'
+import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { readFilter } from '../wire/filter.ts'
@@ -16,7 +16,7 @@ export function listsWanted({ params }: Call): readonly List[] {
 }
 
 /** An acknowledgement that honours changes of these lists too, which the gateway tells of itself. */
-export function acknowledged(note: Note, honoured: readonly List[]): Note {
+export function acknowledged(note: Notification, honoured: readonly List[]): Notification {
   const params = note.params ?? Payload.of({})
   const notifications = params.at('notifications') ?? Payload.of({})
   const added = Object.fromEntries(honoured.map((list) => [`${list}ListChanged`, true]))

@@ -5,7 +5,7 @@
  * A tool that no list tells of is left alone: its arguments are not known.
  */
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import type { Entry } from '../core/entry.ts'
+import type { Descriptor } from '../core/entry.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { namesArgument } from '../core/tool-arguments.ts'
@@ -27,12 +27,12 @@ export const misplaced: Feature<Record<never, never>> = {
     properties: {},
   },
   create: (_settings, deps) => ({
-    policy: ({ method, upstream, isOwn }) => {
-      if (method !== 'tools/call' || upstream === undefined || isOwn) return undefined
+    middleware: ({ method, upstream, isBuiltin }) => {
+      if (method !== 'tools/call' || upstream === undefined || isBuiltin) return undefined
       const names = namesOf(deps.callerValues(upstream))
       if (names.size === 0) return undefined
       return (next) => (call) => {
-        const found = call.errand ? [] : misplacedIn(call.params.fields.arguments, names)
+        const found = call.internal ? [] : misplacedIn(call.params.fields.arguments, names)
         return found.length === 0 ? next(call) : refuseUnlessNamed(call, found, { next, deps })
       }
     },
@@ -101,7 +101,7 @@ async function refuseUnlessNamed(
 }
 
 /** What is known of the tool; nothing where its server can not list it. */
-async function attemptEntry(call: Call, deps: Deps): Promise<Entry | undefined> {
+async function attemptEntry(call: Call, deps: Deps): Promise<Descriptor | undefined> {
   try {
     const entry = await attempt(() => deps.entry(call))
     return entry?.isUnlisted ? undefined : entry
@@ -111,12 +111,12 @@ async function attemptEntry(call: Call, deps: Deps): Promise<Entry | undefined> 
 }
 
 /** Whether an argument belongs to the tool: its schema names it, or the configuration does. */
-function isOfTool({ definition, upstream, name }: Entry, argument: string, deps: Deps): boolean {
+function isOfTool({ definition, upstream, name }: Descriptor, argument: string, deps: Deps): boolean {
   if (namesArgument(definition, argument)) return true
   return settingOf(deps.server(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
 }
 
-function refusal({ path, value }: Misplaced, { upstream, name }: Entry, deps: Deps): GatewayError {
+function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, deps: Deps): GatewayError {
   return new GatewayError(
     'INVALID_INPUT',
     `"${path}" is a value for the gateway, not an argument of ${name}: the call was not made.`,

@@ -3,10 +3,10 @@ import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { ERROR_KEY } from '../wire/extensions.ts'
-import type { OwnTool, Page } from './feature.ts'
+import type { BuiltinTool, Page } from './feature.ts'
 
 /** A method of the gateway as a tool: what it is asked are the arguments, and failures are results. */
-export function asTool(definition: OwnTool['definition'], answer: Handler): OwnTool {
+export function asTool(definition: BuiltinTool['definition'], answer: Handler): BuiltinTool {
   return {
     definition,
     handle: async (call) => {
@@ -14,7 +14,7 @@ export function asTool(definition: OwnTool['definition'], answer: Handler): OwnT
       try {
         if (!isObject(args.value)) throw new GatewayError('INVALID_INPUT', 'Arguments must be an object.')
         const outcome = await answer({ ...call, params: args })
-        if (outcome.kind === 'ask') return outcome
+        if (outcome.kind === 'input_required') return outcome
         const { text, value } = outcome.result
         return answered({ content: [{ type: 'text', text }], structuredContent: value })
       } catch (thrown) {

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { Call, Outcome, RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { isOwnRefusal } from '../core/own-refusal.ts'
+import { isGatewayRefusal } from '../core/own-refusal.ts'
 import { only, Payload } from '../core/payload.ts'
-import { limitScope, USUAL_RATE } from '../core/limit-scope.ts'
+import { limitScope, DEFAULT_RATE } from '../core/limit-scope.ts'
 import type { Target } from '../core/target.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { rates, rateSchema, type Rate } from '../core/units.ts'
-import type { RateLimitWindow, Store, Taken } from '../store/store.ts'
+import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../wire/extensions.ts'
 import { isVendorRequest, method as known } from '../wire/methods.ts'
@@ -28,7 +28,7 @@ export const rateLimit: Feature<Settings> = {
         ...rateSchema,
         pattern: `^off$|${rateSchema.pattern}`,
         errorMessage: 'must be off, a rate such as 10/minute or 100/10s, or a list of rates',
-        description: `How often each caller may call, in any stretch of time: one rate, or several that all hold. Where it is not given, ${USUAL_RATE} with authentication or the corporate profile, else off.`,
+        description: `How often each caller may call, in any stretch of time: one rate, or several that all hold. Where it is not given, ${DEFAULT_RATE} with authentication or the corporate profile, else off.`,
         examples: ['60/minute', ['10/second', '1000/day']],
       },
     },
@@ -36,17 +36,17 @@ export const rateLimit: Feature<Settings> = {
   create: (settings, deps) => {
     const bucketsFor = bucketFinder()
     // One request for a list may be several, to all servers together: all get what the first one got.
-    const listed = new WeakMap<object, Taken | Promise<Taken>>()
+    const listed = new WeakMap<object, TokenGrant | Promise<TokenGrant>>()
     return {
-      facts: ({ upstream, name }) => {
+      logFields: ({ upstream, name }) => {
         const tools = deps.server(upstream)?.tools
         const own = tools && settingOf(tools, name, 'rate')?.value
         return own === undefined ? {} : { rates: [own].flat() }
       },
-      left: async (target, { id }) => {
+      remainingQuota: async (target, { id }) => {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined
-        const taken = await deps.store.look(bucketsOf(limits, id))
+        const taken = await deps.store.peekTokens(bucketsOf(limits, id))
         const at = leastAt(limits, taken)
         const [remaining = 0, left = 0] = [taken.remaining[at], taken.reset[at]]
         // Where nothing was spent yet, whatever is spent now is there again after a whole window.
@@ -55,16 +55,16 @@ export const rateLimit: Feature<Settings> = {
         const resetsAt = Math.ceil((Date.now() + reset) / 1000) * 1000
         return { remaining, resetsAt, of: 'limit' }
       },
-      policy: (target) => {
+      middleware: (target) => {
         const limits = limitsOf(target, settings, deps)
         if (limits.length === 0) return undefined
         const isList = known(target.method).list !== undefined
-        const isTool = target.method === 'tools/call' && target.isOwn !== true
+        const isTool = target.method === 'tools/call' && target.isBuiltin !== true
         const isVendor = isVendorRequest(target.method)
         return (next) => {
-          const go = (call: Call, taken: Taken): Promise<Outcome> => {
+          const go = (call: Call, taken: TokenGrant): Promise<Outcome> => {
             const standing = standingOf(limits, taken)
-            call.envelope?.limited?.(standing)
+            call.rateLimitReporter?.reportRateLimit?.(standing)
             if (!taken.isGranted) return Promise.reject(refusal(call, standing, taken))
             const refused = (error: unknown): Promise<never> => uncharged(call, error, { limits, deps })
             // What the result of another's method may hold is not known.
@@ -72,27 +72,27 @@ export const rateLimit: Feature<Settings> = {
             return next(call).then((outcome) => concluded(outcome, standing, deps.store), refused)
           }
           const charge = (call: Call): Promise<Outcome> => {
-            const taken = deps.store.take(bucketsFor(limits, call.principal.id))
-            if (isList) listed.set(call.facts, taken)
+            const taken = deps.store.takeTokens(bucketsFor(limits, call.principal.id))
+            if (isList) listed.set(call.logFields, taken)
             return taken instanceof Promise ? taken.then((each) => go(call, each)) : go(call, taken)
           }
-          const share = (call: Call, taken: Taken): Promise<Outcome> =>
+          const share = (call: Call, taken: TokenGrant): Promise<Outcome> =>
             taken.isGranted ? next(call) : Promise.reject(refusal(call, standingOf(limits, taken), taken))
           const resume = async (call: Call, ticket: string): Promise<Outcome> => {
             if (!(await isPaid(deps.store, ticket))) return charge(call)
             const outcome = await next(call).catch((error: unknown) =>
               isUnconfirmed(error) ? uncharged(call, error, { limits, deps }) : Promise.reject(error),
             )
-            return outcome.kind === 'ask' ? withTicket(outcome, deps.store) : outcome
+            return outcome.kind === 'input_required' ? withTicket(outcome, deps.store) : outcome
           }
           const isKeyed = (call: Call): boolean => isTool && hasIdempotencyKey(call)
           const unlessReplay = async (call: Call): Promise<Outcome> =>
             (await isReplay(call, target.upstream, deps.store)) ? next(call) : charge(call)
           return (call) => {
-            if (call.errand) return next(call)
-            const ticket = call.state[SLOT]
+            if (call.internal) return next(call)
+            const ticket = call.requestState[STATE_KEY]
             if (typeof ticket === 'string') return resume(call, ticket)
-            const taken = isList ? listed.get(call.facts) : undefined
+            const taken = isList ? listed.get(call.logFields) : undefined
             if (taken === undefined) return isKeyed(call) ? unlessReplay(call) : charge(call)
             return taken instanceof Promise ? taken.then((each) => share(call, each)) : share(call, taken)
           }
@@ -120,20 +120,20 @@ async function uncharged(
   error: unknown,
   { limits, deps }: { readonly limits: readonly Limit[]; readonly deps: Deps },
 ): Promise<never> {
-  if (!isOwnRefusal(error)) throw error
+  if (!isGatewayRefusal(error)) throw error
   const buckets = bucketsOf(limits, call.principal.id).map((bucket) => ({
     ...bucket,
     isReturn: true as const,
   }))
   const refusals = { key: `${ownerOf(call.principal.id)}}:refused`, ...FREE_REFUSALS }
-  const left = await deps.store.take([...buckets, refusals])
-  if (left.isGranted) call.envelope?.limited?.(standingOf(limits, left))
+  const left = await deps.store.takeTokens([...buckets, refusals])
+  if (left.isGranted) call.rateLimitReporter?.reportRateLimit?.(standingOf(limits, left))
   throw error
 }
 
 /** Whether a person did not agree to a call: it asked its own question, and was charged before that. */
 function isUnconfirmed(error: unknown): boolean {
-  return isOwnRefusal(error) && error.code.startsWith('CONFIRMATION_')
+  return isGatewayRefusal(error) && error.code.startsWith('CONFIRMATION_')
 }
 
 interface Limited extends RateLimitStatus {
@@ -151,7 +151,7 @@ function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Setti
   const isCharged = charged.has(method) || isVendorRequest(method)
   if (!isCharged && known(method).list === undefined) return []
   const own = upstream === undefined ? undefined : settings(upstream).rate
-  const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? USUAL_RATE : undefined)
+  const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? DEFAULT_RATE : undefined)
   const all = together === undefined ? [] : limitsFrom(together, 'principal', 'all')
   if (!isCharged || upstream === undefined) return all
   const server = alone === undefined ? [] : limitsFrom(alone, 'upstream', upstream)
@@ -186,7 +186,7 @@ function ownerOf(principal: string): string {
 }
 
 /** How many callers' buckets are remembered at a time. */
-const REMEMBERED = 1000
+const MAX_CACHED_CALLERS = 1000
 
 /** Finds the buckets of a caller; those of the last callers need not be made again. */
 function bucketFinder(): typeof bucketsOf {
@@ -196,7 +196,7 @@ function bucketFinder(): typeof bucketsOf {
     const found = callers.get(principal)
     if (found) return found
     known.set(limits, callers)
-    if (callers.size >= REMEMBERED) callers.clear()
+    if (callers.size >= MAX_CACHED_CALLERS) callers.clear()
     const buckets = bucketsOf(limits, principal)
     callers.set(principal, buckets)
     return buckets
@@ -204,7 +204,7 @@ function bucketFinder(): typeof bucketsOf {
 }
 
 /** The limit with the least left; of those with nothing left, that with the longest wait. */
-function leastAt(limits: readonly Limit[], { remaining, wait }: Taken): number {
+function leastAt(limits: readonly Limit[], { remaining, wait }: TokenGrant): number {
   let at = 0
   for (let index = 1; index < limits.length; index++) {
     const [left = 0, least = 0] = [remaining[index], remaining[at]]
@@ -214,7 +214,7 @@ function leastAt(limits: readonly Limit[], { remaining, wait }: Taken): number {
 }
 
 /** Where a caller stands with that limit. */
-function standingOf(limits: readonly Limit[], taken: Taken): Limited {
+function standingOf(limits: readonly Limit[], taken: TokenGrant): Limited {
   const { remaining, reset } = taken
   const at = leastAt(limits, taken)
   const limit = limits[at]
@@ -229,10 +229,10 @@ function standingOf(limits: readonly Limit[], taken: Taken): Limited {
   }
 }
 
-function refusal(call: Call, standing: Limited, taken: Taken): GatewayError {
+function refusal(call: Call, standing: Limited, taken: TokenGrant): GatewayError {
   const { limit, window, remaining, scope } = standing
   const seconds = Math.max(1, Math.ceil(Math.max(...taken.wait) / 1000))
-  call.facts.set('limited_by', scope)
+  call.logFields.set('limited_by', scope)
   const what = { principal: 'calls', upstream: 'calls to this server', tool: 'calls of this tool' }[scope]
   return new GatewayError(
     'RATE_LIMIT_EXCEEDED',
@@ -261,28 +261,28 @@ async function isReplay(call: Call, upstream: string | undefined, store: Store):
 }
 
 /** The slot of a call's state that says its first round was charged. */
-const SLOT = 'rate'
+const STATE_KEY = 'rate'
 /** How long answers may take until they are charged again, in milliseconds. */
-const PATIENCE = 900_000
+const INPUT_WAIT_MS = 900_000
 
 /** What a result says of the limit in its `_meta`. */
-const KEY = `${NS}/rate_limit`
+const META_KEY = `${NS}/rate_limit`
 
 /** A result says what is left. Answers to questions are the same call, so they are not charged, once. */
 function concluded(outcome: Outcome, standing: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
-  if (outcome.kind === 'ask') return withTicket(outcome, store)
+  if (outcome.kind === 'input_required') return withTicket(outcome, store)
   const { limit, remaining, reset } = standing
   // Each call is told: to encode it would cost more than to write it.
   const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
   const said = Payload.text(text, { limit, remaining, reset_seconds: reset })
-  return { kind: 'result', result: outcome.result.withMeta(only(KEY, said)) }
+  return { kind: 'result', result: outcome.result.withMeta(only(META_KEY, said)) }
 }
 
-async function withTicket(outcome: Outcome & { kind: 'ask' }, store: Store): Promise<Outcome> {
+async function withTicket(outcome: Outcome & { kind: 'input_required' }, store: Store): Promise<Outcome> {
   const ticket = randomUUID()
   try {
-    await store.put(ticketKey(ticket), '1', PATIENCE)
-    return { ...outcome, state: { ...outcome.state, [SLOT]: ticket } }
+    await store.put(ticketKey(ticket), '1', INPUT_WAIT_MS)
+    return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: ticket } }
   } catch {
     // Without a store nobody could tell a ticket from one that was used: the answers are charged.
     return outcome

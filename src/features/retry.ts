@@ -11,7 +11,7 @@ interface Settings {
 }
 
 /** How long to wait before the first further attempt, at most, in milliseconds; each one waits twice as long. */
-const DELAY = 200
+const FIRST_DELAY_MS = 200
 
 /**
  * Makes a call again that was not sent to its server, where doing it twice would be harmless besides. A call that
@@ -35,7 +35,7 @@ export const retry: Feature<Settings> = {
     },
   },
   create: (settings, deps) => ({
-    policy: ({ upstream, method, name }) => {
+    middleware: ({ upstream, method, name }) => {
       const { nameIn, list } = known(method)
       if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
       const tools = deps.server(upstream)?.tools
@@ -58,13 +58,15 @@ interface Attempt {
 
 async function tryAgain(first: unknown, { call, next, deps, attempts }: Attempt): Promise<Outcome> {
   let failure = first
-  for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.answers; attempt++) {
-    await pause(DELAY * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal).catch(() => undefined)
+  for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.inputResponses; attempt++) {
+    await pause(FIRST_DELAY_MS * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal).catch(
+      () => undefined,
+    )
     if (call.signal.aborted) break
     const may = await mayRepeat(call, deps)
     if (may === false) break
     if (may === undefined) continue
-    call.facts.set('retries', attempt)
+    call.logFields.set('retries', attempt)
     try {
       return await next(call)
     } catch (error) {
@@ -85,8 +87,8 @@ async function mayRepeat(call: Call, deps: Deps): Promise<boolean | undefined> {
   if (call.method !== 'tools/call') return true
   try {
     const entry = await deps.entry(call)
-    const nature = entry && asCalled(entry, call).nature
-    return nature !== undefined && (nature.op === 'read' || nature.idempotent)
+    const classification = entry && asCalled(entry, call).classification
+    return classification !== undefined && (classification.op === 'read' || classification.idempotent)
   } catch {
     return undefined
   }

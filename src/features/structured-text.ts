@@ -15,7 +15,7 @@ export const structuredText: Feature<Record<never, never>> = {
     properties: {},
   },
   create: () => ({
-    policy: ({ method }) =>
+    middleware: ({ method }) =>
       method === 'tools/call'
         ? (next) => (call) => next(call).then((outcome) => withText(outcome, call))
         : undefined,
@@ -32,7 +32,7 @@ function withText(outcome: Outcome, call: Call): Outcome {
   const { text } = structured
   const same = lazily(() => canonical(structured.value))
   if (blocks.some((block) => isObject(block) && says(block.text, text, same))) return outcome
-  call.facts.set('text_added', true)
+  call.logFields.set('text_added', true)
   return { kind: 'result', result: result.withItem('content', { type: 'text', text }) }
 }
 

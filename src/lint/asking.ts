@@ -14,7 +14,7 @@ export type Answer =
 export type Ask = (method: string, params?: Readonly<Record<string, unknown>>) => Promise<Answer>
 
 /** How long one answer may take, in milliseconds. */
-const PATIENCE = 10_000
+const RESPONSE_TIMEOUT_MS = 10_000
 
 /** Asks one server through its handler, as a client that can not be asked anything. */
 export function asker(handle: Handler, { name: upstream }: UpstreamSettings): Ask {
@@ -22,8 +22,11 @@ export function asker(handle: Handler, { name: upstream }: UpstreamSettings): As
     const { nameIn } = method(name)
     const subject = nameIn === undefined ? undefined : fields[nameIn]
     const controller = new AbortController()
-    const late = new GatewayError('OPERATION_TIMEOUT', `It did not answer within ${PATIENCE / 1000} seconds.`)
-    const timer = setTimeout(() => controller.abort(late), PATIENCE)
+    const late = new GatewayError(
+      'OPERATION_TIMEOUT',
+      `It did not answer within ${RESPONSE_TIMEOUT_MS / 1000} seconds.`,
+    )
+    const timer = setTimeout(() => controller.abort(late), RESPONSE_TIMEOUT_MS)
     try {
       const call = ownCall({
         method: name,
@@ -32,7 +35,7 @@ export function asker(handle: Handler, { name: upstream }: UpstreamSettings): As
         signal: controller.signal,
         abort: (reason) => controller.abort(reason),
       })
-      const outcome = await handle({ ...call, client: { ...call.client, isMute: true } })
+      const outcome = await handle({ ...call, client: { ...call.client, nonInteractive: true } })
       if (outcome.kind === 'result') return { result: outcome.result }
       return { error: new GatewayError('UPSTREAM_ERROR', 'It answered with a question.') }
     } catch (error) {

@@ -59,7 +59,7 @@ function said(id: string, text: string, words: RegExp): Assertion {
 }
 
 function changing(tools: readonly AuditedTool[]): AuditedTool[] {
-  return tools.filter(({ nature }) => nature.op !== 'read')
+  return tools.filter(({ classification }) => classification.op !== 'read')
 }
 
 function masked({ guards }: Subject, asks: string) {

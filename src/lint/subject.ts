@@ -15,7 +15,7 @@ export type Json = Readonly<Record<string, unknown>>
 export interface AuditedTool {
   readonly name: string
   readonly definition: Json
-  readonly nature: Classification
+  readonly classification: Classification
 }
 
 /** Everything an audit looks at, gathered beforehand. */
@@ -72,7 +72,7 @@ export async function gather(handle: Handler, house: House): Promise<Subject> {
     tools: lists['tools/list'].items.filter(isObject).map((definition) => ({
       name: String(definition.name),
       definition,
-      nature: classify(definition, settings),
+      classification: classify(definition, settings),
     })),
     prompts,
     resources,

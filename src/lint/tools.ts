@@ -75,7 +75,7 @@ export const tools: readonly Assertion[] = [
     fix: 'Set annotations.readOnlyHint to true.',
     check: (subject) => {
       const reading = subject.tools.filter(
-        ({ name, nature: { op } }) => (verbOf(name, subject.upstream)?.op ?? op) === 'read',
+        ({ name, classification: { op } }) => (verbOf(name, subject.upstream)?.op ?? op) === 'read',
       )
       return each(reading, 'no tool only reads', ({ name, definition }) => {
         const { readOnlyHint } = hintsOf(definition)
@@ -99,9 +99,9 @@ export const tools: readonly Assertion[] = [
   },
 ]
 
-const SUPPORT: ReadonlySet<unknown> = new Set(['forbidden', 'optional', 'required'])
+const TASK_SUPPORT_VALUES: ReadonlySet<unknown> = new Set(['forbidden', 'optional', 'required'])
 /** Fewer characters can not say what a tool is for. */
-const SHORT = 20
+const MIN_DESCRIPTION_LENGTH = 20
 const WARNING =
   /delet|remov|destr|drop|eras|wip|purg|overwrit|replac|truncat|permanent|irrevers|undone|undo|danger|caution|warning|risk|reset|revok|terminat/i
 const STEMS =
@@ -111,17 +111,21 @@ const EFFECT = new RegExp(
   'i',
 )
 
-function descriptionProblems({ name, definition: { description }, nature }: AuditedTool): string[] {
+function descriptionProblems({ name, definition: { description }, classification }: AuditedTool): string[] {
   if (typeof description !== 'string' || description.trim() === '') return [`${name}: no description`]
-  if (description.trim().length < SHORT) return [`${name}: says no more than "${description.trim()}"`]
-  if (nature.risk === 'destructive' && !WARNING.test(description)) {
-    return [`${name}: destroys something (${nature.evidence[0] ?? ''}) and does not warn of it`]
+  if (description.trim().length < MIN_DESCRIPTION_LENGTH)
+    return [`${name}: says no more than "${description.trim()}"`]
+  if (classification.risk === 'destructive' && !WARNING.test(description)) {
+    return [`${name}: destroys something (${classification.evidence[0] ?? ''}) and does not warn of it`]
   }
   return []
 }
 
 /** Whether its name says that it changes something; where the name says nothing, whether it does not deny it. */
-function isChanging({ name, definition, nature: { op } }: AuditedTool, { upstream }: Subject): boolean {
+function isChanging(
+  { name, definition, classification: { op } }: AuditedTool,
+  { upstream }: Subject,
+): boolean {
   const verb = verbOf(name, upstream)
   if (verb) return verb.op !== 'read'
   return op !== 'read' && hintsOf(definition).readOnlyHint !== true
@@ -148,7 +152,7 @@ function formProblems({ name, definition: { annotations, icons, execution } }: A
     Array.isArray(icons) && icons.every((icon) => isObject(icon) && typeof icon.src === 'string')
   if (icons !== undefined && !isIcons) problems.push(`${name}: icons are no list of objects with src`)
   const support = isObject(execution) ? execution.taskSupport : undefined
-  if (support !== undefined && !SUPPORT.has(support)) {
+  if (support !== undefined && !TASK_SUPPORT_VALUES.has(support)) {
     problems.push(`${name}: taskSupport is ${JSON.stringify(support)}`)
   }
   return problems

@@ -18,9 +18,9 @@ import { type Head, origin, parseHead, readLine, tornDigest } from './audit-line
 import { type FileLock, takeLock } from './file-lock.ts'
 
 /** How many processes may keep an audit log of the same name, each in a file of its own. */
-const PLACES = 64
+const MAX_FILES = 64
 /** How much of the end of a file is read to find its last line, in bytes. */
-const TAIL = 4 * 1024 * 1024
+const MAX_TAIL_BYTES = 4 * 1024 * 1024
 const HEAD_LENGTH = 128
 
 const writeAt = promisify(write)
@@ -58,7 +58,7 @@ export class AuditFile {
   static open({ file }: { readonly file: string }): AuditFile {
     const folder = dirname(file)
     if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 })
-    for (let place = 1; place <= PLACES; place++) {
+    for (let place = 1; place <= MAX_FILES; place++) {
       const path = placed(file, place)
       const lock = takeLock(`${path}.lock`)
       if (!lock) continue
@@ -165,7 +165,7 @@ interface Last {
 /** Finds the last line of a file, and what stands after it. @throws Error where the file holds something else */
 function lastLine(file: number, size: number): Last {
   if (size === 0) return { head: origin, isOpen: false }
-  const length = Math.min(size, TAIL)
+  const length = Math.min(size, MAX_TAIL_BYTES)
   const bytes = Buffer.alloc(length)
   readSync(file, bytes, 0, length, size - length)
   const lines = bytes.toString('utf8').split('\n')

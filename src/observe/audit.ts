@@ -16,7 +16,7 @@ import { Anchor, type Anchors } from './audit-anchor.ts'
 import { AuditFile } from './audit-file.ts'
 import { encodeLine, type Head } from './audit-line.ts'
 import type { Ending } from './ending.ts'
-import { shownName } from './shown-uri.ts'
+import { displayName } from './shown-uri.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -24,13 +24,13 @@ type Fields = Readonly<Record<string, unknown>>
 type Entry = () => Fields
 
 /** How long entries may wait to be written together, and to be tried again, in milliseconds. */
-const DELAY = 20
-const RETRY = 1000
+const WRITE_DELAY_MS = 20
+const RETRY_DELAY_MS = 1000
 /** How often writing may fail before the last entries are given up. */
-const TRIES = 3
+const MAX_ATTEMPTS = 3
 /** How many entries are written together, and how many may wait. */
-const BATCH = 500
-const LIMIT = 50_000
+const MAX_BATCH_ENTRIES = 500
+const MAX_WAITING_ENTRIES = 50_000
 
 /** What of a call's target is called by which name. */
 const subjects: Readonly<Record<string, string>> = {
@@ -94,7 +94,7 @@ export class Audit {
 
   /** Records how a call ended. */
   called(call: Call, target: Target, ending: Ending): void {
-    const { requestId, principal, client, method, facts } = call
+    const { requestId, principal, client, method, logFields } = call
     const time = Date.now()
     const subject = subjects[method]
     const given = bareArguments(call)
@@ -106,13 +106,13 @@ export class Audit {
       client: clientName(client.info),
       upstream: target.upstream,
       method,
-      ...(subject !== undefined && { [subject]: shownName(method, target.name) }),
-      rule: facts.get('rule') ?? facts.get('limited_by'),
-      approval: facts.get('approval'),
-      approved_by: facts.get('approved_by'),
-      declined_by: facts.get('declined_by'),
+      ...(subject !== undefined && { [subject]: displayName(method, target.name) }),
+      rule: logFields.get('rule') ?? logFields.get('limited_by'),
+      approval: logFields.get('approval'),
+      approved_by: logFields.get('approved_by'),
+      declined_by: logFields.get('declined_by'),
       outcome: ending.outcome,
-      replayed: facts.get('replayed'),
+      replayed: logFields.get('replayed'),
       code: ending.code,
       arguments_digest: given === undefined ? undefined : this.#digest(given),
       ms: ending.ms,
@@ -186,7 +186,7 @@ export class Audit {
 
   async #writeAll(): Promise<void> {
     await this.#writing
-    for (let failures = 0; this.#isLeft && failures < TRIES; failures += this.#hasFailed ? 1 : 0)
+    for (let failures = 0; this.#isLeft && failures < MAX_ATTEMPTS; failures += this.#hasFailed ? 1 : 0)
       await this.#flush()
   }
 
@@ -195,9 +195,9 @@ export class Audit {
   }
 
   #add(entry: Entry): void {
-    if (this.#waiting.length >= LIMIT) this.#dropped++
-    else this.#waiting.push(this.#waiting.length < BATCH ? entry : made(entry))
-    this.#timer ??= setTimeout(() => void this.#flush(), DELAY).unref()
+    if (this.#waiting.length >= MAX_WAITING_ENTRIES) this.#dropped++
+    else this.#waiting.push(this.#waiting.length < MAX_BATCH_ENTRIES ? entry : made(entry))
+    this.#timer ??= setTimeout(() => void this.#flush(), WRITE_DELAY_MS).unref()
   }
 
   #flush(): Promise<void> {
@@ -206,7 +206,11 @@ export class Audit {
       clearTimeout(this.#timer)
       this.#timer = undefined
       if (!this.#isLeft || this.#isClosed) return
-      const delay = this.#hasFailed ? RETRY : this.#waiting.length >= BATCH ? 0 : DELAY
+      const delay = this.#hasFailed
+        ? RETRY_DELAY_MS
+        : this.#waiting.length >= MAX_BATCH_ENTRIES
+          ? 0
+          : WRITE_DELAY_MS
       this.#timer = setTimeout(() => void this.#flush(), delay).unref()
     })
     return this.#writing
@@ -234,7 +238,7 @@ export class Audit {
     }
     if (this.#dropped > 0) this.#line({ ...now(), event: 'dropped', count: this.#dropped })
     this.#dropped = 0
-    for (const entry of this.#waiting.splice(0, BATCH)) this.#line(entry())
+    for (const entry of this.#waiting.splice(0, MAX_BATCH_ENTRIES)) this.#line(entry())
   }
 
   #line(fields: Fields): void {

@@ -20,7 +20,7 @@ const TOOL_ERROR = 'tool_error'
 
 /** The ending of a call with an outcome. */
 export function endingOf(outcome: Outcome, ms: number): Ending {
-  if (outcome.kind === 'ask') return { outcome: 'ask', ms }
+  if (outcome.kind === 'input_required') return { outcome: 'ask', ms }
   const { result } = outcome
   if (result.member('isError') !== true) return { outcome: ok, ms }
   const error = result.meta(ERROR_KEY)

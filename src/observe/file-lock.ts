@@ -12,8 +12,8 @@ import {
 import { hostname } from 'node:os'
 
 /** How often a lock is shown to be held, and after which silence it is not, in milliseconds. */
-const BEAT = 20_000
-const SILENCE = 90_000
+const HEARTBEAT_INTERVAL_MS = 20_000
+const LOCK_STALE_MS = 90_000
 
 /** A file only this process may write to. */
 export interface FileLock {
@@ -28,7 +28,7 @@ export function takeLock(path: string): FileLock | undefined {
   const beat = setInterval(() => {
     const now = new Date()
     if (isOurs()) utimesSync(path, now, now)
-  }, BEAT).unref()
+  }, HEARTBEAT_INTERVAL_MS).unref()
   held.add(path)
   return {
     release: () => {
@@ -79,7 +79,7 @@ interface Holder {
 
 function isAlive({ pid, host }: Holder, path: string): boolean {
   // The same id on the same host is an earlier life of this process, as in a container that was started again.
-  if (host !== hostname()) return Date.now() - statSync(path).mtimeMs < SILENCE
+  if (host !== hostname()) return Date.now() - statSync(path).mtimeMs < LOCK_STALE_MS
   return pid !== process.pid && isRunning(pid)
 }
 

@@ -27,7 +27,7 @@ type Fields = Readonly<Record<string, unknown>>
 const INFO = levels.indexOf('info')
 
 /** How long lines may wait to be written together, in milliseconds. */
-const DELAY = 20
+const WRITE_DELAY_MS = 20
 const MAX_WAITING = 64 * 1024
 
 /** A log of one line per event. Lines are written in batches, and the rest when the process ends. */
@@ -62,7 +62,7 @@ export function createLog({ level, isPretty, to = 2 }: Options): OpenLog {
     waiting.push(`${line}\n`)
     size += line.length
     if (size > MAX_WAITING) flush()
-    else timer ??= setTimeout(flush, DELAY).unref()
+    else timer ??= setTimeout(flush, WRITE_DELAY_MS).unref()
   }
 
   return {
@@ -118,11 +118,11 @@ function masking(key: string, value: unknown): unknown {
 }
 
 /** Longer text is looked at by those who are made for it. */
-const SHORT = 64
+const MAX_SHORT_LENGTH = 64
 
 /** Whether text is short and needs no escape. */
 function isPlain(text: string): boolean {
-  if (text.length > SHORT) return false
+  if (text.length > MAX_SHORT_LENGTH) return false
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at)
     if (code < 32 || code > 126 || code === 34 || code === 92) return false

@@ -33,7 +33,7 @@ interface Options {
 }
 
 /** How many tools of one server are counted apart; the rest together. */
-const TOOLS = 500
+const MAX_TOOL_LABELS = 500
 const OTHER = 'other'
 const CALL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 const STORE_SECONDS = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5]
@@ -123,7 +123,7 @@ export class Metrics {
   #learn(upstream: string, tool: string): string {
     const tools = this.#tools.get(upstream) ?? new Set()
     this.#tools.set(upstream, tools)
-    if (!tools.has(tool) && tools.size >= TOOLS) return OTHER
+    if (!tools.has(tool) && tools.size >= MAX_TOOL_LABELS) return OTHER
     tools.add(tool)
     return tool
   }

@@ -5,7 +5,7 @@ import type { Target } from '../core/target.ts'
 import { type Audit, isAudited } from './audit.ts'
 import { type Ending, endingOf, failureOf, isAuthFailure, isRateLimit, isRefusal } from './ending.ts'
 import type { Meter, Metrics } from './metrics.ts'
-import { shownName } from './shown-uri.ts'
+import { displayName } from './shown-uri.ts'
 import type { Tracing, Way } from './tracing.ts'
 
 /** What is told of calls just now. */
@@ -25,7 +25,7 @@ export interface Observers {
 }
 
 /** The name of the fact that tells which target a call came to. It is for this file alone. */
-const REACHED = 'target'
+const TARGET_FIELD = 'target'
 
 /** A target calls came to, and what counts them. */
 interface Reached {
@@ -89,7 +89,7 @@ export function observeTarget(observers: Observers, target: Target): Middleware 
     if (observers.isQuiet) return next(call)
     const before = reachedBy(call)
     const isAnother = before?.target.method === target.method && before.target.upstream !== target.upstream
-    call.facts.set(REACHED, isAnother ? several : reached)
+    call.logFields.set(TARGET_FIELD, isAnother ? several : reached)
     return next(call)
   }
 }
@@ -138,35 +138,35 @@ function isLasting({ method }: Pick<Call, 'method'>): boolean {
   return method === 'subscriptions/listen'
 }
 
-function reachedBy({ facts }: Call): Reached | undefined {
+function reachedBy({ logFields }: Call): Reached | undefined {
   // Set by the frame above, and by nobody else.
-  return facts.get(REACHED) as Reached | undefined
+  return logFields.get(TARGET_FIELD) as Reached | undefined
 }
 
 function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<string, unknown> {
-  const { principal, client, facts, meta, requestId, rpcId } = call
+  const { principal, client, logFields, meta, requestId, rpcId } = call
   const target = reachedBy(call)?.target
   const fields: Record<string, unknown> = {
     method: call.calledAs ?? call.method,
     upstream: target?.upstream ?? call.target.upstream,
-    name: shownName(call.method, target?.name ?? call.target.name),
+    name: displayName(call.method, target?.name ?? call.target.name),
     principal: principal.id,
     revision: client.revision,
     outcome,
     ms,
     request_id: requestId,
-    rpc_id: rpcId === undefined || rpcId.length <= LONGEST_ID ? rpcId : rpcId.slice(0, LONGEST_ID),
+    rpc_id: rpcId === undefined || rpcId.length <= MAX_ID_LENGTH ? rpcId : rpcId.slice(0, MAX_ID_LENGTH),
   }
   if (rpc !== undefined) fields.rpc = rpc
   else if (code !== undefined) fields.code = code
   if (reason !== undefined) fields.reason = reason
   if (typeof meta.traceparent === 'string') fields.trace_id = meta.traceparent.slice(3, 35)
-  for (const [name, value] of facts) if (name !== REACHED) fields[name] = value
+  for (const [name, value] of logFields) if (name !== TARGET_FIELD) fields[name] = value
   return fields
 }
 
 /** How much of a JSON-RPC id is told. */
-const LONGEST_ID = 64
+const MAX_ID_LENGTH = 64
 
 function since(start: number): number {
   return Math.round((performance.now() - start) * 100) / 100

@@ -6,7 +6,7 @@ import type { TraceSettings } from '../core/observe-settings.ts'
 import { self } from '../core/self.ts'
 import type { Target } from '../core/target.ts'
 import type { Ending } from './ending.ts'
-import { shownUri } from './shown-uri.ts'
+import { displayUri } from './shown-uri.ts'
 
 /** A span of a call, and the call as it goes on within it. */
 interface CallSpan {
@@ -34,7 +34,7 @@ export interface Tracing {
 }
 
 /** How long sending spans may be tried, also the last ones, in milliseconds. */
-const PATIENCE = 3000
+const EXPORT_TIMEOUT_MS = 3000
 
 /** Loads what sends spans. Without traces none of it is ever loaded. */
 export async function openTracing(settings: TraceSettings, log: Log): Promise<Tracing> {
@@ -48,7 +48,7 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
   const exporter = new OTLPTraceExporter({
     url: settings.endpoint,
     headers: Object.fromEntries(headers),
-    timeoutMillis: PATIENCE,
+    timeoutMillis: EXPORT_TIMEOUT_MS,
   })
   const provider = new sdk.TracerProvider({
     sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(settings.sample) }),
@@ -93,7 +93,7 @@ export async function openTracing(settings: TraceSettings, log: Log): Promise<Tr
     },
     sent: (call, target, way) => start(call, target, way, api.SpanKind.CLIENT),
     close: async () => {
-      const late = new Promise((resolve) => setTimeout(resolve, PATIENCE).unref())
+      const late = new Promise((resolve) => setTimeout(resolve, EXPORT_TIMEOUT_MS).unref())
       await Promise.race([provider.shutdown().catch(() => undefined), late])
     },
   }
@@ -107,12 +107,12 @@ function spanContext(traceparent: string): SpanContext {
 
 /** How long names and ids may be. */
 const NAME = 200
-const LONGEST_ID = 64
+const MAX_ID_LENGTH = 64
 
 function attributesOf(call: Call, target: Target, way: Way): Attributes {
   const { method, rpcId } = call
   const name = target.name?.slice(0, NAME)
-  const id = rpcId?.slice(0, LONGEST_ID)
+  const id = rpcId?.slice(0, MAX_ID_LENGTH)
   return {
     'mcp.method.name': method.slice(0, NAME),
     'mcp.protocol.version': way.revision ?? call.client.revision,
@@ -124,7 +124,7 @@ function attributesOf(call: Call, target: Target, way: Way): Attributes {
     ...(method === 'tools/call' && { 'gen_ai.operation.name': 'execute_tool' }),
     ...(method === 'tools/call' && name !== undefined && { 'gen_ai.tool.name': name }),
     ...(method === 'prompts/get' && name !== undefined && { 'gen_ai.prompt.name': name }),
-    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': shownUri(name) }),
+    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': displayUri(name) }),
     ...(target.upstream !== undefined && { 'gatehouse.upstream': target.upstream }),
     'gatehouse.request_id': call.requestId,
   }

@@ -17,7 +17,7 @@ export function mayDecide(
 }
 
 /** How callers are named who are people of the issuer. */
-const PERSON = 'user:'
+const PERSON_PREFIX = 'user:'
 
 /**
  * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token; undefined where neither can.
@@ -36,7 +36,7 @@ export function whoDecidesOnPage(
   if (users.some(isUser)) return 'person'
   const names = kind === 'page' ? [caller] : approvers
   const isAnybody = kind === 'out_of_band' && approvers.length === 0
-  if (jwt?.client && (isAnybody || names.some((name) => name.startsWith(PERSON)))) return 'person'
+  if (jwt?.client && (isAnybody || names.some((name) => name.startsWith(PERSON_PREFIX)))) return 'person'
   return kind === 'out_of_band' && isProtected(auth) ? 'program' : undefined
 }
 

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/error.ts'
 import type { Approval, Decision } from './approvals.ts'
 
 /** The reason of a refusal that no waiting changes: there is nobody who could be asked. */
-export const NOBODY_TO_ASK = 'nobody_to_ask'
+export const NO_APPROVER_REASON = 'nobody_to_ask'
 
 /** There is none to decide on. */
 export function unknownApproval(): GatewayError {

@@ -59,7 +59,10 @@ export interface Decision {
 }
 
 /** An approval that is asked for; `ttl` is how long people have, in milliseconds. */
-export interface Draft extends Omit<Approval, 'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status'> {
+export interface ApprovalRequest extends Omit<
+  Approval,
+  'id' | 'createdAt' | 'expiresAt' | 'decisions' | 'status'
+> {
   readonly ttl: number
 }
 
@@ -74,7 +77,7 @@ export interface Requested {
 /** What people are asked to approve, in a store that gateways and commands share. */
 export interface Approvals {
   /** Asks for an approval, or finds the one that is open for the same call. @throws QUOTA_EXHAUSTED */
-  request(draft: Draft): Promise<Requested>
+  request(draft: ApprovalRequest): Promise<Requested>
   find(id: string): Promise<Approval | undefined>
   /** Whether there was one of which the time is over, not long ago. */
   isExpired(id: string): Promise<boolean>
@@ -92,20 +95,20 @@ export interface Approvals {
    * What became of the approval of a call: the pending one; or the approved or denied one, told once, to one caller
    * of all. Nothing where none is open.
    */
-  use(draft: Draft): Promise<Approval | undefined>
+  use(draft: ApprovalRequest): Promise<Approval | undefined>
   /** Uses up the approval of a call that is not denied, with its token; nothing where the token is not that one. */
-  redeem(draft: Draft, token: string): Promise<Approval | undefined>
+  consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined>
 }
 
 /** How many calls of one caller may wait for approval; everybody together may have more. */
-const MOST = 100
-const MOST_OF_ALL = 400
+const MAX_PENDING_PER_CALLER = 100
+const MAX_PENDING_SHARED = 400
 /** How large the arguments of one may be, in characters. */
-const LARGEST = 1024 * 1024
+const MAX_ARGUMENTS_LENGTH = 1024 * 1024
 /** How long is known that there was one, after its time is over, in milliseconds. */
-const MEMORY = 3_600_000
+const RETENTION_MS = 3_600_000
 /** How often a change is tried that others are quicker with. */
-const TRIES = 50
+const MAX_ATTEMPTS = 50
 
 /** Keeps approvals in a store; `now` tells the time in milliseconds since 1970. */
 export function createApprovals(store: Store, now: () => number): Approvals {
@@ -117,20 +120,25 @@ export function createApprovals(store: Store, now: () => number): Approvals {
   }
   const write = ({ text, approval }: Kept, changes: Partial<Approval>): Promise<boolean> => {
     const changed = { ...approval, ...changes }
-    return store.swap(keyOf(approval.id), text, JSON.stringify(changed), ttlOf(changed) + MEMORY)
+    return store.compareAndSwap(
+      keyOf(approval.id),
+      text,
+      JSON.stringify(changed),
+      ttlOf(changed) + RETENTION_MS,
+    )
   }
   const ttlOf = ({ expiresAt }: Approval): number => Math.max(1, expiresAt - now())
 
-  const opened = async (draft: Draft): Promise<Opened | undefined> => {
+  const opened = async (draft: ApprovalRequest): Promise<Opened | undefined> => {
     const text = await store.get(openKeyOf(draft))
     const open = text === undefined ? undefined : parseOpen(text)
     const kept = open && (await read(open.id))
     if (text === undefined || !open || !kept) return undefined
     return kept.approval.status === 'used' ? undefined : { ...kept, key: text, token: open.token }
   }
-  const spend = async (draft: Draft, found: Opened): Promise<boolean> => {
+  const spend = async (draft: ApprovalRequest, found: Opened): Promise<boolean> => {
     if (!(await write(found, { status: 'used' }))) return false
-    await store.drop(openKeyOf(draft), found.key)
+    await store.compareAndDelete(openKeyOf(draft), found.key)
     return true
   }
 
@@ -148,18 +156,19 @@ export function createApprovals(store: Store, now: () => number): Approvals {
         const found = await opened(draft)
         if (found?.approval.status === 'pending') return { approval: found.approval, token: found.token }
         const open = await store.scan(collectionOf(draft))
-        if (open.size >= (draft.isEverybody ? MOST_OF_ALL : MOST)) throw tooMany()
+        if (open.size >= (draft.isEverybody ? MAX_PENDING_SHARED : MAX_PENDING_PER_CALLER)) throw tooMany()
         const approval = begun(draft, now())
         const text = JSON.stringify(approval)
-        if (text.length > LARGEST) throw tooLarge()
+        if (text.length > MAX_ARGUMENTS_LENGTH) throw tooLarge()
         const token = random()
-        await store.put(keyOf(approval.id), text, draft.ttl + MEMORY)
+        await store.put(keyOf(approval.id), text, draft.ttl + RETENTION_MS)
         const mark = JSON.stringify({ id: approval.id, token })
         // What an earlier one left behind gives way; one that others opened meanwhile is found in the next try.
-        const before = await store.claim(openKeyOf(draft), mark, draft.ttl)
+        const before = await store.setIfAbsent(openKeyOf(draft), mark, draft.ttl)
         const isOurs =
           before === undefined ||
-          ((await isOver(before, read)) && (await store.swap(openKeyOf(draft), before, mark, draft.ttl)))
+          ((await isOver(before, read)) &&
+            (await store.compareAndSwap(openKeyOf(draft), before, mark, draft.ttl)))
         if (isOurs) return { approval, token, isNew: true as const }
         await store.delete(keyOf(approval.id))
         return undefined
@@ -182,7 +191,7 @@ export function createApprovals(store: Store, now: () => number): Approvals {
         const mark = await store.get(openKeyOf(approval))
         // The way to it has to last as long as it does.
         if (mark !== undefined && parseOpen(mark)?.id === id)
-          await store.swap(openKeyOf(approval), mark, mark, ttlOf(approval))
+          await store.compareAndSwap(openKeyOf(approval), mark, mark, ttlOf(approval))
         return approval
       }),
     use: (draft) =>
@@ -192,9 +201,9 @@ export function createApprovals(store: Store, now: () => number): Approvals {
         if (found.approval.status === 'pending') return found.approval
         if (found.approval.status === 'approved')
           return (await spend(draft, found)) ? found.approval : undefined
-        return (await store.drop(openKeyOf(draft), found.key)) ? found.approval : undefined
+        return (await store.compareAndDelete(openKeyOf(draft), found.key)) ? found.approval : undefined
       }).then((found) => (found === nobody ? undefined : found)),
-    redeem: (draft, token) =>
+    consume: (draft, token) =>
       retrying(async () => {
         const found = await opened(draft)
         if (!found || found.approval.status === 'denied' || !isSame(found.token, token)) return nobody
@@ -233,7 +242,7 @@ function openKeyOf(draft: Pick<Approval, 'caller' | 'digest' | 'kind' | 'needed'
   return `${collectionOf(draft)}/${hash('sha256', canonical([digest, kind, needed, approvers]))}`
 }
 
-function begun({ ttl, ...draft }: Draft, createdAt: number): Approval {
+function begun({ ttl, ...draft }: ApprovalRequest, createdAt: number): Approval {
   return {
     ...draft,
     id: random(),
@@ -252,7 +261,7 @@ async function isOver(mark: string, read: (id: string) => Promise<Kept | undefin
 
 /** Tries a change again while others are quicker. */
 async function retrying<Value>(change: () => Promise<Value | undefined>): Promise<Value> {
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
     const done = await change()
     if (done !== undefined) return done
   }

@@ -9,7 +9,7 @@ import {
 } from '../core/contract.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate, type Revised } from './revise.ts'
+import { casUpdate, type CasUpdate } from './revise.ts'
 
 /** What became of a contract. */
 export interface Noted {
@@ -19,11 +19,11 @@ export interface Noted {
 }
 
 /** How many versions are kept, and how many changes of each. */
-const VERSIONS = 100
-const CHANGES = 200
+const MAX_VERSIONS = 100
+const MAX_CHANGES_PER_VERSION = 200
 /** For how long what is dropped has to be announced before, and for how many additions: three months, two. */
-const NOTICE = 90 * 86_400_000
-const NOTICE_VERSIONS = 2
+const NOTICE_PERIOD_MS = 90 * 86_400_000
+const MIN_NOTICE_VERSIONS = 2
 
 /** The contracts of servers and their history, in a store that gateways and commands share. */
 export class Contracts {
@@ -46,9 +46,9 @@ export class Contracts {
 
   /** Writes down the contract of a server as it is now; its version is raised by what changed. */
   note(upstream: string, contract: Contract, now: number): Promise<Noted> {
-    const look = (text: string | undefined): Revised<Noted> => {
+    const look = (text: string | undefined): CasUpdate<Noted> => {
       const { history, noted } = next({ upstream, contract, now }, parsed(text))
-      return { told: noted, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
+      return { result: noted, ...(history && { write: { text: JSON.stringify(history), ttl: FOREVER } }) }
     }
     return casUpdate(this.#store, place(upstream), look, () => {
       throw new Error(`the contract of ${upstream} is written by others again and again`)
@@ -80,7 +80,7 @@ function next(
       ? { ...each, isEarly: true }
       : each
   })
-  const kept = changes.slice(0, CHANGES)
+  const kept = changes.slice(0, MAX_CHANGES_PER_VERSION)
   const version: ContractVersion = {
     version: raised(last.version, level),
     at: now,
@@ -88,7 +88,7 @@ function next(
     ...(changes.length > kept.length && { more: changes.length - kept.length }),
   }
   return {
-    history: { upstream, contract, versions: [version, ...before.versions].slice(0, VERSIONS) },
+    history: { upstream, contract, versions: [version, ...before.versions].slice(0, MAX_VERSIONS) },
     noted: { version: version.version, changed: { before: last.version, changes } },
   }
 }
@@ -105,7 +105,7 @@ function wasAnnounced(
   const announced = versions[at]
   if (!announced) return false
   const additions = versions.slice(0, at).filter(({ changes }) => levelOf(changes) !== 'patch')
-  return now - announced.at >= NOTICE && additions.length >= NOTICE_VERSIONS
+  return now - announced.at >= NOTICE_PERIOD_MS && additions.length >= MIN_NOTICE_VERSIONS
 }
 
 function place(upstream: string): string {

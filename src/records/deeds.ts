@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { isObject, readJson } from '../core/json.ts'
 import type { Store } from '../store/store.ts'
 import type { KeptPrincipal } from './principal.ts'
-import { casUpdate, type Revised } from './revise.ts'
+import { casUpdate, type CasUpdate } from './revise.ts'
 
 /** What a tool did for a caller, and how it is undone. Kept under `deed/…` as JSON; times are milliseconds since 1970. */
 export interface Action {
@@ -23,13 +23,13 @@ export interface Action {
   readonly step?: string
   /** `pending` while the server works on it; what stays so after its gateway ended is not known to have happened. */
   readonly status: 'pending' | 'ok' | 'failed' | 'unknown'
-  readonly way: WayBack
+  readonly way: Compensation
   /** When it was undone. */
   readonly undoneAt?: number
 }
 
 /** How something that was done is undone: by a call, exactly or about, or not at all. */
-export type WayBack =
+export type Compensation =
   | {
       readonly kind: 'exact' | 'approximate'
       readonly tool: string
@@ -51,16 +51,16 @@ export interface Wanted {
 }
 
 /** How large a deed may be as text. */
-const LARGEST = 1024 * 1024
+const MAX_ACTION_LENGTH = 1024 * 1024
 
 /** Why what is too large to be kept can not be undone. */
-export const tooLarge: WayBack = {
+export const tooLarge: Compensation = {
   kind: 'none',
-  reason: `what it takes to undo it is larger than ${LARGEST / 1024 / 1024} MB`,
+  reason: `what it takes to undo it is larger than ${MAX_ACTION_LENGTH / 1024 / 1024} MB`,
 }
 
 /** A key for something done just then; keys sort by time, and nobody guesses them. */
-export function newDeedKey(now: number): string {
+export function newActionKey(now: number): string {
   return `${oldestKeyAt(now)}${randomUUID()}`
 }
 
@@ -70,13 +70,13 @@ export function oldestKeyAt(now: number): string {
 }
 
 /** A deed as it is kept. */
-export function encodeDeed(deed: Action): string {
+export function encodeAction(deed: Action): string {
   const whole = JSON.stringify(deed)
-  return whole.length <= LARGEST - MARGIN ? whole : JSON.stringify(bounded(deed))
+  return whole.length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH ? whole : JSON.stringify(bounded(deed))
 }
 
 /** What was done, in the store. */
-export class Deeds {
+export class Actions {
   readonly #store: Store
 
   constructor(store: Store) {
@@ -88,7 +88,7 @@ export class Deeds {
    * only shown, and then its way back. `ttl` is in milliseconds.
    */
   async put(deed: Action, ttl: number): Promise<void> {
-    await this.write(deed.key, encodeDeed(deed), ttl)
+    await this.write(deed.key, encodeAction(deed), ttl)
   }
 
   /** The same of one that is encoded. */
@@ -99,7 +99,7 @@ export class Deeds {
   /** Has a deed forgotten after so many milliseconds from now. */
   async keep(key: string, ttl: number): Promise<void> {
     const text = await this.#store.get(place(key))
-    if (text !== undefined) await this.#store.swap(place(key), text, text, ttl)
+    if (text !== undefined) await this.#store.compareAndSwap(place(key), text, text, ttl)
   }
 
   async find(key: string): Promise<Action | undefined> {
@@ -125,7 +125,7 @@ export class Deeds {
 
   /** Tells whether nobody else is about to undo a deed; others are told no for a while, unless it is given back. */
   async reserve(key: string): Promise<boolean> {
-    return (await this.#store.claim(reservation(key), '1', RESERVED)) === undefined
+    return (await this.#store.setIfAbsent(reservation(key), '1', RESERVED)) === undefined
   }
 
   async release(key: string): Promise<void> {
@@ -134,10 +134,10 @@ export class Deeds {
 
   /** Writes down that a deed was undone. Tells whether it is kept still. `ttl` is in milliseconds. */
   undone(key: string, at: number, ttl: number): Promise<boolean> {
-    const look = (text: string | undefined): Revised<boolean> => {
+    const look = (text: string | undefined): CasUpdate<boolean> => {
       const deed = readDeed(text)
-      if (!deed) return { told: false }
-      return { told: true, write: { text: JSON.stringify({ ...deed, undoneAt: at }), ttl } }
+      if (!deed) return { result: false }
+      return { result: true, write: { text: JSON.stringify({ ...deed, undoneAt: at }), ttl } }
     }
     return casUpdate(this.#store, place(key), look, () => false)
   }
@@ -160,16 +160,16 @@ function reservation(key: string): string {
 }
 
 /** Whether a way back can be kept with its deed. */
-export function isKeepable(way: WayBack): boolean {
-  return JSON.stringify(way).length <= LARGEST - MARGIN
+export function isKeepable(way: Compensation): boolean {
+  return JSON.stringify(way).length <= MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH
 }
 
 /** What a deed takes besides its arguments and its way back, at most about. */
-const MARGIN = 16 * 1024
+const METADATA_MARGIN_LENGTH = 16 * 1024
 
 function bounded(deed: Action): Action {
   if (!isKeepable(deed.way)) return bounded({ ...deed, way: tooLarge })
-  const left = LARGEST - MARGIN - JSON.stringify(deed.way).length
+  const left = MAX_ACTION_LENGTH - METADATA_MARGIN_LENGTH - JSON.stringify(deed.way).length
   return JSON.stringify(deed.arguments).length <= left ? deed : { ...deed, arguments: {} }
 }
 

@@ -11,7 +11,7 @@ export interface Membership {
    * Makes others who use the store of the moment see that this one lives, from now on. Has to be awaited before
    * anything is left to be finished.
    */
-  announce(): Promise<void>
+  register(): Promise<void>
   /** Is seen no more in a store that was replaced, once nothing goes on there. */
   leave(store: Store): void
   /** Whether the gateway of a name lives; one that is not sure is taken for alive. */
@@ -20,14 +20,14 @@ export interface Membership {
 }
 
 /** For how long a sign of life holds, and how often it is given, in milliseconds. */
-const LIFE = 10_000
-const BEAT = 3000
+const HEARTBEAT_TTL_MS = 10_000
+const HEARTBEAT_INTERVAL_MS = 3000
 
 /** The gateways of this process, by the random part of their names. */
 const living = new Set<string>()
 
 /** Tells gateways that share a store which of them live. */
-export function createPresence(store: () => Store): Membership {
+export function createMembership(store: () => Store): Membership {
   const own = { token: randomBytes(8).toString('hex'), pid: process.pid, place: placeOfProcess() }
   living.add(own.token)
   const id = `${own.token}.${own.pid}.${own.place}`
@@ -35,13 +35,13 @@ export function createPresence(store: () => Store): Membership {
   const announced = new Map<Store, Promise<void>>()
   let timer: NodeJS.Timeout | undefined
 
-  const beat = (seenIn: Store): Promise<void> => seenIn.put(keyOf(id), '1', LIFE)
+  const beat = (seenIn: Store): Promise<void> => seenIn.put(keyOf(id), '1', HEARTBEAT_TTL_MS)
   const beatAll = (): void => {
     for (const each of announced.keys()) void beat(each).catch(() => undefined)
   }
   return {
     id,
-    announce: () => {
+    register: () => {
       const current = store()
       const done = announced.get(current)
       if (done) return done
@@ -49,7 +49,7 @@ export function createPresence(store: () => Store): Membership {
       announced.set(current, first)
       // A sign of life that could not be given is tried again by the next one who needs it.
       first.catch(() => announced.delete(current))
-      timer ??= setInterval(beatAll, BEAT).unref()
+      timer ??= setInterval(beatAll, HEARTBEAT_INTERVAL_MS).unref()
       return first
     },
     leave: (left) => void announced.delete(left),

@@ -133,11 +133,11 @@ function exact(text: string): Readonly<Record<string, unknown>> {
 }
 
 /** Nobody writes numbers that long in earnest. */
-const LONGEST = 1000
+const MAX_DIGITS = 1000
 
 /** The same text for the same number, however it is written. */
 function decimal(text: string): string {
-  if (text.length > LONGEST) return text
+  if (text.length > MAX_DIGITS) return text
   const [, sign = '', whole = '', fraction = '', exponent = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? []
   const digits = `${whole}${fraction}`.replace(/^0+/, '')

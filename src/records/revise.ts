@@ -1,14 +1,14 @@
 import type { Store } from '../store/store.ts'
 
 /** What comes of a look at a value: what to tell, and what the value becomes, where it becomes another. */
-export interface Revised<Told> {
-  readonly told: Told
+export interface CasUpdate<Told> {
+  readonly result: Told
   /** `ttl` is in milliseconds. */
   readonly write?: { readonly text: string; readonly ttl: number } | undefined
 }
 
 /** How often a change is tried that others come before. */
-const TRIES = 100
+const MAX_ATTEMPTS = 100
 
 /**
  * Changes a value that others may change at the same time: where one comes between, it is looked at anew. What was
@@ -17,17 +17,17 @@ const TRIES = 100
 export async function casUpdate<Told>(
   store: Store,
   key: string,
-  look: (text: string | undefined) => Revised<Told>,
+  look: (text: string | undefined) => CasUpdate<Told>,
   busy: () => Told,
 ): Promise<Told> {
-  for (let attempt = 0; attempt < TRIES; attempt++) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const before = await store.get(key)
-    const { told, write } = look(before)
+    const { result: told, write } = look(before)
     if (!write) return told
     const isWritten =
       before === undefined
-        ? (await store.claim(key, write.text, write.ttl)) === undefined
-        : await store.swap(key, before, write.text, write.ttl)
+        ? (await store.setIfAbsent(key, write.text, write.ttl)) === undefined
+        : await store.compareAndSwap(key, before, write.text, write.ttl)
     if (isWritten) return told
   }
   return busy()

@@ -2,7 +2,7 @@ import { type Extra, GatewayError } from '../core/error.ts'
 import type { Action } from './deeds.ts'
 import type { KeptPrincipal } from './principal.ts'
 import {
-  type Compensation,
+  type CompensationStatus,
   isOver,
   type Move,
   needsAttention,
@@ -161,7 +161,7 @@ export function takenUp(runner: string, before: string | undefined): Move {
 }
 
 /** What became of undoing one of its steps. */
-export function compensated(compensation: Compensation, runner: string): Move {
+export function compensated(compensation: CompensationStatus, runner: string): Move {
   return (transaction) => {
     mustBeRunning(transaction, runner)
     const isKnown = transaction.steps.some(({ id }) => id === compensation.step)
@@ -200,7 +200,7 @@ function retryDelay(tries: number): number {
 }
 
 /** Whether something could not be undone for a reason that may pass, such as that its server is away. */
-function isRetryable({ status, error }: Compensation): boolean {
+function isRetryable({ status, error }: CompensationStatus): boolean {
   return status === 'compensation_failed' && retryable.has(String(error?.category))
 }
 

@@ -2,7 +2,7 @@ import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { callerHash, type KeptPrincipal } from './principal.ts'
-import { casUpdate, type Revised } from './revise.ts'
+import { casUpdate, type CasUpdate } from './revise.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {
@@ -22,7 +22,7 @@ export interface Transaction {
   /** In the order they began. */
   readonly steps: readonly Step[]
   /** What became of the steps that were undone, the last step first. */
-  readonly compensations: readonly Compensation[]
+  readonly compensations: readonly CompensationStatus[]
   /** Who rolls it back; another one takes over when that one is gone. */
   readonly runner?: string
   /** What could not be undone is tried again: how often it was, and when it will be, in milliseconds since 1970. */
@@ -50,7 +50,7 @@ export interface Step {
   readonly error?: Readonly<Record<string, unknown>>
 }
 
-export interface Compensation {
+export interface CompensationStatus {
   readonly step: string
   readonly status: 'compensated' | 'compensation_failed'
   /** The structured error, where it failed, or where nobody knows whether there was something to undo. */
@@ -114,7 +114,7 @@ export class Transactions {
   /** Writes one down, unless its caller has one of this id. Tells whether it did. */
   async open(transaction: Transaction): Promise<boolean> {
     const key = transactionKey(transaction.principal.id, transaction.id)
-    return (await this.#store.claim(key, written(transaction), this.#ttl(transaction))) === undefined
+    return (await this.#store.setIfAbsent(key, written(transaction), this.#ttl(transaction))) === undefined
   }
 
   async find(key: string): Promise<Transaction | undefined> {
@@ -126,11 +126,13 @@ export class Transactions {
    * @throws RESOURCE_NOT_FOUND, what the move throws
    */
   change(key: string, move: Move): Promise<Transaction> {
-    const look = (text: string | undefined): Revised<Transaction> => {
+    const look = (text: string | undefined): CasUpdate<Transaction> => {
       const before = readTransaction(text)
       if (!before) throw unknownTransaction()
       const told = move(before)
-      return told === before ? { told } : { told, write: { text: written(told), ttl: this.#ttl(told) } }
+      return told === before
+        ? { result: told }
+        : { result: told, write: { text: written(told), ttl: this.#ttl(told) } }
     }
     return casUpdate(this.#store, key, look, () => {
       throw new GatewayError('TRANSACTION_CONFLICT', 'The transaction is changed by too many at once.')
@@ -144,7 +146,7 @@ export class Transactions {
 
   /** Those that are not over, or that are to be tried again. */
   async unfinished(): Promise<readonly Found[]> {
-    return this.#scan((_key, text) => OPEN.some((start) => text.startsWith(start)))
+    return this.#scan((_key, text) => UNFINISHED_PREFIXES.some((start) => text.startsWith(start)))
   }
 
   async #scan(isMeant: (key: string, text: string) => boolean): Promise<readonly Found[]> {
@@ -171,7 +173,11 @@ export function unknownTransaction(): GatewayError {
 const COLLECTION = 'transaction'
 
 /** How texts begin of what is not done with: they need not be read to tell them from the many that are. */
-const OPEN = ['{"status":"active"', '{"status":"rolling_back"', '{"status":"partially_rolled_back","retry":']
+const UNFINISHED_PREFIXES = [
+  '{"status":"active"',
+  '{"status":"rolling_back"',
+  '{"status":"partially_rolled_back","retry":',
+]
 
 function written({ status, retry, ...others }: Transaction): string {
   return JSON.stringify({ status, ...(retry && { retry }), ...others })

@@ -30,13 +30,13 @@ const META = {
   snapshot: 152,
 }
 const TREE = { flags: 4, depth: 6, branches: 8, leaves: 16, overflows: 24, entries: 32, root: 40 }
-const VERSIONS = 0x100
+const VERSIONS_FLAG = 0x100
 const INTEGER_KEYS = 8
-const SIZE = 168
+const META_PAGE_BYTES = 168
 const FLAGS = 18
-const HEAD = 8
+const META_PAGE_FLAG = 8
 /** How often a file is walked that others write to meanwhile, until it is walked while they may not. */
-const TRIES = 3
+const MAX_ATTEMPTS = 3
 
 /**
  * Looks at a file without opening it. Whether it has to be looked at again once others can be kept from writing: they
@@ -53,7 +53,7 @@ export async function checkFile(path: string): Promise<'whole' | 'busy'> {
       const fault = await inTurns(faultIn(file, head))
       if (fault === undefined) return 'whole'
       if (readHead(file)?.snapshot === head.snapshot) throw new UnusableFile(fault)
-      if (attempt === TRIES) return 'busy'
+      if (attempt === MAX_ATTEMPTS) return 'busy'
     }
   } finally {
     closeSync(file)
@@ -126,8 +126,8 @@ function isPlaced(newer: Head, second: Head): boolean {
 }
 
 function headAt(file: number, index: 0 | 1, position: number): Head {
-  const page = readPart(file, position, SIZE)
-  if (page.length < SIZE || page.readUInt32LE(META.magic) !== MAGIC)
+  const page = readPart(file, position, META_PAGE_BYTES)
+  if (page.length < META_PAGE_BYTES || page.readUInt32LE(META.magic) !== MAGIC)
     throw new UnusableFile(index === 0 ? 'it holds something else than a store, or was damaged' : DAMAGED)
   const version = page.readUInt32LE(META.version) & 0xffff
   if (version !== 2) throw new UnusableFile(`it has the database format ${version} instead of 2`)
@@ -135,7 +135,7 @@ function headAt(file: number, index: 0 | 1, position: number): Head {
   const isSized = pageSize >= 256 && pageSize <= 65_536 && (pageSize & (pageSize - 1)) === 0
   const free = treeAt(page, META.free)
   const isKnown =
-    page.readUInt16LE(FLAGS) === HEAD &&
+    page.readUInt16LE(FLAGS) === META_PAGE_FLAG &&
     page.readBigUInt64LE(0) === BigInt(index) &&
     page.readBigUInt64LE(META.address) === 0n &&
     (free.flags & INTEGER_KEYS) !== 0
@@ -163,7 +163,7 @@ function treeAt(page: Buffer, at: number): Tree {
 
 /** Whether its values have versions, as those of a store do. */
 function isOurs({ main }: Head): boolean {
-  return main.root === NO_PAGE || (main.flags & VERSIONS) !== 0
+  return main.root === NO_PAGE || (main.flags & VERSIONS_FLAG) !== 0
 }
 
 /** What is wrong with the file, if anything is. */

@@ -24,7 +24,7 @@ import { LostStore, UnusableFile } from './lmdb-file.ts'
 export const DATA = 'data.mdb'
 const LOCK = 'lock.mdb'
 /** The file beside the data that names the store: it tells data that was removed from data that never was. */
-const GENERATION = 'generation'
+const GENERATION_FILE = 'generation'
 /** How much room a new store needs, and how large the file is that processes share, at least, in bytes. */
 const FIRST_ROOM = 1024 * 1024
 const LOCK_SIZE = 16_384
@@ -62,20 +62,20 @@ export function hasData(directory: string): boolean {
 
 /** Which store the folder says it holds; nothing where it does not say. */
 export function generationOf(directory: string): string | undefined {
-  const file = join(directory, GENERATION)
+  const file = join(directory, GENERATION_FILE)
   return existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined
 }
 
 /** Writes down which store the folder holds. */
 export function writeGeneration(directory: string, id: string): void {
-  const draft = join(directory, `${GENERATION}.${process.pid}`)
+  const draft = join(directory, `${GENERATION_FILE}.${process.pid}`)
   writeFileSync(draft, `${id}\n`, { mode: 0o600, flush: true })
-  renameSync(draft, join(directory, GENERATION))
+  renameSync(draft, join(directory, GENERATION_FILE))
 }
 
 /** Has the folder hold whatever store is in it, or a new one. */
 export function forgetGeneration(directory: string): void {
-  rmSync(join(directory, GENERATION), { force: true })
+  rmSync(join(directory, GENERATION_FILE), { force: true })
   if (sizeOf(join(directory, DATA)) !== 0) return
   for (const file of [DATA, LOCK]) rmSync(join(directory, file), { force: true })
 }

@@ -10,12 +10,12 @@ import { DATA, FULL, hasData, hasRoom, makeFolder, reserveRoom } from './lmdb-fo
 import { ACCEPT_HINT } from './sentinel.ts'
 
 /** How large a store may become, in bytes. */
-export const LIMIT = 1024 * 1024 * 1024
+export const MAX_STORE_BYTES = 1024 * 1024 * 1024
 /** What tells a store from the databases of other programs. Its key is none that a value could have. */
-export const MARK = { key: 'gatehouse', format: 1 }
+export const FORMAT_MARK = { key: 'gatehouse', format: 1 }
 
 /** How often a file is looked at again that another process may be about to make, and how long after, in milliseconds. */
-const LOOKS = 10
+const MAX_LOOKS = 10
 const LOOK_AGAIN_MS = 100
 
 /** The database of a folder. */
@@ -36,7 +36,7 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
   const options = {
     path: directory,
     noSubdir: false,
-    mapSize: 2 * LIMIT,
+    mapSize: 2 * MAX_STORE_BYTES,
     encoding: 'string' as const,
     useVersions: true,
     // A promise is kept once the data has reached the disk, and what is there is whole at any time.
@@ -48,7 +48,7 @@ export async function openDatabase(directory: string, isAwaited: boolean): Promi
     // No other process can write within a transaction.
     if (state === 'busy') database.transactionSync(() => checkHeldFile(join(directory, DATA)))
     const [first] = database.getKeys({ limit: 1 })
-    if (first !== undefined) checkMark(database.get(MARK.key))
+    if (first !== undefined) checkMark(database.get(FORMAT_MARK.key))
     return database
   } catch (error) {
     await database.close()
@@ -62,7 +62,7 @@ async function settled(directory: string): Promise<'new' | 'whole' | 'busy'> {
     try {
       return hasData(directory) ? await checkFile(join(directory, DATA)) : 'new'
     } catch (error) {
-      const most = error instanceof LostStore ? LOOKS : 2
+      const most = error instanceof LostStore ? MAX_LOOKS : 2
       if (look >= most || !(error instanceof UnusableFile)) throw error
       await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS))
     }
@@ -84,7 +84,7 @@ export function looksUsable(directory: string, isAwaited: boolean): boolean {
 function checkMark(mark: string | undefined): void {
   const format = /^[0-9a-z]+ format (\d+)$/.exec(mark ?? '')?.[1]
   if (format === undefined) throw new UnusableFile(FOREIGN)
-  if (Number(format) === MARK.format) return
+  if (Number(format) === FORMAT_MARK.format) return
   throw new UnusableFile(
     `it was written by a newer version of Gatehouse (format ${format}), which has to be used`,
   )

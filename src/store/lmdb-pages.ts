@@ -31,7 +31,7 @@ export const NO_PAGE = 0xffffffffffffffffn
 
 // The layout of pages, as far as it is looked at.
 const HEADER = 24
-const PAGE = { number: 0, flags: 18, lower: 20, upper: 22, count: 20 }
+const PAGE_OFFSETS = { number: 0, flags: 18, lower: 20, upper: 22, count: 20 }
 const NODE = { low: 0, high: 2, flags: 4, keySize: 6, key: 8 }
 const [BRANCH, LEAF, OVERFLOW] = [1, 2, 4]
 /** Of the flags of a page, all but one that says nothing once it is written. */
@@ -44,7 +44,7 @@ const VERSION = 8
 /** No tree is deeper. */
 const MAX_DEPTH = 32
 /** How many pages are looked at in one go. */
-const TURN = 64
+const PAGES_PER_TURN = 64
 
 class Fault extends Error {}
 
@@ -142,7 +142,7 @@ class Walk {
     },
   ): Generator<undefined, void> {
     this.#take(number, 1n)
-    if (++this.#looked % TURN === 0) yield
+    if (++this.#looked % PAGES_PER_TURN === 0) yield
     const page = this.#page(number, depth > 1 ? BRANCH : LEAF)
     const nodes = nodesOf(page, number, depth > 1)
     checkOrder(nodes, { range, number, isBranch: depth > 1, compare: tree.compare })
@@ -170,8 +170,8 @@ class Walk {
     const page = this.#read(number, count)
     const isIt =
       page.length === count * pageSize &&
-      page.readBigUInt64LE(PAGE.number) === number &&
-      (page.readUInt16LE(PAGE.flags) & FLAGS) === kind
+      page.readBigUInt64LE(PAGE_OFFSETS.number) === number &&
+      (page.readUInt16LE(PAGE_OFFSETS.flags) & FLAGS) === kind
     if (!isIt) throw faultAt(number)
     return page
   }
@@ -186,7 +186,7 @@ class Walk {
     this.#take(first, count)
     counts.overflows += count
     const pages = this.#page(first, OVERFLOW, needed)
-    if (BigInt(pages.readUInt32LE(PAGE.count)) !== count) throw faultAt(first)
+    if (BigInt(pages.readUInt32LE(PAGE_OFFSETS.count)) !== count) throw faultAt(first)
     return pages.subarray(HEADER, HEADER + node.size)
   }
 
@@ -201,7 +201,7 @@ class Walk {
 }
 
 function nodesOf(page: Buffer, number: bigint, isBranch: boolean): readonly Node[] {
-  const [lower, upper] = [page.readUInt16LE(PAGE.lower), page.readUInt16LE(PAGE.upper)]
+  const [lower, upper] = [page.readUInt16LE(PAGE_OFFSETS.lower), page.readUInt16LE(PAGE_OFFSETS.upper)]
   const room = page.length - HEADER
   if (lower === 0 || lower % 2 !== 0 || lower > upper || upper > room) throw faultAt(number)
   const nodes = Array.from({ length: lower / 2 }, (_each, index) => {

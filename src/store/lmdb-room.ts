@@ -24,12 +24,12 @@ interface Growing {
 export class NoRoom extends Error {}
 
 /** By how much the file grows at once, in bytes, for which calls wait, and at least where the disk has no more. */
-const STEP = 256 * 1024
-const SMALLEST = 64 * 1024
+const GROWTH_BYTES = 256 * 1024
+const MIN_GROWTH_BYTES = 64 * 1024
 /** For how long what is known of the file is believed, in milliseconds, since other processes may write to it. */
-const TRUST = 100
+const STATS_STALE_MS = 100
 /** How many pages may be free, but still be looked at by somebody. */
-const DOUBTFUL = 1024
+const MAX_PINNED_PAGES = 1024
 
 /**
  * Makes room in the file of a database before something is written to it. A disk that is full is met here, where
@@ -58,7 +58,7 @@ export class Room {
 
   /** Makes sure of room for so many bytes; what only removes something may go beyond the limit. @throws NoRoom */
   make(bytes: number, isRemoval: boolean): void {
-    const isKnown = bytes <= this.#left && performance.now() - this.#lookedAt < TRUST
+    const isKnown = bytes <= this.#left && performance.now() - this.#lookedAt < STATS_STALE_MS
     if (!isKnown) this.#left = this.#look(bytes, isRemoval)
     this.#left -= bytes
   }
@@ -79,7 +79,7 @@ export class Room {
     const end = (stats.lastPageNumber + 1) * stats.pageSize
     const room = this.#grow(end, need) - end
     if (room >= need) return isRemoval ? bytes : Math.min(room / 2, allowed)
-    const free = stats.lastPageNumber + 1 - used - DOUBTFUL
+    const free = stats.lastPageNumber + 1 - used - MAX_PINNED_PAGES
     if (free * stats.pageSize < 4 * bytes) throw new NoRoom('the disk is full')
     return bytes
   }
@@ -90,8 +90,8 @@ export class Room {
     if (size() >= end + need) return size()
     // Nobody else can write within a transaction.
     this.#database.transactionSync(() => {
-      let step = Math.max(STEP, need)
-      while (size() < end + need && step >= SMALLEST) {
+      let step = Math.max(GROWTH_BYTES, need)
+      while (size() < end + need && step >= MIN_GROWTH_BYTES) {
         if (!this.#append(size(), step)) step = Math.floor(step / 4)
       }
     })

@@ -38,7 +38,7 @@ export function readValue(key: string, stored: string | undefined, version = 0):
 
 /** Whether the bytes of a value are those that were stored, its key given as bytes too. */
 export function isSound(key: Buffer, stored: Buffer): boolean {
-  const space = stored.subarray(0, LONGEST_HEAD).indexOf(0x20)
+  const space = stored.subarray(0, MAX_HEAD_LENGTH).indexOf(0x20)
   const head = /^([0-9a-z]+)(?:\.([0-9a-z]+))?$/.exec(stored.toString('latin1', 0, Math.max(space, 0)))
   if (!head) return false
   const [, end = '', sum] = head
@@ -48,7 +48,7 @@ export function isSound(key: Buffer, stored: Buffer): boolean {
 }
 
 /** No head of a value is longer, in bytes: two numbers of 36 digits, and what stands between them. */
-const LONGEST_HEAD = 32
+const MAX_HEAD_LENGTH = 32
 
 function checksum(key: string, end: string, text: string): string {
   return crc32(text, crc32(`${end} `, crc32(key))).toString(36)

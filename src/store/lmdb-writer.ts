@@ -19,21 +19,21 @@ interface Waiting extends Write {
 }
 
 /** How long the disk may take, in milliseconds. */
-const PATIENCE = 10_000
+const WRITE_TIMEOUT_MS = 10_000
 /** How much is written together at most. */
-const BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
+const MAX_BATCH = { writes: 256, bytes: 4 * 1024 * 1024 }
 /**
  * How many turns of the event loop without another write say that none is on its way, and how long that is waited
  * for at most, in milliseconds. A commit costs as much as twenty of its writes: calls that are being read may as well
  * go along.
  */
-const GATHER = { quiet: 5, most: 2 }
+const GATHER_WAIT = { quiet: 5, most: 2 }
 /** What a write may take besides its value: the pages on the way to it, which are written anew. */
-const PAGE = 4096
-const WRITE = 3 * PAGE
-const COMMON = 16 * PAGE
+const PAGE_BYTES = 4096
+const WRITE = 3 * PAGE_BYTES
+const BATCH_OVERHEAD_BYTES = 16 * PAGE_BYTES
 /** How much room there has to be before a store that was full takes new things. */
-const COMFORT = 512 * 1024
+const MIN_FREE_BYTES = 512 * 1024
 
 /**
  * Writes what many ask for in one go, which costs the disk as much as one write does. While one batch is on its
@@ -71,7 +71,7 @@ export class Writer {
   /** Looks whether there is room again: enough for what is begun then to be ended. */
   look(): void {
     try {
-      this.#room.make(COMFORT, false)
+      this.#room.make(MIN_FREE_BYTES, false)
       if (this.#failure === undefined) this.#onProblem(undefined)
     } catch (error) {
       this.#onProblem(this.#failure ?? reasonOf(error))
@@ -95,9 +95,9 @@ export class Writer {
 
   /** Lets those come along who are about to write as well. */
   async #gather(): Promise<void> {
-    const end = performance.now() + GATHER.most
+    const end = performance.now() + GATHER_WAIT.most
     let quiet = 0
-    while (quiet < GATHER.quiet && performance.now() < end) {
+    while (quiet < GATHER_WAIT.quiet && performance.now() < end) {
       const before = this.#waiting.length
       await new Promise(setImmediate)
       quiet = this.#waiting.length > before ? 0 : quiet + 1
@@ -108,7 +108,7 @@ export class Writer {
     let bytes = 0
     const end = this.#waiting.findIndex((each, index) => {
       bytes += sizeOf(each)
-      return index > 0 && (index >= BATCH.writes || bytes > BATCH.bytes)
+      return index > 0 && (index >= MAX_BATCH.writes || bytes > MAX_BATCH.bytes)
     })
     if (end === -1) {
       const all = this.#waiting
@@ -142,7 +142,7 @@ export class Writer {
   }
 
   #makeRoom(batch: readonly Waiting[]): void {
-    const bytes = batch.reduce((sum, each) => sum + sizeOf(each), COMMON)
+    const bytes = batch.reduce((sum, each) => sum + sizeOf(each), BATCH_OVERHEAD_BYTES)
     this.#room.make(bytes, batch.length > 0 && batch.every(({ value }) => value === undefined))
   }
 
@@ -157,7 +157,7 @@ export class Writer {
     const late = setTimeout(() => {
       this.#isStuck = true
       this.#giveUp(batch, 'the disk does not answer')
-    }, PATIENCE).unref()
+    }, WRITE_TIMEOUT_MS).unref()
     try {
       await this.#putAll(batch)
       if (!this.#isStuck) return
@@ -213,7 +213,7 @@ function sizeOf({ value }: Write): number {
   if (value === undefined) return WRITE
   // A character takes up to three bytes, and a value without room in a page has pages of its own.
   const most = value.length * 3
-  return WRITE + (most > PAGE / 4 ? most + PAGE : 0)
+  return WRITE + (most > PAGE_BYTES / 4 ? most + PAGE_BYTES : 0)
 }
 
 function reasonOf(error: unknown): string {

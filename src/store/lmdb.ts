@@ -4,28 +4,28 @@ import type { Database } from 'lmdb'
 import type { Log } from '../core/log.ts'
 import { LostStore } from './lmdb-file.ts'
 import { DATA, FolderWatch, generationOf, type Loss, writeGeneration } from './lmdb-folder.ts'
-import { type Base, LIMIT, MARK, openDatabase, reasonOf } from './lmdb-open.ts'
+import { type Base, MAX_STORE_BYTES, FORMAT_MARK, openDatabase, reasonOf } from './lmdb-open.ts'
 import { Room } from './lmdb-room.ts'
 import { DamagedValue, type Found, newVersion, readValue, storedValue } from './lmdb-value.ts'
 import { unavailable, type Write, Writer } from './lmdb-writer.ts'
 import { oncePerTurn } from './once-per-turn.ts'
 import { MemoryStore } from './memory.ts'
-import { type RateLimitWindow, type Entry, FOREVER, type Portable, type Taken } from './store.ts'
+import { type RateLimitWindow, type Entry, FOREVER, type Portable, type TokenGrant } from './store.ts'
 import { isPromise, Sentinel } from './sentinel.ts'
 
 /**
  * How many values are looked at in one go; how long after that the next ones are, and where many of them were over;
  * and how long to rest after all were, in milliseconds.
  */
-const LOOK = 256
-const OFTEN = 500
-const SOON = 20
-const REST = 30_000
+const SWEEP_BATCH_VALUES = 256
+const SWEEP_INTERVAL_MS = 500
+const BUSY_SWEEP_INTERVAL_MS = 20
+const SWEEP_REST_MS = 30_000
 /** How often it is looked whether the folder is still there, and at least how often before something is read. */
 const WATCH_MS = 1000
 const STALE_MS = 50
 /** Which store it is. The key is none that others use. */
-const GENERATION = 'gatehouse:generation'
+const GENERATION_KEY = 'gatehouse:generation'
 
 /** What is left to other settings, and to tests. */
 interface Options {
@@ -79,7 +79,7 @@ export class LmdbStore implements Portable {
   #isClosed = false
 
   constructor(directory: string, log: Log, options: Options = {}) {
-    const { clock = Date.now, limit = LIMIT, rest = REST, sentinels } = options
+    const { clock = Date.now, limit = MAX_STORE_BYTES, rest = SWEEP_REST_MS, sentinels } = options
     this.#directory = directory
     this.#log = log
     this.#clock = clock
@@ -88,7 +88,7 @@ export class LmdbStore implements Portable {
     this.#sentinel = new Sentinel(sentinels, directory)
   }
 
-  get problem(): string | undefined {
+  get unavailableReason(): string | undefined {
     const reason = this.#loss?.reason ?? this.#damage ?? this.#reason
     if (reason === undefined) return this.#unusable
     return `the store in ${this.#directory} takes nothing more: ${reason}`
@@ -109,7 +109,7 @@ export class LmdbStore implements Portable {
     await this.#write(parts, { key, value: this.#wrap(key, value, ttl), version: newVersion() })
   }
 
-  async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+  async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
     const parts = this.#parts ?? (await this.#must())
     for (;;) {
       const found = this.#find(parts, key)
@@ -122,13 +122,13 @@ export class LmdbStore implements Portable {
     }
   }
 
-  async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+  async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
     const parts = this.#parts ?? (await this.#must())
     this.#promise(parts, key, ttl)
     return this.#change(parts, key, before, () => ({ value: this.#wrap(key, value, ttl) }))
   }
 
-  async drop(key: string, before: string): Promise<boolean> {
+  async compareAndDelete(key: string, before: string): Promise<boolean> {
     const parts = this.#parts ?? (await this.#must())
     return this.#change(parts, key, before, () => ({}))
   }
@@ -145,12 +145,12 @@ export class LmdbStore implements Portable {
     return found
   }
 
-  take(buckets: readonly RateLimitWindow[]): Taken {
-    return this.#local.take(buckets)
+  takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
+    return this.#local.takeTokens(buckets)
   }
 
-  look(buckets: readonly RateLimitWindow[]): Taken {
-    return this.#local.look(buckets)
+  peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
+    return this.#local.peekTokens(buckets)
   }
 
   async *entries(): AsyncIterable<Entry> {
@@ -181,7 +181,7 @@ export class LmdbStore implements Portable {
       const parts = await this.#begin(database)
       if (!this.#isClosed) {
         this.#parts = parts
-        this.#sweepIn(OFTEN)
+        this.#sweepIn(SWEEP_INTERVAL_MS)
         this.#watching = setInterval(() => this.#look(parts.watch), WATCH_MS).unref()
       }
       return parts
@@ -196,7 +196,7 @@ export class LmdbStore implements Portable {
     const room = new Room(join(this.#directory, DATA), this.#limit, database)
     const writer = new Writer(database, room, (problem) => this.#tell(problem))
     try {
-      if (database.get(MARK.key) === undefined) await mark(writer)
+      if (database.get(FORMAT_MARK.key) === undefined) await mark(writer)
       const id = await this.#identify(database, writer)
       const watch = new FolderWatch(this.#directory)
       const look = (): Loss | undefined => this.#look(watch)
@@ -220,14 +220,14 @@ export class LmdbStore implements Portable {
 
   /** Which store it is: it says so in the data, beside it, and elsewhere, once it promised something. @throws LostStore */
   async #identify(database: Base, writer: Writer): Promise<string> {
-    const kept = (): string | undefined => find(database, GENERATION)?.text
+    const kept = (): string | undefined => find(database, GENERATION_KEY)?.text
     const beside = generationOf(this.#directory)
     const known = [beside, this.#sentinel.read(this.#clock())?.id].filter((each) => each !== undefined)
     const there = kept()
     if (known.some((each) => each !== there)) throw new LostStore('it holds another store than before')
     if (there === undefined) {
-      const value = storedValue(GENERATION, randomUUID(), this.#clock() + FOREVER)
-      await writer.write({ key: GENERATION, value, version: newVersion(), before: null })
+      const value = storedValue(GENERATION_KEY, randomUUID(), this.#clock() + FOREVER)
+      await writer.write({ key: GENERATION_KEY, value, version: newVersion(), before: null })
     }
     const id = kept() ?? ''
     if (beside === undefined) writeGeneration(this.#directory, id)
@@ -247,9 +247,9 @@ export class LmdbStore implements Portable {
       this.#log.info('store.ready')
       return
     }
-    this.#log.error('store.away', { reason: this.problem })
+    this.#log.error('store.away', { reason: this.unavailableReason })
     // What is full is not left full for longer than it has to be.
-    this.#sweepIn(OFTEN)
+    this.#sweepIn(SWEEP_INTERVAL_MS)
   }
 
   /** Looks whether the folder is still there. */
@@ -259,7 +259,7 @@ export class LmdbStore implements Portable {
     if (loss?.reason === this.#loss?.reason) return loss
     this.#loss = loss
     if (loss === undefined) this.#log.info('store.ready')
-    else this.#log.error('store.away', { reason: this.problem })
+    else this.#log.error('store.away', { reason: this.unavailableReason })
     return loss
   }
 
@@ -278,7 +278,7 @@ export class LmdbStore implements Portable {
     if (!(error instanceof DamagedValue)) return error
     if (this.#damage === undefined) {
       this.#damage = `${error.message}. Put a copy of the folder in its place`
-      this.#log.error('store.away', { reason: this.problem })
+      this.#log.error('store.away', { reason: this.unavailableReason })
     }
     return unavailable(error.message, error)
   }
@@ -328,7 +328,7 @@ export class LmdbStore implements Portable {
       for (const { key, found } of part)
         if (found && found.until > now) yield { key, value: found.text, until: found.until }
       from = part.at(-1)?.key
-      if (part.length < LOOK || from === undefined) return
+      if (part.length < SWEEP_BATCH_VALUES || from === undefined) return
     }
   }
 
@@ -369,10 +369,10 @@ export class LmdbStore implements Portable {
       found && found.until <= now ? [writer.write({ key, version: 0, before: found.version })] : [],
     )
     await Promise.allSettled(removals)
-    const isWhole = part.length < LOOK
+    const isWhole = part.length < SWEEP_BATCH_VALUES
     this.#sweptTo = isWhole ? undefined : part.at(-1)?.key
     if (isWhole && this.#reason !== undefined && this.#parts) writer.look()
-    const pause = removals.length > LOOK / 8 ? SOON : OFTEN
+    const pause = removals.length > SWEEP_BATCH_VALUES / 8 ? BUSY_SWEEP_INTERVAL_MS : SWEEP_INTERVAL_MS
     this.#sweepIn(this.#reason === undefined && isWhole ? this.#rest : pause)
   }
 }
@@ -394,14 +394,14 @@ interface Kept {
 }
 
 /** Values of the store's own, which are none of those who use it. */
-const own: ReadonlySet<string> = new Set([MARK.key, GENERATION])
+const own: ReadonlySet<string> = new Set([FORMAT_MARK.key, GENERATION_KEY])
 
 /** @throws DamagedValue */
 function readPart(database: Base, from: string | undefined, end: string | undefined): Kept[] {
   const range = {
     ...(from !== undefined && { start: from, exclusiveStart: true }),
     ...(end !== undefined && { end }),
-    limit: LOOK,
+    limit: SWEEP_BATCH_VALUES,
     versions: true,
   }
   refresh(database)
@@ -411,6 +411,6 @@ function readPart(database: Base, from: string | undefined, end: string | undefi
 }
 
 async function mark(writer: Writer): Promise<void> {
-  const value = `zzzzzzzz format ${MARK.format}`
-  await writer.write({ key: MARK.key, value, version: newVersion(), before: null })
+  const value = `zzzzzzzz format ${FORMAT_MARK.format}`
+  await writer.write({ key: FORMAT_MARK.key, value, version: newVersion(), before: null })
 }

@@ -1,5 +1,5 @@
 import { Generations } from './generations.ts'
-import { type RateLimitWindow, collectionOf, type Store, type Taken } from './store.ts'
+import { type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
 import { Window } from './window.ts'
 
 interface Value {
@@ -8,16 +8,16 @@ interface Value {
 }
 
 /** How much is kept, roughly in bytes: all values together, and all buckets. What was not used for longest goes. */
-const VALUES = 64 * 1024 * 1024
-const WINDOWS = 32 * 1024 * 1024
+const MAX_VALUE_BYTES = 64 * 1024 * 1024
+const MAX_WINDOW_BYTES = 32 * 1024 * 1024
 /** What an entry takes besides its text, and what a bucket takes. */
-const ENTRY = 200
-const WINDOW = 500
+const ENTRY_OVERHEAD_BYTES = 200
+const WINDOW_BYTES = 500
 
 /** A store that is forgotten with the process. `clock` tells the time in milliseconds, from whenever. */
 export class MemoryStore implements Store {
-  readonly #values = new Generations<Value>(VALUES, ({ text }) => text.length + ENTRY)
-  readonly #windows = new Generations<Window>(WINDOWS, () => WINDOW)
+  readonly #values = new Generations<Value>(MAX_VALUE_BYTES, ({ text }) => text.length + ENTRY_OVERHEAD_BYTES)
+  readonly #windows = new Generations<Window>(MAX_WINDOW_BYTES, () => WINDOW_BYTES)
   readonly #clock: () => number
 
   constructor(clock: () => number = () => performance.now()) {
@@ -32,19 +32,19 @@ export class MemoryStore implements Store {
     this.#values.set(key, { text: value, until: this.#clock() + ttl })
   }
 
-  async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+  async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
     const found = this.#find(key)
     if (found === undefined) await this.put(key, value, ttl)
     return found?.text
   }
 
-  async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+  async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
     if (this.#find(key)?.text !== before) return false
     await this.put(key, value, ttl)
     return true
   }
 
-  async drop(key: string, before: string): Promise<boolean> {
+  async compareAndDelete(key: string, before: string): Promise<boolean> {
     return this.#find(key)?.text === before && this.#values.delete(key)
   }
 
@@ -62,7 +62,7 @@ export class MemoryStore implements Store {
     return this.#find(key) !== undefined && this.#values.delete(key)
   }
 
-  take(buckets: readonly RateLimitWindow[]): Taken {
+  takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
     const now = this.#clock()
     const isGranted = this.#isLeft(buckets, now)
     // What was refused leaves nothing behind: those who are refused on and on would crowd out the others.
@@ -70,7 +70,7 @@ export class MemoryStore implements Store {
     return this.#standing(buckets, now, isGranted)
   }
 
-  look(buckets: readonly RateLimitWindow[]): Taken {
+  peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant {
     const now = this.#clock()
     return this.#standing(buckets, now, this.#isLeft(buckets, now))
   }
@@ -100,7 +100,7 @@ export class MemoryStore implements Store {
     known?.giveBack()
   }
 
-  #standing(buckets: readonly RateLimitWindow[], now: number, isGranted: boolean): Taken {
+  #standing(buckets: readonly RateLimitWindow[], now: number, isGranted: boolean): TokenGrant {
     const taken = { isGranted, remaining: [] as number[], wait: [] as number[], reset: [] as number[] }
     for (const { key, limit } of buckets) {
       const found = this.#windows.get(key)

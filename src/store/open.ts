@@ -61,7 +61,7 @@ export function acceptLoss({ path, sentinels }: StoreSettings & { readonly kind:
 }
 
 /** How long calls under way keep a store that is not the configured one any more, in milliseconds. */
-const RETIREMENT = 600_000
+const RETIREMENT_TIMEOUT_MS = 600_000
 
 /** Stores that others replaced: calls that began with them end there. Each is closed after a while. */
 export class RetiredStores {
@@ -91,7 +91,7 @@ export class RetiredStores {
   }
 
   async #closeLater(store: Store): Promise<void> {
-    await within(this.#closing.promise, RETIREMENT, undefined)
+    await within(this.#closing.promise, RETIREMENT_TIMEOUT_MS, undefined)
     try {
       await store.close()
     } finally {

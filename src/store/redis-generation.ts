@@ -10,7 +10,7 @@ import { PREFIX } from './redis-scripts.ts'
 import type { Promised, Sentinel } from './sentinel.ts'
 
 /** It has no expiry, so that Redis keeps it as long as anything. */
-const GENERATION = `${PREFIX}generation`
+const GENERATION_KEY = `${PREFIX}generation`
 
 /** The name of the store in a Redis, as this process knows it. */
 export class RedisGeneration {
@@ -33,7 +33,7 @@ export class RedisGeneration {
 
   /** Reads the name that is there, and finds out whether it is the right one. */
   async look(client: RedisClientType): Promise<void> {
-    this.#compare(await client.get(GENERATION), Date.now())
+    this.#compare(await client.get(GENERATION_KEY), Date.now())
   }
 
   get hasName(): boolean {
@@ -44,7 +44,7 @@ export class RedisGeneration {
   async name(client: RedisClientType): Promise<void> {
     await this.look(client)
     if (this.#known !== undefined || this.#loss !== undefined) return
-    await client.set(GENERATION, `${randomUUID()} 0`, { condition: 'NX' })
+    await client.set(GENERATION_KEY, `${randomUUID()} 0`, { condition: 'NX' })
     await this.look(client)
   }
 
@@ -57,9 +57,9 @@ export class RedisGeneration {
   /** Has every gateway go on with what is there; whether the store was given a new name. */
   async accept(client: RedisClientType): Promise<boolean> {
     const now = Date.now()
-    const there = read(await client.get(GENERATION))
+    const there = read(await client.get(GENERATION_KEY))
     const isLost = there === undefined || this.#loss !== undefined
-    await client.set(GENERATION, `${isLost ? randomUUID() : there.id} ${now}`)
+    await client.set(GENERATION_KEY, `${isLost ? randomUUID() : there.id} ${now}`)
     if (isLost) this.#forget()
     return isLost
   }

@@ -79,7 +79,7 @@ return 1
 `)
 
 /** Arguments as those of `putScript`. Replies what was there, if anything was. */
-export const claimScript = script(`${shared}
+export const setIfAbsentScript = script(`${shared}
 local found = redis.call('GET', KEYS[1])
 if found then return found end
 set(ARGV[2], ARGV[3], ARGV[1])
@@ -87,7 +87,7 @@ return false
 `)
 
 /** Arguments as those of `putScript`, and the value before. */
-export const swapScript = script(`${shared}
+export const compareAndSwapScript = script(`${shared}
 if redis.call('GET', KEYS[1]) ~= ARGV[4] then return 0 end
 set(ARGV[2], ARGV[3], ARGV[1])
 return 1

@@ -1,17 +1,17 @@
 import { script } from './redis-scripts.ts'
-import { type RateLimitWindow, SLICES, type Taken } from './store.ts'
+import { type RateLimitWindow, SLICES, type TokenGrant } from './store.ts'
 
 /**
  * Takes one from every bucket, or gives one back, or does nothing; or only looks at them. A bucket is a hash from slices to counts. The
  * time is that of Redis, so that gateways whose clocks differ agree. Replies whether it was granted, then for each
  * bucket what is left and how long until something comes back, in milliseconds.
  */
-export const takeScript = script(`
+export const takeTokensScript = script(`
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local slices = ${SLICES}
 local granted = 1
-local taking = ARGV[3 * #KEYS + 1] == 'take'
+local taking = ARGV[3 * #KEYS + 1] == 'takeTokens'
 local found = {}
 for i, key in ipairs(KEYS) do
   local limit, window, back = tonumber(ARGV[3 * i - 2]), tonumber(ARGV[3 * i - 1]), ARGV[3 * i] == 'return'
@@ -54,7 +54,10 @@ return reply
 `)
 
 /** The script's arguments: limit, window and direction of each bucket, and whether something is taken. */
-export function takeArguments(buckets: readonly RateLimitWindow[], what: 'take' | 'look'): string[] {
+export function takeArguments(
+  buckets: readonly RateLimitWindow[],
+  what: 'takeTokens' | 'peekTokens',
+): string[] {
   const words = buckets.flatMap(({ limit, window, isReturn }) => {
     return [String(limit), String(window), isReturn ? 'return' : 'take']
   })
@@ -62,7 +65,7 @@ export function takeArguments(buckets: readonly RateLimitWindow[], what: 'take' 
 }
 
 /** Reads the script's reply. @throws TypeError where it is something else */
-export function readTaken(reply: unknown, count: number): Taken {
+export function readTaken(reply: unknown, count: number): TokenGrant {
   if (!Array.isArray(reply) || reply.length !== 1 + 2 * count)
     throw new TypeError('not a reply of the script')
   const numbers = reply.map(Number)

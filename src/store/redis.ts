@@ -5,7 +5,7 @@ import type { Secret } from '../core/secret.ts'
 import { MemoryStore } from './memory.ts'
 import { RedisGeneration } from './redis-generation.ts'
 import {
-  claimScript,
+  setIfAbsentScript,
   indexOf,
   keyOf,
   keysOf,
@@ -15,19 +15,19 @@ import {
   run,
   scanScript,
   type Script,
-  swapScript,
+  compareAndSwapScript,
 } from './redis-scripts.ts'
-import { readTaken, takeArguments, takeScript } from './redis-take.ts'
-import type { RateLimitWindow, Entry, Portable, Taken } from './store.ts'
+import { readTaken, takeArguments, takeTokensScript } from './redis-take.ts'
+import type { RateLimitWindow, Entry, Portable, TokenGrant } from './store.ts'
 import { ACCEPT_HINT, isPromise, Sentinel } from './sentinel.ts'
 
 /** How long one command may take, and how long after a failure none is tried, in milliseconds. */
-const PATIENCE = 500
-const PAUSE = 1000
+const COMMAND_TIMEOUT_MS = 500
+const FAILURE_PAUSE_MS = 1000
 /** How often Redis is asked which store it holds, whether it takes writes and whether it may evict keys. */
 const WATCH_MS = 1000
 /** How many commands may wait for Redis. */
-const QUEUE = 10_000
+const MAX_QUEUED_COMMANDS = 10_000
 
 /**
  * A store that several gateways share. While Redis is away each gateway counts by itself what is taken from
@@ -62,7 +62,7 @@ export class RedisStore implements Portable {
     this.#client.catch((error: unknown) => this.#fail(error))
   }
 
-  get problem(): string | undefined {
+  get unavailableReason(): string | undefined {
     const { loss } = this.#generation
     if (this.#problem === undefined && loss !== undefined) return `${loss}. Restore it, or ${ACCEPT_HINT}`
     return this.#problem ?? this.#hazard
@@ -94,19 +94,19 @@ export class RedisStore implements Portable {
     await this.#run(putScript, keysOf(key), [key, value, whole(ttl)])
   }
 
-  async claim(key: string, value: string, ttl: number): Promise<string | undefined> {
+  async setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
     if (this.#hazard !== undefined && isPromise(key)) throw refused(new Error(this.#hazard))
     await this.#promise(key, ttl)
-    const found = await this.#run(claimScript, keysOf(key), [key, value, whole(ttl)])
+    const found = await this.#run(setIfAbsentScript, keysOf(key), [key, value, whole(ttl)])
     return typeof found === 'string' ? found : undefined
   }
 
-  async swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+  async compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
     await this.#promise(key, ttl)
-    return (await this.#run(swapScript, keysOf(key), [key, value, whole(ttl), before])) === 1
+    return (await this.#run(compareAndSwapScript, keysOf(key), [key, value, whole(ttl), before])) === 1
   }
 
-  async drop(key: string, before: string): Promise<boolean> {
+  async compareAndDelete(key: string, before: string): Promise<boolean> {
     return (await this.#run(removeScript, keysOf(key), [key, before])) === 1
   }
 
@@ -144,12 +144,12 @@ export class RedisStore implements Portable {
     return { kind: 'Redis or Valkey', address: this.#address, ...(memory !== undefined && { memory }) }
   }
 
-  take(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
-    return this.#counted(buckets, 'take')
+  takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
+    return this.#counted(buckets, 'takeTokens')
   }
 
-  look(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
-    return this.#counted(buckets, 'look')
+  peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
+    return this.#counted(buckets, 'peekTokens')
   }
 
   async close(): Promise<void> {
@@ -162,7 +162,10 @@ export class RedisStore implements Portable {
     else if (client?.isOpen) client.destroy()
   }
 
-  #counted(buckets: readonly RateLimitWindow[], what: 'take' | 'look'): Taken | Promise<Taken> {
+  #counted(
+    buckets: readonly RateLimitWindow[],
+    what: 'takeTokens' | 'peekTokens',
+  ): TokenGrant | Promise<TokenGrant> {
     const client = this.#usable()
     if (!client) return this.#local[what](buckets)
     return this.#bounded(takeFrom(client, buckets, what)).catch((error: unknown) => {
@@ -178,7 +181,7 @@ export class RedisStore implements Portable {
     const client: RedisClientType = createClient({
       url: url.reveal(),
       disableOfflineQueue: true,
-      commandsQueueMaxLength: QUEUE,
+      commandsQueueMaxLength: MAX_QUEUED_COMMANDS,
       maintNotifications: 'disabled',
       // What hangs is noticed by a ping that stays unanswered.
       pingInterval: 1000,
@@ -212,7 +215,7 @@ export class RedisStore implements Portable {
       const reply = await this.#checked(client, command)
       if (this.#generation.loss === undefined) return reply
     }
-    throw refused(new Error(this.problem))
+    throw refused(new Error(this.unavailableReason))
   }
 
   /** Runs a command, then reads in the same round trip whether the store is the right one still. */
@@ -251,7 +254,7 @@ export class RedisStore implements Portable {
     const late = Promise.withResolvers<never>()
     const giveUp = (): void => late.reject(new Error('no answer in time'))
     // A process that was held up itself first reads what has come meanwhile.
-    const timer = setTimeout(() => setImmediate(giveUp), PATIENCE).unref()
+    const timer = setTimeout(() => setImmediate(giveUp), COMMAND_TIMEOUT_MS).unref()
     try {
       return await Promise.race([reply, late.promise])
     } finally {
@@ -263,7 +266,7 @@ export class RedisStore implements Portable {
     this.#tried.resolve()
     const isRefused = this.#isReply(error)
     // Who answers need not be waited for, and what is there can still be read.
-    if (!isRefused) this.#pausedUntil = performance.now() + PAUSE
+    if (!isRefused) this.#pausedUntil = performance.now() + FAILURE_PAUSE_MS
     if (this.#isClosed) return
     const reason = error instanceof Error && error.message !== '' ? error.message : String(error)
     const isKnown = this.#problem !== undefined && this.#problem !== 'not connected yet'
@@ -321,10 +324,10 @@ export class RedisStore implements Portable {
 async function takeFrom(
   client: RedisClientType,
   buckets: readonly RateLimitWindow[],
-  what: 'take' | 'look',
-): Promise<Taken> {
+  what: 'takeTokens' | 'peekTokens',
+): Promise<TokenGrant> {
   const options = { keys: buckets.map(({ key }) => PREFIX + key), arguments: takeArguments(buckets, what) }
-  const reply = await run(client, takeScript, options)
+  const reply = await run(client, takeTokensScript, options)
   return readTaken(reply, buckets.length)
 }
 

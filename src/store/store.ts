@@ -13,24 +13,24 @@ export interface Store {
   /** Sets a value that is forgotten after `ttl` milliseconds. */
   put(key: string, value: string, ttl: number): Promise<void>
   /** Sets a value where there is none. Resolves with the one that was there, or nothing where it was set. */
-  claim(key: string, value: string, ttl: number): Promise<string | undefined>
+  setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined>
   /** Sets a value where the one that is there is `before`; tells whether it was. */
-  swap(key: string, before: string, value: string, ttl: number): Promise<boolean>
+  compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean>
   /** Tells whether there was one. */
   delete(key: string): Promise<boolean>
   /** Removes a value where it is `before`; tells whether it was. */
-  drop(key: string, before: string): Promise<boolean>
+  compareAndDelete(key: string, before: string): Promise<boolean>
   /** The members of a collection by key, in no order. */
   scan(collection: string): Promise<ReadonlyMap<string, string>>
   /**
    * Takes one from every bucket, or gives one back; does nothing where one to take from is empty. At once where the
    * store is in memory.
    */
-  take(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken>
+  takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant>
   /** The same without taking anything: what is left of every bucket, and whether one could be taken from each. */
-  look(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken>
+  peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant>
   /** Why it cannot be used just then; absent while it can. */
-  readonly problem?: string | undefined
+  readonly unavailableReason?: string | undefined
   /** Resolves once it was first tried to reach it; absent where there is nothing to reach. */
   opened?(): Promise<void>
   close(): Promise<void>
@@ -78,7 +78,7 @@ export interface RateLimitWindow {
   readonly isReturn?: true
 }
 
-export interface Taken {
+export interface TokenGrant {
   readonly isGranted: boolean
   /** What is left of each bucket, in the order asked. */
   readonly remaining: readonly number[]

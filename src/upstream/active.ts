@@ -2,10 +2,10 @@ import type { UpstreamCall } from '../bridge/park.ts'
 import type { Release } from './turns.ts'
 
 /** How long after a question a server may ask more for the same call, in milliseconds. */
-const MORE = 25
+const FOLLOW_UP_WAIT_MS = 25
 
 /** A call under way at a server: at work, or waiting for its caller to answer. */
-export class Active {
+export class ActiveCall {
   readonly working: UpstreamCall
   /** The id of its latest request. */
   id = 0
@@ -36,7 +36,7 @@ export class Active {
     this.#pausing = setTimeout(() => {
       this.#isWaiting = true
       this.#release()
-    }, MORE)
+    }, FOLLOW_UP_WAIT_MS)
   }
 
   /** An answer is there: resolves when it is this call's turn again. */

@@ -3,7 +3,7 @@
 // gateway is let keep names by `mayKeep`; that is the one place where such an exception is made.
 import type { Log } from '../core/log.ts'
 import { type MayKeep, withoutReservedKeys } from '../wire/reserved-keys.ts'
-import type { Connect } from './link.ts'
+import type { OpenTransport } from './link.ts'
 
 interface Options {
   readonly mayKeep?: MayKeep
@@ -16,7 +16,7 @@ const MAX_LOGGED = 10
 const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
 
 /** Opens connections whose messages arrive without what would speak in the gateway's name. */
-export function admitting(connect: Connect, { mayKeep, log }: Options): Connect {
+export function admitting(connect: OpenTransport, { mayKeep, log }: Options): OpenTransport {
   return (receiver) => {
     const logged = new Set<string>()
     const note = (removed: readonly string[]): void => {

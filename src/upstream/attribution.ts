@@ -3,22 +3,22 @@ import type { Call, InputRequest } from '../core/call.ts'
 import type { UpstreamCall } from '../bridge/park.ts'
 import { Registry } from '../core/registry.ts'
 import { method } from '../wire/methods.ts'
-import { Active } from './active.ts'
+import { ActiveCall } from './active.ts'
 import { amongCalls, isOfClient } from './recipients.ts'
 
 interface Found {
-  readonly active: Active
+  readonly active: ActiveCall
   /** It may be another call of the same client that the server asks for, or none. */
-  readonly isGuess: boolean
+  readonly isAmbiguous: boolean
 }
 
 /** How many questions may wait for a call to ask through, and how long, in milliseconds. */
 const MAX_HELD = 10
-const HOLD = 60_000
+const MAX_HOLD_MS = 60_000
 
 /** Finds out for which call a server asks something. */
-export class Attribution {
-  readonly #calls = new Registry<number, Active>()
+export class RequestCorrelator {
+  readonly #calls = new Registry<number, ActiveCall>()
   readonly #held = new Set<() => void>()
   #isDoubtful = false
   /** The last id given to a call that is not sent yet: requests have others. */
@@ -29,7 +29,7 @@ export class Attribution {
     return this.#isDoubtful
   }
 
-  begin(id: number, active: Active): void {
+  begin(id: number, active: ActiveCall): void {
     // The request before this one of the same call is over.
     this.#calls.delete(active.id)
     active.id = id
@@ -38,11 +38,11 @@ export class Attribution {
   }
 
   /** A call that is not sent yet can be asked through. */
-  expect(active: Active): void {
+  expect(active: ActiveCall): void {
     this.begin(--this.#expected, active)
   }
 
-  end({ id }: Active): void {
+  end({ id }: ActiveCall): void {
     this.#calls.delete(id)
   }
 
@@ -85,7 +85,7 @@ export class Attribution {
     listeners: readonly UpstreamCall[],
   ): Found | undefined {
     const owner = about === undefined ? undefined : this.#calls.get(about)
-    if (owner) return { active: owner, isGuess: false }
+    if (owner) return { active: owner, isAmbiguous: false }
     const calls = this.#calls.values().filter(isAskable)
     const working = calls.filter((each) => !each.isWaiting)
     // Roots are asked for at any time; anything else is for a call.
@@ -93,30 +93,30 @@ export class Attribution {
     const candidates = [working, calls, listeners.map(quiet)].find((each) => each.length > 0) ?? []
     const last = candidates.at(-1)
     if (!last || !candidates.every((each) => isSameClient(each, last))) return undefined
-    return { active: last, isGuess: candidates.length > 1 || question.method === 'roots/list' }
+    return { active: last, isAmbiguous: candidates.length > 1 || question.method === 'roots/list' }
   }
 
   async #hold(): Promise<void> {
     if (this.#held.size >= MAX_HELD) return
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#held.add(resolve)
-    await Promise.race([promise, wait(HOLD, undefined, { ref: false })])
+    await Promise.race([promise, wait(MAX_HOLD_MS, undefined, { ref: false })])
     this.#held.delete(resolve)
   }
 }
 
-function isAskable({ working }: Active): boolean {
+function isAskable({ working }: ActiveCall): boolean {
   return method(working.call.method).asks === true
 }
 
 /** A listener as something to ask through; it holds no turn. */
-function quiet(working: UpstreamCall): Active {
-  return new Active(working, free, () => Promise.resolve(free))
+function quiet(working: UpstreamCall): ActiveCall {
+  return new ActiveCall(working, free, () => Promise.resolve(free))
 }
 
 const free = (): void => undefined
 
-function isSameClient(one: Active, other: Active): boolean {
+function isSameClient(one: ActiveCall, other: ActiveCall): boolean {
   if (one === other) return true
   const { session } = one.working.call.client
   return session !== undefined && session === other.working.call.client.session

@@ -11,7 +11,7 @@ process.on('exit', () => {
 })
 
 /** How long a child gets to end by itself, and then after SIGTERM, in milliseconds; hosts wait little longer for us. */
-const GRACE = 1000
+const EXIT_GRACE_MS = 1000
 
 /** Environment variables by name. */
 export type Variables = Readonly<Record<string, string | undefined>>
@@ -88,9 +88,9 @@ export class Child {
   /** Ends the process as the specification says: stdin closed, then SIGTERM, then SIGKILL (basic/lifecycle). */
   async stop(): Promise<void> {
     this.stdin.end()
-    if (await this.#endsWithin(GRACE)) return this.kill('SIGKILL')
+    if (await this.#endsWithin(EXIT_GRACE_MS)) return this.kill('SIGKILL')
     this.kill('SIGTERM')
-    if (!(await this.#endsWithin(GRACE))) this.kill('SIGKILL')
+    if (!(await this.#endsWithin(EXIT_GRACE_MS))) this.kill('SIGKILL')
     await this.ended
     this.kill('SIGKILL')
   }

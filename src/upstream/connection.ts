@@ -1,7 +1,7 @@
 import type { OpenCall } from '../bridge/park.ts'
 import type { Call } from '../core/call.ts'
 import type { Payload } from '../core/payload.ts'
-import type { Tool } from './tools.ts'
+import type { IndexedTool } from './tools.ts'
 
 /** One conversation with a server, of either era. */
 export interface UpstreamConnection {
@@ -17,6 +17,6 @@ export interface UpstreamConnection {
   /** Does a call. */
   readonly open: OpenCall
   /** What the server's list, as the client of a call gets it, says of the tool the call names. */
-  tool(call: Call): Tool | undefined | Promise<Tool | undefined>
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
   close(): Promise<void>
 }

@@ -1,18 +1,18 @@
-import type { Note } from '../core/call.ts'
+import type { Notification } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import { isTelling, Redactor, secretsOf } from '../core/redact.ts'
 import { withoutSecrets } from '../core/secret-shapes.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 
 /** Keeps what a server says from telling secrets: those it was given, and what looks like others. */
-export interface Discretion {
+export interface MessageRedactor {
   text(text: string): string
   /** A notification as its listeners may hear it. Log messages are for people, and often say too much. */
-  note(note: Note): Note
+  note(note: Notification): Notification
 }
 
 /** The discretion a server needs. */
-export function discretion(settings: UpstreamSettings): Discretion {
+export function createMessageRedactor(settings: UpstreamSettings): MessageRedactor {
   const redactor = new Redactor()
   redactor.learn(secretsOf(settings))
   const text = (given: string): string => withoutSecrets(redactor.text(given))
@@ -26,13 +26,13 @@ export function discretion(settings: UpstreamSettings): Discretion {
   }
 }
 
-const DEEPEST = 64
+const MAX_DEPTH = 64
 const MASK = '***'
 
 function cleaned(value: unknown, text: (given: string) => string, depth = 0): unknown {
   if (typeof value === 'string') return text(value)
   if (typeof value !== 'object' || value === null) return value
-  if (depth > DEEPEST) return MASK
+  if (depth > MAX_DEPTH) return MASK
   if (Array.isArray(value)) return value.map((each) => cleaned(each, text, depth + 1))
   if (!isObject(value)) return value
   const members = Object.entries(value).map(([key, member]) => {

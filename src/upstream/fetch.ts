@@ -4,8 +4,8 @@ import { GatewayError } from '../core/error.ts'
 import { readEvents, type ServerEvent } from '../wire/sse.ts'
 import { noAnswer } from './http-faults.ts'
 import { MAX_MESSAGE } from './link.ts'
-import { type Login, startWithLogin } from './login.ts'
-import type { HeardQuota } from './quota.ts'
+import { type Login, startWithAuth } from './login.ts'
+import type { UpstreamQuota } from './quota.ts'
 
 /** Requests to one URL, with its credentials. */
 export interface HttpClient {
@@ -14,7 +14,7 @@ export interface HttpClient {
   /** Headers of every request. */
   readonly headers: Readonly<Record<string, string>>
   /** Hears of each answer what its headers say is left to ask. */
-  readonly quota?: HeardQuota | undefined
+  readonly quota?: UpstreamQuota | undefined
   /** Adds to each request what proves for whom it is made, where that is not always the same. */
   readonly login?: Login | undefined
 }
@@ -34,12 +34,12 @@ export interface HttpRequest {
   onEvent?(event: ServerEvent): void
   onRetry?(milliseconds: number): void
   /** The status and headers are there. */
-  onHead?(answer: Answer): void
+  onHead?(answer: HttpAnswer): void
   onAbortable?(abort: () => void): void
 }
 
 /** An HTTP answer, its body read. Events were handed out as they came. */
-export interface Answer {
+export interface HttpAnswer {
   readonly status: number
   readonly isEventStream: boolean
   readonly body: string
@@ -53,12 +53,12 @@ export function createHttpClient(url: URL, headers: Readonly<Record<string, stri
 }
 
 /** Makes one HTTP exchange. @throws SERVER_UNAVAILABLE before it was sent, OUTCOME_UNKNOWN after */
-export async function exchangeHttp(client: HttpClient, request: HttpRequest): Promise<Answer> {
+export async function exchangeHttp(client: HttpClient, request: HttpRequest): Promise<HttpAnswer> {
   if (request.delay) await wait(request.delay)
   return new Promise((resolve, reject) => startHttp(client, request, resolve, reject))
 }
 
-type Resolve = (answer: Answer) => void
+type Resolve = (answer: HttpAnswer) => void
 type Reject = (error: unknown) => void
 interface Ends {
   readonly resolve: Resolve
@@ -69,11 +69,11 @@ interface Ends {
 export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
   const path = request.path ?? client.url.pathname + client.url.search
   if (!client.login)
-    return dispatch(client, request, path, new Exchange(client, request, { resolve, reject }))
-  startWithLogin(
+    return dispatch(client, request, path, new HttpExchange(client, request, { resolve, reject }))
+  startWithAuth(
     client.login,
     request,
-    (each, ends) => dispatch(client, each, path, new Exchange(client, each, ends)),
+    (each, ends) => dispatch(client, each, path, new HttpExchange(client, each, ends)),
     { resolve, reject },
   )
 }
@@ -88,12 +88,12 @@ export function baseHeaders({ headers }: HttpClient, method: HttpRequest['method
   }
 }
 
-function dispatch(client: HttpClient, request: HttpRequest, path: string, handler: Exchange): void {
+function dispatch(client: HttpClient, request: HttpRequest, path: string, handler: HttpExchange): void {
   const { method, headers, body } = request
   client.pool.dispatch({ path, method, headers, body: body ?? null }, handler)
 }
 
-class Exchange implements Dispatcher.DispatchHandler {
+class HttpExchange implements Dispatcher.DispatchHandler {
   readonly #request: HttpRequest
   readonly #client: HttpClient
   /** Whether a redirect may still be followed: one is. */
@@ -101,7 +101,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #resolve: Resolve
   readonly #reject: Reject
   #timer: NodeJS.Timeout | undefined
-  #answer: (Answer & { body: string }) | undefined
+  #answer: (HttpAnswer & { body: string }) | undefined
   #feed: ((chunk: Uint8Array) => void) | undefined
   #chunks: Buffer[] = []
   #size = 0
@@ -130,7 +130,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const type = single(headers['content-type']) ?? ''
     const isEventStream = status < 300 && type.toLowerCase().startsWith('text/event-stream')
     this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
-    this.#client.quota?.hear(this.#answer.header)
+    this.#client.quota?.read(this.#answer.header)
     this.#request.onHead?.(this.#answer)
     if (!isEventStream || !this.#request.onEvent) return
     this.#feed = readEvents(MAX_MESSAGE, {
@@ -157,7 +157,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const moved = answer.status < 300 || !this.#mayRedirect ? undefined : redirectPath(client, answer)
     if (moved) {
       const ends = { resolve: this.#resolve, reject: this.#reject }
-      return dispatch(client, this.#request, moved, new Exchange(client, this.#request, ends, false))
+      return dispatch(client, this.#request, moved, new HttpExchange(client, this.#request, ends, false))
     }
     answer.body = bytes.toString('utf8')
     this.#resolve(answer)
@@ -172,7 +172,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 }
 
 /** Where a redirect that keeps method and body leads, on the same origin: credentials go nowhere else. */
-function redirectPath({ url }: HttpClient, answer: Answer): string | undefined {
+function redirectPath({ url }: HttpClient, answer: HttpAnswer): string | undefined {
   if (answer.status !== 307 && answer.status !== 308) return undefined
   const location = answer.header('location')
   if (location === undefined || !URL.canParse(location, url.href)) return undefined

@@ -1,17 +1,24 @@
-import type { Call, Note, Outcome } from '../core/call.ts'
+import type { Call, Notification, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
-import { ACKNOWLEDGED, asksFor, type Filter, isChange, readFilter, toldChanges } from '../wire/filter.ts'
+import {
+  ACKNOWLEDGED,
+  asksFor,
+  type SubscriptionFilter,
+  isChange,
+  readFilter,
+  reportedChanges,
+} from '../wire/filter.ts'
 import type { UpstreamCall } from '../bridge/park.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import { levelOf, severity } from '../wire/methods.ts'
 
 interface Listener {
   readonly working: UpstreamCall
-  readonly filter: Filter
+  readonly filter: SubscriptionFilter
 }
 
 type Send = (method: string, params: Payload) => Promise<Payload>
@@ -49,7 +56,7 @@ export class NotificationRouter {
     const listener = { working, filter }
     this.#listeners.set(listener, ended.resolve)
     working.signal.addEventListener('abort', () => ended.resolve(), { once: true })
-    working.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: filter }) })
+    working.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: filter }) })
     if (working.signal.aborted) ended.resolve()
     await ended.promise
     this.#listeners.delete(listener)
@@ -72,10 +79,10 @@ export class NotificationRouter {
   }
 
   /** Brings a message to the calls it may be about; where there are none, to those who listen and may hear it. */
-  hear(note: Note, calls: readonly UpstreamCall[], mayHear: (call: Call) => boolean): void {
+  dispatch(note: Notification, calls: readonly UpstreamCall[], mayHear: (call: Call) => boolean): void {
     if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
     const told = calls.filter((each) => this.#wants(each, note))
-    for (const each of told) each.note(note)
+    for (const each of told) each.notify(note)
     if (calls.length > 0) {
       if (told.length === 0) this.#drop(note)
       return
@@ -97,7 +104,7 @@ export class NotificationRouter {
       [...this.#uris.keys()].map((uri) => this.#send('resources/subscribe', Payload.of({ uri }))),
     )
     for (const { working, filter } of this.#listeners.keys())
-      for (const method of toldChanges(filter)) working.note({ method })
+      for (const method of reportedChanges(filter)) working.notify({ method })
   }
 
   close(): void {
@@ -105,7 +112,7 @@ export class NotificationRouter {
   }
 
   /** The part of a filter this server can fulfil. */
-  async #honour(asked: Filter, discovered: Payload): Promise<Filter> {
+  async #honour(asked: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
     const { tools, prompts, resources } = capabilities(discovered)
     const can = (capability: unknown, what: string): boolean =>
       isObject(capability) && capability[what] === true
@@ -145,18 +152,18 @@ export class NotificationRouter {
     await this.#send('resources/unsubscribe', Payload.of({ uri })).catch(() => undefined)
   }
 
-  #broadcast(note: Note, wants: (listener: Listener) => boolean): void {
+  #broadcast(note: Notification, wants: (listener: Listener) => boolean): void {
     const told = [...this.#listeners.keys()].filter(wants)
-    for (const { working } of told) working.note(note)
+    for (const { working } of told) working.notify(note)
     if (told.length === 0) this.#drop(note)
   }
 
-  #drop({ method }: Note): void {
+  #drop({ method }: Notification): void {
     this.#log.debug('upstream.note_dropped', { method, dropped: ++this.#dropped })
   }
 
   /** Log messages go to those who asked for their level; older clients that named none get them from `info` up. */
-  #wants(working: UpstreamCall, note: Note): boolean {
+  #wants(working: UpstreamCall, note: Notification): boolean {
     if (note.method !== 'notifications/message') return true
     const { client, meta } = working.call
     const wanted = severity(meta[metaKeys.logLevel])

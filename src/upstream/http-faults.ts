@@ -4,7 +4,7 @@
  * which callers have no need to know. Addresses are shown without user, query and whatever looks like a secret.
  */
 import { GatewayError } from '../core/error.ts'
-import type { Answer } from './fetch.ts'
+import type { HttpAnswer } from './fetch.ts'
 import { seenOf } from './refusal-body.ts'
 
 /** Codes of the system and of HTTP clients after which it is certain that no request was sent. */
@@ -21,7 +21,7 @@ const UNSENT = new Set([
 export function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError {
   const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
   const { what, fix } = causeOf(code, cause, url)
-  const forOperator = `no answer from ${shownUrl(url)}: ${what}. ${fix}`
+  const forOperator = `no answer from ${displayUrl(url)}: ${what}. ${fix}`
   if (!isSent || UNSENT.has(code)) {
     const message = `The server cannot be reached: ${what}.`
     return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
@@ -34,7 +34,7 @@ export function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError 
 }
 
 /** The failure of a request whose HTTP answer is no MCP message. */
-export function noMessage(answer: Answer, url: URL): GatewayError {
+export function noMessage(answer: HttpAnswer, url: URL): GatewayError {
   const { status } = answer
   const details = { http_status: status }
   const extra = { details, ...seenOf(answer), forOperator: refusalText(answer, url) }
@@ -54,7 +54,7 @@ export function noMessage(answer: Answer, url: URL): GatewayError {
 }
 
 /** An address as people may see it: without user, query and fragment, and without parts that may be secrets. */
-function shownUrl({ protocol, host, pathname }: URL): string {
+function displayUrl({ protocol, host, pathname }: URL): string {
   const parts = pathname.split('/').map((part) => (looksSecret(part) ? '***' : part))
   return `${protocol}//${host}${parts.join('/')}`
 }
@@ -125,9 +125,9 @@ function causeOf(code: string, { name, message }: Error, { hostname, port, proto
   }
 }
 
-function refusalText(answer: Answer, url: URL): string {
+function refusalText(answer: HttpAnswer, url: URL): string {
   const { status } = answer
-  const at = shownUrl(url)
+  const at = displayUrl(url)
   if (status === 401 || status === 403)
     return `${at} refused the gateway's credentials (HTTP ${status}): give this server the right \`token\`, \`headers\` or \`oauth\``
   if (status === 404)
@@ -145,18 +145,18 @@ function refusalText(answer: Answer, url: URL): string {
   return `expected MCP, got ${contentOf(answer)} from ${at} (HTTP ${status}): is this the MCP endpoint?`
 }
 
-function locationOf(answer: Answer, url: URL): string {
+function locationOf(answer: HttpAnswer, url: URL): string {
   const location = answer.header('location') ?? ''
-  return URL.canParse(location, url.href) ? ` to ${shownUrl(new URL(location, url))}` : ''
+  return URL.canParse(location, url.href) ? ` to ${displayUrl(new URL(location, url))}` : ''
 }
 
 /** The body of an answer may not be read yet: one that names its type has some. */
-function isEmpty(answer: Answer): boolean {
+function isEmpty(answer: HttpAnswer): boolean {
   return answer.body === '' && answer.header('content-type') === undefined
 }
 
 /** What an answer consists of, by its media type; JSON that holds no message is other JSON. */
-function contentOf(answer: Answer): string {
+function contentOf(answer: HttpAnswer): string {
   const type = (answer.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!/^[\w.+-]{1,60}\/[\w.+-]{1,60}$/.test(type)) return 'something without a media type'
   return /[/+]json$/.test(type) ? `other JSON (${type})` : type

@@ -1,18 +1,18 @@
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Registry } from '../core/registry.ts'
-import type { Exchange } from '../wire/peer.ts'
+import type { OutgoingRequest } from '../wire/peer.ts'
 import { findRevision } from '../wire/revisions.ts'
 import type { ServerEvent } from '../wire/sse.ts'
 import {
-  type Answer,
+  type HttpAnswer,
   baseHeaders,
   exchangeHttp,
   type HttpClient,
   type HttpRequest,
   startHttp,
 } from './fetch.ts'
-import type { Dial, Link, Receiver } from './link.ts'
+import type { OpenTransportAs, UpstreamTransport, TransportReceiver } from './link.ts'
 import { noMessage } from './http-faults.ts'
 import { isAboutCredentials } from './login.ts'
 import { errorIn } from './refusal-body.ts'
@@ -26,23 +26,23 @@ interface Options {
 }
 
 /** Reaches a server over Streamable HTTP. */
-export function httpConnect(options: Options): Dial {
+export function httpConnect(options: Options): OpenTransportAs {
   return async (receiver, login = options.client.login) =>
-    new HttpLink({ ...options, client: { ...options.client, login } }, receiver)
+    new HttpTransport({ ...options, client: { ...options.client, login } }, receiver)
 }
 
-class HttpLink implements Link {
+class HttpTransport implements UpstreamTransport {
   readonly hasProvenance = true
   readonly cancelsByRelease: boolean
   readonly #options: Options
-  readonly #receiver: Receiver
+  readonly #receiver: TransportReceiver
   readonly #open = new Registry<number, () => void>()
   #session: string | undefined
   #version: string | undefined
   #postHeaders: Record<string, string> | undefined
   #stream: ServerStream | undefined
 
-  constructor(options: Options, receiver: Receiver) {
+  constructor(options: Options, receiver: TransportReceiver) {
     this.#options = options
     this.#receiver = receiver
     this.#version = options.modern
@@ -53,7 +53,7 @@ class HttpLink implements Link {
     return this.#options.modern === undefined && this.#session === undefined
   }
 
-  send(message: string, exchange: Exchange): Promise<void> | undefined {
+  send(message: string, exchange: OutgoingRequest): Promise<void> | undefined {
     const { id, method, headers } = exchange
     const whole = headers ? { ...this.#headersFor(method), ...headers } : this.#headersFor(method)
     if (id === undefined) return this.#notify(message, whole)
@@ -111,7 +111,7 @@ class HttpLink implements Link {
     if (answer.status >= 400) throw this.#refusal(answer)
   }
 
-  #finish(post: Post, answer: Answer): void {
+  #finish(post: Post, answer: HttpAnswer): void {
     const { id } = post
     if (answer.isEventStream) {
       const canResume = post.lastEventId !== undefined && !this.cancelsByRelease
@@ -128,7 +128,7 @@ class HttpLink implements Link {
   }
 
   /** Some servers refuse a session they forgot as they would a bad request: a ping tells which of them it was. */
-  async #doubt(post: Post, answer: Answer): Promise<void> {
+  async #doubt(post: Post, answer: HttpAnswer): Promise<void> {
     const ping: HttpRequest = { method: 'POST', headers: post.headers, body: PING, timeout: 5000 }
     const status = await exchangeHttp(this.#options.client, ping).then(
       (each) => each.status,
@@ -138,7 +138,7 @@ class HttpLink implements Link {
     else this.#settle(post, answer)
   }
 
-  #settle(post: Post, answer: Answer): void {
+  #settle(post: Post, answer: HttpAnswer): void {
     const { id } = post
     this.#open.delete(id)
     const isForgotten = answer.status === 404 && post.hasSession
@@ -171,7 +171,7 @@ class HttpLink implements Link {
     if (this.#receiver.isWaiting(id)) this.#receiver.reject(id, lost())
   }
 
-  #refusal(answer: Answer): GatewayError {
+  #refusal(answer: HttpAnswer): GatewayError {
     if (answer.status === 404 && this.#session !== undefined) return forgotten()
     return noMessage(answer, this.#options.client.url).with({ retryAfterSeconds: retryAfter(answer) })
   }
@@ -201,9 +201,9 @@ class HttpLink implements Link {
 }
 
 interface Hears {
-  readonly receiver: Receiver
+  readonly receiver: TransportReceiver
   onAbortable(abort: () => void): void
-  onHead(head: Answer): void
+  onHead(head: HttpAnswer): void
 }
 
 /** One posted request, and how far its stream was read. */
@@ -232,7 +232,7 @@ class Post implements HttpRequest {
     this.#hears.onAbortable(abort)
   }
 
-  onHead(head: Answer): void {
+  onHead(head: HttpAnswer): void {
     this.#hears.onHead(head)
   }
 
@@ -259,7 +259,7 @@ class Post implements HttpRequest {
 }
 
 /** In how many seconds a server wants to be asked again: a number or a date (RFC 9110 §10.2.3). */
-function retryAfter(answer: Answer): number | undefined {
+function retryAfter(answer: HttpAnswer): number | undefined {
   const value = answer.header('retry-after')?.trim() ?? ''
   if (/^\d{1,9}$/.test(value)) return Number(value)
   const until = Date.parse(value)

@@ -1,4 +1,4 @@
-import type { Call, Note, Outcome } from '../core/call.ts'
+import type { Call, Notification, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
@@ -11,24 +11,24 @@ import { JsonRpcPeer } from '../wire/peer.ts'
 import { canBeAsked, hearsOfRoots } from '../wire/questions.ts'
 import { findRevision, latestLegacy, type Revision } from '../wire/revisions.ts'
 import { callHeaders } from '../wire/trace-context.ts'
-import { Active } from './active.ts'
-import { Attribution } from './attribution.ts'
+import { ActiveCall } from './active.ts'
+import { RequestCorrelator } from './attribution.ts'
 import type { UpstreamConnection } from './connection.ts'
-import type { Discretion } from './discretion.ts'
+import type { MessageRedactor } from './discretion.ts'
 import { FirstRoots } from './first-roots.ts'
 import { NotificationRouter } from './hearing.ts'
-import type { Connect, Link, Patience } from './link.ts'
+import type { OpenTransport, UpstreamTransport, StepTimeout } from './link.ts'
 import { asDiscovered, done } from './legacy-words.ts'
 import { legacyParams } from './params.ts'
 import type { Proof } from './proof.ts'
 import { ServerRequestHandler } from './questioning.ts'
 import { runAsTask, takesTasks } from './required-task.ts'
-import { type Tool, ToolIndex } from './tools.ts'
+import { type IndexedTool, ToolIndex } from './tools.ts'
 import { type Release, FairMutex } from './turns.ts'
 import { urlQuestions } from './url-questions.ts'
 
 interface Options {
-  readonly connect: Connect
+  readonly connect: OpenTransport
   /** What the server is told the client can do. */
   readonly capabilities: Readonly<Record<string, unknown>>
   readonly clientInfo?: Readonly<Record<string, unknown>>
@@ -38,8 +38,8 @@ interface Options {
   readonly roots?: readonly string[]
   /** What the server is to prove with each handshake. */
   readonly proof: () => Proof
-  readonly patience: Patience
-  readonly discretion: Discretion
+  readonly patience: StepTimeout
+  readonly discretion: MessageRedactor
   readonly log: Log
 }
 
@@ -49,12 +49,12 @@ export class LegacyConnection implements UpstreamConnection {
   readonly #options: Options
   readonly #canBeAsked: boolean
   readonly #turns = new FairMutex()
-  readonly #attribution = new Attribution()
+  readonly #attribution = new RequestCorrelator()
   readonly #hearing: NotificationRouter
   readonly #tools: ToolIndex
   readonly #questioning: ServerRequestHandler
   readonly #peer: JsonRpcPeer
-  #link: Link | undefined
+  #link: UpstreamTransport | undefined
   #revision: Revision = latestLegacy
   #discovered = Payload.of({})
   #renewing: Promise<void> | undefined
@@ -112,7 +112,7 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
   }
 
-  tool(call: Call): Tool | undefined | Promise<Tool | undefined> {
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     return this.#tools.of(String(call.params.fields.name))
   }
 
@@ -140,7 +140,7 @@ export class LegacyConnection implements UpstreamConnection {
     const level = call.meta[metaKeys.logLevel]
     if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
     const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
-    const active = new Active(working, release, () => this.#takeTurn(working, true))
+    const active = new ActiveCall(working, release, () => this.#takeTurn(working, true))
     let handshakes = this.#handshakes
     try {
       // Nothing is sent to a server that is being met anew before it knows that it was.
@@ -150,7 +150,7 @@ export class LegacyConnection implements UpstreamConnection {
       return done(await this.#perform(active), call)
     } catch (error) {
       const questions = urlQuestions(error, call)
-      if (questions) return { kind: 'ask', questions, state: { url: true } }
+      if (questions) return { kind: 'input_required', inputRequests: questions, requestState: { url: true } }
       if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
       // The server refused the request without looking at it, so it may be sent again, once.
       if (handshakes === this.#handshakes) await this.#renew()
@@ -162,14 +162,14 @@ export class LegacyConnection implements UpstreamConnection {
   }
 
   /** What the server does for a client may depend on its roots. */
-  async #awaitRoots(active: Active): Promise<void> {
+  async #awaitRoots(active: ActiveCall): Promise<void> {
     const { call, signal } = active.working
     if (this.#firstRoots?.isSettled !== false || method(call.method).asks !== true) return
     this.#attribution.expect(active)
     await this.#firstRoots.settled(signal)
   }
 
-  #perform(active: Active): Promise<Payload> {
+  #perform(active: ActiveCall): Promise<Payload> {
     const { call } = active.working
     const make = (id: number): Payload => legacyParams(call, id, this.#revision)
     if (!this.#takesTasks || call.method !== 'tools/call' || call.params.fields.task !== undefined) {
@@ -190,7 +190,7 @@ export class LegacyConnection implements UpstreamConnection {
     return listed
   }
 
-  #request(active: Active, name: string, make: (id: number) => Payload): Promise<Payload> {
+  #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
     const { signal, progress } = active.working
     const params = (id: number): Payload => {
       this.#attribution.begin(id, active)
@@ -305,7 +305,7 @@ export class LegacyConnection implements UpstreamConnection {
     return this.#peer.request(name, () => params, { signal: this.#options.patience() })
   }
 
-  #heard(note: Note, about: number | undefined): void {
+  #heard(note: Notification, about: number | undefined): void {
     if (note.method === 'notifications/cancelled') {
       const id = note.params?.at('requestId')?.text
       if (id !== undefined) this.#questioning.withdraw(id)
@@ -315,7 +315,9 @@ export class LegacyConnection implements UpstreamConnection {
     // How a task fares is for whom the task is of, not for whom a call happens to be under way.
     const isAboutCall = about !== undefined || !isTaskStatus(note.method)
     const calls = isAboutCall ? this.#attribution.recipients(about) : []
-    this.#hearing.hear(this.#options.discretion.note(note), calls, (call) => this.#attribution.mayHear(call))
+    this.#hearing.dispatch(this.#options.discretion.note(note), calls, (call) =>
+      this.#attribution.mayHear(call),
+    )
   }
 }
 

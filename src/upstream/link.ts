@@ -5,7 +5,7 @@ import type { Login } from './login.ts'
 export const MAX_MESSAGE = 64 * 1024 * 1024
 
 /** A channel to a server, over any transport. */
-export interface Link extends Transport {
+export interface UpstreamTransport extends Transport {
   /** Whether what a server sends about a call arrives on a stream of that call. */
   readonly hasProvenance: boolean
   /** Whether a server with a handshake keeps no session, so that nothing it asks can be answered. */
@@ -18,7 +18,7 @@ export interface Link extends Transport {
 }
 
 /** Who takes what a link brings. */
-export interface Receiver {
+export interface TransportReceiver {
   /** `about` is the request whose stream carried the text, where the transport tells. */
   receive(text: string, about?: number): void
   isWaiting(id: number): boolean
@@ -31,10 +31,10 @@ export interface Receiver {
 }
 
 /** Begins the time for one step of meeting a server: aborted once it is over, or the server is closed. */
-export type Patience = () => AbortSignal
+export type StepTimeout = () => AbortSignal
 
 /** Opens a link. @throws SERVER_UNAVAILABLE */
-export type Connect = (receiver: Receiver) => Promise<Link>
+export type OpenTransport = (receiver: TransportReceiver) => Promise<UpstreamTransport>
 
 /** The same with a caller's own credentials. */
-export type Dial = (receiver: Receiver, login?: Login) => Promise<Link>
+export type OpenTransportAs = (receiver: TransportReceiver, login?: Login) => Promise<UpstreamTransport>

@@ -5,7 +5,7 @@ import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/secret-shapes.ts'
-import { ACKNOWLEDGED, readFilter, toldChanges } from '../wire/filter.ts'
+import { ACKNOWLEDGED, readFilter, reportedChanges } from '../wire/filter.ts'
 import type { UpstreamConnection } from './connection.ts'
 import { isPassing } from './failures.ts'
 
@@ -28,18 +28,18 @@ export async function listenOn(
       return controller.signal
     },
     progress: working.progress,
-    ask: (question, options) => working.ask(question, options),
-    note: (note) => {
-      if (note.method !== ACKNOWLEDGED) return working.note(note)
+    requestInput: (question, options) => working.requestInput(question, options),
+    notify: (note) => {
+      if (note.method !== ACKNOWLEDGED) return working.notify(note)
       if (isAcknowledged) return tellChanges(working)
       isAcknowledged = true
-      working.note(note)
+      working.notify(note)
     },
   }
   // Who listens to several servers is not kept waiting for one that is away.
   const later = (): void => {
     const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
-    if (!isAcknowledged) quiet.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
+    if (!isAcknowledged) quiet.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
   }
   try {
     return await keepListening(quiet, connect, { gone: working.signal, retired, log }, later)
@@ -84,5 +84,5 @@ async function keepListening(
 
 /** While the server was away anything may have changed. */
 function tellChanges(working: UpstreamCall): void {
-  for (const method of toldChanges(readFilter(working.call.params))) working.note({ method })
+  for (const method of reportedChanges(readFilter(working.call.params))) working.notify({ method })
 }

@@ -1,5 +1,5 @@
 import { asGatewayError, GatewayError } from '../core/error.ts'
-import type { Answer, HttpRequest } from './fetch.ts'
+import type { HttpAnswer, HttpRequest } from './fetch.ts'
 
 export type LoginHeaders = Readonly<Record<string, string>>
 
@@ -8,11 +8,11 @@ export interface Login {
   /** The headers to add; at once where they are known. @throws SERVER_UNAVAILABLE, AUTHENTICATION_REQUIRED */
   headers(): LoginHeaders | Promise<LoginHeaders>
   /** The server answered 401 or 403 to these headers. Resolves with whether it is worth another try. */
-  refused(refusal: Answer, sent: LoginHeaders): Promise<boolean>
+  refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean>
 }
 
 interface Ends {
-  resolve(answer: Answer): void
+  resolve(answer: HttpAnswer): void
   reject(error: unknown): void
 }
 
@@ -20,7 +20,7 @@ interface Ends {
  * Makes a request with what a login adds. One that is refused was not carried out, so it is made once more where
  * the login has something better to show.
  */
-export function startWithLogin(
+export function startWithAuth(
   login: Login,
   request: HttpRequest,
   send: (request: HttpRequest, ends: Ends) => void,
@@ -39,7 +39,7 @@ export function startWithLogin(
 
   const attempt = (headers: LoginHeaders, isLast: boolean): void => {
     if (isStopped) return reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
-    const end = (answer: Answer): void => {
+    const end = (answer: HttpAnswer): void => {
       if (isLast || !isRefusal(answer)) return resolve(answer)
       login.refused(answer, headers).then((isWorth) => {
         if (isWorth) return begin(true)
@@ -47,7 +47,7 @@ export function startWithLogin(
         resolve(answer)
       }, reject)
     }
-    send(withLogin(request, headers, { onAbortable, isLast }), { resolve: end, reject })
+    send(withAuthRetry(request, headers, { onAbortable, isLast }), { resolve: end, reject })
   }
   const begin = (isLast: boolean): void => {
     try {
@@ -69,11 +69,11 @@ export function isOfCredentials(error: unknown): boolean {
 }
 
 /** Whether an answer is about credentials, not about what was asked. */
-export function isAboutCredentials(answer: Answer): boolean {
+export function isAboutCredentials(answer: HttpAnswer): boolean {
   return answer.status === 401 || (answer.status === 403 && answer.header('www-authenticate') !== undefined)
 }
 
-function isRefusal({ status }: Answer): boolean {
+function isRefusal({ status }: HttpAnswer): boolean {
   return status === 401 || status === 403
 }
 
@@ -82,7 +82,7 @@ interface Attempt {
   onAbortable(abort: () => void): void
 }
 
-function withLogin(request: HttpRequest, headers: LoginHeaders, attempt: Attempt): HttpRequest {
+function withAuthRetry(request: HttpRequest, headers: LoginHeaders, attempt: Attempt): HttpRequest {
   const { body, path, timeout, onEvent } = request
   return {
     method: request.method,

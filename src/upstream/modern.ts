@@ -1,5 +1,5 @@
 import type { UpstreamCall } from '../bridge/park.ts'
-import type { Call, Client, Note, Outcome, InputRequest } from '../core/call.ts'
+import type { Call, Client, Notification, Outcome, InputRequest } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json.ts'
 import { background, type Log } from '../core/log.ts'
@@ -15,27 +15,27 @@ import { JsonRpcPeer } from '../wire/peer.ts'
 import { requiredCapability, unanswerable } from '../wire/questions.ts'
 import { callHeaders } from '../wire/trace-context.ts'
 import type { UpstreamConnection } from './connection.ts'
-import type { Discretion } from './discretion.ts'
-import type { Connect, Link, Patience } from './link.ts'
+import type { MessageRedactor } from './discretion.ts'
+import type { OpenTransport, UpstreamTransport, StepTimeout } from './link.ts'
 import { modernCapabilities, modernParams } from './params.ts'
 import type { Proof } from './proof.ts'
 import { recipientsOf, type Under } from './recipients.ts'
-import { type Tool, ToolIndex } from './tools.ts'
+import { type IndexedTool, ToolIndex } from './tools.ts'
 
 interface Options {
-  readonly connect: Connect
+  readonly connect: OpenTransport
   readonly revision: string
   /** Over HTTP some of a request is repeated in headers. */
   readonly mirrors: boolean
   /** What the server is to prove first. */
   readonly proof: Proof
-  readonly patience: Patience
-  readonly discretion: Discretion
+  readonly patience: StepTimeout
+  readonly discretion: MessageRedactor
   readonly log: Log
 }
 
 /** The slot of a call's state that keeps the server's own `requestState`. */
-const SLOT = 'server'
+const STATE_KEY = 'server'
 
 /** A conversation with a server of 2026-07-28: every request stands alone. */
 export class ModernConnection implements UpstreamConnection {
@@ -45,7 +45,7 @@ export class ModernConnection implements UpstreamConnection {
   readonly #peer: JsonRpcPeer
   readonly #tools: ToolIndex
   readonly #working = new Registry<number, Under>()
-  #link: Link | undefined
+  #link: UpstreamTransport | undefined
   #discovered = Payload.of({})
   #isClosed = false
   /** How many notifications had no recipient. */
@@ -111,7 +111,7 @@ export class ModernConnection implements UpstreamConnection {
     return this.#peer.waiting > 0
   }
 
-  tool(call: Call): Tool | undefined | Promise<Tool | undefined> {
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     return this.#tools.of(String(call.params.fields.name), call.client)
   }
 
@@ -142,7 +142,7 @@ export class ModernConnection implements UpstreamConnection {
     const params = (given: number): Payload => {
       id = given
       this.#working.set(id, { id, working })
-      return modernParams(call, id, this.#options.revision, call.state[SLOT])
+      return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
     }
     try {
       return await this.#peer.request(call.method, params, { signal, onProgress: working.progress, headers })
@@ -164,7 +164,11 @@ export class ModernConnection implements UpstreamConnection {
         data: { requiredCapabilities: requiredCapability(beyond) },
       })
     }
-    return { kind: 'ask', questions, state: { [SLOT]: requestState ?? null } }
+    return {
+      kind: 'input_required',
+      inputRequests: questions,
+      requestState: { [STATE_KEY]: requestState ?? null },
+    }
   }
 
   /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
@@ -184,7 +188,7 @@ export class ModernConnection implements UpstreamConnection {
     const { name } = call.params.fields
     if (call.method !== 'tools/call' || typeof name !== 'string') return headers
     const found = this.tool(call)
-    const mirrored = (tool: Tool | undefined): Record<string, string> =>
+    const mirrored = (tool: IndexedTool | undefined): Record<string, string> =>
       tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
     return found instanceof Promise ? found.then(mirrored, () => headers) : mirrored(found)
   }
@@ -192,7 +196,7 @@ export class ModernConnection implements UpstreamConnection {
   async #listen(working: UpstreamCall): Promise<Outcome> {
     const filter = readFilter(working.call.params)
     if (Object.keys(filter).length === 0) {
-      working.note({ method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) })
+      working.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) })
       return untilAborted(working.signal)
     }
     return { kind: 'result', result: await this.#request(working) }
@@ -216,7 +220,7 @@ export class ModernConnection implements UpstreamConnection {
     return this.#peer.request(name, () => whole, { signal: patience(), headers })
   }
 
-  #heard(note: Note, about: number | undefined): void {
+  #heard(note: Notification, about: number | undefined): void {
     if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
     if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
     const { to, why } = recipientsOf(note, about, this.#working)
@@ -227,7 +231,7 @@ export class ModernConnection implements UpstreamConnection {
     if (to.length === 0) return
     const { params: told } = this.#options.discretion.note(note)
     const params = told?.withMeta({ [metaKeys.subscription]: undefined })
-    for (const working of to) working.note({ method: note.method, ...(params && { params }) })
+    for (const working of to) working.notify({ method: note.method, ...(params && { params }) })
   }
 
   /** A server that goes away may end its subscriptions by this message instead of a result. */

@@ -12,7 +12,7 @@ import { findRevision, latestLegacy, latestModern, modernRevisions } from '../wi
 import { standardHeaders } from '../wire/headers.ts'
 import type { HttpClient } from './fetch.ts'
 import { httpConnect } from './http.ts'
-import type { Connect, Dial, Link, Patience } from './link.ts'
+import type { OpenTransport, OpenTransportAs, UpstreamTransport, StepTimeout } from './link.ts'
 import { sseConnect } from './sse.ts'
 
 /** How a server is spoken to. */
@@ -21,7 +21,7 @@ export interface Route {
   readonly revision: string
   /** Some of each request is repeated in headers. */
   readonly mirrors: boolean
-  readonly connect: Dial
+  readonly connect: OpenTransportAs
   /** How clients of older revisions may be served in their own era, where the server has both. */
   readonly older?: Route
 }
@@ -40,21 +40,21 @@ const PROBE_SHARE = 0.5
  * After how long without an answer it is asked to shake hands, in milliseconds: it may still be starting, or have no
  * answer to what it does not know. A process takes messages in turn, so an answer to the second tells which it was.
  */
-const SILENCE = 3000
+const SILENCE_TIMEOUT_MS = 3000
 /** How long an answer may come after that of a later message, in milliseconds. */
 const OVERTAKEN = 250
 
 /** Finds out how a child process is spoken to, by asking a sibling that is thrown away: some servers end over it. */
 export async function negotiateStdio(
   settings: UpstreamSettings,
-  connect: Connect,
+  connect: OpenTransport,
   { deadline, log }: Around,
 ): Promise<Route> {
   const pinned = findRevision(settings.revision)
   if (pinned) return { era: pinned.era, revision: pinned.name, mirrors: false, connect }
   const time = Math.min(PROBE, settings.startTimeout * PROBE_SHARE)
   const signal = AbortSignal.any([AbortSignal.timeout(time), deadline])
-  const silence = Math.min(SILENCE, time * PROBE_SHARE)
+  const silence = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
   const revision = await probe({ connect, signal, deadline, log, silence }).catch((error: unknown) => {
     // A command that can not be started says nothing of eras.
     if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
@@ -72,7 +72,7 @@ export async function negotiateStdio(
 export async function negotiateHttp(
   settings: UpstreamSettings,
   client: HttpClient,
-  { patience, deadline, log }: Around & { readonly patience: Patience },
+  { patience, deadline, log }: Around & { readonly patience: StepTimeout },
 ): Promise<Route> {
   const { transport } = settings
   const pinned = findRevision(settings.revision)
@@ -82,7 +82,7 @@ export async function negotiateHttp(
     mirrors: true,
     connect: httpConnect({ client, modern: revision, log }),
   })
-  const legacy = (connect: Dial): Route => ({
+  const legacy = (connect: OpenTransportAs): Route => ({
     era: 'legacy',
     revision: pinned?.name ?? latestLegacy.name,
     mirrors: false,
@@ -130,7 +130,7 @@ async function probeHttp(client: HttpClient, deadline: AbortSignal, log: Log): P
 }
 
 interface Probe extends Around {
-  readonly connect: Connect
+  readonly connect: OpenTransport
   /** Ends the wait for the answer. */
   readonly signal: AbortSignal
   /** After how many milliseconds a server that answers messages in the order they were sent gets a second one. */
@@ -218,9 +218,9 @@ async function canInitialize(
 }
 
 async function withPeer<Result>(
-  connect: Connect,
+  connect: OpenTransport,
   { deadline, log }: Around,
-  use: (peer: JsonRpcPeer, link: Link) => Promise<Result>,
+  use: (peer: JsonRpcPeer, link: UpstreamTransport) => Promise<Result>,
 ): Promise<Result> {
   const ignore = (): void => undefined
   const link = await connect({

@@ -37,7 +37,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
   if (
     client.era === 'modern' &&
     client.revision === revision &&
-    !call.answers &&
+    !call.inputResponses &&
     requestState === undefined &&
     // What answered a question of the gateway says nothing to the server.
     fields.requestState === undefined &&
@@ -49,7 +49,7 @@ export function modernParams(call: Call, id: number, revision: string, requestSt
   }
   return call.params
     .with({
-      inputResponses: call.answers && responses(call.answers),
+      inputResponses: call.inputResponses && responses(call.inputResponses),
       requestState: requestState ?? undefined,
     })
     .withMeta({

@@ -22,11 +22,11 @@ interface Entry {
 }
 
 /** How many connections one server may have. */
-const LIMIT = 64
+const MAX_CONNECTIONS = 64
 /** Starts that may fail within a minute before a pause. */
 const MAX_FAILURES = 5
-const WINDOW = 60_000
-const PAUSE = 30_000
+const FAILURE_WINDOW_MS = 60_000
+const FAILURE_PAUSE_MS = 30_000
 
 /** The open connections to one server, by what makes them differ. */
 export class Pool<Key> {
@@ -88,13 +88,13 @@ export class Pool<Key> {
       )
     }
     const owner = this.#options.owner(key)
-    const isShareTaken = hasItsShare(owner, this.#entries, (each) => each.owner.id, LIMIT)
+    const isShareTaken = hasItsShare(owner, this.#entries, (each) => each.owner.id, MAX_CONNECTIONS)
     if (isShareTaken && !this.#makeRoom(owner)) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many different clients of one caller use this server at once.'),
       )
     }
-    if (this.#entries.size >= LIMIT && !this.#makeRoom()) {
+    if (this.#entries.size >= MAX_CONNECTIONS && !this.#makeRoom()) {
       return Promise.reject(
         new GatewayError('OVERLOADED', 'Too many different clients use this server at once.'),
       )
@@ -118,15 +118,17 @@ export class Pool<Key> {
 
   #fail(): void {
     const now = Date.now()
-    this.#failures = [...this.#failures.filter((at) => at > now - WINDOW), now]
+    this.#failures = [...this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS), now]
   }
 
   /** How long to wait before the next start, in milliseconds. */
   #pause(): number {
     const now = Date.now()
-    const recent = this.#failures.filter((at) => at > now - WINDOW)
+    const recent = this.#failures.filter((at) => at > now - FAILURE_WINDOW_MS)
     const last = recent.at(-1)
-    return last !== undefined && recent.length >= MAX_FAILURES ? Math.max(0, last + PAUSE - now) : 0
+    return last !== undefined && recent.length >= MAX_FAILURES
+      ? Math.max(0, last + FAILURE_PAUSE_MS - now)
+      : 0
   }
 
   /** Closes the connection that is unused for longest, of one caller where that is given. */

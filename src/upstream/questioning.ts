@@ -1,14 +1,14 @@
 import type { UpstreamCall } from '../bridge/park.ts'
 import type { InputResponse, InputRequest } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
-import type { Request } from '../wire/jsonrpc.ts'
+import type { JsonRpcRequest } from '../wire/jsonrpc.ts'
 import type { JsonRpcPeer } from '../wire/peer.ts'
-import type { Attribution } from './attribution.ts'
+import type { RequestCorrelator } from './attribution.ts'
 import type { FirstRoots } from './first-roots.ts'
 
 interface Options {
   readonly peer: JsonRpcPeer
-  readonly attribution: Attribution
+  readonly attribution: RequestCorrelator
   /** Who listens outside any call. */
   listeners(): readonly UpstreamCall[]
   /** Roots the configuration lists. */
@@ -32,7 +32,7 @@ export class ServerRequestHandler {
   }
 
   /** Takes a request of the server; `about` is the call whose stream carried it. */
-  async take(request: Request, about: number | undefined): Promise<void> {
+  async take(request: JsonRpcRequest, about: number | undefined): Promise<void> {
     const { peer, roots } = this.#options
     if (request.method === 'roots/list' && roots) {
       return peer.respond(request.id, Payload.of({ roots: roots.map((uri) => ({ uri })) }))
@@ -77,10 +77,13 @@ export class ServerRequestHandler {
   ): Promise<InputResponse | undefined> {
     const found = await this.#options.attribution.find(question, about, this.#options.listeners())
     if (!found) return undefined
-    const { active, isGuess } = found
+    const { active, isAmbiguous: isGuess } = found
     // While its caller thinks, another call may be at work.
     active.pause()
-    const answer = await active.working.ask(question, { withdrawn: controller.signal, isGuess })
+    const answer = await active.working.requestInput(question, {
+      withdrawn: controller.signal,
+      isAmbiguous: isGuess,
+    })
     await active.resume()
     // The call it was for has ended, so the server does not wait for an answer.
     if (!answer && !isGuess) controller.abort()
@@ -88,7 +91,7 @@ export class ServerRequestHandler {
   }
 }
 
-function nobody({ method }: Request): Payload {
+function nobody({ method }: JsonRpcRequest): Payload {
   return Payload.of({
     code: -32601,
     message: `Method not found: ${method}`,

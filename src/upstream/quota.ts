@@ -1,11 +1,11 @@
 import type { Quota } from '../core/record.ts'
 
 /** What the answers of a server over HTTP say is left of its own limit. */
-export class HeardQuota {
+export class UpstreamQuota {
   #last: Quota | undefined
 
   /** Looks at the headers of an answer: `RateLimit-*`, `X-RateLimit-*`, or `RateLimit` in one. */
-  hear(header: (name: string) => string | undefined): void {
+  read(header: (name: string) => string | undefined): void {
     const whole = header('ratelimit')
     const left = header('ratelimit-remaining') ?? header('x-ratelimit-remaining')
     if (whole === undefined && left === undefined) return

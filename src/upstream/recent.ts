@@ -1,5 +1,5 @@
 /** For how long a failure is told again instead of trying again, in milliseconds. */
-const MOMENT = 250
+const FAILURE_TTL_MS = 250
 
 /** Tries once for all parts of one call: a server that is away is not run into by each of them. `key` names the call. */
 export class NegativeCache<Value> {
@@ -9,7 +9,7 @@ export class NegativeCache<Value> {
   /** What trying gives. @throws what trying threw just before, for the same key */
   async try(key: string, attempt: () => Promise<Value>): Promise<Value> {
     const failed = this.#key === key ? this.#failed : undefined
-    if (failed && performance.now() - failed.at < MOMENT) throw failed.error
+    if (failed && performance.now() - failed.at < FAILURE_TTL_MS) throw failed.error
     try {
       return await attempt()
     } catch (error) {

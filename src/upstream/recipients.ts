@@ -1,7 +1,7 @@
 // Finds out whom a notification of a server is for. Over HTTP the stream of a request tells; over stdio many requests
 // share one pipe, and most servers mark nothing but progress and subscriptions. Invariant: what may belong to another
 // caller goes to none, and nothing is dropped without a reason: `why` gives it.
-import type { Note } from '../core/call.ts'
+import type { Notification } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Registry } from '../core/registry.ts'
 import type { UpstreamCall } from '../bridge/park.ts'
@@ -23,7 +23,7 @@ export interface Recipients {
 
 /** Whom a notification of a 2026-07-28 server is for; `about` is the request whose stream carried it, where the transport tells. */
 export function recipientsOf(
-  note: Note,
+  note: Notification,
   about: number | undefined,
   underWay: Registry<number, Under>,
 ): Recipients {
@@ -44,7 +44,7 @@ export function recipientsOf(
   return amongCalls(asked.length > 0 ? asked : calls.filter((each) => levelOf(each) < 0))
 }
 
-function toListener(note: Note, listener: UpstreamCall | undefined): Recipients {
+function toListener(note: Notification, listener: UpstreamCall | undefined): Recipients {
   if (!listener) return { to: [], why: 'ended' }
   const isWanted = !isChange(note) || isAskedFor(listener, note)
   return isWanted ? { to: [listener] } : { to: [], why: 'unsubscribed' }
@@ -75,7 +75,7 @@ function clientOf({ call: { client, principal } }: UpstreamCall): string {
 const marks = ['io.modelcontextprotocol/requestId', 'requestId', 'progressToken']
 
 /** The request a notification names. A number of something else may stand there, too. */
-function namedBy(note: Note, underWay: Registry<number, Under>): UpstreamCall | undefined {
+function namedBy(note: Notification, underWay: Registry<number, Under>): UpstreamCall | undefined {
   for (const mark of marks) {
     const id = numberAt(note, mark)
     const found = id === undefined ? undefined : underWay.get(id)
@@ -84,7 +84,7 @@ function namedBy(note: Note, underWay: Registry<number, Under>): UpstreamCall | 
   return undefined
 }
 
-function numberAt({ params }: Note, key: string): number | undefined {
+function numberAt({ params }: Notification, key: string): number | undefined {
   const meta = params?.fields._meta
   const value = isObject(meta) ? meta[key] : undefined
   if (typeof value !== 'number' && typeof value !== 'string') return undefined
@@ -99,7 +99,7 @@ function isListening({ call }: UpstreamCall): boolean {
   return call.method === 'subscriptions/listen'
 }
 
-function isAskedFor({ call }: UpstreamCall, note: Note): boolean {
+function isAskedFor({ call }: UpstreamCall, note: Notification): boolean {
   return asksFor(readFilter(call.params), note)
 }
 
@@ -109,7 +109,7 @@ export function isOfClient(working: UpstreamCall): boolean {
 }
 
 /** A log message is for who asked for its level (2026-07-28 server/utilities/logging). */
-function wants(working: UpstreamCall, { method, params }: Note): boolean {
+function wants(working: UpstreamCall, { method, params }: Notification): boolean {
   if (method !== 'notifications/message') return true
   const level = levelOf(working)
   return level >= 0 && severity(params?.fields.level) >= level

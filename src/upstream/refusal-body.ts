@@ -1,12 +1,12 @@
 import { isObject, readJson } from '../core/json.ts'
-import type { Answer } from './fetch.ts'
+import type { HttpAnswer } from './fetch.ts'
 
 /** How much of the body of a refusal rules are tried on, in characters. */
-const SEEN = 2000
+const MAX_BODY_LENGTH = 2000
 
 /** What an answer said, for rules alone. */
-export function seenOf({ body }: Answer): { readonly body?: string } {
-  return body === '' ? {} : { body: body.slice(0, SEEN) }
+export function seenOf({ body }: HttpAnswer): { readonly body?: string } {
+  return body === '' ? {} : { body: body.slice(0, MAX_BODY_LENGTH) }
 }
 
 /**

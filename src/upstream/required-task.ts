@@ -1,10 +1,10 @@
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from '../wire/extensions.ts'
-import type { Tool } from './tools.ts'
+import type { IndexedTool } from './tools.ts'
 
 interface Options {
-  readonly tool: Tool | undefined | Promise<Tool | undefined>
+  readonly tool: IndexedTool | undefined | Promise<IndexedTool | undefined>
   readonly signal: AbortSignal
   /** Makes the call with changed params. */
   call(edit: (params: Payload) => Payload): Promise<Payload>

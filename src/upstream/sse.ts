@@ -1,11 +1,11 @@
 import { GatewayError } from '../core/error.ts'
-import type { Exchange } from '../wire/peer.ts'
+import type { OutgoingRequest } from '../wire/peer.ts'
 import { baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
 import { noMessage } from './http-faults.ts'
-import type { Dial, Link, Patience } from './link.ts'
+import type { OpenTransportAs, UpstreamTransport, StepTimeout } from './link.ts'
 
 /** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
-export function sseConnect(base: HttpClient, patience: Patience): Dial {
+export function sseConnect(base: HttpClient, patience: StepTimeout): OpenTransportAs {
   return async (receiver, login = base.login) => {
     const client = { ...base, login }
     const endpoint = Promise.withResolvers<string>()
@@ -43,11 +43,11 @@ export function sseConnect(base: HttpClient, patience: Patience): Dial {
     })
     if (signal.aborted) giveUp()
     const path = await endpoint.promise.finally(() => signal.removeEventListener('abort', giveUp))
-    return new SseLink(client, postPath(client.url, path), () => abort())
+    return new SseTransport(client, postPath(client.url, path), () => abort())
   }
 }
 
-class SseLink implements Link {
+class SseTransport implements UpstreamTransport {
   readonly hasProvenance = false
   readonly #client: HttpClient
   readonly #path: string
@@ -59,7 +59,7 @@ class SseLink implements Link {
     this.#abort = abort
   }
 
-  async send(message: string, { headers }: Exchange): Promise<void> {
+  async send(message: string, { headers }: OutgoingRequest): Promise<void> {
     const answer = await exchangeHttp(this.#client, {
       method: 'POST',
       headers: { ...baseHeaders(this.#client, 'POST'), ...headers },

@@ -6,7 +6,7 @@ import type { CommandReach } from '../core/settings.ts'
 import { encodeLine, lines } from '../wire/lines.ts'
 import { Child, type Variables } from './child.ts'
 import type { LastLines } from './last-lines.ts'
-import { type Connect, type Link, MAX_MESSAGE } from './link.ts'
+import { type OpenTransport, type UpstreamTransport, MAX_MESSAGE } from './link.ts'
 
 /** How much may wait to be written to a child that does not read, in bytes. */
 const MAX_UNREAD = 64 * 1024 * 1024
@@ -16,7 +16,7 @@ export function stdioConnect(
   reach: CommandReach,
   environment: Variables,
   { log, lastLines }: { readonly log: Log; readonly lastLines: LastLines },
-): Connect {
+): OpenTransport {
   return async (receiver) => {
     const child = await Child.start(reach, environment)
     lastLines.clear()
@@ -42,11 +42,11 @@ export function stdioConnect(
       await Promise.race([drained, new Promise((resolve) => setTimeout(resolve, 200).unref())])
       receiver.closed(new Error(`The server's process ${how}.`))
     })
-    return new StdioLink(child)
+    return new StdioTransport(child)
   }
 }
 
-class StdioLink implements Link {
+class StdioTransport implements UpstreamTransport {
   readonly hasProvenance = false
   readonly #child: Child
 

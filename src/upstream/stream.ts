@@ -12,7 +12,7 @@ interface Options {
 }
 
 /** How long the first call waits for this stream, in milliseconds. Some servers send no head before an event. */
-const PATIENCE = 200
+const OPEN_TIMEOUT_MS = 200
 
 /** The stream on which a server with sessions speaks outside any request, kept open. */
 export class ServerStream {
@@ -33,7 +33,7 @@ export class ServerStream {
       this.#run(first.resolve).finally(() => first.resolve()),
       this.#options.log,
     )
-    await Promise.race([first.promise, wait(PATIENCE, undefined, { ref: false })])
+    await Promise.race([first.promise, wait(OPEN_TIMEOUT_MS, undefined, { ref: false })])
   }
 
   close(): void {

@@ -9,9 +9,9 @@ import { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/tool-settings.ts'
 import { unknownTool } from '../core/unknown.ts'
-import type { Tool } from './tools.ts'
+import type { IndexedTool } from './tools.ts'
 
-type FindTool = (call: Call) => Tool | undefined | Promise<Tool | undefined>
+type FindTool = (call: Call) => IndexedTool | undefined | Promise<IndexedTool | undefined>
 
 /** The server by the names tools have here. */
 export interface ToolNames {
@@ -29,7 +29,7 @@ export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolN
   if (given.size === 0 && !isHiding) return undefined
   const original = new Map([...given].map(([name, renamed]) => [renamed, name]))
   const isHidden = (name: string): boolean => settingOf(tools, name, 'hide')?.value === true
-  const definitions = new WeakMap<object, Tool>()
+  const definitions = new WeakMap<object, IndexedTool>()
   const taken = new Map<string, string>()
 
   /** The name the server knows a tool by; nothing where none has this name. */
@@ -71,7 +71,7 @@ export function toolNames({ renames, tools }: UpstreamSettings, log: Log): ToolN
     if (known === undefined || known === name) return known === undefined ? undefined : call
     return { ...call, params: call.params.with({ name: known }), target: { ...call.target, name: known } }
   }
-  const shownTool = (tool: Tool | undefined): Tool | undefined => {
+  const shownTool = (tool: IndexedTool | undefined): IndexedTool | undefined => {
     const name = tool && nameOf(String(tool.definition.name), false)
     if (!tool || name === undefined || name === tool.definition.name)
       return name === undefined ? undefined : tool

@@ -10,12 +10,12 @@ import { boundedPage, MAX_LIST_ENTRIES } from './list-bounds.ts'
 
 const MAX_PAGES = 1000
 /** How long a tool that is not listed, or a list that is refused, is not asked for again, in milliseconds. */
-const UNKNOWN_FOR = 10_000
+const UNKNOWN_TTL_MS = 10_000
 /** For how many kinds of clients that is known. */
 const MAX_ASKERS = 100
 
 /** What must be known of a tool before it is called. */
-export interface Tool {
+export interface IndexedTool {
   /** Which arguments are repeated in headers. */
   readonly mirror: HeaderMirror
   /** It runs only as a task of 2025-11-25. */
@@ -39,7 +39,7 @@ type List = (params: Payload, client?: Client) => Promise<Payload>
 /** The tools of a server, from its own list. */
 export class ToolIndex {
   readonly #list: List
-  #known: Map<string, Tool> | undefined
+  #known: Map<string, IndexedTool> | undefined
   /** Whom the tools were last listed for, by what it can do: others may be offered others. */
   #asker: string | undefined
   #walking: Promise<void> | undefined
@@ -52,12 +52,12 @@ export class ToolIndex {
   }
 
   /** A tool by its name or alias, if it is listed; at once, once the tools were listed. @throws what listing them throws */
-  of(tool: string, client?: Client): Tool | undefined | Promise<Tool | undefined> {
+  of(tool: string, client?: Client): IndexedTool | undefined | Promise<IndexedTool | undefined> {
     const found = this.#find(tool)
     if (found) return found
     const refusal = this.#refusal
     if (refusal) {
-      const isOver = Date.now() - refusal.at >= UNKNOWN_FOR
+      const isOver = Date.now() - refusal.at >= UNKNOWN_TTL_MS
       // A list that does not come is not waited for again: it is asked for meanwhile.
       if (isOver && refusal.isSilent && !this.#walking) this.#learnAll(client).catch(() => undefined)
       if (!isOver || refusal.isSilent) return Promise.reject(refusal.error)
@@ -68,7 +68,7 @@ export class ToolIndex {
       const again = () => this.of(tool, client)
       return isSame ? this.#walking.then(() => this.#find(tool)) : this.#walking.then(again, again)
     }
-    if (this.#known && Date.now() - (this.#walkedAt.get(asker) ?? 0) < UNKNOWN_FOR) return undefined
+    if (this.#known && Date.now() - (this.#walkedAt.get(asker) ?? 0) < UNKNOWN_TTL_MS) return undefined
     return this.#learnAll(client).then(() => this.#find(tool))
   }
 
@@ -111,7 +111,7 @@ export class ToolIndex {
   }
 
   /** A name goes before an alias, and an alias that could be of several is of none. */
-  #find(tool: string): Tool | undefined {
+  #find(tool: string): IndexedTool | undefined {
     const found = this.#known?.get(tool)
     if (found || !this.#known) return found
     this.#byAlias ??= namesByAlias(this.#known.keys())
@@ -120,7 +120,7 @@ export class ToolIndex {
   }
 
   async #walk(client: Client | undefined, isAnew: boolean): Promise<void> {
-    const found = new Map<string, Tool>()
+    const found = new Map<string, IndexedTool>()
     const seen = new Set<unknown>()
     let cursor: unknown
     // A server that repeats a cursor would be walked for ever.
@@ -139,7 +139,7 @@ export class ToolIndex {
 }
 
 /** A tool of a server that does not list its tools: it may have it. */
-export function unlistedTool(name: string): Tool {
+export function unlistedTool(name: string): IndexedTool {
   return { mirror: [], isTask: false, definition: { name }, isUnlisted: true }
 }
 
@@ -162,7 +162,7 @@ function isAnswered(error: unknown): boolean {
   return error instanceof GatewayError && error.code === 'UPSTREAM_ERROR'
 }
 
-function read({ fields: { tools } }: Payload, into: Map<string, Tool>): void {
+function read({ fields: { tools } }: Payload, into: Map<string, IndexedTool>): void {
   for (const tool of Array.isArray(tools) ? tools : []) {
     if (!isObject(tool) || typeof tool.name !== 'string') continue
     const isTask = isObject(tool.execution) && tool.execution.taskSupport === 'required'

@@ -12,24 +12,24 @@ import type { Variables } from './child.ts'
 import type { UpstreamConnection } from './connection.ts'
 import { connectionNames, declared } from './connection-names.ts'
 import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
-import { type Discretion, discretion } from './discretion.ts'
+import { type MessageRedactor, createMessageRedactor } from './discretion.ts'
 import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS } from './eras.ts'
 import { asOurs, beforeCall, isAway, isPassing } from './failures.ts'
 import { createHttpClient } from './fetch.ts'
 import { LegacyConnection } from './legacy.ts'
 import { ModernConnection } from './modern.ts'
 import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
-import type { Connect, Patience } from './link.ts'
+import type { OpenTransport, StepTimeout } from './link.ts'
 import { LastLines } from './last-lines.ts'
 import { listenOn } from './listen-on.ts'
 import { isOfCredentials, type Login } from './login.ts'
 import { beingClosed, Pool } from './pool.ts'
 import { proofFor } from './proof.ts'
-import { HeardQuota } from './quota.ts'
+import { UpstreamQuota } from './quota.ts'
 import { NegativeCache } from './recent.ts'
 import { stdioConnect } from './stdio.ts'
 import { toolNames } from './tool-names.ts'
-import { type Tool, unlistedTool } from './tools.ts'
+import { type IndexedTool, unlistedTool } from './tools.ts'
 
 /** A server behind the gateway. */
 export interface Upstream {
@@ -42,9 +42,9 @@ export interface Upstream {
   /** Tools whose new name the server lists itself, with that name. */
   readonly takenNames: ReadonlyMap<string, string>
   /** What the server's list says of the tool a call names. @throws what hinders listing */
-  tool(call: Call): Tool | undefined | Promise<Tool | undefined>
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
   /** Connects once, so that the first call need not wait. @throws what hinders it */
-  warm(call: Call): Promise<void>
+  start(call: Call): Promise<void>
   readonly status: Status
   /** The revision a call travels in, where that is known. */
   revisionFor(call: Call): string | undefined
@@ -83,7 +83,7 @@ interface Environment {
 }
 
 /** How long calls under way keep a retired server alive, in milliseconds. */
-const RETIREMENT = 600_000
+const RETIREMENT_TIMEOUT_MS = 600_000
 /** How often it is said that a list was cut or failed, in milliseconds. */
 const REPORT_INTERVAL_MS = 60_000
 
@@ -104,8 +104,8 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   const closed = new AbortController()
   const patience = (): AbortSignal =>
     AbortSignal.any([AbortSignal.timeout(settings.startTimeout), closed.signal])
-  const around = { discretion: discretion(settings), patience, log }
-  const quota = isPersonal ? undefined : new HeardQuota()
+  const around = { discretion: createMessageRedactor(settings), patience, log }
+  const quota = isPersonal ? undefined : new UpstreamQuota()
   const lastLines = new LastLines(around.discretion.text)
   const negotiate = negotiator(settings, { variables, quota, patience, log, lastLines })
   let route: Promise<Route> | undefined
@@ -180,7 +180,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
   const toolOf = (
     connection: UpstreamConnection,
     call: Call,
-  ): Tool | undefined | Promise<Tool | undefined> => {
+  ): IndexedTool | undefined | Promise<IndexedTool | undefined> => {
     const found = connection.tool(call)
     if (!(found instanceof Promise)) return found
     return found.catch((error: unknown) => {
@@ -218,7 +218,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     [credentials?.guard],
     suspendable(open, { onCount: (count) => void (parked = count) }),
   )
-  const find = (call: Call): Tool | undefined | Promise<Tool | undefined> => {
+  const find = (call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> => {
     const connection = ready(call)
     if (connection) return toolOf(connection, call)
     return dialled
@@ -239,7 +239,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     quota: () => quota?.last,
     ...(credentials?.finish && { finishSignIn: credentials.finish }),
     tool: names ? names.find(find) : find,
-    warm: async (call) => {
+    start: async (call) => {
       // Without a caller there is nothing to show to the server.
       if (!isPersonal) await connect(call)
     },
@@ -257,7 +257,7 @@ export function createUpstream(settings: UpstreamSettings, { variables, oauth, l
     revisionFor: (call) => ready(call)?.revision,
     retire: async (closing) => {
       retired.abort()
-      const until = Date.now() + RETIREMENT
+      const until = Date.now() + RETIREMENT_TIMEOUT_MS
       while (running > 0 && Date.now() < until && !closing.aborted)
         await wait(100, undefined, { signal: closing }).catch(() => undefined)
       await close()
@@ -279,8 +279,8 @@ function negotiator(
     lastLines,
   }: Pick<Environment, 'variables' | 'log'> & {
     lastLines: LastLines
-    quota: HeardQuota | undefined
-    patience: Patience
+    quota: UpstreamQuota | undefined
+    patience: StepTimeout
   },
 ): (login: Login | undefined, deadline: AbortSignal) => Promise<Route> {
   const { reach } = settings
@@ -298,7 +298,7 @@ function negotiator(
 function openConnection(
   { route, call, login, isTrial, deadline }: Key,
   settings: UpstreamSettings,
-  given: { readonly discretion: Discretion; readonly patience: Patience; readonly log: Log },
+  given: { readonly discretion: MessageRedactor; readonly patience: StepTimeout; readonly log: Log },
 ): Promise<UpstreamConnection> {
   const { revision, mirrors } = route
   // The opening exchange has what is left of the time to start in; each later one has its own time.
@@ -309,7 +309,7 @@ function openConnection(
     isOpen = true
     return connection
   }
-  const connect: Connect = admitting((receiver) => route.connect(receiver, login), {
+  const connect: OpenTransport = admitting((receiver) => route.connect(receiver, login), {
     log: around.log,
     // The gateway behind speaks in its own name, once it proved that it is the one that is meant.
     ...(settings.gatewayKey !== undefined && { mayKeep: () => true }),

@@ -12,7 +12,7 @@ interface Options {
 }
 
 /** Reaches each server once; those that can not be reached are tried again until they can, or until `ended`. */
-export async function warmServers(
+export async function startServers(
   upstreams: Iterable<Upstream>,
   call: Call,
   options: Options,
@@ -26,7 +26,7 @@ export async function warmServers(
 
 async function reach(upstream: Upstream, call: Call, log: Log): Promise<boolean> {
   try {
-    await upstream.warm(call)
+    await upstream.start(call)
     log.info('upstream.ready', { upstream: upstream.name, ...upstream.status })
     return true
   } catch (error) {

@@ -1,5 +1,5 @@
 /** How many pieces are kept apart before they are joined. */
-const MANY = 1024
+const MAX_PIECES = 1024
 
 /** Collects bytes that come in pieces. However small the pieces are, little more is held than the bytes. */
 export class Chunks {
@@ -15,8 +15,8 @@ export class Chunks {
   add(piece: Buffer): void {
     this.#size += piece.length
     this.#pieces.push(piece)
-    if (++this.#unjoined < MANY) return
-    this.#pieces.push(Buffer.concat(this.#pieces.splice(-MANY)))
+    if (++this.#unjoined < MAX_PIECES) return
+    this.#pieces.push(Buffer.concat(this.#pieces.splice(-MAX_PIECES)))
     this.#unjoined = 0
   }
 

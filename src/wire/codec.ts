@@ -1,6 +1,6 @@
 import { GatewayError } from '../core/error.ts'
 import { metaKeys } from './extensions.ts'
-import type { Message } from './jsonrpc.ts'
+import type { JsonRpcMessage } from './jsonrpc.ts'
 import { isObject } from '../core/json.ts'
 import { claimsModern, findRevision } from './revisions.ts'
 
@@ -8,7 +8,7 @@ import { claimsModern, findRevision } from './revisions.ts'
  * Tells the era of a message: by its body first, by the version header where the body says nothing
  * (2026-07-28 basic/lifecycle). @throws INVALID_INPUT for a header that claims what the body lacks
  */
-export function classify(message: Message, versionHeader: string | undefined): 'legacy' | 'modern' {
+export function classify(message: JsonRpcMessage, versionHeader: string | undefined): 'legacy' | 'modern' {
   if (message.kind === 'response') return 'legacy'
   if (hasClaim(message)) return 'modern'
   const isModernHeader = versionHeader !== undefined && claimsModern(versionHeader)
@@ -24,7 +24,7 @@ export function isUnknownVersion(versionHeader: string | undefined): boolean {
   return versionHeader !== undefined && findRevision(versionHeader) === undefined
 }
 
-function hasClaim(message: Message): boolean {
+function hasClaim(message: JsonRpcMessage): boolean {
   if (message.kind === 'response') return false
   const meta = message.params.fields._meta
   return isObject(meta) && Object.hasOwn(meta, metaKeys.version)

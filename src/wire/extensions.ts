@@ -103,7 +103,7 @@ function mismatch(name: string): GatewayError {
 
 /** The same call with a value for a feature; where it has another one already, it has both. */
 export function withExtension(call: Call, name: string, value: unknown): Call {
-  return { ...call, meta: withCarried(call.meta, [[name, value]]) }
+  return { ...call, meta: withGatewayMetadata(call.meta, [[name, value]]) }
 }
 
 /** The same call with a value it carries in its params, for a server that is to know it too. */
@@ -133,7 +133,7 @@ export function withoutExtension(call: Call, name: string): Call {
 }
 
 /** Values for features that were carried beside the message, each with its name. */
-export type Carried = readonly (readonly [name: string, value: unknown])[]
+export type GatewayMetadata = readonly (readonly [name: string, value: unknown])[]
 
 /** The headers that carry a value for a feature. */
 const carriers = [
@@ -143,7 +143,7 @@ const carriers = [
 ] as const
 
 /** The values for features in a request's headers; nothing where there are none. */
-export function carriedBy(headers: Headers): Carried | undefined {
+export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined {
   let carried: (readonly [string, string])[] | undefined
   for (const [header, name] of carriers) {
     const value = headers[header]
@@ -158,7 +158,7 @@ function bare(header: string, value: string): string {
 }
 
 /** The members of `_meta` with what the transport carried; where they have another value, both are kept. */
-export function withCarried(meta: Fields, carried: Carried | undefined): Fields {
+export function withGatewayMetadata(meta: Fields, carried: GatewayMetadata | undefined): Fields {
   if (carried === undefined) return meta
   const whole: Record<string, unknown> = { ...meta }
   for (const [name, value] of carried) {
@@ -198,7 +198,7 @@ export function idempotencyKeyOf(call: Call): string {
   if (plain !== undefined && camel !== undefined && plain !== camel) throw mismatch(IDEMPOTENCY_KEY)
   const key = plain ?? camel
   // The gateway makes its own keys, of names that others gave.
-  if (typeof key === 'string' && (keyShape.test(key) || call.errand !== undefined)) return key
+  if (typeof key === 'string' && (keyShape.test(key) || call.internal !== undefined)) return key
   const field = plain === undefined ? CAMEL_KEY : placeOf(call)
   throw new GatewayError(
     'INVALID_INPUT',

@@ -1,9 +1,9 @@
-import type { Note } from '../core/call.ts'
+import type { Notification } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** What a client wants to hear of, as `subscriptions/listen` has it. */
-export interface Filter {
+export interface SubscriptionFilter {
   readonly toolsListChanged?: boolean
   readonly promptsListChanged?: boolean
   readonly resourcesListChanged?: boolean
@@ -14,7 +14,7 @@ export interface Filter {
 export const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged'
 
 /** The honoured filter of an acknowledgement. */
-export function readFilter(params: Payload | undefined): Filter {
+export function readFilter(params: Payload | undefined): SubscriptionFilter {
   const notifications = params?.fields.notifications
   if (!isObject(notifications)) return {}
   const uris = notifications.resourceSubscriptions
@@ -30,7 +30,7 @@ export function readFilter(params: Payload | undefined): Filter {
 export function filterFor(
   capabilities: Readonly<Record<string, unknown>>,
   uris: ReadonlySet<string>,
-): Filter {
+): SubscriptionFilter {
   const { tools, prompts, resources } = capabilities
   return {
     ...(isListed(tools) && { toolsListChanged: true }),
@@ -43,24 +43,24 @@ export function filterFor(
 const UPDATED = 'notifications/resources/updated'
 
 /** The notification of each kind of change, and the member of a filter that asks for it. */
-const changes: Readonly<Record<string, keyof Filter>> = {
+const changes: Readonly<Record<string, keyof SubscriptionFilter>> = {
   'notifications/tools/list_changed': 'toolsListChanged',
   'notifications/prompts/list_changed': 'promptsListChanged',
   'notifications/resources/list_changed': 'resourcesListChanged',
 }
 
 /** The member of a filter that asks for a notification; nothing for one that is not about a list. */
-export function memberFor(notification: string): keyof Filter | undefined {
+export function memberFor(notification: string): keyof SubscriptionFilter | undefined {
   return Object.hasOwn(changes, notification) ? changes[notification] : undefined
 }
 
 /** Whether a notification says that a list or a resource changed: what is told only to those who asked for it. */
-export function isChange({ method }: Note): boolean {
+export function isChange({ method }: Notification): boolean {
   return memberFor(method) !== undefined || method === UPDATED
 }
 
 /** Whether a filter asks for the change a notification tells of. */
-export function asksFor(filter: Filter, { method, params }: Note): boolean {
+export function asksFor(filter: SubscriptionFilter, { method, params }: Notification): boolean {
   const member = memberFor(method)
   if (member) return filter[member] === true
   const uri = params?.fields.uri
@@ -68,18 +68,18 @@ export function asksFor(filter: Filter, { method, params }: Note): boolean {
 }
 
 /** The notifications a listener with this filter gets when every list may have changed. */
-export function toldChanges(filter: Filter): string[] {
+export function reportedChanges(filter: SubscriptionFilter): string[] {
   return Object.entries(changes).flatMap(([name, member]) => (filter[member] === true ? [name] : []))
 }
 
 /** A filter with the URIs of resources as the other side knows them. */
-export function withUris(filter: Filter, map: (uri: string) => string): Filter {
+export function withUris(filter: SubscriptionFilter, map: (uri: string) => string): SubscriptionFilter {
   const uris = filter.resourceSubscriptions?.map(map)
   return { ...filter, ...(uris && { resourceSubscriptions: uris }) }
 }
 
 /** A notification with the URI of an updated resource as the other side knows it. */
-export function withUri(note: Note, map: (uri: string) => string): Note {
+export function withUri(note: Notification, map: (uri: string) => string): Notification {
   const uri = note.params?.fields.uri
   if (note.method !== UPDATED || typeof uri !== 'string') return note
   return { ...note, ...(note.params && { params: note.params.with({ uri: map(uri) }) }) }

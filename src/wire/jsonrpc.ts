@@ -5,20 +5,20 @@ import { Payload } from '../core/payload.ts'
 /** A request id as the JSON text it came in, so that it goes back as it was: `7`, `"7"`, `9007199254740993`. */
 export type Id = string
 
-export interface Request {
+export interface JsonRpcRequest {
   readonly kind: 'request'
   readonly id: Id
   readonly method: string
   readonly params: Payload
 }
 
-export interface Notification {
+export interface JsonRpcNotification {
   readonly kind: 'notification'
   readonly method: string
   readonly params: Payload
 }
 
-export interface Response {
+export interface JsonRpcResponse {
   readonly kind: 'response'
   /** Absent where the sender could not tell. */
   readonly id?: Id
@@ -26,7 +26,7 @@ export interface Response {
   readonly error?: Payload
 }
 
-export type Message = Request | Notification | Response
+export type JsonRpcMessage = JsonRpcRequest | JsonRpcNotification | JsonRpcResponse
 
 /** Messages joined in an array, each as its text (2025-03-26). */
 export interface Batch {
@@ -52,19 +52,19 @@ export function parseJson(text: string): unknown {
 }
 
 /** Reads one JSON-RPC message. @throws PARSE_ERROR, INVALID_REQUEST */
-export function parseMessage(text: string): Message {
+export function parseMessage(text: string): JsonRpcMessage {
   return readUsual(text) ?? readMessage(text, parseJson(text))
 }
 
 /** Reads a JSON-RPC message, or what is an array of them. @throws PARSE_ERROR, INVALID_REQUEST */
-export function parseMessages(text: string): Message | Batch {
+export function parseMessages(text: string): JsonRpcMessage | Batch {
   const usual = readUsual(text)
   if (usual) return usual
   const value = parseJson(text)
   return Array.isArray(value) ? { kind: 'batch', texts: elements(text) } : readMessage(text, value)
 }
 
-function readMessage(text: string, value: unknown): Message {
+function readMessage(text: string, value: unknown): JsonRpcMessage {
   if (!isObject(value)) throw invalid('a message is a JSON object')
   if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
   const part = slicer(text, value)
@@ -126,23 +126,23 @@ const noParams = Payload.text('{}')
 /** What stands around the params or the result of a message, as nearly all write it: the rest first or last. */
 const FIRST = /^\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14}),(?:"method":"([\w/.-]{1,100})","params"|"result"):/
 const LEAD = /^\{(?:"method":"([\w/.-]{1,100})","params"|"result"):/
-const LAST = /^,"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14})\}$/
+const TRAILING_MEMBERS = /^,"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14})\}$/
 
 /**
  * Reads a message written as nearly all are, of which only the params or the result are parsed: where that is one
  * JSON value, the message has no other members than those that were seen.
  */
-function readUsual(text: string): Message | undefined {
+function readUsual(text: string): JsonRpcMessage | undefined {
   const first = FIRST.exec(text)
   if (first)
     return text.endsWith('}') ? usual(first[1], first[2], text.slice(first[0].length, -1)) : undefined
   const lead = LEAD.exec(text)
   const end = lead ? text.lastIndexOf(',"jsonrpc"') : -1
-  const last = end === -1 ? null : LAST.exec(text.slice(end))
+  const last = end === -1 ? null : TRAILING_MEMBERS.exec(text.slice(end))
   return lead && last ? usual(last[1], lead[1], text.slice(lead[0].length, end)) : undefined
 }
 
-function usual(id = '', method: string | undefined, body: string): Message | undefined {
+function usual(id = '', method: string | undefined, body: string): JsonRpcMessage | undefined {
   if (!body.startsWith('{') || !body.endsWith('}')) return undefined
   let value: unknown
   try {
@@ -156,7 +156,7 @@ function usual(id = '', method: string | undefined, body: string): Message | und
     : { kind: 'request', id, method, params: payload }
 }
 
-function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): Response {
+function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): JsonRpcResponse {
   if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')
   const id = isId(value.id) ? part('id').text : undefined
   if (isObject(value.error)) {

@@ -3,7 +3,7 @@ import { Payload } from '../core/payload.ts'
 import type { GatewayError } from '../core/error.ts'
 import { self } from '../core/self.ts'
 import { metaKeys, tasksExtension } from './extensions.ts'
-import { encodeErrorObject, encodeResult, errorObject, type Id, type Request } from './jsonrpc.ts'
+import { encodeErrorObject, encodeResult, errorObject, type Id, type JsonRpcRequest } from './jsonrpc.ts'
 import { lowerResult } from './project.ts'
 import type { Revision } from './revisions.ts'
 
@@ -34,7 +34,7 @@ export function encodeLegacyResult(id: Id, name: string, result: Payload, revisi
  * The response for a failure. A missing capability is something a model can read about in a tool's result; the
  * codes of 2026-07-28 mean nothing to these clients.
  */
-export function encodeLegacyError(request: Request, error: GatewayError, requestId: string): string {
+export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, requestId: string): string {
   const { id } = request
   const object = errorObject(error, requestId)
   const code = legacyErrorCode(request, error)
@@ -46,7 +46,7 @@ export function encodeLegacyError(request: Request, error: GatewayError, request
 }
 
 /** The JSON-RPC code these clients get for a failure; nothing where they are told in a tool's result. */
-export function legacyErrorCode({ method: name }: Request, error: GatewayError): number | undefined {
+export function legacyErrorCode({ method: name }: JsonRpcRequest, error: GatewayError): number | undefined {
   const { rpc } = error
   if (rpc === -32021) return name === 'tools/call' ? undefined : -32602
   if (rpc === -32020) return -32603

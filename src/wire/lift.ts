@@ -1,31 +1,38 @@
-import type { InputResponse, InputResponses, Call, Client, Envelope, Note } from '../core/call.ts'
+import type {
+  InputResponse,
+  InputResponses,
+  Call,
+  Client,
+  RateLimitReporter,
+  Notification,
+} from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Target } from '../core/target.ts'
-import type { Notification, Request } from './jsonrpc.ts'
-import { type Carried, noMeta, withCarried } from './extensions.ts'
+import type { JsonRpcNotification, JsonRpcRequest } from './jsonrpc.ts'
+import { type GatewayMetadata, noMeta, withGatewayMetadata } from './extensions.ts'
 import { method } from './methods.ts'
 import { type TraceContext, withTrace } from './trace-context.ts'
 
-interface Circumstances {
+interface CallContext {
   /** Names the request in logs. */
   readonly requestId: string
   /** The trace context its transport carried. */
   readonly trace?: TraceContext | undefined
   /** The values for features its transport carried. */
-  readonly carried?: Carried | undefined
+  readonly gatewayMetadata?: GatewayMetadata | undefined
   /** The server the client's URL names; absent where it names all of them. */
   readonly upstream?: string | undefined
   readonly client: Client
   readonly principal: Principal
   readonly controller: AbortController
-  readonly envelope?: Envelope | undefined
-  emit(note: Note): void
+  readonly rateLimitReporter?: RateLimitReporter | undefined
+  emit(note: Notification): void
 }
 
 /** A message of a client as a call. */
-export function lift(message: Request | Notification, around: Circumstances): Call {
+export function lift(message: JsonRpcRequest | JsonRpcNotification, around: CallContext): Call {
   const { params } = message
   const meta = params.fields._meta
   return {
@@ -35,19 +42,22 @@ export function lift(message: Request | Notification, around: Circumstances): Ca
     target: targetOf(message, around.upstream),
     principal: around.principal,
     client: around.client,
-    meta: withCarried(withTrace(isObject(meta) ? meta : noMeta, around.trace), around.carried),
-    state: {},
+    meta: withGatewayMetadata(
+      withTrace(isObject(meta) ? meta : noMeta, around.trace),
+      around.gatewayMetadata,
+    ),
+    requestState: {},
     signal: around.controller.signal,
     abort: (reason) => around.controller.abort(reason),
     ...(message.kind === 'request' && { rpcId: message.id }),
-    facts: new Map(),
-    envelope: around.envelope,
+    logFields: new Map(),
+    rateLimitReporter: around.rateLimitReporter,
     emit: around.emit,
   }
 }
 
 /** The answers a 2026-07-28 client sends along. */
-export function readAnswers(params: Payload): InputResponses | undefined {
+export function readInputResponses(params: Payload): InputResponses | undefined {
   const responses = params.at('inputResponses')
   if (!responses) return undefined
   const answers: Record<string, InputResponse> = {}
@@ -58,7 +68,7 @@ export function readAnswers(params: Payload): InputResponses | undefined {
   return answers
 }
 
-function targetOf(message: Request | Notification, upstream: string | undefined): Target {
+function targetOf(message: JsonRpcRequest | JsonRpcNotification, upstream: string | undefined): Target {
   const { nameIn } = method(message.method)
   const name = nameIn === undefined ? undefined : message.params.fields[nameIn]
   return {

@@ -108,12 +108,12 @@ export function unknownMethod(name: string): GatewayError {
 
 /** What a page of the gateway itself is called among methods. */
 export function pageMethod(path: string): string {
-  return `${PAGE}${path}`
+  return `${PAGE_METHOD_PREFIX}${path}`
 }
 
 /** Whether it is one of those. */
 export function isPage(method: string): boolean {
-  return method.startsWith(PAGE)
+  return method.startsWith(PAGE_METHOD_PREFIX)
 }
 
-const PAGE = 'GET '
+const PAGE_METHOD_PREFIX = 'GET '

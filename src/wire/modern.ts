@@ -5,16 +5,16 @@ import { Payload } from '../core/payload.ts'
 import { self } from '../core/self.ts'
 import { metaKeys } from './extensions.ts'
 import { checkStandardHeaders, type Headers, mismatch } from './headers.ts'
-import { errorObject, type Request } from './jsonrpc.ts'
+import { errorObject, type JsonRpcRequest } from './jsonrpc.ts'
 import { method, severity, unknownMethod } from './methods.ts'
-import { wordQuestion } from './questions.ts'
+import { encodeInputRequest } from './questions.ts'
 import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
 
 /**
  * Reads who calls from a request of the stateless era, checking its envelope and, over HTTP, its headers.
  * @throws INVALID_INPUT, HEADER_MISMATCH, UNSUPPORTED_VERSION
  */
-export function readClient(request: Request, headers?: Headers): Client {
+export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
   const meta = request.params.fields._meta
   const fields = isObject(meta) ? meta : {}
   const version = fields[metaKeys.version]
@@ -33,11 +33,15 @@ export function readClient(request: Request, headers?: Headers): Client {
 }
 
 /** The result of a call in the words of 2026-07-28; `seal` makes the opaque state of a question. */
-export function modernResult(call: Call, outcome: Outcome, seal: (state: Call['state']) => string): Payload {
-  if (outcome.kind === 'ask') {
+export function modernResult(
+  call: Call,
+  outcome: Outcome,
+  seal: (state: Call['requestState']) => string,
+): Payload {
+  if (outcome.kind === 'input_required') {
     return Payload.of({ resultType: 'input_required' }).with({
-      inputRequests: worded(outcome.questions, call.client),
-      requestState: seal(outcome.state),
+      inputRequests: worded(outcome.inputRequests, call.client),
+      requestState: seal(outcome.requestState),
       _meta: { [metaKeys.serverInfo]: self },
     })
   }
@@ -98,7 +102,7 @@ export function modernStatus(code: unknown): number {
 
 function worded(questions: InputRequests, client: Client): Payload {
   const entries = Object.entries(questions).map(([key, question]) => {
-    const { method: name, params } = wordQuestion(question, client)
+    const { method: name, params } = encodeInputRequest(question, client)
     return [key, Payload.of({ method: name }).with({ params })] as const
   })
   return Payload.of({}).with(Object.fromEntries(entries))

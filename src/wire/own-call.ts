@@ -16,10 +16,10 @@ export function ownCall(given: Partial<Call> = {}): Call {
     principal: anonymous,
     client: { era: 'legacy', revision: latestLegacy.name, capabilities: {}, info: self },
     meta: {},
-    state: {},
+    requestState: {},
     signal: controller.signal,
     abort: (reason) => controller.abort(reason),
-    facts: new Map(),
+    logFields: new Map(),
     emit: () => undefined,
     ...given,
   }

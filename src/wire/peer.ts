@@ -1,4 +1,4 @@
-import { type Note } from '../core/call.ts'
+import { type Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
@@ -10,15 +10,15 @@ import {
   encodeResult,
   idOf,
   type Id,
-  type Message,
-  type Notification,
+  type JsonRpcMessage,
+  type JsonRpcNotification,
   parseMessages,
-  type Request,
-  type Response,
+  type JsonRpcRequest,
+  type JsonRpcResponse,
 } from './jsonrpc.ts'
 
 /** What a channel may want to know of a request it sends. */
-export interface Exchange {
+export interface OutgoingRequest {
   /** The request's id; absent for notifications and replies. */
   readonly id?: number | undefined
   readonly method?: string | undefined
@@ -33,15 +33,15 @@ export interface Transport {
   /** Whether letting go of a request's stream is how it is cancelled (2026-07-28 over HTTP). */
   readonly cancelsByRelease?: boolean
   /** Sends one message. A rejection fails the request it carried; nothing means it is on its way. */
-  send(message: string, exchange: Exchange): Promise<void> | undefined
+  send(message: string, exchange: OutgoingRequest): Promise<void> | undefined
   /** Lets go of whatever is held for a request nobody waits for. */
   release?(id: number): void
 }
 
 /** What the other side may start. `about` is the request of ours whose stream carried it, where that is known. */
-export interface Incoming {
-  request(request: Request, about: number | undefined): void
-  notification(note: Notification, about: number | undefined): void
+export interface IncomingMessages {
+  request(request: JsonRpcRequest, about: number | undefined): void
+  notification(note: JsonRpcNotification, about: number | undefined): void
   /** Text that is no message. */
   noise(text: string, error: unknown): void
 }
@@ -50,12 +50,12 @@ interface Options {
   readonly signal?: AbortSignal | undefined
   readonly headers?: Readonly<Record<string, string>>
   readonly about?: Id | undefined
-  onProgress?(note: Note): void
+  onProgress?(note: Notification): void
 }
 
 /** A request that waits for its answer. */
 class Pending {
-  readonly onProgress: ((note: Note) => void) | undefined
+  readonly onProgress: ((note: Notification) => void) | undefined
   readonly #end: () => void
   readonly #signal: AbortSignal | undefined
   readonly #onAbort: () => void
@@ -92,11 +92,11 @@ class Pending {
 /** Two-way JSON-RPC: sends requests and matches what comes back, whatever the transport. */
 export class JsonRpcPeer {
   readonly #channel: Transport
-  readonly #incoming: Incoming
+  readonly #incoming: IncomingMessages
   readonly #pending = new Registry<number, Pending>()
   #lastId = 0
 
-  constructor(channel: Transport, incoming: Incoming) {
+  constructor(channel: Transport, incoming: IncomingMessages) {
     this.#channel = channel
     this.#incoming = incoming
   }
@@ -128,7 +128,7 @@ export class JsonRpcPeer {
     return pending.promise
   }
 
-  notify(method: string, params?: Payload, exchange: Exchange = {}): Promise<void> {
+  notify(method: string, params?: Payload, exchange: OutgoingRequest = {}): Promise<void> {
     return (
       this.#channel.send(encodeNotification(method, params), { method, ...exchange }) ?? Promise.resolve()
     )
@@ -172,7 +172,7 @@ export class JsonRpcPeer {
     for (const pending of this.#pending.values()) pending.reject(error)
   }
 
-  #take(message: Message, about: number | undefined): void {
+  #take(message: JsonRpcMessage, about: number | undefined): void {
     switch (message.kind) {
       case 'response':
         return this.#settle(message, about)
@@ -184,7 +184,7 @@ export class JsonRpcPeer {
     }
   }
 
-  #settle(response: Response, about: number | undefined): void {
+  #settle(response: JsonRpcResponse, about: number | undefined): void {
     const pending = this.#find(response.id, about)
     if (!pending) return
     if (response.error) return pending.reject(upstreamError(response.error))
@@ -206,7 +206,7 @@ export class JsonRpcPeer {
     return about === undefined || about === given ? this.#pending.get(given) : undefined
   }
 
-  #note(note: Notification, about: number | undefined): void {
+  #note(note: JsonRpcNotification, about: number | undefined): void {
     if (note.method === 'notifications/progress') {
       // A token that is not of a request in flight is dropped: strict clients end the connection over one.
       this.#pending.get(Number(note.params.fields.progressToken))?.onProgress?.(note)

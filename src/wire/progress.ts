@@ -1,4 +1,4 @@
-import type { Call, Note } from '../core/call.ts'
+import type { Call, Notification } from '../core/call.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** The progress token of a request, as the text it came in. */
@@ -10,7 +10,7 @@ function progressToken(params: Payload): Payload | undefined {
  * Passes progress on to a call under the client's own token. Values must grow (2025-11-25
  * basic/utilities/progress), so one that does not is left out.
  */
-export function progressTo(call: Pick<Call, 'params' | 'emit'>): (note: Note) => void {
+export function progressTo(call: Pick<Call, 'params' | 'emit'>): (note: Notification) => void {
   const token = progressToken(call.params)
   let last = Number.NEGATIVE_INFINITY
   return (note) => {

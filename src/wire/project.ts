@@ -1,5 +1,5 @@
 import { isTaskAccepted } from '../core/answer.ts'
-import type { Call, Note } from '../core/call.ts'
+import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json.ts'
 import { Payload } from '../core/payload.ts'
 import { metaKeys } from './extensions.ts'
@@ -27,7 +27,7 @@ export function lowerResult(name: string, result: Payload, revision: Revision): 
 
 /** What a call came to, as its client will be sent it. */
 export function asSent(result: Payload, call: Call): Payload {
-  const named = call.shown?.(result) ?? result
+  const named = call.rewriteResult?.(result) ?? result
   const revision = findRevision(call.client.revision)
   return revision?.era === 'legacy' ? lowerResult(call.method, named, revision) : named
 }
@@ -111,7 +111,7 @@ function linkAsText({ title, name, uri, description }: Readonly<Record<string, u
 }
 
 /** A notification in the words of a revision; nothing where it has none for it. */
-export function lowerNote(note: Note, revision: Revision): Note | undefined {
+export function lowerNote(note: Notification, revision: Revision): Notification | undefined {
   if (followUps.has(note.method) && !revision.followUps) return undefined
   const fields = note.params?.fields
   if (note.method !== 'notifications/progress' || revision.progressMessage || fields?.message === undefined)

@@ -74,7 +74,7 @@ export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): bool
  * A question in the words of the client's revision: without an `elicitationId` for 2026-07-28, enums without
  * titles where those are unknown.
  */
-export function wordQuestion(question: InputRequest, client: Client): InputRequest {
+export function encodeInputRequest(question: InputRequest, client: Client): InputRequest {
   const { params } = question
   if (!params) return question
   const revision = findRevision(client.revision)
@@ -152,7 +152,7 @@ function enumOf(options: readonly unknown[]): { enum: unknown[]; enumNames: unkn
 }
 
 /** The client's answer in the words of the question: choices it had to type as one text are a list again. */
-export function readAnswer({ params }: InputRequest, client: Client, result: Payload): Payload {
+export function readInputResponse({ params }: InputRequest, client: Client, result: Payload): Payload {
   const content = result.at('content')
   if (!content || findRevision(client.revision)?.titledEnums !== false) return result
   const fields = params?.at('requestedSchema')?.at('properties')?.fields ?? {}

@@ -30,7 +30,7 @@ export function subjectOf({ settings, tools = [], ...rest }: Difference = {}): S
       'resources/templates/list': listOf(rest.templates ?? []),
     },
     tools: tools.map((definition) => {
-      return { name: String(definition['name']), definition, nature: classify(definition, own) }
+      return { name: String(definition['name']), definition, classification: classify(definition, own) }
     }),
     prompts: [],
     resources: [],

@@ -22,7 +22,7 @@ export function chain(
   const contributions = parts.map((part) => part(deps))
   return (call = {}, params = {}) => {
     const whole = toolCall({ params: Payload.of({ name: 't', arguments: {}, ...params }), ...call })
-    const policies = contributions.map((each) => each.policy?.(whole.target))
+    const policies = contributions.map((each) => each.middleware?.(whole.target))
     return compose(policies, server)(whole)
   }
 }

@@ -1,4 +1,4 @@
-import type { RateLimitWindow, Store, Taken } from '../../src/store/store.ts'
+import type { RateLimitWindow, Store, TokenGrant } from '../../src/store/store.ts'
 
 /** A store whose process ends at a write: that one is done or not, and nothing is heard from the store again. */
 export class CrashingStore implements Store {
@@ -28,28 +28,28 @@ export class CrashingStore implements Store {
     return this.#write(() => this.#inner.put(key, value, ttl))
   }
 
-  claim(key: string, value: string, ttl: number): Promise<string | undefined> {
-    return this.#write(() => this.#inner.claim(key, value, ttl))
+  setIfAbsent(key: string, value: string, ttl: number): Promise<string | undefined> {
+    return this.#write(() => this.#inner.setIfAbsent(key, value, ttl))
   }
 
-  swap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
-    return this.#write(() => this.#inner.swap(key, before, value, ttl))
+  compareAndSwap(key: string, before: string, value: string, ttl: number): Promise<boolean> {
+    return this.#write(() => this.#inner.compareAndSwap(key, before, value, ttl))
   }
 
   delete(key: string): Promise<boolean> {
     return this.#write(() => this.#inner.delete(key))
   }
 
-  drop(key: string, before: string): Promise<boolean> {
-    return this.#write(() => this.#inner.drop(key, before))
+  compareAndDelete(key: string, before: string): Promise<boolean> {
+    return this.#write(() => this.#inner.compareAndDelete(key, before))
   }
 
-  take(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
-    return this.#inner.take(buckets)
+  takeTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
+    return this.#inner.takeTokens(buckets)
   }
 
-  look(buckets: readonly RateLimitWindow[]): Taken | Promise<Taken> {
-    return this.#inner.look(buckets)
+  peekTokens(buckets: readonly RateLimitWindow[]): TokenGrant | Promise<TokenGrant> {
+    return this.#inner.peekTokens(buckets)
   }
 
   async close(): Promise<void> {

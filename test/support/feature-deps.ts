@@ -1,8 +1,8 @@
-import type { Entry } from '../../src/core/entry.ts'
-import { errandCall } from '../../src/errand.ts'
+import type { Descriptor } from '../../src/core/entry.ts'
+import { internalCall } from '../../src/errand.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { Deps } from '../../src/features/feature.ts'
-import { createPresence } from '../../src/records/presence.ts'
+import { createMembership } from '../../src/records/presence.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import { asSent } from '../../src/wire/project.ts'
 import { silentLog } from './silent-log.ts'
@@ -17,9 +17,9 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     isGuarded: false,
     entrances: () => ['stdio'],
     call: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
-    errand: errandCall,
+    internal: internalCall,
     isPermitted: async () => true,
-    presence: createPresence(() => store),
+    membership: createMembership(() => store),
     prove: async ({ nonce }) => `proof of ${nonce}`,
     sign: async (claims) => `signed ${JSON.stringify(claims)}`,
     asSent,
@@ -36,11 +36,11 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     servers: () => [],
     server: () => undefined,
     quota: () => undefined,
-    left: async () => undefined,
+    remainingQuota: async () => undefined,
     largestRequest: 1_048_576,
     callBounds: () => ({ silence: 30_000, total: 600_000 }),
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
-    entry: (): Entry | undefined => undefined,
+    entry: (): Descriptor | undefined => undefined,
     explained: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
@@ -54,13 +54,13 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
       renew: () => undefined,
       onChange: () => undefined,
     }),
-    portrait: () => {
+    description: () => {
       throw new TypeError('There are no portraits here.')
     },
-    document: (portrait, _key, make) => make(portrait),
+    document: (description, _key, make) => make(description),
     exposed: (upstream, tool, isTogether) => (isTogether ? `${upstream}_${tool}` : tool),
     fetchJson: () => Promise.reject(new Error('There is no network here.')),
-    listed: (): Entry | undefined => undefined,
+    listed: (): Descriptor | undefined => undefined,
     ...given,
   }
 }

@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../../src/core/call.ts'
-import type { Entry } from '../../src/core/entry.ts'
+import type { Descriptor } from '../../src/core/entry.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { ToolSettings } from '../../src/core/settings.ts'
@@ -28,7 +28,7 @@ interface Setup {
   readonly store?: Store
   readonly settings?: Partial<Settings>
   readonly tool?: ToolSettings
-  readonly entry?: Partial<Entry>
+  readonly entry?: Partial<Descriptor>
   readonly deps?: Partial<Deps>
   /** Names the gateway, and says which others live. */
   readonly me?: string
@@ -52,31 +52,31 @@ export function bench(setup: Setup = {}): Bench {
   const store = setup.store ?? new MemoryStore()
   const seen: Call[] = []
   const alive = setup.alive ?? new Set(['a', 'b', 'c'])
-  const presence: Membership = {
+  const membership: Membership = {
     id: setup.me ?? 'a',
-    announce: async () => undefined,
+    register: async () => undefined,
     leave: () => undefined,
     isAlive: async (id) => alive.has(id),
     close: async () => undefined,
   }
-  const entry: Entry = {
+  const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
     definition: { name: 't', inputSchema: { type: 'object' } },
-    nature: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
+    classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
     ...setup.entry,
   }
   const deps = featureDeps({
     store,
-    presence,
+    membership,
     entry: () => entry,
     server: () => serverSettings({ name: 'one', tools: setup.tool ? { t: setup.tool } : {} }),
     servers: () => ['one'],
     ...setup.deps,
   })
   const feature = idempotency.create(() => ({ ...idempotencyDefaults, ...setup.settings }), deps)
-  const policy = feature.policy?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = feature.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   if (!policy) throw new TypeError('there is no policy')
   const server = setup.server ?? (async () => done(seen.length))
   const handle = policy((call) => {
@@ -107,14 +107,14 @@ export function keyed(key: string, more: Readonly<Record<string, unknown>> = {})
 
 /** What a result says in its first text. */
 export function textOf(outcome: Outcome): unknown {
-  if (outcome.kind === 'ask') return 'ask'
+  if (outcome.kind === 'input_required') return outcome.kind
   const { content } = outcome.result.fields as { readonly content?: readonly { readonly text: string }[] }
   return content?.[0]?.text
 }
 
 /** The fields of a result. */
 export function fieldsOf(outcome: Outcome): Readonly<Record<string, unknown>> {
-  if (outcome.kind === 'ask') throw new TypeError('it is no result')
+  if (outcome.kind === 'input_required') throw new TypeError('it is no result')
   return outcome.result.fields
 }
 

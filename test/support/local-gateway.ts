@@ -35,7 +35,7 @@ export async function localGateway(config: Json): Promise<LocalGateway> {
   const close = async (): Promise<void> => {
     await Promise.all([gateway.close(), listener.close()])
   }
-  const collisions = (await gateway.warm()).map(({ message }) => message)
+  const collisions = (await gateway.start()).map(({ message }) => message)
   return { url: `${listener.url}/mcp`, origin: listener.url, lines, collisions, close }
 }
 

@@ -6,7 +6,7 @@ import { Secret } from '../../src/core/secret.ts'
 import type { ListenSettings, OAuthSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import type { SignInStep } from '../../src/core/sign-in.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import { createSignInDesk, type OAuthCallbackHandler } from '../../src/upstream/credentials/desk.ts'
+import { createOAuthCallbackHandler, type OAuthCallbackHandler } from '../../src/upstream/credentials/desk.ts'
 import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
 import { metaKeys } from '../../src/wire/extensions.ts'
 import { silentLog } from './silent-log.ts'
@@ -36,7 +36,7 @@ export function oauthUpstream(
   { publicUrl, settings = {}, store = new MemoryStore(), key }: Options = {},
 ): OAuthUpstream {
   const steps: SignInStep[] = []
-  const desk = createSignInDesk({
+  const desk = createOAuthCallbackHandler({
     store: () => store,
     ...(key && { key }),
     listen: () => ({ ...listen, ...(publicUrl !== undefined && { publicUrl }) }),
@@ -96,7 +96,7 @@ export const clients = {
     era: 'legacy',
     revision: '2025-11-25',
     capabilities: { elicitation: { url: {} } },
-    isMute: true,
+    nonInteractive: true,
   },
   legacyPlain: { era: 'legacy', revision: '2025-06-18', capabilities: { elicitation: {} } },
 } as const satisfies Record<string, Client>
@@ -121,14 +121,15 @@ export function echo(principal: Principal, given: Partial<Call> = {}): Call {
 
 /** The text of a result. */
 export function textOf(outcome: Outcome): unknown {
-  if (outcome.kind !== 'result') throw new Error(`There is a question: ${JSON.stringify(outcome.questions)}`)
+  if (outcome.kind !== 'result')
+    throw new Error(`There is a question: ${JSON.stringify(outcome.inputRequests)}`)
   return outcome.result.fields['content']
 }
 
 /** The link a caller was asked to open. */
 export function linkOf(outcome: Outcome): string {
-  if (outcome.kind !== 'ask') throw new Error('There is no question.')
-  return String(outcome.questions['sign_in']?.params?.fields['url'])
+  if (outcome.kind !== 'input_required') throw new Error('There is no question.')
+  return String(outcome.inputRequests['sign_in']?.params?.fields['url'])
 }
 
 /** What a user sees who opens a link of a sign-in. */

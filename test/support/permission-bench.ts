@@ -1,6 +1,6 @@
-import { createEntries } from '../../src/catalog/entries.ts'
+import { createDescriptors } from '../../src/catalog/entries.ts'
 import { createCatalog } from '../../src/catalog/catalog.ts'
-import type { Call, Handler, Note, Outcome } from '../../src/core/call.ts'
+import type { Call, Handler, Notification, Outcome } from '../../src/core/call.ts'
 import { isObject } from '../../src/core/json.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
@@ -30,7 +30,7 @@ export interface Bench {
   readonly handle: Handler
   readonly seen: Call[]
   /** Tells those who listen something. */
-  emit(note: Note): void
+  emit(note: Notification): void
   /** Asks for something and gives back its result, or the error it failed with. */
   ask(method: string, params: Json, given?: Partial<Call>): Promise<Json>
 }
@@ -58,10 +58,10 @@ export function permissionBench({
   )
   const tool = ({ target, params }: Call): { readonly definition: Json } | undefined =>
     tools.get(`${target.upstream} ${String(params.fields.name)}`)
-  const entries = createEntries({
+  const entries = createDescriptors({
     server: (name) => byName.get(name),
     tool,
-    own: (call) => catalog.ownTool(call),
+    own: (call) => catalog.builtinTool(call),
     resolve: (call) => catalog.resolve(call),
   })
   const all: Deps = featureDeps({
@@ -79,7 +79,7 @@ export function permissionBench({
   }
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
-    policies: (target) => [contribution.policy?.(target)],
+    policies: (target) => [contribution.middleware?.(target)],
     shown: () => [],
     observe: (next) => next,
     isAggregate: true,

@@ -1,10 +1,10 @@
 import { classify } from '../../src/catalog/classify.ts'
 import { aliasOf } from '../../src/core/alias.ts'
-import type { Definition, ServerRecord, ToolFacts, ToolRecord } from '../../src/core/record.ts'
+import type { Definition, ServerRecord, ToolFacts, ToolDetails } from '../../src/core/record.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
-import { portraitOf, portraitOfAll } from '../../src/documents/draw.ts'
+import { describeServer, describeAllServers } from '../../src/documents/draw.ts'
 import type { Front } from '../../src/documents/front.ts'
-import type { ServerDescription, ToolPortrait } from '../../src/documents/portrait.ts'
+import type { ServerDescription, ToolDescription } from '../../src/documents/portrait.ts'
 import { serverRecord } from './server-record.ts'
 import { serverSettings } from './server-settings.ts'
 
@@ -16,7 +16,7 @@ export interface Given {
   readonly tools?: readonly Definition[]
   /** What features say of a tool, by its name. */
   readonly facts?: Readonly<Record<string, ToolFacts>>
-  readonly seen?: ToolRecord['seen']
+  readonly seen?: ToolDetails['statistics']
   /** Tools are called by the name of their server and their own. */
   readonly isPrefixed?: boolean
 }
@@ -54,7 +54,7 @@ export const fullFront: Front = {
 }
 
 /** The server `files`, or another one, as documents are made of it. */
-export function portrait(given: Given = {}): ServerDescription {
+export function describedServer(given: Given = {}): ServerDescription {
   const settings = serverSettings({ ...given.settings, name: given.record?.name ?? 'files' })
   const record = recordOf(given, settings)
   const naming = given.isPrefixed
@@ -63,18 +63,22 @@ export function portrait(given: Given = {}): ServerDescription {
         uri: (one: string, uri: string) => `${one}+${uri}`,
       }
     : undefined
-  return portraitOf({ record, settings }, { ...plainFront, ...given.front }, naming)
+  return describeServer({ record, settings }, { ...plainFront, ...given.front }, naming)
 }
 
 /** Several servers as one. */
-export function portraits(given: readonly Given[], front: Partial<Front> = {}): ServerDescription {
-  const parts = given.map((each) => portrait({ ...each, front, isPrefixed: true }))
-  return portraitOfAll(parts, { ...plainFront, ...front })
+export function describedServers(given: readonly Given[], front: Partial<Front> = {}): ServerDescription {
+  const parts = given.map((each) => describedServer({ ...each, front, isPrefixed: true }))
+  return describeAllServers(parts, { ...plainFront, ...front })
 }
 
 /** The only tool of a server. */
-export function toolPortrait(definition: Definition, facts: ToolFacts = {}, given: Given = {}): ToolPortrait {
-  const [tool] = portrait({
+export function toolPortrait(
+  definition: Definition,
+  facts: ToolFacts = {},
+  given: Given = {},
+): ToolDescription {
+  const [tool] = describedServer({
     ...given,
     tools: [definition],
     facts: { [String(definition.name)]: facts },
@@ -84,14 +88,16 @@ export function toolPortrait(definition: Definition, facts: ToolFacts = {}, give
 }
 
 /** What everything the gateway does about a tool could be, after what kind of action it is. */
-function allFacts(name: string, nature: { readonly op: string; readonly risk: string }): ToolFacts {
-  const isRead = nature.op === 'read'
+function allFacts(name: string, classification: { readonly op: string; readonly risk: string }): ToolFacts {
+  const isRead = classification.op === 'read'
   return {
-    scopes: [[`${nature.risk === 'destructive' ? 'delete' : nature.op}:server`]],
+    scopes: [[`${classification.risk === 'destructive' ? 'delete' : classification.op}:server`]],
     timeout: 30_000,
     ...(!isRead && { isIdempotentWithKey: true }),
-    ...(nature.risk === 'destructive' && { confirmation: { message: `Run ${name}?`, isOutOfBand: false } }),
-    ...(nature.op === 'delete' && { rates: ['10/minute'] }),
+    ...(classification.risk === 'destructive' && {
+      confirmation: { message: `Run ${name}?`, isOutOfBand: false },
+    }),
+    ...(classification.op === 'delete' && { rates: ['10/minute'] }),
   }
 }
 
@@ -101,12 +107,12 @@ function recordOf({ record, tools = [], facts, seen }: Given, settings: Upstream
     ...record,
     tools: tools.map((definition) => {
       const name = String(definition['name'])
-      const nature = classify(definition, settings)
+      const classification = classify(definition, settings)
       return {
-        entry: { upstream: settings.name, kind: 'tool', name, definition, nature },
+        entry: { upstream: settings.name, kind: 'tool', name, definition, classification },
         alias: aliasOf(name),
-        facts: facts ? (facts[name] ?? {}) : allFacts(name, nature),
-        ...(seen && { seen }),
+        facts: facts ? (facts[name] ?? {}) : allFacts(name, classification),
+        ...(seen && { statistics: seen }),
       }
     }),
   })

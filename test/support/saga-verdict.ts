@@ -61,11 +61,11 @@ function presenceOf({ id }: PlannedStep, { status }: About): Presence {
 }
 
 function faultsOfStep(step: PlannedStep, about: About): readonly string[] {
-  const presence = presenceOf(step, about)
+  const membership = presenceOf(step, about)
   const { change } = step
   const found = isThere(change, about.world)
-  if (found === undefined || presence === 'either') return []
-  if (found === (presence === 'there')) return []
+  if (found === undefined || membership === 'either') return []
+  if (found === (membership === 'there')) return []
   return [
     `what ${step.id} (${step.tool}) did is ${found ? 'still there' : 'gone'}: ${JSON.stringify(change)}`,
   ]
@@ -97,9 +97,9 @@ function faultsOfFile(file: string, about: About): readonly string[] {
   for (const step of plan.steps) {
     const { change } = step
     if (change.kind !== 'written' || change.file !== file) continue
-    const presence = presenceOf(step, about)
-    if (presence === 'there' && status['status'] === 'committed') allowed = new Set([change.content])
-    else if (presence !== 'gone') allowed.add(change.content)
+    const membership = presenceOf(step, about)
+    if (membership === 'there' && status['status'] === 'committed') allowed = new Set([change.content])
+    else if (membership !== 'gone') allowed.add(change.content)
   }
   if (now !== undefined && allowed.has(now)) return []
   return [`${file} holds ${JSON.stringify(now)}, and not one of ${JSON.stringify([...allowed])}`]

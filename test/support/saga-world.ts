@@ -6,7 +6,7 @@ import {
   type Middleware,
   resultOf,
 } from '../../src/core/call.ts'
-import type { Entry, Op } from '../../src/core/entry.ts'
+import type { Descriptor, Operation } from '../../src/core/entry.ts'
 import { asGatewayError, GatewayError } from '../../src/core/error.ts'
 import { isObject } from '../../src/core/json.ts'
 import { Payload } from '../../src/core/payload.ts'
@@ -19,7 +19,7 @@ import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import { transactions } from '../../src/features/transactions/transactions.ts'
 import { undo } from '../../src/features/undo/undo.ts'
 import { loadSettings } from '../../src/config/load.ts'
-import { createPresence } from '../../src/records/presence.ts'
+import { createMembership } from '../../src/records/presence.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
 import { featureDeps } from './feature-deps.ts'
@@ -67,7 +67,7 @@ function wrong(text: string): Json {
   return { content: [{ type: 'text', text }], isError: true }
 }
 
-const ops: Readonly<Record<string, Op>> = { get: 'read' }
+const ops: Readonly<Record<string, Operation>> = { get: 'read' }
 
 /** How the tools of a place are undone. */
 const tools: Readonly<Record<string, ToolSettings>> = {
@@ -99,16 +99,16 @@ export class SagaGateway {
   readonly #given: Given
   readonly #places: Readonly<Record<string, Place>>
   readonly #contributions: readonly FeatureInstance[]
-  readonly #presence: Deps['presence']
+  readonly #membership: Deps['membership']
 
   constructor(given: Given = {}) {
     this.#given = given
     this.#places = given.places ?? { one: new Place() }
     this.store = given.store ?? new MemoryStore()
-    this.#presence = createPresence(() => this.store)
+    this.#membership = createMembership(() => this.store)
     this.deps = featureDeps({
       store: this.store,
-      presence: this.#presence,
+      membership: this.#membership,
       call: (call) => this.handle(call),
       servers: () => Object.keys(this.#places),
       server: (name): UpstreamSettings => serverSettings({ name, tools }),
@@ -124,7 +124,7 @@ export class SagaGateway {
   }
 
   handle(call: Call): Promise<Outcome> {
-    const [once, together, deeds] = this.#contributions.map(({ policy }) => policy?.(call.target))
+    const [once, together, deeds] = this.#contributions.map(({ middleware: policy }) => policy?.(call.target))
     const policies = [once, together, this.#given.above, deeds]
     const run: Handler = async ({ target, params }) => {
       const place = this.#places[target.upstream ?? '']
@@ -169,7 +169,7 @@ export class SagaGateway {
   /** Ends it as the end of a process does: others see that it is gone. */
   async die(): Promise<void> {
     for (const { close } of this.#contributions) await close?.().catch(() => undefined)
-    await this.#presence.close()
+    await this.#membership.close()
   }
 }
 
@@ -180,10 +180,16 @@ interface StepOptions {
   readonly call?: Partial<Call>
 }
 
-function entryOf({ upstream = '', name = '' }: Target): Entry {
+function entryOf({ upstream = '', name = '' }: Target): Descriptor {
   const op = ops[name] ?? 'write'
-  const nature = { op, risk: 'reversible', idempotent: op === 'read', evidence: [] } as const
-  return { upstream, kind: 'tool', name, definition: { name, inputSchema: { type: 'object' } }, nature }
+  const classification = { op, risk: 'reversible', idempotent: op === 'read', evidence: [] } as const
+  return {
+    upstream,
+    kind: 'tool',
+    name,
+    definition: { name, inputSchema: { type: 'object' } },
+    classification: classification,
+  }
 }
 
 function created(feature: Feature<never>, own: Json, deps: Deps): FeatureInstance {

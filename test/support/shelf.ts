@@ -1,7 +1,7 @@
 import { classify } from '../../src/catalog/classify.ts'
 import { aliasOf } from '../../src/core/alias.ts'
-import type { Entry } from '../../src/core/entry.ts'
-import type { Definition, Records, ServerRecord } from '../../src/core/record.ts'
+import type { Descriptor } from '../../src/core/entry.ts'
+import type { Definition, ServerRecords, ServerRecord } from '../../src/core/record.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import type { Deps } from '../../src/features/feature.ts'
 import { serverSettings } from './server-settings.ts'
@@ -21,17 +21,17 @@ export function shelves(servers: Readonly<Record<string, Shelf>>): Partial<Deps>
       return [name, { ...shelf, settings: serverSettings({ ...settings, name }) }] as const
     }),
   )
-  const entriesOf = (name: string): Entry[] => {
+  const entriesOf = (name: string): Descriptor[] => {
     const { tools = [], settings = serverSettings() } = all.get(name) ?? {}
     return tools.map((definition) => {
-      const nature = classify(definition, settings)
-      return { upstream: name, kind: 'tool', name: String(definition['name']), definition, nature }
+      const classification = classify(definition, settings)
+      return { upstream: name, kind: 'tool', name: String(definition['name']), definition, classification }
     })
   }
   const records = new Map(
     [...all].map(([name, { record }]) => [name, recordOf(name, entriesOf(name), record)]),
   )
-  const known: Records = {
+  const known: ServerRecords = {
     names: [...all.keys()],
     of: (name) => {
       const found = records.get(name)
@@ -50,7 +50,11 @@ export function shelves(servers: Readonly<Record<string, Shelf>>): Partial<Deps>
   }
 }
 
-function recordOf(name: string, entries: readonly Entry[], more: Partial<ServerRecord> = {}): ServerRecord {
+function recordOf(
+  name: string,
+  entries: readonly Descriptor[],
+  more: Partial<ServerRecord> = {},
+): ServerRecord {
   return serverRecord({
     name,
     capabilities: { tools: {} },

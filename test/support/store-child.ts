@@ -10,9 +10,9 @@ await store.opened()
 async function write(worker: number): Promise<void> {
   for (let index = 0; ; index++) {
     const key = `call:${name}/${worker}-${index}`
-    await store.claim(key, 'begun', 3_600_000)
+    await store.setIfAbsent(key, 'begun', 3_600_000)
     process.stdout.write(`begun ${key}\n`)
-    if (!(await store.swap(key, 'begun', 'ended', 3_600_000))) throw new Error(`lost ${key}`)
+    if (!(await store.compareAndSwap(key, 'begun', 'ended', 3_600_000))) throw new Error(`lost ${key}`)
     process.stdout.write(`ended ${key}\n`)
   }
 }
@@ -21,15 +21,15 @@ async function write(worker: number): Promise<void> {
 async function compete(): Promise<void> {
   const claim = async (index: number): Promise<void> => {
     const key = `call:race/${index}`
-    if ((await store.claim(key, name, 3_600_000)) === undefined) process.stdout.write(`won ${key}\n`)
+    if ((await store.setIfAbsent(key, name, 3_600_000)) === undefined) process.stdout.write(`won ${key}\n`)
   }
   for (let start = 0; start < 500; start += 20) {
     await Promise.all(Array.from({ length: 20 }, (_each, index) => claim(start + index)))
   }
   for (let count = 0; count < 200;) {
     const before = await store.get('call:count')
-    if (before === undefined) await store.claim('call:count', '0', 3_600_000)
-    else if (await store.swap('call:count', before, String(Number(before) + 1), 3_600_000)) count++
+    if (before === undefined) await store.setIfAbsent('call:count', '0', 3_600_000)
+    else if (await store.compareAndSwap('call:count', before, String(Number(before) + 1), 3_600_000)) count++
   }
   await store.close()
 }
@@ -37,8 +37,9 @@ async function compete(): Promise<void> {
 /** Reads everything, where the store can be used. */
 async function look(): Promise<void> {
   let count = 0
-  if (store.problem === undefined) for await (const { key } of store.entries()) if (key !== '') count++
-  process.stdout.write(store.problem === undefined ? `found ${count}\n` : 'refused\n')
+  if (store.unavailableReason === undefined)
+    for await (const { key } of store.entries()) if (key !== '') count++
+  process.stdout.write(store.unavailableReason === undefined ? `found ${count}\n` : 'refused\n')
   await store.close()
 }
 

@@ -55,32 +55,34 @@ export function storeContract(open: () => StoreUnderTest): void {
     it('are claimed by one of many, until that one lets go or its time is over', async () => {
       const { store, pass } = open()
       const key = fresh('call')
-      const all = Array.from({ length: 100 }, (_each, index) => store.claim(key, String(index), 1000))
+      const all = Array.from({ length: 100 }, (_each, index) => store.setIfAbsent(key, String(index), 1000))
       const winners = (await Promise.all(all)).flatMap((found, index) => (found === undefined ? [index] : []))
       expect(winners).toHaveLength(1)
-      expect(await store.claim(key, 'late', 1000)).toBe(String(winners[0]))
+      expect(await store.setIfAbsent(key, 'late', 1000)).toBe(String(winners[0]))
       await pass(1010)
-      expect(await store.claim(key, 'next', 60_000)).toBeUndefined()
+      expect(await store.setIfAbsent(key, 'next', 60_000)).toBeUndefined()
       expect(await store.get(key)).toBe('next')
-      expect(await store.drop(key, 'other')).toBe(false)
-      expect(await store.drop(key, 'next')).toBe(true)
-      expect(await store.drop(key, 'next')).toBe(false)
-      expect(await store.claim(key, 'again', 60_000)).toBeUndefined()
+      expect(await store.compareAndDelete(key, 'other')).toBe(false)
+      expect(await store.compareAndDelete(key, 'next')).toBe(true)
+      expect(await store.compareAndDelete(key, 'next')).toBe(false)
+      expect(await store.setIfAbsent(key, 'again', 60_000)).toBeUndefined()
     })
 
     it('are swapped by one of many', async () => {
       const { store, pass } = open()
       const key = fresh('transaction')
-      expect(await store.swap(key, 'a', 'b', 60_000)).toBe(false)
+      expect(await store.compareAndSwap(key, 'a', 'b', 60_000)).toBe(false)
       await store.put(key, 'a', 60_000)
-      const all = Array.from({ length: 100 }, (_each, index) => store.swap(key, 'a', `b${index}`, 60_000))
+      const all = Array.from({ length: 100 }, (_each, index) =>
+        store.compareAndSwap(key, 'a', `b${index}`, 60_000),
+      )
       const winners = (await Promise.all(all)).flatMap((isSwapped, index) => (isSwapped ? [index] : []))
       expect(winners).toHaveLength(1)
       expect(await store.get(key)).toBe(`b${winners[0]}`)
-      expect(await store.swap(key, `b${winners[0]}`, 'c', 300)).toBe(true)
+      expect(await store.compareAndSwap(key, `b${winners[0]}`, 'c', 300)).toBe(true)
       await pass(310)
-      expect(await store.swap(key, 'c', 'd', 60_000)).toBe(false)
-      expect(await store.drop(key, 'c')).toBe(false)
+      expect(await store.compareAndSwap(key, 'c', 'd', 60_000)).toBe(false)
+      expect(await store.compareAndDelete(key, 'c')).toBe(false)
     })
 
     it('are removed by one of many', async () => {
@@ -88,7 +90,7 @@ export function storeContract(open: () => StoreUnderTest): void {
       const [dropped, deleted] = [fresh('approval'), fresh('approval')]
       await store.put(dropped, 'x', 60_000)
       await store.put(deleted, 'x', 60_000)
-      const drops = Array.from({ length: 20 }, async () => store.drop(dropped, 'x'))
+      const drops = Array.from({ length: 20 }, async () => store.compareAndDelete(dropped, 'x'))
       const deletes = Array.from({ length: 20 }, async () => store.delete(deleted))
       expect((await Promise.all(drops)).filter(Boolean)).toHaveLength(1)
       expect((await Promise.all(deletes)).filter(Boolean)).toHaveLength(1)
@@ -99,17 +101,17 @@ export function storeContract(open: () => StoreUnderTest): void {
       const collection = fresh('deed')
       expect(await store.scan(collection)).toEqual(new Map())
       await store.put(`${collection}/a`, '1', 60_000)
-      await store.claim(`${collection}/b/c`, '2', 60_000)
+      await store.setIfAbsent(`${collection}/b/c`, '2', 60_000)
       await store.put(`${collection}/ü✓`, '3', 60_000)
       await store.put(`${collection}/short`, 'x', 300)
       await store.put(`${collection}0`, 'x', 60_000)
       await store.put(`${collection}x/a`, 'x', 60_000)
       await store.put(collection, 'x', 60_000)
       await pass(310)
-      await store.swap(`${collection}/a`, '1', '4', 60_000)
+      await store.compareAndSwap(`${collection}/a`, '1', '4', 60_000)
       const members = { [`${collection}/a`]: '4', [`${collection}/b/c`]: '2', [`${collection}/ü✓`]: '3' }
       expect(Object.fromEntries(await store.scan(collection))).toEqual(members)
-      await store.drop(`${collection}/a`, '4')
+      await store.compareAndDelete(`${collection}/a`, '4')
       await store.delete(`${collection}/b/c`)
       expect([...(await store.scan(collection)).keys()]).toEqual([`${collection}/ü✓`])
     })
@@ -142,9 +144,9 @@ export function storeContract(open: () => StoreUnderTest): void {
           if (act === 'get') expect(await store.get(at)).toBe(there)
           if (act === 'scan') expect(new Map(await store.scan(collection))).toEqual(model)
           if (act === 'delete') expect(await store.delete(at)).toBe(there !== undefined)
-          if (act === 'claim') expect(await store.claim(at, value, 60_000)).toBe(there)
-          if (act === 'swap') expect(await store.swap(at, before, value, 60_000)).toBe(isIt)
-          if (act === 'drop') expect(await store.drop(at, before)).toBe(isIt)
+          if (act === 'claim') expect(await store.setIfAbsent(at, value, 60_000)).toBe(there)
+          if (act === 'swap') expect(await store.compareAndSwap(at, before, value, 60_000)).toBe(isIt)
+          if (act === 'drop') expect(await store.compareAndDelete(at, before)).toBe(isIt)
           if (act === 'put') await store.put(at, value, 60_000)
           const isSet = act === 'put' || (act === 'claim' && there === undefined) || (act === 'swap' && isIt)
           if (isSet) model.set(at, value)
@@ -159,46 +161,46 @@ export function storeContract(open: () => StoreUnderTest): void {
     it('C191 give exactly their limit, and say what is left and how long to wait', async () => {
       const { store } = open()
       const one = bucket(3)
-      const first = await store.take([one])
+      const first = await store.takeTokens([one])
       expect(first).toMatchObject({ isGranted: true, remaining: [2], wait: [0] })
       expect(first.reset[0]).toBeGreaterThan(58_000)
       expect(first.reset[0]).toBeLessThanOrEqual(62_000)
-      expect(await store.take([one])).toMatchObject({ isGranted: true, remaining: [1] })
-      const third = await store.take([one])
+      expect(await store.takeTokens([one])).toMatchObject({ isGranted: true, remaining: [1] })
+      const third = await store.takeTokens([one])
       expect(third).toMatchObject({ isGranted: true, remaining: [0] })
       expect(third.wait[0]).toBeGreaterThan(0)
-      expect(await store.take([one])).toMatchObject({ isGranted: false, remaining: [0] })
+      expect(await store.takeTokens([one])).toMatchObject({ isGranted: false, remaining: [0] })
     })
 
     it('give again once the window has passed', async () => {
       const { store, pass } = open()
       const one = bucket(1, 150)
-      expect(await store.take([one])).toMatchObject({ isGranted: true })
-      const refused = await store.take([one])
+      expect(await store.takeTokens([one])).toMatchObject({ isGranted: true })
+      const refused = await store.takeTokens([one])
       expect(refused.isGranted).toBe(false)
       await pass((refused.wait[0] ?? 0) + 5)
-      expect(await store.take([one])).toMatchObject({ isGranted: true })
+      expect(await store.takeTokens([one])).toMatchObject({ isGranted: true })
     })
 
     it('are taken from all together, or none is', async () => {
       const { store } = open()
       const [large, small] = [bucket(10), bucket(1)]
-      expect(await store.take([large, small])).toMatchObject({ isGranted: true, remaining: [9, 0] })
+      expect(await store.takeTokens([large, small])).toMatchObject({ isGranted: true, remaining: [9, 0] })
       for (let attempt = 0; attempt < 5; attempt++) {
-        expect(await store.take([large, small])).toMatchObject({ isGranted: false, remaining: [9, 0] })
+        expect(await store.takeTokens([large, small])).toMatchObject({ isGranted: false, remaining: [9, 0] })
       }
-      expect(await store.take([large])).toMatchObject({ isGranted: true, remaining: [8] })
+      expect(await store.takeTokens([large])).toMatchObject({ isGranted: true, remaining: [8] })
     })
 
     it('say what is left to those who only look, who take nothing', async () => {
       const { store } = open()
       const [used, unused] = [bucket(2), bucket(1)]
-      await store.take([used])
+      await store.takeTokens([used])
       for (let look = 0; look < 3; look++) {
-        expect(await store.look([used, unused])).toMatchObject({ isGranted: true, remaining: [1, 1] })
+        expect(await store.peekTokens([used, unused])).toMatchObject({ isGranted: true, remaining: [1, 1] })
       }
-      await store.take([used])
-      const empty = await store.look([used, unused])
+      await store.takeTokens([used])
+      const empty = await store.peekTokens([used, unused])
       expect(empty).toMatchObject({ isGranted: false, remaining: [0, 1], wait: [expect.any(Number), 0] })
       expect(empty.reset[0]).toBeGreaterThan(0)
       expect(empty.reset[1]).toBe(0)
@@ -207,17 +209,17 @@ export function storeContract(open: () => StoreUnderTest): void {
     it('take back what was taken, together with what is taken for it, or nothing', async () => {
       const { store } = open()
       const [one, other] = [bucket(2), bucket(1)]
-      await store.take([one])
-      await store.take([one])
+      await store.takeTokens([one])
+      await store.takeTokens([one])
       const back = { ...one, isReturn: true } as const
-      expect(await store.take([back, other])).toMatchObject({ isGranted: true, remaining: [1, 0] })
-      expect(await store.take([back, other])).toMatchObject({ isGranted: false, remaining: [1, 0] })
-      expect(await store.take([one])).toMatchObject({ isGranted: true, remaining: [0] })
+      expect(await store.takeTokens([back, other])).toMatchObject({ isGranted: true, remaining: [1, 0] })
+      expect(await store.takeTokens([back, other])).toMatchObject({ isGranted: false, remaining: [1, 0] })
+      expect(await store.takeTokens([one])).toMatchObject({ isGranted: true, remaining: [0] })
       for (const remaining of [1, 2, 2]) {
-        expect(await store.take([back])).toMatchObject({ isGranted: true, remaining: [remaining] })
+        expect(await store.takeTokens([back])).toMatchObject({ isGranted: true, remaining: [remaining] })
       }
-      expect((await store.look([one])).reset).toEqual([0])
-      expect(await store.take([{ ...bucket(1), isReturn: true }])).toMatchObject({ remaining: [1] })
+      expect((await store.peekTokens([one])).reset).toEqual([0])
+      expect(await store.takeTokens([{ ...bucket(1), isReturn: true }])).toMatchObject({ remaining: [1] })
     })
 
     it('never give more than their limits, whatever is taken together', async () => {
@@ -231,7 +233,7 @@ export function storeContract(open: () => StoreUnderTest): void {
           for (const asked of takes) {
             const indexes = [...new Set(asked.map((each) => each % buckets.length))]
             const can = indexes.every((index) => (taken[index] ?? 0) < (limits[index] ?? 0))
-            const { isGranted, remaining } = await store.take(
+            const { isGranted, remaining } = await store.takeTokens(
               indexes.flatMap((index) => buckets[index] ?? []),
             )
             expect(isGranted).toBe(can)

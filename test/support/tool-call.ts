@@ -13,10 +13,10 @@ export function toolCall(given: Partial<Call> = {}): Call {
     principal: anonymous,
     client: { era: 'modern', revision: '2026-07-28', capabilities: {} },
     meta: {},
-    state: {},
+    requestState: {},
     signal: controller.signal,
     abort: (reason) => controller.abort(reason),
-    facts: new Map(),
+    logFields: new Map(),
     emit: () => undefined,
     ...given,
   }

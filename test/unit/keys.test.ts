@@ -1,6 +1,6 @@
 import { createLocalJWKSet, jwtVerify } from 'jose'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { createSeal } from '../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../src/bridge/seal.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { createKeys, signingKeyIn } from '../../src/keys.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
@@ -51,32 +51,32 @@ describe('the keys of the gateway', () => {
   it('open what another gateway sealed, and what was sealed before the store was there', async () => {
     const store = new MemoryStore()
     const [one, other] = [keysOf(store), keysOf(store)]
-    const seal = createSeal(() => 0, 1000, one.seals)
+    const seal = createRequestStateCodec(() => 0, 1000, one.encryptionKeys)
     const early = seal.close({ early: true }, 'b')
-    other.seals()
+    other.encryptionKeys()
     await settle()
     const text = seal.close({ a: 1 }, 'b')
-    expect(createSeal(() => 0, 1000, other.seals).open(text, 'b')).toEqual({ a: 1 })
+    expect(createRequestStateCodec(() => 0, 1000, other.encryptionKeys).open(text, 'b')).toEqual({ a: 1 })
     expect(seal.open(early, 'b')).toEqual({ early: true })
   })
 
   it('are put back into a store that was emptied, so that gateways that are started later have the same', async () => {
     const store = new MemoryStore()
     const one = keysOf(store)
-    one.seals()
+    one.encryptionKeys()
     const [signing, vault] = [await one.published(), await one.vault()]
-    const seal = createSeal(() => 0, 1000, one.seals)
+    const seal = createRequestStateCodec(() => 0, 1000, one.encryptionKeys)
     const text = seal.close({ a: 1 }, 'b')
     for (const name of ['seal', 'vault', 'signing']) expect(await store.delete(`key:${name}`)).toBe(true)
     aMinutePasses()
-    one.seals()
+    one.encryptionKeys()
     await Promise.all([one.published(), one.vault()])
     await settle()
     const other = keysOf(store)
-    other.seals()
+    other.encryptionKeys()
     await settle()
     expect([await other.published(), await other.vault()]).toEqual([signing, vault])
-    expect(createSeal(() => 0, 1000, other.seals).open(text, 'b')).toEqual({ a: 1 })
+    expect(createRequestStateCodec(() => 0, 1000, other.encryptionKeys).open(text, 'b')).toEqual({ a: 1 })
   })
 
   it('lock users in with the same key at every gateway as soon as it is used', async () => {
@@ -91,28 +91,30 @@ describe('the keys of the gateway', () => {
   it('that another gateway made in a store that was emptied are taken over', async () => {
     const store = new MemoryStore()
     const one = keysOf(store)
-    one.seals()
+    one.encryptionKeys()
     await one.vault()
-    const text = createSeal(() => 0, 1000, one.seals).close({ a: 1 }, 'b')
+    const text = createRequestStateCodec(() => 0, 1000, one.encryptionKeys).close({ a: 1 }, 'b')
     for (const name of ['seal', 'vault']) await store.delete(`key:${name}`)
     const other = keysOf(store)
-    other.seals()
+    other.encryptionKeys()
     const vault = await other.vault()
     aMinutePasses()
-    one.seals()
+    one.encryptionKeys()
     expect(await one.vault()).toEqual(vault)
     await settle()
-    const later = createSeal(() => 0, 1000, one.seals)
-    expect(createSeal(() => 0, 1000, other.seals).open(later.close({ c: 1 }, 'b'), 'b')).toEqual({ c: 1 })
+    const later = createRequestStateCodec(() => 0, 1000, one.encryptionKeys)
+    expect(
+      createRequestStateCodec(() => 0, 1000, other.encryptionKeys).open(later.close({ c: 1 }, 'b'), 'b'),
+    ).toEqual({ c: 1 })
     expect(later.open(text, 'b')).toEqual({ a: 1 })
   })
 
   it('seal for this process alone while the store is away, with one warning, and sign nothing', async () => {
     const away = (): Promise<never> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'away'))
     const warnings: string[] = []
-    const store = Object.assign(new MemoryStore(), { get: away, claim: away })
+    const store = Object.assign(new MemoryStore(), { get: away, setIfAbsent: away })
     const keys = keysOf(store, { ...silentLog, warn: (event: string) => void warnings.push(event) })
-    const seal = createSeal(() => 0, 1000, keys.seals)
+    const seal = createRequestStateCodec(() => 0, 1000, keys.encryptionKeys)
     const text = seal.close({ a: 1 }, 'b')
     await settle()
     expect(seal.open(text, 'b')).toEqual({ a: 1 })

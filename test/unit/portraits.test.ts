@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import { loadSettings } from '../../src/config/load.ts'
 import type { Handler } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
-import type { Records, ServerRecord } from '../../src/core/record.ts'
-import { createPortraits } from '../../src/portraits.ts'
+import type { ServerRecords, ServerRecord } from '../../src/core/record.ts'
+import { createDescriptions } from '../../src/portraits.ts'
 import { toolCall } from '../support/tool-call.ts'
 import { serverRecord } from '../support/server-record.ts'
 
@@ -12,7 +12,7 @@ const entry = (name: string) => ({
   kind: 'tool' as const,
   name,
   definition: { name, description: 'Opens with sesame-0123456789 in the directory.' },
-  nature: { op: 'read' as const, risk: 'safe' as const, idempotent: true, evidence: [] },
+  classification: { op: 'read' as const, risk: 'safe' as const, idempotent: true, evidence: [] },
 })
 const tools = ['read_file', 'write_file'].map((name) => ({ entry: entry(name), alias: name, facts: {} }))
 const yaml = `upstreams:
@@ -30,7 +30,7 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
   const heard: ((upstream: string) => void)[] = []
   const record = (name: string): ServerRecord =>
     serverRecord({ name, isUp: state.isUp, tools, ...state.record })
-  const records: Records = {
+  const records: ServerRecords = {
     names: ['files', 'other'],
     of: (name) => {
       state.asked++
@@ -40,7 +40,7 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
     renew: () => undefined,
     onChange: (hear) => void heard.push(hear),
   }
-  const portraits = createPortraits({
+  const descriptions = createDescriptions({
     settings,
     records: () => records,
     isUp: () => state.isUp,
@@ -50,54 +50,54 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
     isHiding: () => isHiding,
     handle,
   })
-  return { portraits, state, change: () => heard.forEach((hear) => hear('files')) }
+  return { descriptions, state, change: () => heard.forEach((hear) => hear('files')) }
 }
 
 describe('a portrait', () => {
   test('is the same until something of it changes, and servers are not asked for it each time', async () => {
-    const { portraits, state, change } = bench()
-    const first = await portraits.of('files')
-    expect(await portraits.of('files')).toBe(first)
+    const { descriptions, state, change } = bench()
+    const first = await descriptions.of('files')
+    expect(await descriptions.of('files')).toBe(first)
     expect(state.asked).toBe(1)
     change()
-    expect(await portraits.of('files')).toBe(first)
+    expect(await descriptions.of('files')).toBe(first)
     state.record = { contentVersion: 'v2' }
     change()
-    expect(await portraits.of('files')).not.toBe(first)
+    expect(await descriptions.of('files')).not.toBe(first)
   })
 
   test('tells at once that a server is away, and under which URL the gateway is reached', async () => {
-    const { portraits, state } = bench()
-    expect(await portraits.of('files')).toMatchObject({
+    const { descriptions, state } = bench()
+    expect(await descriptions.of('files')).toMatchObject({
       isUp: true,
       front: { endpoint: 'http://here/mcp/files' },
     })
     state.isUp = false
-    expect(await portraits.of('files')).toMatchObject({ isUp: false })
+    expect(await descriptions.of('files')).toMatchObject({ isUp: false })
     state.page = 'https://there'
-    expect(await portraits.of(undefined)).toMatchObject({ front: { endpoint: 'https://there/mcp' } })
+    expect(await descriptions.of(undefined)).toMatchObject({ front: { endpoint: 'https://there/mcp' } })
   })
 
   test('is of what its reader may see', async () => {
-    const { portraits } = bench({}, true)
+    const { descriptions } = bench({}, true)
     const call = toolCall({ principal: { id: 'me', scopes: new Set(['read:files']) } })
-    const some = await portraits.of('files', call)
+    const some = await descriptions.of('files', call)
     expect(some.tools.map(({ name }) => name)).toEqual(['read_file'])
-    expect(await portraits.of('files', call)).toBe(some)
-    expect((await portraits.of('files')).tools).toHaveLength(2)
+    expect(await descriptions.of('files', call)).toBe(some)
+    expect((await descriptions.of('files')).tools).toHaveLength(2)
   })
 
   test('is still drawn for the others when the first who asked for it hangs up', async () => {
     const listed = Promise.withResolvers<void>()
-    const { portraits } = bench({}, true, async (call) => {
+    const { descriptions } = bench({}, true, async (call) => {
       await listed.promise
       call.signal.throwIfAborted()
       return listing(call)
     })
     const leaving = new AbortController()
     const principal = { id: 'me', scopes: new Set(['read:files']) }
-    void portraits.of('files', toolCall({ principal, signal: leaving.signal }))
-    const staying = portraits.of('files', toolCall({ principal }))
+    void descriptions.of('files', toolCall({ principal, signal: leaving.signal }))
+    const staying = descriptions.of('files', toolCall({ principal }))
     leaving.abort()
     listed.resolve()
     expect((await staying).tools).toHaveLength(1)
@@ -106,17 +106,21 @@ describe('a portrait', () => {
 
 describe('a document', () => {
   test('is made once for each portrait', async () => {
-    const { portraits } = bench()
-    const portrait = await portraits.of('files')
+    const { descriptions } = bench()
+    const description = await descriptions.of('files')
     const make = (): object => ({})
-    expect(portraits.document(portrait, 'one', make)).toBe(portraits.document(portrait, 'one', make))
-    expect(portraits.document(portrait, 'other', make)).not.toBe(portraits.document(portrait, 'one', make))
+    expect(descriptions.document(description, 'one', make)).toBe(
+      descriptions.document(description, 'one', make),
+    )
+    expect(descriptions.document(description, 'other', make)).not.toBe(
+      descriptions.document(description, 'one', make),
+    )
   })
 
   test('has no secret of the configuration in it, in whatever form, but plain words', async () => {
-    const { portraits } = bench()
-    const portrait = await portraits.of('files')
-    const made = portraits.document(portrait, 'all', (each) => ({
+    const { descriptions } = bench()
+    const description = await descriptions.of('files')
+    const made = descriptions.document(description, 'all', (each) => ({
       text: each.tools[0]?.description,
       list: [{ 'password with space': 'with space and with%20space', count: 7 }],
     }))
@@ -124,6 +128,6 @@ describe('a document', () => {
       text: 'Opens with *** in the directory.',
       list: [{ 'password ***': '*** and ***', count: 7 }],
     })
-    expect(portraits.clean('sesame-0123456789')).toBe('***')
+    expect(descriptions.clean('sesame-0123456789')).toBe('***')
   })
 })

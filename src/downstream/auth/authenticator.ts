@@ -12,7 +12,7 @@ import { createPasswords } from './passwords.ts'
 import { unauthorized } from './refusal.ts'
 import type { Resources } from './resources.ts'
 import { createTokenCache } from './token-cache.ts'
-import { audiencesIn, LONGEST_BELIEF, principalOf, type Verified } from './verified.ts'
+import { audiencesIn, MAX_CACHE_MS, principalOf, type Verified } from './verified.ts'
 
 /** Tells who makes a request. */
 export interface Authenticator {
@@ -22,7 +22,7 @@ export interface Authenticator {
    */
   caller(incoming: IncomingMessage, upstream: string | undefined): Principal | Promise<Principal>
   /** Who uses a service path: as above, or with a name and password. */
-  servant(incoming: IncomingMessage): Principal | Promise<Principal>
+  serviceAccount(incoming: IncomingMessage): Principal | Promise<Principal>
   /** What it needs. */
   readonly probes: Probes
 }
@@ -34,12 +34,12 @@ interface Options {
 }
 
 /** Who calls without a token where lists are open to all; may do nothing that needs a scope. */
-export const stranger: Principal = { id: 'anonymous', scopes: new Set() }
+export const anonymousCaller: Principal = { id: 'anonymous', scopes: new Set() }
 
 /** Checks credentials by the settings. */
 export function createAuthenticator({ auth, resources, now }: Options): Authenticator {
   if (!isProtected(auth) && auth.users.length === 0)
-    return { caller: () => anonymous, servant: () => anonymous, probes: {} }
+    return { caller: () => anonymous, serviceAccount: () => anonymous, probes: {} }
   const keys = auth.jwt && keysOf(auth.jwt, now)
   const look = createTokenCache({ verify: verifier(auth, keys, now), now })
   const check = createPasswords(auth.users)
@@ -59,7 +59,7 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
   const bearer: Authenticator['caller'] = (incoming, upstream) => {
     const token = bearerToken(incoming)
     if (token === undefined) {
-      if (isOpen) return stranger
+      if (isOpen) return anonymousCaller
       throw unauthorized('missing', 'Authentication is required.')
     }
     const found = find(incoming, token)
@@ -73,18 +73,18 @@ export function createAuthenticator({ auth, resources, now }: Options): Authenti
   return {
     probes: keys && !auth.jwt?.secret ? { jwks: { isNeeded: true, works: () => keys.works() } } : {},
     caller: isProtected(auth) ? bearer : () => anonymous,
-    servant: (incoming) => {
+    serviceAccount: (incoming) => {
       const credentials = auth.users.length > 0 ? basicCredentials(incoming) : undefined
       if (credentials) return check(credentials)
       const principal = bearer(incoming, undefined)
-      if (principal === stranger) throw unauthorized('missing', 'Authentication is required.')
+      if (principal === anonymousCaller) throw unauthorized('missing', 'Authentication is required.')
       return principal
     },
   }
 }
 
 /** How long an answer about a token counts, in milliseconds: its issuer may take it back. */
-const ANSWER = 60_000
+const INTROSPECTION_TTL_MS = 60_000
 
 function verifier(
   auth: AuthSettings,
@@ -102,7 +102,7 @@ function verifier(
     if (found) return found
     if (jwt && readJwt && (isJwt(token) || !ask)) {
       const claims = await readJwt(token)
-      const until = expiry(claims.exp, now() + LONGEST_BELIEF)
+      const until = expiry(claims.exp, now() + MAX_CACHE_MS)
       const principal = principalOf(token, claims, jwt.scopeClaim, scopeMap)
       return { principal, audiences: audiencesIn(claims.aud), until }
     }
@@ -112,7 +112,7 @@ function verifier(
     return {
       principal: principalOf(token, claims, 'scope', scopeMap),
       ...(isBound && { audiences: audiencesIn(claims.aud) }),
-      until: expiry(claims.exp, now() + ANSWER),
+      until: expiry(claims.exp, now() + INTROSPECTION_TTL_MS),
     }
   }
 }

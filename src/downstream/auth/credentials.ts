@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/error.ts'
 import { unauthorized } from './refusal.ts'
 
 /** The longest token that is looked at, in characters. */
-const LONGEST_TOKEN = 16 * 1024
+const MAX_TOKEN_LENGTH = 16 * 1024
 
 type Headed = Pick<IncomingMessage, 'headers'>
 
@@ -13,7 +13,7 @@ export function bearerToken({ headers }: Headed): string | undefined {
   if (authorization === undefined) return undefined
   if (!/^bearer /i.test(authorization))
     throw unauthorized('scheme', 'Authentication is required with a bearer token.')
-  if (authorization.length > LONGEST_TOKEN) throw unauthorized('too_large', 'The token is too long.')
+  if (authorization.length > MAX_TOKEN_LENGTH) throw unauthorized('too_large', 'The token is too long.')
   return authorization.slice('bearer '.length).trimStart()
 }
 

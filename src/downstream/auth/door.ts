@@ -7,7 +7,7 @@ import type { Principal } from '../../core/principal.ts'
 import type { Probes } from '../../core/probe.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import type { PageSignIn } from '../../core/sign-in.ts'
-import { createAuthenticator, stranger } from './authenticator.ts'
+import { createAuthenticator, anonymousCaller } from './authenticator.ts'
 import { challengeOf } from './challenge.ts'
 import { checkHeaders, checkQuery } from './credentials.ts'
 import { unauthorized } from './refusal.ts'
@@ -15,7 +15,7 @@ import { createResources } from './resources.ts'
 import { principalOf, scopesIn, scopesToAskFor } from './verified.ts'
 
 /** A request before it is known who makes it. */
-export interface Visit {
+export interface RequestContext {
   readonly incoming: IncomingMessage
   readonly outgoing: ServerResponse
   readonly upstream: string | undefined
@@ -23,20 +23,20 @@ export interface Visit {
 }
 
 /** A request of somebody. */
-type Visitor = Visit & { readonly principal: Principal }
+type Visitor = RequestContext & { readonly principal: Principal }
 
 /** Lets requests in, or tells them what they need. */
 export interface AuthGate {
   /** Who makes a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
-  enter(visit: Visit): Principal | Promise<Principal>
+  authenticate(visit: RequestContext): Principal | Promise<Principal>
   /** As above for documents, where the session of a person who signed in counts too. */
-  enterDocument(visit: Visit): Promise<Principal>
+  authenticateDocument(visit: RequestContext): Promise<Principal>
   /** As above for service paths, where names and passwords count besides. */
-  enterService(visit: Visit): Promise<Principal>
+  authenticateService(visit: RequestContext): Promise<Principal>
   /** The person whose session a request without other credentials belongs to. */
   signedIn(incoming: IncomingMessage): Promise<Principal | undefined>
   /** Lets those without a token use what is open to all. @throws AUTHENTICATION_REQUIRED */
-  permit(visitor: Visitor, method: string | undefined): void
+  requireAuth(visitor: Visitor, method: string | undefined): void
   /** The challenge to a caller whose token lacks a scope; nothing where it could not get another token. */
   stepUp(visitor: Visitor, error: GatewayError): string | undefined
   /** What clients are told of an endpoint before they have a token (RFC 9728). */
@@ -63,9 +63,9 @@ const opening: readonly (string | undefined)[] = [
 ]
 
 /** Guards the endpoints by the settings. */
-function createDoor({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
+function createAuthGate({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
   const resources = createResources(auth, listen, port)
-  const { caller, servant, probes } = createAuthenticator({ auth, resources, now: Date.now })
+  const { caller, serviceAccount: servant, probes } = createAuthenticator({ auth, resources, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
   const { realm } = auth
   const scopeClaim = auth.jwt?.scopeClaim ?? 'scope'
@@ -74,7 +74,7 @@ function createDoor({ auth, listen, port, pageSignIn, log }: Options): AuthGate 
   const choosesWay = ({ url = '', headers: { accept = '' } }: IncomingMessage): boolean =>
     auth.jwt?.client !== undefined && /\btext\/html\b/i.test(accept) && !/[?&]sign-in(?:[=&]|$)/.test(url)
 
-  const refuse = (visit: Visit, thrown: unknown, isService = false): never => {
+  const refuse = (visit: RequestContext, thrown: unknown, isService = false): never => {
     const { incoming, outgoing, upstream, requestId } = visit
     const error = asGatewayError(thrown)
     tell(error, requestId, log)
@@ -87,7 +87,7 @@ function createDoor({ auth, listen, port, pageSignIn, log }: Options): AuthGate 
     }
     throw error
   }
-  const enter = (visit: Visit, isService: boolean): Principal | Promise<Principal> => {
+  const enter = (visit: RequestContext, isService: boolean): Principal | Promise<Principal> => {
     const { incoming, upstream } = visit
     try {
       checkQuery(incoming.url)
@@ -109,12 +109,12 @@ function createDoor({ auth, listen, port, pageSignIn, log }: Options): AuthGate 
   }
 
   return {
-    enter: (visit) => enter(visit, false),
-    enterDocument: async (visit) => (await signedIn(visit.incoming)) ?? enter(visit, false),
-    enterService: async (visit) => (await signedIn(visit.incoming)) ?? enter(visit, true),
+    authenticate: (visit) => enter(visit, false),
+    authenticateDocument: async (visit) => (await signedIn(visit.incoming)) ?? enter(visit, false),
+    authenticateService: async (visit) => (await signedIn(visit.incoming)) ?? enter(visit, true),
     signedIn,
-    permit: (visitor, method) => {
-      if (visitor.principal !== stranger || open.has(method)) return
+    requireAuth: (visitor, method) => {
+      if (visitor.principal !== anonymousCaller || open.has(method)) return
       refuse(visitor, unauthorized('missing', 'Authentication is required.'))
     },
     stepUp: ({ incoming, upstream, principal }, error) => {
@@ -136,7 +136,7 @@ function createDoor({ auth, listen, port, pageSignIn, log }: Options): AuthGate 
 }
 
 /** The door as the settings of the moment want it. */
-export function followDoor(options: {
+export function followAuthGate(options: {
   auth(): AuthSettings
   listen(): ListenSettings
   port(): number
@@ -145,14 +145,14 @@ export function followDoor(options: {
 }): () => AuthGate {
   let auth: AuthSettings | undefined
   let listen: ListenSettings | undefined
-  let door: AuthGate | undefined
+  let authGate: AuthGate | undefined
   return () => {
-    if (door && auth === options.auth() && listen === options.listen()) return door
+    if (authGate && auth === options.auth() && listen === options.listen()) return authGate
     auth = options.auth()
     listen = options.listen()
     const { pageSignIn, log } = options
-    door = createDoor({ auth, listen, port: options.port(), pageSignIn, log })
-    return door
+    authGate = createAuthGate({ auth, listen, port: options.port(), pageSignIn, log })
+    return authGate
   }
 }
 

@@ -6,9 +6,9 @@ import { CLOCK_SKEW } from './verified.ts'
 type Claims = Readonly<Record<string, unknown>>
 
 /** How many tokens are asked about at once. */
-const AT_ONCE = 32
+const MAX_CONCURRENT_REQUESTS = 32
 /** How long nothing is asked after a failure, in milliseconds. */
-const WAIT = 1000
+const FAILURE_PAUSE_MS = 1000
 
 /**
  * Asks the issuer about a token (RFC 7662): what it says of one that is in force. The result throws
@@ -28,14 +28,15 @@ export function createIntrospection(
   let until = -Infinity
 
   return async (token) => {
-    if (running >= AT_ONCE || now() < until) throw unavailable('Tokens can not be checked right now.')
+    if (running >= MAX_CONCURRENT_REQUESTS || now() < until)
+      throw unavailable('Tokens can not be checked right now.')
     running++
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
     const request = fetchJson(url, { method: 'POST', headers, body })
     const claims = await request
       .catch((error: unknown) => {
         // Whoever sends tokens that are not taken must not keep others from being asked about.
-        if (!isAboutToken(error)) until = now() + WAIT
+        if (!isAboutToken(error)) until = now() + FAILURE_PAUSE_MS
         throw unavailable('Tokens can not be checked right now.', error)
       })
       .finally(() => running--)

@@ -18,11 +18,11 @@ interface Options {
 }
 
 /** How long keys are used, and from when on they are fetched anew in the background, in milliseconds. */
-const LONGEST = 10 * 60_000
-const STALE = 5 * 60_000
+const MAX_KEY_AGE_MS = 10 * 60_000
+const KEYS_STALE_MS = 5 * 60_000
 /** How long nothing is fetched after a token named an unknown key, or after a failure: at first and at most. */
-const FIRST_WAIT = 1000
-const LAST_WAIT = 60_000
+const FIRST_RETRY_DELAY_MS = 1000
+const MAX_RETRY_DELAY_MS = 60_000
 
 /**
  * The keys of an issuer, fetched when they are needed. Callers can not make it fetch more often than its waits
@@ -53,8 +53,8 @@ export function createKeys({ load, now }: Options): Keys {
   }
   const current = async (): Promise<FindKey> => {
     const age = now() - loadedAt
-    if (keys && age < LONGEST) {
-      if (age >= STALE && failures.isOver) refresh().catch(() => undefined)
+    if (keys && age < MAX_KEY_AGE_MS) {
+      if (age >= KEYS_STALE_MS && failures.isOver) refresh().catch(() => undefined)
       return keys
     }
     if (!pending && !failures.isOver) throw noKeys()
@@ -102,7 +102,7 @@ interface Wait {
 }
 
 function createWait(now: () => number): Wait {
-  let wait = FIRST_WAIT
+  let wait = FIRST_RETRY_DELAY_MS
   let until = -Infinity
   return {
     get isOver() {
@@ -110,10 +110,10 @@ function createWait(now: () => number): Wait {
     },
     lengthen: () => {
       until = now() + wait
-      wait = Math.min(wait * 2, LAST_WAIT)
+      wait = Math.min(wait * 2, MAX_RETRY_DELAY_MS)
     },
     reset: () => {
-      wait = FIRST_WAIT
+      wait = FIRST_RETRY_DELAY_MS
       until = -Infinity
     },
   }

@@ -4,11 +4,11 @@ import { LRUCache } from 'lru-cache'
 import type { BasicUser } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { createTries } from '../../core/tries.ts'
+import { createFailureCounter } from '../../core/tries.ts'
 import { unauthorized } from './refusal.ts'
 
 /** How many passwords are tried side by side: each one costs some 50 ms of a core. */
-const AT_ONCE = 4
+const MAX_CONCURRENT_CHECKS = 4
 
 /** How many wrong passwords of one name are looked at in a minute. */
 const WRONG_PASSWORDS = 10
@@ -20,7 +20,7 @@ export function createPasswords(
   users: readonly BasicUser[],
 ): (credentials: { readonly name: string; readonly password: string }) => Promise<Principal> {
   const known = new LRUCache<string, Principal>({ max: 100 })
-  const tries = createTries(WRONG_PASSWORDS, Date.now)
+  const tries = createFailureCounter(WRONG_PASSWORDS, Date.now)
   let running = 0
 
   return async ({ name, password }) => {
@@ -28,7 +28,8 @@ export function createPasswords(
     const found = known.get(key)
     if (found) return found
     tries.check(name)
-    if (running >= AT_ONCE) throw new GatewayError('OVERLOADED', 'Too many passwords are checked right now.')
+    if (running >= MAX_CONCURRENT_CHECKS)
+      throw new GatewayError('OVERLOADED', 'Too many passwords are checked right now.')
     running++
     try {
       const user = users.find((each) => each.name === name)

@@ -23,7 +23,7 @@ export function endOf({ claims }: Principal): number {
 }
 
 /** The longest a good token is believed without another look, in milliseconds. */
-export const LONGEST_BELIEF = 10 * 60_000
+export const MAX_CACHE_MS = 10 * 60_000
 
 /** Whether a claim names somebody: others would all be the same. */
 export function isName(claim: unknown): claim is string {
@@ -41,13 +41,13 @@ export function principalOf(
   const isOfClient = sub === undefined || sub === null
   const name = isOfClient ? client : sub
   const named = isName(name) ? `${isOfClient ? 'client' : 'user'}:${name}` : undefined
-  if (named === undefined || named.length > LONGEST_NAME)
+  if (named === undefined || named.length > MAX_NAME_LENGTH)
     throw unauthorized('claims', 'The token names nobody.')
   const scopes = mapScopes(scopesIn(claims[scopeClaim]), map)
   return { id: named, scopes, claims, ...(token !== undefined && { token: new Secret(token) }) }
 }
 
-const LONGEST_NAME = 512
+const MAX_NAME_LENGTH = 512
 
 /** The audiences a claim names. */
 export function audiencesIn(aud: unknown): readonly string[] {

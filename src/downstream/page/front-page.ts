@@ -46,7 +46,7 @@ export interface PageLink extends Link {
 }
 
 /** With so many tools or fewer all of them are shown at once. */
-const FEW = 30
+const MAX_OPEN_TOOLS = 30
 
 /** The page for people: what is behind the gateway, how it does, and how clients come to it. */
 export function renderPage(page: FrontPage): string {
@@ -148,7 +148,7 @@ function catalogue({ servers, query }: FrontPage): string {
   const search = searchFor(query)
   const isSearching = query.trim() !== ''
   const total = servers.reduce((sum, { panel }) => sum + (panel?.tools.length ?? 0), 0)
-  const isOpen = total <= FEW
+  const isOpen = total <= MAX_OPEN_TOOLS
   const found = servers.map((row) => serverSection(row, { search, isSearching, isOpen }))
   const shown = found.reduce((sum, each) => sum + each.found, 0)
   const count = isSearching ? `${shown} of ${counted(total, 'tool')} match` : counted(total, 'tool')

@@ -4,12 +4,12 @@ import type { ToolPanel } from '../../documents/front-page.ts'
 export type Search = (text: string) => boolean
 
 /** How long a search may be, in characters. */
-const LONGEST = 200
+const MAX_SEARCH_LENGTH = 200
 
 /** Looks for the words of a query; finds everything where there are none. */
 export function searchFor(query: string): Search {
   const words = query
-    .slice(0, LONGEST)
+    .slice(0, MAX_SEARCH_LENGTH)
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== '')

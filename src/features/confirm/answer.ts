@@ -2,15 +2,15 @@ import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
-import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
+import { NO_APPROVER_REASON } from '../../records/approval-refusals.ts'
 import type { Approval, Requested } from '../../records/approvals.ts'
 import { CONFIRMATION_KEY, ERROR_KEY } from '../../wire/extensions.ts'
 import { TOKEN_ARGUMENT } from './reserved.ts'
 import type { ConfirmationRequest } from './subject.ts'
 
-interface Told {
+interface ConfirmationOptions {
   /** How people reach the approval: a page, a command. */
-  readonly ways: readonly string[]
+  readonly decisionChannels: readonly string[]
   readonly url?: string | undefined
   /** Whether only the client's host is to confirm, with the token. */
   readonly isHostAlone: boolean
@@ -28,7 +28,7 @@ interface Told {
 export function confirmationRequired(
   subject: ConfirmationRequest,
   requested: Requested,
-  told: Told,
+  told: ConfirmationOptions,
 ): Outcome {
   const { approval, token } = requested
   const error = errorOf(approval, told)
@@ -64,7 +64,10 @@ export function confirmationRequired(
   return { kind: 'result', result: Payload.of(result) }
 }
 
-function errorOf(approval: Approval, { ways, isTokenBad, isHostAlone }: Told): GatewayError {
+function errorOf(
+  approval: Approval,
+  { decisionChannels: ways, isTokenBad, isHostAlone }: ConfirmationOptions,
+): GatewayError {
   const { message, kind, needed, approvers } = approval
   const people = kind === 'page' ? 'The user has to confirm it first' : others(needed, approvers)
   const begin = isTokenBad
@@ -91,11 +94,11 @@ function others(needed: number, approvers: readonly string[]): string {
 }
 
 /** The refusal where nobody can be asked. It does not hold the question: messages of errors are logged, arguments never. */
-export function nobodyToAsk({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
+export function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
   const { name, upstream } = entry
   return new GatewayError(
     'CONFIRMATION_REQUIRED',
     `A person has to confirm this call of ${oneLine(name)} on ${upstream} first, and nobody can be asked.`,
-    { reason: NOBODY_TO_ASK, suggestion: 'Use a client that supports elicitation.' },
+    { reason: NO_APPROVER_REASON, suggestion: 'Use a client that supports elicitation.' },
   )
 }

@@ -9,7 +9,7 @@ import type { Grant } from './slot.ts'
 import type { Waiting } from './waiting.ts'
 
 /** What the gate of one tool is made of. */
-export interface Around {
+export interface ConfirmContext {
   readonly rule: Rule
   readonly settings: Settings
   readonly server: UpstreamSettings

@@ -1,9 +1,9 @@
 import { createApprovals } from '../../records/approvals.ts'
 import type { Feature } from '../feature.ts'
 import { FLAG, TOKEN } from './around.ts'
-import { gate } from './gate.ts'
+import { confirmationPolicy } from './gate.ts'
 import { describing } from './lists.ts'
-import { createMemory } from './memory.ts'
+import { createApprovalCache } from './memory.ts'
 import { templateOf } from './message.ts'
 import { reservedOf } from './reserved.ts'
 import { isAsked, ruleOf } from './rules.ts'
@@ -18,20 +18,20 @@ export const confirm: Feature<Settings> = {
   schema: settingsSchema,
   create: (settings, deps) => {
     const approvals = createApprovals(deps.store, Date.now)
-    const memory = createMemory(deps.store, Date.now)
+    const memory = createApprovalCache(deps.store, Date.now)
     const waiting = new Waiting(approvals.find)
     return {
-      policy: (target) => {
+      middleware: (target) => {
         const { upstream, method, name } = target
         const server = upstream === undefined ? undefined : deps.server(upstream)
-        if (target.isOwn || !server) return undefined
+        if (target.isBuiltin || !server) return undefined
         const own = settings(upstream)
         if (method === 'tools/list') return describing(server, own, deps)
         if (method !== 'tools/call' || name === undefined) return undefined
         const rule = ruleOf(name, server, own)
-        return rule && gate({ rule, settings: own, server, deps, approvals, memory, waiting })
+        return rule && confirmationPolicy({ rule, settings: own, server, deps, approvals, memory, waiting })
       },
-      facts: (entry) => {
+      logFields: (entry) => {
         const server = deps.server(entry.upstream)
         const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
         if (!rule || !isAsked(rule, entry)) return {}

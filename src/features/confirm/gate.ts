@@ -1,35 +1,35 @@
 import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { attempt, untilAborted } from '../../core/waiting.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import { type Around, type Confirmed, FLAG, type HostWord, TOKEN } from './around.ts'
+import { type ConfirmContext, type Confirmed, FLAG, type HostWord, TOKEN } from './around.ts'
 import { declined, run } from './grant.ts'
-import { askForm, canAsk, readForm, useOnce } from './inline.ts'
+import { requestForm, canAsk, readForm, useOnce } from './inline.ts'
 import { approvedByOthers, approvedOnPage } from './people.ts'
 import { isAsked, isNeverAsked, type Rule } from './rules.ts'
-import { type Grant, slotOf } from './slot.ts'
-import { type ConfirmationRequest, subjectOf } from './subject.ts'
+import { type Grant, confirmStateOf } from './slot.ts'
+import { type ConfirmationRequest, confirmationRequestOf } from './subject.ts'
 
 /** Lets calls of a tool through once a person confirmed them. */
-export function gate(around: Around): Middleware {
+export function confirmationPolicy(around: ConfirmContext): Middleware {
   const { rule, deps, settings } = around
   return (next) => {
-    const decide = (given: Call, found: Entry | undefined): Promise<Outcome> => {
+    const decide = (given: Call, found: Descriptor | undefined): Promise<Outcome> => {
       const { call, word } = heard(given)
       const listed = found ?? named(call, deps)
       const entry = listed && asCalled(listed, call)
       return entry && isAsked(rule, entry, call) ? pass(call, entry, word) : next(call)
     }
-    const pass = async (call: Call, entry: Entry, word: HostWord): Promise<Outcome> => {
-      const subject = subjectOf(call, entry, rule, around.server)
+    const pass = async (call: Call, entry: Descriptor, word: HostWord): Promise<Outcome> => {
+      const subject = confirmationRequestOf(call, entry, rule, around.server)
       const found = await confirmed(call, subject, word, around)
       return 'kind' in found ? found : go(subject, found, { around, next })
     }
     return (call) => {
-      const isFree = call.errand === 'look' || (call.errand === 'undo' && !settings.rollbacks)
+      const isFree = call.internal === 'read' || (call.internal === 'compensate' && !settings.rollbacks)
       if (isFree || isNeverAsked(rule, call)) return next(call)
       try {
         const entry = attempt(() => deps.entry(call))
@@ -45,7 +45,7 @@ export function gate(around: Around): Middleware {
 async function go(
   subject: ConfirmationRequest,
   { grant, isFresh, isChosen = false, call = subject.call }: Confirmed,
-  { around, next }: { readonly around: Around; readonly next: Handler },
+  { around, next }: { readonly around: ConfirmContext; readonly next: Handler },
 ): Promise<Outcome> {
   const { deps, rule, memory } = around
   if (isFresh && isKept(rule, subject, isChosen)) {
@@ -55,7 +55,11 @@ async function go(
   return run({ ...subject, call }, grant, { next, deps })
 }
 
-function logKept({ entry, call }: ConfirmationRequest, { approval }: Grant, { rule, deps }: Around): void {
+function logKept(
+  { entry, call }: ConfirmationRequest,
+  { approval }: Grant,
+  { rule, deps }: ConfirmContext,
+): void {
   if (!rule.remember) return
   const { for: milliseconds, max: calls } = rule.remember
   const { upstream, name: tool } = entry
@@ -73,11 +77,11 @@ async function confirmed(
   given: Call,
   subject: ConfirmationRequest,
   word: HostWord,
-  around: Around,
+  around: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, deps, memory } = around
   const { call, digest } = subject
-  const slot = slotOf(given)
+  const slot = confirmStateOf(given)
   const now = Date.now()
   if (slot?.kind === 'granted' && slot.digest === digest) {
     await useOnce(slot.nonce, deps.store, STATE_LIFE)
@@ -95,7 +99,7 @@ async function confirmed(
   const grant = isRecalled && !call.step ? await memory.recall(subject, rule) : undefined
   if (grant) return { grant, isFresh: false }
   if (rule.isOutOfBand) return approvedByOthers(given, subject, around)
-  if (canAsk(call, 'form')) return askForm(subject, settings.ttl)
+  if (canAsk(call, 'form')) return requestForm(subject, settings.ttl)
   return approvedOnPage(subject, word, around)
 }
 
@@ -117,7 +121,7 @@ function heard(call: Call): { readonly call: Call; readonly word: HostWord } {
 const silence: HostWord = { isConfirmed: undefined, token: undefined }
 
 /** What a tool is by its name alone, where no list has it. */
-function named({ target }: Call, { listed }: Deps): Entry | undefined {
+function named({ target }: Call, { listed }: Deps): Descriptor | undefined {
   const { upstream, name } = target
   return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
 }

@@ -4,14 +4,14 @@ import { GatewayError } from '../../core/error.ts'
 import type { Approval } from '../../records/approvals.ts'
 import { NS } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import { type Grant, SLOT } from './slot.ts'
+import { type Grant, STATE_KEY } from './slot.ts'
 import type { ConfirmationRequest } from './subject.ts'
 
 /** Why a call may not run. */
 export type Refusal = 'decline' | 'cancel' | 'timeout' | 'mismatch' | 'error' | 'denied'
 
 /** Where the signed decision stands in the `_meta` of a result. */
-const KEY = `${NS}/approval`
+const META_KEY = `${NS}/approval`
 
 /** What the people who approved a call granted. */
 export function grantOf({ id, decisions, createdAt }: Approval): Grant {
@@ -29,13 +29,13 @@ export async function run(
   grant: Grant,
   { next, deps }: { readonly next: Handler; readonly deps: Deps },
 ): Promise<Outcome> {
-  call.facts.set('approval', grant.approval)
-  call.facts.set('approved_by', grant.by.join(', '))
+  call.logFields.set('approval', grant.approval)
+  call.logFields.set('approved_by', grant.by.join(', '))
   const outcome = await next(call)
   // The server may ask too; then nobody is asked again when the answers come.
-  if (outcome.kind === 'ask') {
+  if (outcome.kind === 'input_required') {
     const slot = { kind: 'granted', nonce: randomUUID(), digest, grant }
-    return { ...outcome, state: { ...outcome.state, [SLOT]: slot } }
+    return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: slot } }
   }
   const { approval, by, via, at } = grant
   const claims = {
@@ -55,15 +55,15 @@ export async function run(
     deps.log.error('confirm.unsigned', { approval, reason: String(error) })
   })
   if (signed === undefined) return outcome
-  return { kind: 'result', result: outcome.result.withMeta({ [KEY]: signed }) }
+  return { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: signed }) }
 }
 
 /** The refusal of a call that a person did not want, or did not answer for. */
 export function declined(call: Call, approval: string, said: Said): GatewayError {
   const { reason, by, words } = said
-  call.facts.set('approval', approval)
-  call.facts.set('declined', reason)
-  if (by !== undefined) call.facts.set('declined_by', by)
+  call.logFields.set('approval', approval)
+  call.logFields.set('declined', reason)
+  if (by !== undefined) call.logFields.set('declined_by', by)
   const why = words === undefined ? '' : ` ${words}`
   return new GatewayError('CONFIRMATION_DECLINED', `${sentences[reason]}${why}`, {
     reason,

@@ -5,20 +5,20 @@ import { isObject } from '../../core/json.ts'
 import { oneLine } from '../../core/one-line.ts'
 import { Payload } from '../../core/payload.ts'
 import { rememberText } from '../../core/remember.ts'
-import { LONGEST_TIMER } from '../../core/waiting.ts'
+import { MAX_TIMER_MS } from '../../core/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../wire/questions.ts'
 import type { Refusal } from './grant.ts'
-import { SLOT, type Slot } from './slot.ts'
+import { STATE_KEY, type ConfirmState } from './slot.ts'
 import type { ConfirmationRequest } from './subject.ts'
 
 /** Names our question among those of a call. */
-const QUESTION = 'confirm'
+const INPUT_REQUEST_KEY = 'confirm'
 
 /** Whether the person at the client can be asked: with a form, or by being sent to a page. */
 export function canAsk(call: Call, mode: 'form' | 'url'): boolean {
-  const { client, errand, rpcId } = call
-  if (client.isMute || errand || rpcId === undefined) return false
+  const { client, internal: purpose, rpcId } = call
+  if (client.nonInteractive || purpose || rpcId === undefined) return false
   return canBeAsked(client, mode)
 }
 
@@ -27,12 +27,12 @@ function canBeAsked(client: Client, mode: 'form' | 'url'): boolean {
 }
 
 /** The question whether a call may run, good once and for so many milliseconds from now on. */
-export function askForm(subject: ConfirmationRequest, ttl: number): Outcome {
+export function requestForm(subject: ConfirmationRequest, ttl: number): Outcome {
   const { digest, message, typed } = subject
   const nonce = randomBytes(16).toString('base64url')
-  const slot: Slot = { kind: 'asked', nonce, digest, until: Date.now() + ttl }
+  const slot: ConfirmState = { kind: 'asked', nonce, digest, until: Date.now() + ttl }
   // Who holds a stream open for the answer need not do so for longer.
-  const withdrawn = AbortSignal.timeout(Math.min(ttl, LONGEST_TIMER))
+  const withdrawn = AbortSignal.timeout(Math.min(ttl, MAX_TIMER_MS))
   const confirm =
     typed === undefined
       ? { type: 'boolean', title: 'Run it', description: message, default: false }
@@ -56,16 +56,23 @@ function choices({ offer, entry, call }: ConfirmationRequest): Readonly<Record<s
 }
 
 /** The question whether the person opens the page on which others approve. */
-export function askUrl({ digest, message }: ConfirmationRequest, approval: string, url: string): Outcome {
+export function requestUrl({ digest, message }: ConfirmationRequest, approval: string, url: string): Outcome {
   return asking({ mode: 'url', message, url }, { kind: 'opened', approval, digest })
 }
 
-function asking(params: Readonly<Record<string, unknown>>, slot: Slot): Outcome & { readonly kind: 'ask' } {
+function asking(
+  params: Readonly<Record<string, unknown>>,
+  slot: ConfirmState,
+): Outcome & { readonly kind: 'input_required' } {
   const question: InputRequest = { method: 'elicitation/create', params: Payload.of(params) }
-  return { kind: 'ask', questions: { [QUESTION]: question }, state: { [SLOT]: slot } }
+  return {
+    kind: 'input_required',
+    inputRequests: { [INPUT_REQUEST_KEY]: question },
+    requestState: { [STATE_KEY]: slot },
+  }
 }
 
-type Asked = Slot & { readonly kind: 'asked' }
+type Asked = ConfirmState & { readonly kind: 'asked' }
 
 /** What the person said. An answer counts once, whichever it is. @throws CONFIRMATION_TOKEN_INVALID */
 export async function readForm(
@@ -81,7 +88,7 @@ export async function readForm(
   const left = slot.until - now
   if (left <= 0) return { verdict: 'timeout', isChosen: false }
   await useOnce(slot.nonce, store, left)
-  const answer = call.answers?.[QUESTION]
+  const answer = call.inputResponses?.[INPUT_REQUEST_KEY]
   return { verdict: verdictOf(answer, subject.typed), isChosen: contentOf(answer).remember === true }
 }
 
@@ -93,13 +100,13 @@ interface FormAnswer {
 
 /** Uses up what a client was given, whichever gateway it comes back to. @throws CONFIRMATION_TOKEN_INVALID */
 export async function useOnce(nonce: string, store: Store, ttl: number): Promise<void> {
-  const before = await store.claim(`approval:nonce:${nonce}`, '1', ttl)
+  const before = await store.setIfAbsent(`approval:nonce:${nonce}`, '1', ttl)
   if (before !== undefined) throw notThisAnswer('it was used before')
 }
 
 /** What the person said to being sent to the page. */
-export function readUrl({ answers }: Call): Refusal | 'accept' {
-  const answer = answers?.[QUESTION]
+export function readUrl({ inputResponses: answers }: Call): Refusal | 'accept' {
+  const answer = answers?.[INPUT_REQUEST_KEY]
   if (!answer || 'error' in answer) return 'accept'
   return refusals[actionOf(answer)] ?? 'accept'
 }

@@ -5,10 +5,10 @@
  * that can do no more harm than the one it was given for. It never takes fewer people than the rule asks for now.
  */
 import { hash } from 'node:crypto'
-import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
+import { type Descriptor, type Risk, riskRanks } from '../../core/entry.ts'
 import type { Call } from '../../core/call.ts'
 import { canonical, isObject } from '../../core/json.ts'
-import { casUpdate, type Revised } from '../../records/revise.ts'
+import { casUpdate, type CasUpdate } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 import type { Grant } from './slot.ts'
 import type { Rule } from './rules.ts'
@@ -32,14 +32,14 @@ interface Kept {
 }
 
 /** Keeps grants in a store; `now` tells the time in milliseconds since 1970. */
-export function createMemory(store: Store, now: () => number): ApprovalCache {
+export function createApprovalCache(store: Store, now: () => number): ApprovalCache {
   return {
     recall: ({ call, entry, risk }, rule) => {
-      const look = (text: string | undefined): Revised<Grant | undefined> => {
+      const look = (text: string | undefined): CasUpdate<Grant | undefined> => {
         const kept = text === undefined ? undefined : parse(text)
         const ttl = kept ? kept.until - now() : 0
-        if (!kept || kept.left < 1 || ttl <= 0 || isWorse(risk, kept)) return { told: undefined }
-        return { told: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
+        if (!kept || kept.left < 1 || ttl <= 0 || isWorse(risk, kept)) return { result: undefined }
+        return { result: kept.grant, write: { text: JSON.stringify({ ...kept, left: kept.left - 1 }), ttl } }
       }
       return casUpdate(store, keyOf(call, entry, rule), look, () => undefined)
     },
@@ -58,7 +58,7 @@ function isWorse(risk: Risk, kept: Kept): boolean {
 }
 
 /** For one session of a caller, where there are sessions. A grant that took fewer people, or others, is none of it. */
-function keyOf({ principal, client }: Call, { upstream, name }: Entry, rule: Rule): string {
+function keyOf({ principal, client }: Call, { upstream, name }: Descriptor, rule: Rule): string {
   const { isOutOfBand, needed, approvers } = rule
   const people = isOutOfBand ? [needed, approvers] : []
   const of = canonical([principal.id, client.session ?? '', upstream, name, ...people])

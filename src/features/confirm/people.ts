@@ -1,13 +1,13 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { namesArgument } from '../../core/tool-arguments.ts'
-import type { Approval, Draft, Requested } from '../../records/approvals.ts'
-import { confirmationRequired, nobodyToAsk } from './answer.ts'
-import type { Around, Confirmed, HostWord } from './around.ts'
+import type { Approval, ApprovalRequest, Requested } from '../../records/approvals.ts'
+import { confirmationRequired, noApprover } from './answer.ts'
+import type { ConfirmContext, Confirmed, HostWord } from './around.ts'
 import { declined, grantOf } from './grant.ts'
-import { askUrl, canAsk, readUrl } from './inline.ts'
+import { requestUrl, canAsk, readUrl } from './inline.ts'
 import { TOKEN_ARGUMENT } from './reserved.ts'
-import { slotOf } from './slot.ts'
-import { draftOf, type ConfirmationRequest } from './subject.ts'
+import { confirmStateOf } from './slot.ts'
+import { approvalRequestOf, type ConfirmationRequest } from './subject.ts'
 
 /** Where an approval is decided. */
 interface Place {
@@ -21,7 +21,7 @@ interface Place {
 export async function approvedOnPage(
   subject: ConfirmationRequest,
   word: HostWord,
-  around: Around,
+  around: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
   const { settings, approvals } = around
   const { call } = subject
@@ -34,9 +34,9 @@ export async function approvedOnPage(
     }
     return { grant, isFresh: true }
   }
-  if (settings.fallback === 'deny') throw nobodyToAsk(subject)
-  const draft = draftOf(subject, alone, { kind: 'page', ttl: settings.ttl })
-  const redeemed = word.token === undefined ? undefined : await approvals.redeem(draft, word.token)
+  if (settings.fallback === 'deny') throw noApprover(subject)
+  const draft = approvalRequestOf(subject, alone, { kind: 'page', ttl: settings.ttl })
+  const redeemed = word.token === undefined ? undefined : await approvals.consume(draft, word.token)
   if (redeemed) return confirmedByHost(redeemed, subject, word)
   const found = settled(await approvals.use(draft), call)
   if (found) return found
@@ -60,12 +60,12 @@ function confirmedByHost(
 export async function approvedByOthers(
   given: Call,
   subject: ConfirmationRequest,
-  around: Around,
+  around: ConfirmContext,
 ): Promise<Confirmed | Outcome> {
   const { rule, settings, approvals, waiting } = around
   const { call } = subject
-  const draft = draftOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
-  const slot = slotOf(given)
+  const draft = approvalRequestOf(subject, rule, { kind: 'out_of_band', ttl: settings.approval_ttl })
+  const slot = confirmStateOf(given)
   const said = slot?.kind === 'opened' ? readUrl(given) : 'accept'
   if (slot?.kind === 'opened' && said !== 'accept')
     throw declined(call, slot.approval, { reason: said, by: call.principal.id })
@@ -74,7 +74,7 @@ export async function approvedByOthers(
   const { approval } = await requested(draft, subject, around)
   const { url, isForPeople } = placeOf(approval, around)
   if (slot === undefined && url !== undefined && isForPeople && canAsk(call, 'url'))
-    return askUrl(subject, approval.id, url)
+    return requestUrl(subject, approval.id, url)
   const later = await waiting.wait(call, approval.id, settings.wait)
   const decided = settled(await approvals.use(draft), later)
   return decided ? { ...decided, call: later } : answer(draft, { subject, around, isTokenBad: false })
@@ -95,10 +95,14 @@ function settled(approval: Approval | undefined, call: Call): Confirmed | undefi
   })
 }
 
-async function requested(draft: Draft, subject: ConfirmationRequest, around: Around): Promise<Requested> {
+async function requested(
+  draft: ApprovalRequest,
+  subject: ConfirmationRequest,
+  around: ConfirmContext,
+): Promise<Requested> {
   const { deps, approvals } = around
   // Nobody could decide: neither on a page nor at the command line.
-  if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw nobodyToAsk(subject)
+  if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw noApprover(subject)
   const found = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = found.approval
   // A call that waits comes again and again; it is worth one line.
@@ -108,8 +112,12 @@ async function requested(draft: Draft, subject: ConfirmationRequest, around: Aro
 }
 
 async function answer(
-  draft: Draft,
-  told: { readonly subject: ConfirmationRequest; readonly around: Around; readonly isTokenBad: boolean },
+  draft: ApprovalRequest,
+  told: {
+    readonly subject: ConfirmationRequest
+    readonly around: ConfirmContext
+    readonly isTokenBad: boolean
+  },
 ): Promise<Outcome> {
   const { subject, around, isTokenBad } = told
   const { fallback, compat, model_may_confirm: isModelTrusted } = around.settings
@@ -117,7 +125,7 @@ async function answer(
   const isTokenGood = draft.kind === 'page'
   const isHostAlone = isTokenGood && fallback === 'two_step'
   const { ways, url } = isHostAlone ? { ways: [], url: undefined } : placeOf(found.approval, around)
-  subject.call.facts.set('approval', found.approval.id)
+  subject.call.logFields.set('approval', found.approval.id)
   const { upstream, definition } = subject.entry
   const isTokenRead =
     isTokenGood &&
@@ -125,7 +133,7 @@ async function answer(
     around.deps.isOn('inject_arguments', upstream) &&
     !namesArgument(definition, TOKEN_ARGUMENT)
   return confirmationRequired(subject, found, {
-    ways,
+    decisionChannels: ways,
     url,
     isHostAlone,
     isTokenGood,
@@ -135,7 +143,7 @@ async function answer(
   })
 }
 
-function placeOf(approval: Approval, { deps }: Around): Place {
+function placeOf(approval: Approval, { deps }: ConfirmContext): Place {
   const { id, approvers } = approval
   const who = deps.decidesOnPage(approval)
   const url = who === undefined ? undefined : deps.page(`/confirm/${id}`)

@@ -1,5 +1,5 @@
 import type { Call } from '../../core/call.ts'
-import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
+import { type Descriptor, type Risk, riskRanks } from '../../core/entry.ts'
 import { isObject } from '../../core/json.ts'
 import type { Cost } from '../../core/record.ts'
 import type { Remember } from '../../core/remember.ts'
@@ -88,11 +88,15 @@ function rememberOf(remember: false | Remember, isOffered: boolean): Remember | 
 }
 
 /** What the person who is asked about a call may choose: that the answer holds for calls of this tool that follow. */
-export function offerOf({ remember }: Rule, { nature }: Entry, call: Call): Remember | undefined {
+export function offerOf(
+  { remember }: Rule,
+  { classification }: Descriptor,
+  call: Call,
+): Remember | undefined {
   const { step, client, principal } = call
   if (!remember?.offer || remember.max < 2) return undefined
   // Each program is another one.
-  if (nature.op === 'execute') return undefined
+  if (classification.op === 'execute') return undefined
   // A step of a transaction is looked at by itself.
   if (step !== undefined) return undefined
   // One answer would hold for everybody who reaches the gateway.
@@ -114,15 +118,15 @@ export function isNeverAsked({ from }: Rule, call: Pick<Call, 'step'>): boolean 
 }
 
 /** Whether a person is asked about a call of a tool; without the call, whether one could be. */
-export function isAsked(rule: Rule, entry: Entry, call?: Pick<Call, 'step'>): boolean {
+export function isAsked(rule: Rule, entry: Descriptor, call?: Pick<Call, 'step'>): boolean {
   return riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)
 }
 
 /** The risk of a tool, as people are told. */
-export function riskOf({ isLiteral }: Rule, { nature, definition }: Entry): Risk {
-  if (!isLiteral || nature.risk === 'destructive') return nature.risk
+export function riskOf({ isLiteral }: Rule, { classification, definition }: Descriptor): Risk {
+  if (!isLiteral || classification.risk === 'destructive') return classification.risk
   const hints = isObject(definition.annotations) ? definition.annotations : {}
   // A missing `destructiveHint` means that a tool may destroy, unless it only reads (2025-03-26 server/tools).
   const isSaid = typeof hints.destructiveHint === 'boolean' || hints.readOnlyHint === true
-  return isSaid ? nature.risk : 'destructive'
+  return isSaid ? classification.risk : 'destructive'
 }

@@ -1,15 +1,15 @@
 import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
-import type { Entry, Risk } from '../../core/entry.ts'
+import type { Descriptor, Risk } from '../../core/entry.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import type { StopAsking } from '../../core/stop-asking.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import type { Draft } from '../../records/approvals.ts'
+import type { ApprovalRequest } from '../../records/approvals.ts'
 import { messageOf, stated, typedText } from './message.ts'
 import { offerOf, riskOf, type Rule } from './rules.ts'
-import { withoutSlot } from './slot.ts'
+import { withoutConfirmState } from './slot.ts'
 
 type Arguments = Readonly<Record<string, unknown>>
 
@@ -17,7 +17,7 @@ type Arguments = Readonly<Record<string, unknown>>
 export interface ConfirmationRequest {
   /** As the layers below get it. */
   readonly call: Call
-  readonly entry: Entry
+  readonly entry: Descriptor
   readonly arguments: Arguments
   /** What the call and what its arguments are known by. */
   readonly digest: string
@@ -37,13 +37,13 @@ export interface ConfirmationRequest {
 }
 
 /** What people are to be asked about a call. */
-export function subjectOf(
+export function confirmationRequestOf(
   given: Call,
-  entry: Entry,
+  entry: Descriptor,
   rule: Rule,
   server: UpstreamSettings,
 ): ConfirmationRequest {
-  const call = withoutSlot(given)
+  const call = withoutConfirmState(given)
   const { arguments: written } = call.params.fields
   const values = isObject(written) ? written : {}
   const sent = writtenText(call, values)
@@ -67,7 +67,7 @@ export function subjectOf(
   }
 }
 
-function isUndoable({ name }: Entry, { tools }: UpstreamSettings): boolean {
+function isUndoable({ name }: Descriptor, { tools }: UpstreamSettings): boolean {
   const undo = settingOf(tools, name, 'undo')
   return undo !== undefined && undo.value !== 'none'
 }
@@ -86,7 +86,7 @@ function withoutSpace(json: string): string {
 }
 
 /** The approval of a call that is asked for. */
-export function draftOf(
+export function approvalRequestOf(
   {
     call,
     entry,
@@ -101,8 +101,8 @@ export function draftOf(
     arguments: given,
   }: ConfirmationRequest,
   { needed, approvers }: Pick<Rule, 'needed' | 'approvers'>,
-  { kind, ttl }: Pick<Draft, 'kind' | 'ttl'>,
-): Draft {
+  { kind, ttl }: Pick<ApprovalRequest, 'kind' | 'ttl'>,
+): ApprovalRequest {
   const { id, isEverybody } = call.principal
   return {
     kind,

@@ -5,10 +5,10 @@ import { untilAborted } from '../../core/waiting.ts'
 import type { Approval } from '../../records/approvals.ts'
 
 /** How often the store is looked into, and how often a client is told that a call waits, in milliseconds. */
-const PERIOD = 300
-const HEARTBEAT = 10_000
+const POLL_INTERVAL_MS = 300
+const HEARTBEAT_INTERVAL_MS = 10_000
 /** How many calls may wait. */
-const LIMIT = 1000
+const MAX_WAITING_CALLS = 1000
 
 interface Held {
   readonly approval: string
@@ -29,7 +29,7 @@ export class Waiting {
   #timer: NodeJS.Timeout | undefined
   #isLooking = false
 
-  constructor(find: (id: string) => Promise<Approval | undefined>, limit = LIMIT) {
+  constructor(find: (id: string) => Promise<Approval | undefined>, limit = MAX_WAITING_CALLS) {
     this.#find = find
     this.#limit = limit
   }
@@ -44,7 +44,7 @@ export class Waiting {
       this.#held.size >= this.#limit ||
       hasItsShare(principal, this.#held, (held) => held.principal.id, this.#limit)
     if (isFull || patience <= 0) return call
-    const started = call.rest?.()
+    const started = call.pauseDeadline?.()
     const key = ++this.#last
     const told = telling(call)
     try {
@@ -53,7 +53,7 @@ export class Waiting {
           const now = performance.now()
           const { tell } = told
           this.#held.set(key, { approval, principal, until: now + patience, toldAt: now, tell, end })
-          this.#timer ??= setInterval(() => void this.#look(), PERIOD).unref()
+          this.#timer ??= setInterval(() => void this.#look(), POLL_INTERVAL_MS).unref()
         }),
         signal,
       )
@@ -96,7 +96,7 @@ export class Waiting {
 const pending = { status: 'pending' } as const
 
 function beat(held: Held, now: number): void {
-  if (now - held.toldAt < HEARTBEAT) return
+  if (now - held.toldAt < HEARTBEAT_INTERVAL_MS) return
   held.toldAt = now
   held.tell()
 }

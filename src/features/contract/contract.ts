@@ -23,9 +23,9 @@ export const contract: Feature<Record<never, never>> = {
     const listeners = createListeners(deps)
     const watch = createWatch(deps, listeners.tell)
     return {
-      policy: (target) => {
-        const { upstream, method, isOwn } = target
-        if (upstream === undefined || isOwn) return undefined
+      middleware: (target) => {
+        const { upstream, method, isBuiltin } = target
+        if (upstream === undefined || isBuiltin) return undefined
         if (method === 'tools/call') return standingIn(target, deps)
         if (method === 'subscriptions/listen') return listeners.listening(upstream)
         if (method === 'server/discover')
@@ -46,12 +46,12 @@ interface Heard {
 }
 
 /** Of how many callers the last list is known. */
-const CALLERS = 1000
+const MAX_CALLERS = 1000
 
 /** Lists that clients get tell of changes too: a list that is another than the one before says that there is one. */
 function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handler {
   // Callers may be shown different lists, so each is compared with what the same caller got before.
-  const known = new LRUCache<string, string>({ max: CALLERS })
+  const known = new LRUCache<string, string>({ max: MAX_CALLERS })
   const heed = ({ result }: Answered, { principal }: Call): void => {
     const who = [principal.id, ...[...(principal.scopes ?? [])].toSorted()].join(' ')
     const last = known.get(who)
@@ -62,7 +62,7 @@ function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handl
   }
   return async (call) => {
     const outcome = await list(call)
-    if (outcome.kind === 'result' && !call.errand && call.params.fields.cursor === undefined)
+    if (outcome.kind === 'result' && !call.internal && call.params.fields.cursor === undefined)
       heed(outcome, call)
     return outcome
   }

@@ -3,7 +3,7 @@ import type { Contract, PromptContract, ToolContract } from '../../core/contract
 import { errorCodes } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json.ts'
 import type { Definition } from '../../core/record.ts'
-import type { ServerDescription, ToolPortrait } from '../../documents/portrait.ts'
+import type { ServerDescription, ToolDescription } from '../../documents/portrait.ts'
 
 /** How many resources are looked at: a server may list as many as it has files. */
 const RESOURCES = 1000
@@ -23,7 +23,7 @@ export function exposedContract(
   }
 }
 
-function toolContract({ definition, facts, words }: ToolPortrait): ToolContract {
+function toolContract({ definition, facts, words }: ToolDescription): ToolContract {
   const { inputSchema, outputSchema, annotations, title, description } = definition
   const { title: hint, ...hints } = isObject(annotations) ? annotations : {}
   return {

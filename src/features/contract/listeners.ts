@@ -1,4 +1,4 @@
-import type { Call, Note, Outcome, Middleware } from '../../core/call.ts'
+import type { Call, Notification, Outcome, Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { CONTRACT_KEY } from '../../wire/extensions.ts'
@@ -37,7 +37,7 @@ export function createListeners(deps: Deps): Listeners {
       const listener = { call, wanted }
       const there = listeners.get(upstream) ?? new Set<Listener>()
       listeners.set(upstream, there)
-      const emit = (note: Note): void => {
+      const emit = (note: Notification): void => {
         if (note.method.endsWith('/list_changed')) deps.records().renew(upstream)
         if (note.method !== ACKNOWLEDGED) return call.emit(note)
         call.emit(acknowledged(note, wanted))
@@ -63,7 +63,7 @@ export function createListeners(deps: Deps): Listeners {
 
 /** The answer to `server/discover` with the version of what is offered, and that changes of lists are told of. */
 export function introduced(outcome: Outcome, version: string | undefined): Outcome {
-  if (outcome.kind === 'ask') return outcome
+  if (outcome.kind === 'input_required') return outcome
   const result = withListChanged(outcome.result, lists)
   return {
     kind: 'result',

@@ -1,7 +1,7 @@
 import { aliasOf } from '../../core/alias.ts'
 import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { type Deprecation, readDeprecation } from '../../core/deprecation.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import type { ToolSettings } from '../../core/settings.ts'
@@ -13,14 +13,16 @@ import type { Deps } from '../feature.ts'
 type Tools = Readonly<Record<string, ToolSettings>>
 
 /** How the description of what will go begins. */
-const MARK = '[DEPRECATED]'
+const DEPRECATED_PREFIX = '[DEPRECATED]'
 
 /** Puts what will go, and until when it is there, in front of the descriptions of tools. */
 export function announcing(tools: Tools): Middleware | undefined {
   if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
   return (next) => async (call) => {
     const outcome = await next(call)
-    return outcome.kind === 'ask' ? outcome : { kind: 'result', result: announced(outcome.result, tools) }
+    return outcome.kind === 'input_required'
+      ? outcome
+      : { kind: 'result', result: announced(outcome.result, tools) }
   }
 }
 
@@ -32,7 +34,7 @@ function announced(result: Payload, tools: Tools): Payload {
     if (end === undefined) return entry
     const own = typeof description === 'string' ? description : ''
     return entry.with({
-      description: `${MARK} ${end}${/[.!?]$/.test(end) ? '' : '.'}${own === '' ? '' : ` ${own}`}`,
+      description: `${DEPRECATED_PREFIX} ${end}${/[.!?]$/.test(end) ? '' : '.'}${own === '' ? '' : ` ${own}`}`,
     })
   })
   if (marked.every((each, index) => each === entries[index])) return result
@@ -40,21 +42,24 @@ function announced(result: Payload, tools: Tools): Payload {
 }
 
 /** Until its time is over, a tool that its server dropped early is answered with what to use instead, or by that. */
-export function standingIn({ upstream = '', name = '', isOwn }: Target, deps: Deps): Middleware | undefined {
+export function standingIn(
+  { upstream = '', name = '', isBuiltin }: Target,
+  deps: Deps,
+): Middleware | undefined {
   const tools = deps.server(upstream)?.tools ?? {}
   const own = nameIn(tools, name)
-  const written = isOwn ? undefined : settingOf(tools, own, 'deprecated')?.value
+  const written = isBuiltin ? undefined : settingOf(tools, own, 'deprecated')?.value
   if (written === undefined) return undefined
   const deprecation = readDeprecation(written)
   const isForwarded = settingOf(tools, own, 'alias')?.value === true
   return (next) => (call) => {
     const { until } = deprecation
-    if (call.errand || (until !== undefined && Date.now() >= until)) return next(call)
+    if (call.internal || (until !== undefined && Date.now() >= until)) return next(call)
     const found = attempt(() => deps.entry(call))
     const gone = { next, deps, deprecation, isForwarded }
     if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
     return found.then(
-      (entry: Entry | undefined) => (entry ? gone.next(call) : absent(call, gone)),
+      (entry: Descriptor | undefined) => (entry ? gone.next(call) : absent(call, gone)),
       // A server that can not list its tools says itself what is wrong.
       () => gone.next(call),
     )
@@ -83,7 +88,7 @@ async function absent(call: Call, { next, deps, deprecation, isForwarded }: Gone
   const target = { ...call.target, name: successor }
   const instead: Call = { ...call, params: call.params.with({ name: successor }), target }
   if (!(await deps.entry(instead))) throw retired(call.target.name ?? '', deprecation)
-  call.facts.set('alias_of', successor)
+  call.logFields.set('alias_of', successor)
   return deps.call(instead)
 }
 

@@ -27,7 +27,7 @@ export interface Moved {
 }
 
 /** How many changes a line of the log names. */
-const NAMED = 20
+const MAX_LOGGED_CHANGES = 20
 
 /** Compares what each server offers with what is kept of it, and keeps what changed. */
 export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
@@ -38,9 +38,9 @@ export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
   const take = async (upstream: string): Promise<void> => {
     // Who draws portraits hears of the change in this very moment too.
     await Promise.resolve()
-    const portrait = await deps.portrait(upstream)
-    if (!portrait.isUp || deps.closing.aborted) return
-    const contract = exposedContract(portrait, {
+    const description = await deps.description(upstream)
+    if (!description.isUp || deps.closing.aborted) return
+    const contract = exposedContract(description, {
       entrances: deps.entrances(upstream),
       isGuarded: deps.isGuarded,
     })
@@ -103,13 +103,13 @@ function tell({ log }: Deps, upstream: string, { before, after, changes }: Told)
     before,
     after,
     count: changes.length,
-    changes: changes.slice(0, NAMED).map(named),
+    changes: changes.slice(0, MAX_LOGGED_CHANGES).map(named),
   })
   const early = changes.filter(({ isEarly }) => isEarly)
   if (early.length > 0)
     log.warn('contract.removed_early', {
       upstream,
-      removed: early.slice(0, NAMED).map(({ subject }) => subject),
+      removed: early.slice(0, MAX_LOGGED_CHANGES).map(({ subject }) => subject),
     })
 }
 

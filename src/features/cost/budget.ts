@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/error.ts'
 import type { Quota } from '../../core/record.ts'
 import { callerHash } from '../../records/principal.ts'
-import { casUpdate, type Revised } from '../../records/revise.ts'
+import { casUpdate, type CasUpdate } from '../../records/revise.ts'
 import type { Store } from '../../store/store.ts'
 
 /** How many units each caller may spend in a time. */
@@ -12,8 +12,13 @@ export interface Budget {
   readonly label?: string
 }
 
-const MINUTE = 60_000
-const lengths = { minute: MINUTE, hour: 60 * MINUTE, day: 1440 * MINUTE, week: 7 * 1440 * MINUTE } as const
+const MINUTE_MS = 60_000
+const lengths = {
+  minute: MINUTE_MS,
+  hour: 60 * MINUTE_MS,
+  day: 1440 * MINUTE_MS,
+  week: 7 * 1440 * MINUTE_MS,
+} as const
 
 /** The stretches of time a budget can be for; each begins anew at a full one, UTC. */
 export const stretches = Object.keys(lengths)
@@ -38,12 +43,12 @@ export class Account {
   spend(principal: string, units: number, now: number): Promise<Quota> {
     const { units: limit } = this.#budget
     const resetsAt = this.#end(now)
-    const look = (text: string | undefined): Revised<Quota> => {
+    const look = (text: string | undefined): CasUpdate<Quota> => {
       const used = Number(text ?? 0)
       const after = rounded(Math.max(0, used + units))
       if (units > 0 && after > limit) throw this.#exhausted({ used, units, resetsAt, now })
-      const write = { text: String(after), ttl: resetsAt - now + MINUTE }
-      return { told: { remaining: rounded(limit - after), resetsAt }, write }
+      const write = { text: String(after), ttl: resetsAt - now + MINUTE_MS }
+      return { result: { remaining: rounded(limit - after), resetsAt }, write }
     }
     return casUpdate(this.#store, this.#key(principal, resetsAt), look, () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'Too many calls of one caller spend at the same time.')

@@ -45,22 +45,23 @@ export const cost: Feature<Settings> = {
     },
   },
   create: (settings, deps) => ({
-    policy: ({ upstream, method, name, isOwn }) => {
-      if (method !== 'tools/call' || isOwn || upstream === undefined || name === undefined) return undefined
+    middleware: ({ upstream, method, name, isBuiltin }) => {
+      if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+        return undefined
       const price = costOf(upstream, name, deps)
       const account = accountOf(upstream, price, settings, deps)
       const units = unitsOf(price)
       if (!account || units === 0) return undefined
-      return (next) => (call) => (call.errand ? next(call) : charged(call, { next, account, units, deps }))
+      return (next) => (call) => (call.internal ? next(call) : charged(call, { next, account, units, deps }))
     },
-    left: async ({ upstream, name }, { id }) => {
+    remainingQuota: async ({ upstream, name }, { id }) => {
       if (upstream === undefined || name === undefined) return undefined
       const price = costOf(upstream, name, deps)
       const account = accountOf(upstream, price, settings, deps)
       if (!account || unitsOf(price) === 0) return undefined
       return { ...(await account.left(id, Date.now())), of: 'budget' }
     },
-    facts: ({ upstream, name }) => {
+    logFields: ({ upstream, name }) => {
       const price = costOf(upstream, name, deps)
       return price ? { cost: price } : {}
     },
@@ -112,7 +113,7 @@ async function charged(call: Call, { next, account, units, deps }: Charging): Pr
   const giveBack = (): void => background(account.spend(id, -units, at), deps.log)
   try {
     const outcome = await next(call)
-    if (isMade(outcome)) call.facts.set(LEFT, left)
+    if (isMade(outcome)) call.logFields.set(LEFT, left)
     else giveBack()
     return outcome
   } catch (error) {
@@ -123,7 +124,7 @@ async function charged(call: Call, { next, account, units, deps }: Charging): Pr
 
 /** What asks is not done yet, be it the server or the gateway. */
 function isMade(outcome: Outcome): boolean {
-  if (outcome.kind === 'ask') return false
+  if (outcome.kind === 'input_required') return false
   const { result } = outcome
   return !(result.member('isError') === true && result.meta(CONFIRMATION_KEY) !== undefined)
 }

@@ -1,15 +1,15 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Left } from '../../core/record.ts'
+import type { RemainingQuota } from '../../core/record.ts'
 import type { ServerDescription } from '../../documents/portrait.ts'
 import { quotaData } from '../../documents/quota.ts'
 import { countedOf } from '../../documents/tool-notes.ts'
 import { NS } from '../../wire/extensions.ts'
-import { soonPortrait } from '../discovered.ts'
+import { descriptionSoon } from '../discovered.ts'
 import type { Deps, Feature } from '../feature.ts'
 
 /** Where in `_meta` of a listed tool it stands what is left. */
-const KEY = `${NS}/quota`
+const META_KEY = `${NS}/quota`
 
 /** Tells those who list tools what is left to them of what is counted for a tool, or by its server. */
 export const quota: Feature<Record<never, never> | false> = {
@@ -23,10 +23,10 @@ export const quota: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    shown: (method) => {
+    rewriteResult: (method) => {
       if (method !== 'tools/list') return undefined
       return (next) => (call) => {
-        if (call.errand || settings(call.target.upstream) === false) return next(call)
+        if (call.internal || settings(call.target.upstream) === false) return next(call)
         return next(call).then((outcome) => withQuotas(outcome, call, deps))
       }
     },
@@ -34,17 +34,17 @@ export const quota: Feature<Record<never, never> | false> = {
 }
 
 async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
-  if (outcome.kind === 'ask') return outcome
+  if (outcome.kind === 'input_required') return outcome
   const telling = new Set(deps.servers().filter((name) => deps.quota(name)))
-  const portrait = await soonPortrait(quota.name, call, deps)
+  const description = await descriptionSoon(quota.name, call, deps)
   // Most servers have neither: their lists are passed on as they were encoded.
-  const counted = portrait ? countedIn(portrait, telling, deps) : []
+  const counted = description ? countedIn(description, telling, deps) : []
   const tools = counted.length > 0 ? outcome.result.at('tools') : undefined
   if (!tools || !Array.isArray(tools.value)) return outcome
   const left = await leftOf(counted, call, deps)
   const shown = tools.items.map((tool) => {
     const found = left.get(tool.fields.name)
-    return found ? tool.withMeta({ [KEY]: quotaData(found) }).text : tool.text
+    return found ? tool.withMeta({ [META_KEY]: quotaData(found) }).text : tool.text
   })
   const isPublic = outcome.result.fields.cacheScope === 'public'
   const list = Payload.text(`[${shown.join(',')}]`)
@@ -65,18 +65,18 @@ interface Counted {
 
 /** The tools of which something can be said: those that are counted for themselves, and those of servers that tell. */
 function countedIn(
-  portrait: ServerDescription,
+  description: ServerDescription,
   telling: ReadonlySet<string>,
   deps: Deps,
 ): readonly Counted[] {
-  const own = deps.document(portrait, 'counted', ({ tools }) =>
+  const own = deps.document(description, 'counted', ({ tools }) =>
     [...countedOf(tools)].map(({ name, upstream, definition }) => {
       return { name, upstream, own: String(definition.name) }
     }),
   )
   if (telling.size === 0) return own
   const known = new Set(own.map(({ name }) => name))
-  const others = portrait.tools.filter(({ name, upstream }) => telling.has(upstream) && !known.has(name))
+  const others = description.tools.filter(({ name, upstream }) => telling.has(upstream) && !known.has(name))
   return [...own, ...others.map(({ name, upstream }) => ({ name, upstream }))]
 }
 
@@ -84,12 +84,14 @@ async function leftOf(
   counted: readonly Counted[],
   { principal }: Call,
   deps: Deps,
-): Promise<ReadonlyMap<unknown, Left>> {
-  const found = counted.map(async ({ name, upstream, own }): Promise<readonly [string, Left | undefined]> => {
-    if (!deps.isOn(quota.name, upstream)) return [name, undefined]
-    if (own !== undefined) return [name, await deps.left(principal, upstream, own)]
-    const server = deps.quota(upstream)
-    return [name, server && { ...server, of: 'server' }]
-  })
+): Promise<ReadonlyMap<unknown, RemainingQuota>> {
+  const found = counted.map(
+    async ({ name, upstream, own }): Promise<readonly [string, RemainingQuota | undefined]> => {
+      if (!deps.isOn(quota.name, upstream)) return [name, undefined]
+      if (own !== undefined) return [name, await deps.remainingQuota(principal, upstream, own)]
+      const server = deps.quota(upstream)
+      return [name, server && { ...server, of: 'server' }]
+    },
+  )
   return new Map((await Promise.all(found)).flatMap(([name, left]) => (left ? [[name, left] as const] : [])))
 }

@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
-import type { Cost, Left, Quota } from '../../core/record.ts'
+import type { Cost, RemainingQuota, Quota } from '../../core/record.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { quotaData } from '../../documents/quota.ts'
 import { NS } from '../../wire/extensions.ts'
@@ -7,7 +7,7 @@ import type { Feature } from '../feature.ts'
 import { LEFT } from './budget.ts'
 
 /** Where in `_meta` it stands what a call took. */
-const KEY = `${NS}/usage`
+const META_KEY = `${NS}/usage`
 
 /** Says what a call took of what costs or is limited; results of what nobody priced are passed on as they are. */
 export const usage: Feature<Record<never, never>> = {
@@ -21,8 +21,9 @@ export const usage: Feature<Record<never, never>> = {
     properties: {},
   },
   create: (_settings, { server, quota }) => ({
-    policy: ({ upstream, method, name, isOwn }) => {
-      if (method !== 'tools/call' || isOwn || upstream === undefined || name === undefined) return undefined
+    middleware: ({ upstream, method, name, isBuiltin }) => {
+      if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+        return undefined
       const { tools = {}, reach } = server(upstream) ?? {}
       const cost = settingOf(tools, name, 'cost')?.value
       const known = { cost, serverQuota: () => quota(upstream) }
@@ -32,7 +33,7 @@ export const usage: Feature<Record<never, never>> = {
         const start = performance.now()
         return next(call).then((outcome) => {
           const left = quota(upstream)
-          if (!left || call.errand) return outcome
+          if (!left || call.internal) return outcome
           return withUsage(outcome, { took: performance.now() - start, left: { ...left, of: 'server' } })
         })
       }
@@ -49,22 +50,25 @@ interface Usage {
   readonly took: number
   readonly units?: number | undefined
   readonly label?: string | undefined
-  readonly left?: Left | undefined
+  readonly left?: RemainingQuota | undefined
 }
 
 async function measured(call: Call, next: Handler, { cost, serverQuota }: Known): Promise<Outcome> {
-  if (call.errand) return next(call)
+  if (call.internal) return next(call)
   const start = performance.now()
   let standing: RateLimitStatus | undefined
   const limited = (each: RateLimitStatus): void => {
     standing = each
-    call.envelope?.limited?.(each)
+    call.rateLimitReporter?.reportRateLimit?.(each)
   }
-  const outcome = await next({ ...call, envelope: { ...call.envelope, limited } })
+  const outcome = await next({
+    ...call,
+    rateLimitReporter: { ...call.rateLimitReporter, reportRateLimit: limited },
+  })
   const server = serverQuota()
   return withUsage(outcome, {
     took: performance.now() - start,
-    units: call.facts.get('replayed') === true || cost?.category === 'free' ? 0 : cost?.units,
+    units: call.logFields.get('replayed') === true || cost?.category === 'free' ? 0 : cost?.units,
     label: cost?.label,
     left: ofBudget(call) ?? ofLimit(standing) ?? (server && { ...server, of: 'server' }),
   })
@@ -79,16 +83,16 @@ function withUsage(outcome: Outcome, { took, units, label, left }: Usage): Outco
     duration_ms: Math.round(took),
     ...(left && { quota: quotaData(left) }),
   }
-  return { kind: 'result', result: outcome.result.withMeta({ [KEY]: said }) }
+  return { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: said }) }
 }
 
-function ofBudget({ facts }: Call): Left | undefined {
+function ofBudget({ logFields }: Call): RemainingQuota | undefined {
   // Set by the account of the caller, and by nobody else.
-  const left = facts.get(LEFT) as Quota | undefined
+  const left = logFields.get(LEFT) as Quota | undefined
   return left && { ...left, of: 'budget' }
 }
 
-function ofLimit(standing: RateLimitStatus | undefined): Left | undefined {
+function ofLimit(standing: RateLimitStatus | undefined): RemainingQuota | undefined {
   if (!standing) return undefined
   const { remaining, reset } = standing
   return { remaining, resetsAt: Date.now() + reset * 1000, of: 'limit' }

@@ -15,4 +15,4 @@ export const settingsSchema = {
 } as const
 
 /** Where the objects stand in `_meta`, and the name of the extension. */
-export const KEY = `${NS}/dashdash`
+export const META_KEY = `${NS}/dashdash`

@@ -10,7 +10,7 @@ import { attempt } from '../../core/waiting.ts'
 import type { Payload } from '../../core/payload.ts'
 import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../wire/extensions.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { failedResult, safeResult, withObject } from './face.ts'
+import { renderError, safeResult, withObject } from './face.ts'
 import { type Manners, normalised, objectOf } from './normalise.ts'
 import { sentBy } from './sent.ts'
 
@@ -66,7 +66,7 @@ export const errors: Feature<Settings> = {
           ? normalised(failure, call, known).data
           : objectOf(failure, call, known)
       },
-      policy: ({ upstream, method }) => {
+      middleware: ({ upstream, method }) => {
         if (method === 'subscriptions/listen' || method.startsWith('notifications/')) return undefined
         const known = mannersOf(upstream)
         if (method !== 'tools/call') {
@@ -130,7 +130,7 @@ function refused(thrown: unknown, call: Call, { manners, compat, deps }: Tell): 
   const error = told(thrown, call, manners)
   if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
   const object = { ...error.data, requestId: call.requestId }
-  return { kind: 'result', result: failedResult(object, { compat, isFree: isFree(call, deps) }) }
+  return { kind: 'result', result: renderError(object, { compat, isFree: isFree(call, deps) }) }
 }
 
 /** A scope that a client can ask its authorization server for is asked for at the edge. */

@@ -13,7 +13,7 @@ interface Places {
 }
 
 /** The result of a tool that was not run: words for a model, and the object for programs. */
-export function failedResult(object: Structured, places: Places): Payload {
+export function renderError(object: Structured, places: Places): Payload {
   const text = [object.message, object.suggestion].filter((each) => typeof each === 'string').join(' ')
   const result = Payload.of({ content: [{ type: 'text', text }], isError: true })
   return withObject(result, object, places)

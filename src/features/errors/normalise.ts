@@ -83,7 +83,7 @@ function reworded(error: GatewayError, message: string): GatewayError {
 }
 
 /** The demand for a visit to a URL is no failure: it is relayed as it came. */
-const VISIT = -32042
+const URL_ELICITATION_RPC_CODE = -32042
 
 function completedRelay(
   error: GatewayError,
@@ -92,7 +92,7 @@ function completedRelay(
   { rules, hosts, ours }: Manners,
 ): GatewayError {
   const { rpc } = error
-  if (rpc === VISIT) return error
+  if (rpc === URL_ELICITATION_RPC_CODE) return error
   const sent = sentBy(call, ours)
   const text = withoutSdkPrefix(error.message)
   const message = sanitise(text, sent)

@@ -3,9 +3,9 @@ import { isObject } from '../../core/json.ts'
 import { helpKey, helpOf } from '../../documents/help.ts'
 import { llmsFullText, llmsText } from '../../documents/llms.ts'
 import type { ServerDescription } from '../../documents/portrait.ts'
-import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
+import type { Deps, Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
 import { answered, asTool, pageOf } from '../own-tool.ts'
-import { portrayed } from '../portrayed.ts'
+import { describedList } from '../portrayed.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 const NAME = 'help'
@@ -58,18 +58,18 @@ const definition = {
 
 async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
   const { format, section } = call.params.fields
-  const portrait = await portrayed(NAME, call, deps)
+  const description = await describedList(NAME, call, deps)
   const asked = { format, section }
-  return deps.document(portrait, helpKey(portrait, asked), (each) => helpOf(each, asked))
+  return deps.document(description, helpKey(description, asked), (each) => helpOf(each, asked))
 }
 
 /** The guide in markdown is what a model reads, as it is. */
-function readable(tool: OwnTool): OwnTool {
+function readable(tool: BuiltinTool): BuiltinTool {
   return {
     ...tool,
     handle: async (call) => {
       const outcome = await tool.handle(call)
-      if (outcome.kind === 'ask') return outcome
+      if (outcome.kind === 'input_required') return outcome
       const { structuredContent: found } = outcome.result.fields
       if (!isObject(found) || typeof found.content !== 'string') return outcome
       return {
@@ -80,16 +80,16 @@ function readable(tool: OwnTool): OwnTool {
   }
 }
 
-function pagesOf(isOpen: () => boolean, deps: Deps): OwnPage[] {
+function pagesOf(isOpen: () => boolean, deps: Deps): BuiltinPage[] {
   const guide: Handler = async (call) => {
     const { content, ...rest } = await helpFor(call, deps)
     if (typeof content === 'string') return markdown(content)
     return pageOf({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
   }
   const text =
-    (key: string, make: (portrait: ServerDescription) => string): Handler =>
+    (key: string, make: (description: ServerDescription) => string): Handler =>
     async (call) =>
-      markdown(deps.document(await portrayed(NAME, call, deps), key, make))
+      markdown(deps.document(await describedList(NAME, call, deps), key, make))
   const short = text('llms', llmsText)
   return [
     { path: '/ai-help', handle: guide },

@@ -17,7 +17,7 @@ export interface About {
 export const VERIFIED = `${NS}/verified`
 export const UNRECORDED = `${NS}/unrecorded`
 
-const KEY = `${NS}/idempotency`
+const META_KEY = `${NS}/idempotency`
 
 /** A result that says what is known of its key. */
 export function annotateReplay(
@@ -27,8 +27,8 @@ export function annotateReplay(
 ): Payload {
   const said = fieldsOf(about)
   // Who sent no key is only told that nothing was done anew.
-  if (about.key === undefined) return about.wasReplay ? result.withMeta({ [KEY]: said }) : result
-  const whole = result.withMeta({ [KEY]: said, ...said })
+  if (about.key === undefined) return about.wasReplay ? result.withMeta({ [META_KEY]: said }) : result
+  const whole = result.withMeta({ [META_KEY]: said, ...said })
   return compat ? whole.with({ idempotency: said }) : whole
 }
 

@@ -20,10 +20,10 @@ export const idempotency: Feature<Settings | false> = {
   create: (settings, deps) => {
     const runs = new IdempotentExecutor(deps)
     return {
-      policy: (target) => {
-        const { method, upstream, isOwn } = target
+      middleware: (target) => {
+        const { method, upstream, isBuiltin } = target
         const own = settings(upstream)
-        if (method !== 'tools/call' || upstream === undefined || isOwn || own === false) return undefined
+        if (method !== 'tools/call' || upstream === undefined || isBuiltin || own === false) return undefined
         const ttl = { ttl: own.ttl, longest: own.max_ttl }
         const auto = toolSetting(target, 'autoKey', deps)
         return (next) => {
@@ -31,8 +31,8 @@ export const idempotency: Feature<Settings | false> = {
           return once({ runs, plan, ttl, auto, deps })
         }
       },
-      facts: ({ upstream, nature }) =>
-        settings(upstream) !== false && nature.op !== 'read' ? { isIdempotentWithKey: true } : {},
+      logFields: ({ upstream, classification }) =>
+        settings(upstream) !== false && classification.op !== 'read' ? { isIdempotentWithKey: true } : {},
       values: [{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }],
       reserved: () => [
         {
@@ -44,7 +44,7 @@ export const idempotency: Feature<Settings | false> = {
             description:
               'Optional. A name you choose for this action, of letters, digits and "_-:.", at most 128. A call with the same name and arguments is not run again: it gets the first answer.',
           },
-          isFor: ({ nature }) => nature.op !== 'read',
+          isFor: ({ classification }) => classification.op !== 'read',
         },
       ],
       extensions: (upstream) => {
@@ -70,7 +70,7 @@ function once({ runs, plan, ttl, auto, deps }: Once): Handler {
   const automatic: Handler = async (call) => {
     const listed = await deps.entry(call)
     const entry = listed && asCalled(listed, call)
-    if (!entry || entry.nature.op === 'read' || entry.nature.idempotent) return next(call)
+    if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
     if (isTask(call)) throw noTask()
     return runs.run(autoKeyed(call, upstream, auto ?? 0), plan)
   }
@@ -82,7 +82,8 @@ function once({ runs, plan, ttl, auto, deps }: Once): Handler {
     }
     return auto === undefined ? next(read) : automatic(read)
   }
-  const unkeyed: Handler = auto === undefined ? next : (call) => (call.errand ? next(call) : automatic(call))
+  const unkeyed: Handler =
+    auto === undefined ? next : (call) => (call.internal ? next(call) : automatic(call))
   return (call) => (isForUs(call) ? keyed(call) : unkeyed(call))
 }
 
@@ -93,7 +94,7 @@ function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): 
     next,
     // Those that can not be used are told of by who tells errors.
     rules: rulesOf(upstream, deps),
-    most: { keys: settings.max_keys, bytes: settings.max_bytes },
+    quota: { keys: settings.max_keys, bytes: settings.max_bytes },
     compat: settings.compat,
     verify: toolSetting(target, 'verify', deps),
     keyArgument: toolSetting(target, 'keyArgument', deps),

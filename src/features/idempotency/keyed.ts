@@ -27,13 +27,13 @@ export interface KeyedRequest {
 }
 
 /** The name of how long a key is remembered among the values for features. */
-const TTL = 'idempotency_ttl_seconds'
+const TTL_VALUE = 'idempotency_ttl_seconds'
 /** The shortest time it can be remembered, in seconds. */
-const SHORTEST = 60
+const MIN_TTL_SECONDS = 60
 
 /** Whether a call carries anything that is for this feature. */
 export function isForUs(call: Call): boolean {
-  return hasIdempotencyKey(call) || hasExtension(call, TTL)
+  return hasIdempotencyKey(call) || hasExtension(call, TTL_VALUE)
 }
 
 /** Reads a call that carries something for this feature; nothing but the call where that is no key. @throws INVALID_INPUT */
@@ -44,11 +44,11 @@ export function readKeyed(
 ): KeyedRequest | Call {
   const key = hasIdempotencyKey(given) ? idempotencyKeyOf(given) : undefined
   const seconds = readTtl(given)
-  const call = withoutIdempotencyKey(withoutExtension(given, TTL))
+  const call = withoutIdempotencyKey(withoutExtension(given, TTL_VALUE))
   if (key === undefined) return call
-  const wanted = seconds === undefined ? ttl : Math.max(seconds, SHORTEST) * 1000
+  const wanted = seconds === undefined ? ttl : Math.max(seconds, MIN_TTL_SECONDS) * 1000
   // No key of a caller has a sign of this kind.
-  const own = call.errand === undefined ? key : `~${call.errand}:${key}`
+  const own = call.internal === undefined ? key : `~${call.internal}:${key}`
   const known = { call: withoutTasks(call), key, ttl: Math.min(wanted, longest) }
   return { ...known, ...identity(call), id: callKey(call.principal.id, upstream, own) }
 }
@@ -124,11 +124,11 @@ function endOfString(json: string, start: number): number {
 }
 
 function readTtl(call: Call): number | undefined {
-  const seconds = extensionOf(call, TTL)
+  const seconds = extensionOf(call, TTL_VALUE)
   if (seconds === undefined) return undefined
   if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds >= 0) return seconds
-  throw new GatewayError('INVALID_INPUT', `Invalid params: ${TTL} must be a whole number of seconds.`, {
-    field: TTL,
+  throw new GatewayError('INVALID_INPUT', `Invalid params: ${TTL_VALUE} must be a whole number of seconds.`, {
+    field: TTL_VALUE,
     reason: 'type',
   })
 }

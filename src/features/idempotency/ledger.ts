@@ -5,7 +5,7 @@ import { pause, within } from '../../core/waiting.ts'
 import { type CallRecord, encodeCall, findCall, type Kept, keptCall } from '../../records/calls.ts'
 import type { Deps } from '../feature.ts'
 import type { KeyedRequest } from './keyed.ts'
-import { type Most, Quota } from './quota.ts'
+import { type Quota, QuotaTracker } from './quota.ts'
 import { lost, notKept, storeAway } from './refusals.ts'
 
 /** How a call begins: as ours, or not, as another one has the key. */
@@ -18,10 +18,10 @@ export type Claim =
 export type Change = Partial<CallRecord> | 'dropped'
 
 /** How long the record of a call under way is kept at least, in milliseconds. */
-const LONGEST = 86_400_000
+const MIN_IN_FLIGHT_TTL_MS = 86_400_000
 /** How long the answer waits for its record, and how long a record is tried to be written whole, in milliseconds. */
-const PATIENCE = 5000
-const TRIES = 600_000
+const WRITE_TIMEOUT_MS = 5000
+const WRITE_RETRY_PERIOD_MS = 600_000
 /** How often a record is tried to be written after that, without its result, in milliseconds, and how many are. */
 const LATE_RETRY_MS = 30_000
 const MAX_LATE_RECORDS = 10_000
@@ -29,12 +29,12 @@ const MAX_LATE_RECORDS = 10_000
 /** The records of keyed calls, written ahead: what is promised is in the store before anybody hears of it. */
 export class Ledger {
   readonly #deps: Deps
-  readonly #quota: Quota
+  readonly #quota: QuotaTracker
   #late = 0
 
   constructor(deps: Deps) {
     this.#deps = deps
-    this.#quota = new Quota(deps.store)
+    this.#quota = new QuotaTracker(deps.store)
   }
 
   /** The record of a key. @throws SERVER_UNAVAILABLE where the store is away */
@@ -43,7 +43,7 @@ export class Ledger {
   }
 
   /** Begins a call under a key nobody has. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
-  claim(keyed: KeyedRequest, most: Most): Promise<Claim> {
+  claim(keyed: KeyedRequest, most: Quota): Promise<Claim> {
     return orAway(this.#claim(keyed, most))
   }
 
@@ -68,7 +68,7 @@ export class Ledger {
     if (!kept) return { kind: 'over' }
     const { openUntil, ...rest } = kept.record
     if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
-    if (rest.owner !== this.#deps.presence.id) return { kind: 'over' }
+    if (rest.owner !== this.#deps.membership.id) return { kind: 'over' }
     const begun = await orAway(this.#swap(keyed.id, kept, rest))
     return begun.kind === 'own' ? begun : undefined
   }
@@ -82,7 +82,7 @@ export class Ledger {
 
   /** Removes a record whose time is over. */
   async forget({ id, call }: KeyedRequest, { text }: Kept): Promise<void> {
-    const isDropped = await orAway(this.#deps.store.drop(id, text))
+    const isDropped = await orAway(this.#deps.store.compareAndDelete(id, text))
     if (isDropped) this.#quota.add(call.principal.id, -1, -text.length)
   }
 
@@ -94,29 +94,29 @@ export class Ledger {
     keyed: KeyedRequest,
     kept: Kept,
     change: Change,
-    most: Most,
+    most: Quota,
   ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
     const after = change === 'dropped' ? undefined : await this.#changed(keyed, kept, change, most)
     const writing = this.#persist(keyed, kept, after)
-    const written = await within(writing, PATIENCE, undefined)
+    const written = await within(writing, WRITE_TIMEOUT_MS, undefined)
     if (written === 'whole') return {}
     const { upstream } = keyed.call.target
     this.#deps.log.error('idempotency.unrecorded', { upstream, request_id: keyed.call.requestId })
     return written === 'short' ? { isShort: true } : { writing }
   }
 
-  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, most: Most): Promise<Claim> {
-    const { store, presence } = this.#deps
+  async #claim({ call, id, ttl, ...keyed }: KeyedRequest, most: Quota): Promise<Claim> {
+    const { store, membership } = this.#deps
     const { id: principal } = call.principal
-    if (store.problem !== undefined && !call.errand) {
+    if (store.unavailableReason !== undefined && !call.internal) {
       // What there is no room for any more is not begun.
       const kept = await findCall(store, id)
       if (kept) return { kind: 'found', kept }
-      throw storeAway(new Error(store.problem))
+      throw storeAway(new Error(store.unavailableReason))
     }
-    await presence.announce()
+    await membership.register()
     // What was done can be undone, however much its caller has remembered.
-    if (!call.errand && !(await this.#quota.hasRoom(principal, most))) {
+    if (!call.internal && !(await this.#quota.hasRoom(principal, most))) {
       const kept = await findCall(store, id)
       if (kept) return { kind: 'found', kept }
       throw await this.#quota.refusal(principal, most)
@@ -129,11 +129,13 @@ export class Ledger {
     const text = encodeCall(record)
     this.#quota.add(principal, 1, text.length, expiresAt)
     const made: Kept = { record, text }
-    const there = await store.claim(id, text, Math.max(ttl, LONGEST)).catch((error: unknown) => {
-      // It may have come to the store all the same, where nobody would work on it.
-      background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
-      throw error
-    })
+    const there = await store
+      .setIfAbsent(id, text, Math.max(ttl, MIN_IN_FLIGHT_TTL_MS))
+      .catch((error: unknown) => {
+        // It may have come to the store all the same, where nobody would work on it.
+        background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
+        throw error
+      })
     if (there === undefined) return { kind: 'own', kept: made }
     this.#quota.add(principal, -1, -text.length)
     const kept = keptCall(there)
@@ -144,16 +146,18 @@ export class Ledger {
   async #swap(id: string, before: Kept, record: CallRecord): Promise<Claim> {
     const { store, log } = this.#deps
     const text = encodeCall(record)
-    const isSwapped = await store.swap(id, before.text, text, remaining(record)).catch((error: unknown) => {
-      const back = () => store.swap(id, text, before.text, remaining(before.record))
-      background(this.#insist(back), log)
-      throw error
-    })
+    const isSwapped = await store
+      .compareAndSwap(id, before.text, text, remaining(record))
+      .catch((error: unknown) => {
+        const back = () => store.compareAndSwap(id, text, before.text, remaining(before.record))
+        background(this.#insist(back), log)
+        throw error
+      })
     return isSwapped ? { kind: 'own', kept: { record, text } } : { kind: 'over' }
   }
 
   #attempt(): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt'> {
-    return { owner: this.#deps.presence.id, attempt: randomUUID(), attemptedAt: Date.now() }
+    return { owner: this.#deps.membership.id, attempt: randomUUID(), attemptedAt: Date.now() }
   }
 
   /** The record as it is from now on; without its result where there is no room for it. */
@@ -161,7 +165,7 @@ export class Ledger {
     keyed: KeyedRequest,
     { record, text }: Kept,
     change: Partial<CallRecord>,
-    most: Most,
+    most: Quota,
   ): Promise<Kept> {
     const whole = { ...record, ...change }
     const long = encodeCall(whole)
@@ -195,7 +199,7 @@ export class Ledger {
     write: () => Promise<Value>,
     late: () => Promise<unknown> = write,
   ): Promise<Value | undefined> {
-    const until = Date.now() + TRIES
+    const until = Date.now() + WRITE_RETRY_PERIOD_MS
     for (let delay = 50; ; delay = Math.min(delay * 2, 5000)) {
       try {
         return await write()
@@ -229,13 +233,13 @@ export class Ledger {
     const { store, log } = this.#deps
     const { length } = before.text
     if (!after) {
-      if (await store.drop(id, before.text)) this.#quota.add(call.principal.id, -1, -length)
+      if (await store.compareAndDelete(id, before.text)) this.#quota.add(call.principal.id, -1, -length)
       return
     }
-    const isSwapped = await store.swap(id, before.text, after.text, remaining(after.record))
+    const isSwapped = await store.compareAndSwap(id, before.text, after.text, remaining(after.record))
     if (isSwapped) return this.#quota.add(call.principal.id, 0, after.text.length - length)
     // Its time was over while it ran, or others took this gateway for dead.
-    const there = await store.claim(id, after.text, remaining(after.record))
+    const there = await store.setIfAbsent(id, after.text, remaining(after.record))
     if (there !== undefined && there !== after.text)
       log.warn('idempotency.taken_over', { request_id: call.requestId })
   }
@@ -250,7 +254,7 @@ function shortened({ result: _result, ...bare }: CallRecord): Kept {
 /** How long a record is kept from now on, in milliseconds. */
 function remaining({ state, expiresAt }: CallRecord): number {
   const left = Math.max(expiresAt - Date.now(), 1)
-  return state === 'executing' ? Math.max(left, LONGEST) : left
+  return state === 'executing' ? Math.max(left, MIN_IN_FLIGHT_TTL_MS) : left
 }
 
 /** Without its record no keyed call is made. */

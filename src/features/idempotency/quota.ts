@@ -4,7 +4,7 @@ import type { Store } from '../../store/store.ts'
 import { exhausted } from './refusals.ts'
 
 /** How much may be remembered for one caller. */
-export interface Most {
+export interface Quota {
   readonly keys: number
   readonly bytes: number
 }
@@ -19,26 +19,26 @@ interface Tally {
 }
 
 /** How many callers are kept count of, and how often the store is counted anew for one of them, in milliseconds. */
-const CALLERS = 10_000
-const RECOUNT = 10_000
+const MAX_CALLERS = 10_000
+const RECOUNT_INTERVAL_MS = 10_000
 
 /** Keeps count of what is remembered for each caller. Nearly every question is answered at once. */
-export class Quota {
+export class QuotaTracker {
   readonly #store: Store
-  readonly #tallies = new LRUCache<string, Tally | Promise<Tally>>({ max: CALLERS })
+  readonly #tallies = new LRUCache<string, Tally | Promise<Tally>>({ max: MAX_CALLERS })
 
   constructor(store: Store) {
     this.#store = store
   }
 
   /** Whether there is room for one more key of a caller. @throws what the store throws */
-  hasRoom(principal: string, most: Most): boolean | Promise<boolean> {
+  hasRoom(principal: string, most: Quota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
     return isTally(tally) && isBelow(tally, most) ? true : this.#makeSure(principal, most)
   }
 
   /** Whether a record may become so much longer; it may where that can not be known. */
-  mayGrow(principal: string, by: number, most: Most): boolean | Promise<boolean> {
+  mayGrow(principal: string, by: number, most: Quota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
     const fits = ({ bytes }: Tally): boolean => bytes + by <= most.bytes
     return isTally(tally) ? fits(tally) : tally.then(fits, () => true)
@@ -62,16 +62,16 @@ export class Quota {
   }
 
   /** Why a key is refused. */
-  async refusal(principal: string, most: Most): Promise<Error> {
+  async refusal(principal: string, most: Quota): Promise<Error> {
     const { keys, firstOver } = await this.#tally(principal)
     const wait = firstOver === undefined ? undefined : Math.max(1, (firstOver - Date.now()) / 1000)
     return exhausted(keys >= most.keys ? `${most.keys} calls` : `${most.bytes} bytes`, wait)
   }
 
-  async #makeSure(principal: string, most: Most): Promise<boolean> {
+  async #makeSure(principal: string, most: Quota): Promise<boolean> {
     const tally = await this.#tally(principal)
     if (isBelow(tally, most)) return true
-    if (Date.now() - tally.countedAt < RECOUNT) return false
+    if (Date.now() - tally.countedAt < RECOUNT_INTERVAL_MS) return false
     this.#tallies.delete(principal)
     return isBelow(await this.#tally(principal), most)
   }
@@ -106,6 +106,6 @@ function isTally(tally: Tally | Promise<Tally>): tally is Tally {
   return !(tally instanceof Promise)
 }
 
-function isBelow({ keys, bytes }: Tally, most: Most): boolean {
+function isBelow({ keys, bytes }: Tally, most: Quota): boolean {
   return keys < most.keys && bytes < most.bytes
 }

@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/call.ts'
@@ -12,10 +12,10 @@ import { annotateReplay, annotateFailure, UNRECORDED } from './answer.ts'
 import { withKeyArgument } from '../../core/key-argument.ts'
 import { isStep, type KeyedRequest } from './keyed.ts'
 import { type Claim, type Change, Ledger } from './ledger.ts'
-import type { Most } from './quota.ts'
+import type { Quota } from './quota.ts'
 import { conflict, inProgress, lost, overloaded, repeatable } from './refusals.ts'
 import { type Completion, InFlightCall } from './shared.ts'
-import { type Verdict, classifyCompletion, classifyFailure } from './verdict.ts'
+import { type CompletionClass, classifyCompletion, classifyFailure } from './verdict.ts'
 import { verifiedResult, verify } from './verify.ts'
 
 /** How the calls of one tool are made once. */
@@ -23,7 +23,7 @@ export interface ToolPolicy {
   readonly upstream: string
   readonly next: Handler
   readonly rules: readonly Rule[]
-  readonly most: Most
+  readonly quota: Quota
   readonly compat: boolean
   readonly verify?: string | undefined
   readonly keyArgument?: string | false | undefined
@@ -31,14 +31,14 @@ export interface ToolPolicy {
 }
 
 /** The slot of a call's state that names the attempt its server asks for. */
-const SLOT = 'idempotency'
+const STATE_KEY = 'idempotency'
 
 /** How many keyed calls may be under way. */
-const MOST = 10_000
+const MAX_IN_FLIGHT_CALLS = 10_000
 /** How often a call of another gateway is looked after: at first, and at last, in milliseconds. */
-const PAUSE = { first: 20, last: 250 }
+const POLL_INTERVAL_MS = { first: 20, last: 250 }
 /** How long the answers to a question of a server can be awaited by whoever holds its call, in milliseconds. */
-const OPEN = 330_000
+const INPUT_TIMEOUT_MS = 330_000
 /** How long closing waits for what is being written, in milliseconds. */
 const CLOSING = 2000
 
@@ -57,7 +57,7 @@ export class IdempotentExecutor {
 
   /** Makes a call, or tells what came of it when it was made before. */
   async run(keyed: KeyedRequest, plan: ToolPolicy): Promise<Outcome> {
-    const claim: Begin = () => this.#ledger.claim(keyed, plan.most)
+    const claim: Begin = () => this.#ledger.claim(keyed, plan.quota)
     const reopening = this.#reopened(keyed)
     const reopened = reopening && (await reopening)
     // Whoever holds the open call says what became of it.
@@ -75,7 +75,7 @@ export class IdempotentExecutor {
       begin = claim
       if (ended.kind === 'result') return answer(ended, { keyed, plan, wasReplay: !isFirst })
       if (ended.kind === 'failed') throw failure(ended, keyed, !isFirst)
-      if (ended.kind === 'ask' && isFirst) return ended.outcome
+      if (ended.kind === 'input_required' && isFirst) return ended.outcome
       if (ended.kind === 'found') {
         const found = await this.#look(ended.kept, keyed)
         if (found?.record.state === 'done') return replay(found.record, keyed, plan)
@@ -92,7 +92,7 @@ export class IdempotentExecutor {
 
   /** The open call of the server that a retry brings answers for; nothing where it is none, or goes on already. */
   #reopened(keyed: KeyedRequest): Promise<Claim | undefined> | undefined {
-    const asked = keyed.call.state[SLOT]
+    const asked = keyed.call.requestState[STATE_KEY]
     if (typeof asked !== 'string' || this.#shared.has(keyed.id)) return undefined
     return this.#ledger.reopen(keyed, asked)
   }
@@ -112,7 +112,7 @@ export class IdempotentExecutor {
       })
       return { ended, shared: there }
     }
-    if (this.#shared.size >= MOST) throw overloaded()
+    if (this.#shared.size >= MAX_IN_FLIGHT_CALLS) throw overloaded()
     const shared = new InFlightCall(keyed)
     this.#shared.set(keyed.id, shared)
     const waiting = shared.wait(keyed.call)
@@ -146,7 +146,7 @@ export class IdempotentExecutor {
   ): Promise<{ readonly ended: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
     const { startedAt } = kept.record
-    const { rules, most } = plan
+    const { rules, quota: most } = plan
     if (!shared.isWanted) {
       return { ended: { kind: 'over' }, ...(await this.#ledger.write(keyed, kept, 'dropped', most)) }
     }
@@ -155,9 +155,12 @@ export class IdempotentExecutor {
       const verdict = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
       const written = await this.#ledger.write(keyed, kept, changeOf(verdict, end), most)
-      if (outcome.kind === 'ask') {
-        const state = { ...outcome.state, ...(verdict === 'open' && { [SLOT]: kept.record.attempt }) }
-        return { ended: { kind: 'ask', outcome: { ...outcome, state } }, ...written }
+      if (outcome.kind === 'input_required') {
+        const state = {
+          ...outcome.requestState,
+          ...(verdict === 'open' && { [STATE_KEY]: kept.record.attempt }),
+        }
+        return { ended: { kind: 'input_required', outcome: { ...outcome, requestState: state } }, ...written }
       }
       const isReleased = verdict === 'released'
       const isWritten = written.writing === undefined && !written.isShort
@@ -208,7 +211,7 @@ export class IdempotentExecutor {
   /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
   async #look(first: Kept, keyed: KeyedRequest): Promise<Kept | undefined> {
     let kept = first
-    for (let delay = PAUSE.first; ; delay = Math.min(delay * 1.5, PAUSE.last)) {
+    for (let delay = POLL_INTERVAL_MS.first; ; delay = Math.min(delay * 1.5, POLL_INTERVAL_MS.last)) {
       const { record } = kept
       if (record.state !== 'executing' && record.expiresAt <= Date.now()) {
         await this.#ledger.forget(keyed, kept)
@@ -228,7 +231,7 @@ export class IdempotentExecutor {
   async #isLost({ state, openUntil, owner }: CallRecord): Promise<boolean> {
     if (state === 'unknown') return true
     if (openUntil !== undefined && openUntil <= Date.now()) return true
-    return !(await this.#deps.presence.isAlive(owner))
+    return !(await this.#deps.membership.isAlive(owner))
   }
 
   /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
@@ -237,7 +240,7 @@ export class IdempotentExecutor {
     const { startedAt, lostAt, state, attemptedAt } = kept.record
     const listed = await this.#entry(keyed.call)
     const entry = listed && asCalled(listed, keyed.call)
-    if (entry && (entry.nature.op === 'read' || entry.nature.idempotent))
+    if (entry && (entry.classification.op === 'read' || entry.classification.idempotent))
       return this.#ledger.takeOver(keyed, kept)
     if (written === undefined) throw lost(keyed, startedAt)
     const finding = await verify(shared.call, upstream, written, this.#deps)
@@ -257,7 +260,7 @@ export class IdempotentExecutor {
     return this.#ledger.takeOver(keyed, kept)
   }
 
-  async #entry(call: Call): Promise<Entry | undefined> {
+  async #entry(call: Call): Promise<Descriptor | undefined> {
     try {
       return await attempt(() => this.#deps.entry(call))
     } catch {
@@ -266,15 +269,15 @@ export class IdempotentExecutor {
   }
 }
 
-function changeOf(verdict: Verdict, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {
+function changeOf(verdict: CompletionClass, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {
   if (verdict === 'released') return 'dropped'
   if (verdict === 'unknown') return { state: 'unknown', lostAt: Date.now() }
-  if (verdict === 'open') return { openUntil: Date.now() + OPEN }
+  if (verdict === 'open') return { openUntil: Date.now() + INPUT_TIMEOUT_MS }
   return { ...end, state: 'done' }
 }
 
-function failureVerdict(error: unknown, { call }: KeyedRequest, { rules }: ToolPolicy): Verdict {
-  return classifyFailure(error, { rules, isResumed: call.state[SLOT] !== undefined })
+function failureVerdict(error: unknown, { call }: KeyedRequest, { rules }: ToolPolicy): CompletionClass {
+  return classifyFailure(error, { rules, isResumed: call.requestState[STATE_KEY] !== undefined })
 }
 
 interface Telling {
@@ -285,7 +288,7 @@ interface Telling {
 
 function answer(ended: Completion & { kind: 'result' }, { keyed, plan, ...telling }: Telling): Outcome {
   const wasReplay = telling.wasReplay && !ended.isReleased
-  if (wasReplay) keyed.call.facts.set('replayed', true)
+  if (wasReplay) keyed.call.logFields.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
   const result = isUnrecorded ? ended.result.withMeta({ [UNRECORDED]: true }) : ended.result
   return { kind: 'result', result: annotateReplay(result, { key: keyed.key, wasReplay, startedAt }, plan) }
@@ -297,7 +300,7 @@ function failure(
   wasReplay: boolean,
 ) {
   if (startedAt === undefined) return error
-  if (wasReplay) call.facts.set('replayed', true)
+  if (wasReplay) call.logFields.set('replayed', true)
   return annotateFailure(error, { key, wasReplay, startedAt })
 }
 

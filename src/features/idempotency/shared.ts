@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Payload } from '../../core/payload.ts'
-import { LONGEST_TIMER, untilAborted } from '../../core/waiting.ts'
+import { MAX_TIMER_MS, untilAborted } from '../../core/waiting.ts'
 import type { Kept } from '../../records/calls.ts'
 import type { KeyedRequest } from './keyed.ts'
 
@@ -17,14 +17,14 @@ export type Completion =
     }
   | { readonly kind: 'failed'; readonly error: unknown; readonly startedAt?: number }
   /** For the first caller alone; the others begin anew. */
-  | { readonly kind: 'ask'; readonly outcome: Outcome }
+  | { readonly kind: 'input_required'; readonly outcome: Outcome }
   /** Another gateway has it, or had it. */
   | { readonly kind: 'found'; readonly kept: Kept }
   /** There is nothing to wait for. */
   | { readonly kind: 'over' }
 
 /** How long a call goes on without anybody who waits for it, in milliseconds. */
-const GRACE = 5000
+const ORPHAN_GRACE_MS = 5000
 /** How long what does the call may take to end once it was aborted, in milliseconds. */
 const ABORT_TIMEOUT_MS = 1000
 
@@ -75,7 +75,7 @@ export class InFlightCall {
       ...this.#first,
       signal,
       abort: (reason) => this.#abort(reason),
-      rest: () => this.#rest(),
+      pauseDeadline: () => this.#rest(),
       emit: (note) => {
         if (this.#isFirstHere) this.#first.emit(note)
       },
@@ -126,7 +126,7 @@ export class InFlightCall {
     this.#turn.resolve(ended)
     // The server goes on for as long as the one who is asked can be heard of.
     const { signal } = this.#first
-    if (ended.kind !== 'ask') return
+    if (ended.kind !== 'input_required') return
     const stop = (): void => this.#abort(signal.reason)
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
@@ -140,7 +140,7 @@ export class InFlightCall {
     clearTimeout(this.#timer)
     const why =
       reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', 'Nobody waits for it.')
-    this.#timer = setTimeout(() => this.#abort(why), GRACE).unref()
+    this.#timer = setTimeout(() => this.#abort(why), ORPHAN_GRACE_MS).unref()
   }
 
   /** What does the call ends with it; where it does not, nobody waits for that. */
@@ -151,7 +151,7 @@ export class InFlightCall {
 
   #start(): void {
     clearTimeout(this.#deadline)
-    if (this.#resting > 0 || this.#total > LONGEST_TIMER) return
+    if (this.#resting > 0 || this.#total > MAX_TIMER_MS) return
     this.#deadline = setTimeout(() => {
       this.#isOverdue = true
       this.#abort(tooLong(this.#total))
@@ -160,7 +160,7 @@ export class InFlightCall {
 
   /** Stops the clock while a person is waited for; the time begins anew after that. */
   #rest(): () => void {
-    const first = this.#first.rest?.()
+    const first = this.#first.pauseDeadline?.()
     this.#resting++
     clearTimeout(this.#deadline)
     let isOver = false

@@ -3,7 +3,7 @@ import type { Outcome } from '../../core/call.ts'
 import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule } from '../../core/failure.ts'
 import { isObject } from '../../core/json.ts'
-import { isAnsweredCode, isOwnRefusal } from '../../core/own-refusal.ts'
+import { isAnsweredCode, isGatewayRefusal } from '../../core/own-refusal.ts'
 import type { Payload } from '../../core/payload.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
 
@@ -11,11 +11,11 @@ import { ERROR_KEY } from '../../wire/extensions.ts'
  * What the end of a call means for its key: it was done, and is told again from now on; nothing was done, so anybody
  * may begin anew; nobody knows; or the server goes on while its questions are answered.
  */
-export type Verdict = 'done' | 'released' | 'unknown' | 'open'
+export type CompletionClass = 'done' | 'released' | 'unknown' | 'open'
 
 /** What a call that ended well means for its key. */
-export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): Verdict {
-  if (outcome.kind === 'ask') return outcome.isOpen ? 'open' : 'released'
+export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): CompletionClass {
+  if (outcome.kind === 'input_required') return outcome.isOpen ? 'open' : 'released'
   const { result } = outcome
   if (isTaskAccepted(result)) return 'unknown'
   if (result.member('isError') !== true) return 'done'
@@ -31,7 +31,7 @@ export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): Ve
 export function classifyFailure(
   thrown: unknown,
   { rules, isResumed }: { readonly rules: readonly Rule[]; readonly isResumed: boolean },
-): Verdict {
+): CompletionClass {
   if (!(thrown instanceof GatewayError)) return 'unknown'
   const { code, extra } = thrown
   if (extra.isUnsent) return isResumed ? 'unknown' : 'released'
@@ -42,11 +42,11 @@ export function classifyFailure(
     return isReleased(category) ? 'released' : 'done'
   }
   if (isAnsweredCode(code)) return 'done'
-  return isOwnRefusal(thrown) && !isResumed ? 'released' : 'unknown'
+  return isGatewayRefusal(thrown) && !isResumed ? 'released' : 'unknown'
 }
 
 /** Refused before anything was done; 502 and 504 are of something between that does not know. */
-function verdictOfStatus(status: number): Verdict {
+function verdictOfStatus(status: number): CompletionClass {
   if (status === 401 || status === 403 || status === 429 || status === 503) return 'released'
   return status === 502 || status === 504 ? 'unknown' : 'done'
 }
@@ -71,9 +71,9 @@ function isRefusal({ code }: Record<string, unknown>): boolean {
 }
 
 function meaning(text: string, rpc: number | undefined, rules: readonly Rule[]): GatewayError {
-  const { code, category } = classify({ text: text.slice(0, LONGEST), rpc }, rules)
+  const { code, category } = classify({ text: text.slice(0, MAX_TEXT_LENGTH), rpc }, rules)
   return new GatewayError(code, '', { category })
 }
 
 /** How much of a text is looked at, in characters. */
-const LONGEST = 2000
+const MAX_TEXT_LENGTH = 2000

@@ -1,5 +1,5 @@
 import type { Call } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { evaluate, type Expression, parseExpression, resultValue } from '../../core/expression.ts'
 import type { Path } from '../../core/path.ts'
@@ -10,20 +10,27 @@ import type { Deps } from '../feature.ts'
 import { VERIFIED } from './answer.ts'
 
 /** What a read found out about a call whose answer was lost. */
-export type Finding =
+export type VerificationResult =
   | { readonly kind: 'found'; readonly value: unknown }
   | { readonly kind: 'absent' }
   | { readonly kind: 'failed'; readonly reason: string }
 
 /** Reads, with the rights of the caller, whether a call took effect. Never throws. */
-export async function verify(call: Call, upstream: string, written: string, deps: Deps): Promise<Finding> {
+export async function verify(
+  call: Call,
+  upstream: string,
+  written: string,
+  deps: Deps,
+): Promise<VerificationResult> {
   try {
     const expression = parseExpression(written)
     const { find } = expression
     if (!find) return failed('it does not say what to look for')
     const given = call.params.fields.arguments
-    const outcome = await deps.call(errandOf(expression, { call, upstream, args: asArguments(given), deps }))
-    if (outcome.kind === 'ask') return failed('the server asks something first')
+    const outcome = await deps.call(
+      snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
+    )
+    if (outcome.kind === 'input_required') return failed('the server asks something first')
     if (outcome.result.fields.isError === true) return failed('the read failed')
     return look(resultValue(outcome.result), find)
   } catch (error) {
@@ -32,7 +39,7 @@ export async function verify(call: Call, upstream: string, written: string, deps
 }
 
 /** What a read found, in place of the answer that was lost. */
-export function verifiedResult(value: unknown, entry: Entry | undefined): Payload {
+export function verifiedResult(value: unknown, entry: Descriptor | undefined): Payload {
   const text = typeof value === 'string' ? value : JSON.stringify(value)
   const result = { content: [{ type: 'text', text }], _meta: { [VERIFIED]: true } }
   return Payload.of(fits(value, entry) ? { ...result, structuredContent: value } : result)
@@ -45,9 +52,9 @@ interface Around {
   readonly deps: Deps
 }
 
-function errandOf(expression: Expression, { call, upstream, args, deps }: Around): Call {
-  return deps.errand({
-    errand: 'look',
+function snapshotCall(expression: Expression, { call, upstream, args, deps }: Around): Call {
+  return deps.internal({
+    purpose: 'read',
     principal: call.principal,
     upstream,
     tool: expression.tool,
@@ -64,7 +71,7 @@ function asArguments(given: unknown): Readonly<Record<string, unknown>> {
  * Follows a path. It is absent where a list is too short, a value is null, or the last member is missing; where the
  * way there is another than the path says, the read says nothing about it.
  */
-function look(result: unknown, { steps }: Path): Finding {
+function look(result: unknown, { steps }: Path): VerificationResult {
   let at = result
   for (const [index, step] of steps.entries()) {
     if (step === null) return failed('it looks for several things')
@@ -85,7 +92,7 @@ function look(result: unknown, { steps }: Path): Finding {
   return isEmpty ? { kind: 'absent' } : { kind: 'found', value: at }
 }
 
-function fits(value: unknown, entry: Entry | undefined): boolean {
+function fits(value: unknown, entry: Descriptor | undefined): boolean {
   const schema = entry?.definition.outputSchema
   if (!isObject(value)) return false
   if (!isObject(schema)) return true
@@ -96,6 +103,6 @@ function fits(value: unknown, entry: Entry | undefined): boolean {
   }
 }
 
-function failed(reason: string): Finding {
+function failed(reason: string): VerificationResult {
   return { kind: 'failed', reason: reason.slice(0, 300) }
 }

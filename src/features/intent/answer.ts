@@ -6,17 +6,17 @@ import { ERROR_KEY, NS } from '../../wire/extensions.ts'
 import type { Suggestion } from './suggest.ts'
 
 /** Where in the `_meta` of a result a suggestion stands. */
-const KEY = `${NS}/suggestion`
+const META_KEY = `${NS}/suggestion`
 
 /** What a tool answered, with the tool that would fit better after it. */
 export function advised(outcome: Outcome, suggestion: Suggestion, compat: boolean): Outcome {
-  if (outcome.kind === 'ask') return outcome
+  if (outcome.kind === 'input_required') return outcome
   const { result } = outcome
   const { content } = result.fields
   const block = { type: 'text', text: hintOf(suggestion) }
   const told = Array.isArray(content) ? result.withItem('content', block) : result
   const beside = compat && result.fields.suggestion === undefined ? { suggestion } : {}
-  return { kind: 'result', result: told.with(beside).withMeta({ [KEY]: suggestion }) }
+  return { kind: 'result', result: told.with(beside).withMeta({ [META_KEY]: suggestion }) }
 }
 
 /** The answer to a call that was not made, because another tool fits better. */
@@ -33,7 +33,7 @@ export function redirected({ requestId }: Call, suggestion: Suggestion, compat: 
     content: [{ type: 'text', text }],
     isError: true,
     ...(compat && { result: null, suggestion, error: object }),
-    _meta: { [KEY]: suggestion, [ERROR_KEY]: object },
+    _meta: { [META_KEY]: suggestion, [ERROR_KEY]: object },
   }
   return { kind: 'result', result: Payload.of(result) }
 }

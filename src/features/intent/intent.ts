@@ -17,7 +17,7 @@ import { advised, redirected } from './answer.ts'
 import { ruleProblems } from './problems.ts'
 import { readRules, type Rule } from './rules.ts'
 import { type Settings, settingsSchema } from './settings.ts'
-import { INTENT, LONGEST_INTENT, statedIntent } from './stated.ts'
+import { INTENT, MAX_INTENT_BYTES, statedIntent } from './stated.ts'
 import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
 
 /** Names the tool that fits best what a caller says it wants, where that is not the one it calls. */
@@ -29,22 +29,28 @@ export const intent: Feature<Settings | false> = {
   create: (settings, deps) => {
     const suggest = createSuggest(deps)
     // Calls by the name a tool has among those of all servers: their chain knows it by its own alone.
-    const together = new WeakSet<Call['facts']>()
+    const together = new WeakSet<Call['logFields']>()
     return {
-      shown: (method) => {
+      rewriteResult: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) => {
-          if (call.target.upstream === undefined && isStated(call)) together.add(call.facts)
+          if (call.target.upstream === undefined && isStated(call)) together.add(call.logFields)
           return next(call)
         }
       },
-      policy: (target) => {
-        const { upstream, isOwn } = target
+      middleware: (target) => {
+        const { upstream, isBuiltin } = target
         const own = settings(upstream)
-        if (own === false || upstream === undefined || isOwn) return undefined
+        if (own === false || upstream === undefined || isBuiltin) return undefined
         if (!isCall(target)) return isNamed(target) && !own.forward ? stripped : undefined
         const rules = readRules(deps.server(upstream)?.intent ?? [], upstream, deps.log)
-        return hinting({ suggest, rules, own, deps, isTogether: ({ facts }) => together.has(facts) })
+        return hinting({
+          suggest,
+          rules,
+          own,
+          deps,
+          isTogether: ({ logFields }) => together.has(logFields),
+        })
       },
       values: [{ name: INTENT }],
       reserved: () => [
@@ -53,7 +59,7 @@ export const intent: Feature<Settings | false> = {
           value: INTENT,
           schema: {
             type: 'string',
-            maxLength: LONGEST_INTENT,
+            maxLength: MAX_INTENT_BYTES,
             description: 'Optional. What the user wants, in a sentence.',
           },
         },
@@ -80,7 +86,7 @@ interface Around {
 }
 
 /** How long a suggestion is waited for once the call has ended, in milliseconds. */
-const PATIENCE = 500
+const SUGGESTION_TIMEOUT_MS = 500
 
 function hinting(around: Around): Middleware {
   const { own, deps } = around
@@ -91,18 +97,18 @@ function hinting(around: Around): Middleware {
         ...(own.forward ? withWritten(call, INTENT) : withoutExtension(call, INTENT)),
         intent: text,
       }
-      if (own.log_intent) call.facts.set('intent', text)
+      if (own.log_intent) call.logFields.set('intent', text)
       const found = find(bare, text, around)
       if (own.mode === 'redirect' && (await mayRedirect(call, deps))) {
-        const better = await within(found, PATIENCE, undefined)
+        const better = await within(found, SUGGESTION_TIMEOUT_MS, undefined)
         if (better) return redirected(call, note(call, better), own.compat)
       }
       const outcome = await next(bare)
-      if (outcome.kind === 'ask') return outcome
-      const better = await within(found, PATIENCE, undefined)
+      if (outcome.kind === 'input_required') return outcome
+      const better = await within(found, SUGGESTION_TIMEOUT_MS, undefined)
       return better ? advised(outcome, note(call, better), own.compat) : outcome
     }
-    return (call) => (call.errand === undefined && hasExtension(call, INTENT) ? hinted(call) : next(call))
+    return (call) => (call.internal === undefined && hasExtension(call, INTENT) ? hinted(call) : next(call))
   }
 }
 
@@ -119,13 +125,13 @@ async function find(call: Call, text: string, around: Around): Promise<Suggestio
 }
 
 function note(call: Call, suggestion: Suggestion): Suggestion {
-  call.facts.set('suggested', suggestion.recommended_tool)
+  call.logFields.set('suggested', suggestion.recommended_tool)
   return suggestion
 }
 
 /** What was begun is not sent elsewhere: neither what was asked about, nor what a key says was called before. */
 async function mayRedirect(call: Call, { store }: Deps): Promise<boolean> {
-  if (Object.keys(call.state).length > 0) return false
+  if (Object.keys(call.requestState).length > 0) return false
   const { upstream } = call.target
   if (upstream === undefined || !hasIdempotencyKey(call)) return true
   try {

@@ -7,9 +7,9 @@ import { extensionOf } from '../../wire/extensions.ts'
 export const INTENT = 'intent'
 
 /** How long it may be, in bytes. */
-export const LONGEST_INTENT = 2048
+export const MAX_INTENT_BYTES = 2048
 /** How long the name of a workflow may be, in characters. */
-const LONGEST_ID = 256
+const MAX_WORKFLOW_ID_LENGTH = 256
 
 const categories = ['user_requested', 'agent_autonomous', 'workflow_step']
 
@@ -18,13 +18,13 @@ export function statedIntent(call: Call): string {
   const stated = extensionOf(call, INTENT)
   const { text, category, workflow_id: workflow } = isObject(stated) ? stated : { text: stated }
   if (typeof text !== 'string') throw invalid(INTENT, 'must be a string, or an object with a string `text`')
-  if (Buffer.byteLength(text) > LONGEST_INTENT)
-    throw invalid(INTENT, `may have at most ${LONGEST_INTENT} bytes`)
+  if (Buffer.byteLength(text) > MAX_INTENT_BYTES)
+    throw invalid(INTENT, `may have at most ${MAX_INTENT_BYTES} bytes`)
   if (category !== undefined && !categories.some((each) => each === category)) {
     throw invalid(`${INTENT}.category`, `must be one of ${categories.join(', ')}`)
   }
-  if (workflow !== undefined && (typeof workflow !== 'string' || workflow.length > LONGEST_ID)) {
-    throw invalid(`${INTENT}.workflow_id`, `must be a string of at most ${LONGEST_ID} characters`)
+  if (workflow !== undefined && (typeof workflow !== 'string' || workflow.length > MAX_WORKFLOW_ID_LENGTH)) {
+    throw invalid(`${INTENT}.workflow_id`, `must be a string of at most ${MAX_WORKFLOW_ID_LENGTH} characters`)
   }
   return text
 }

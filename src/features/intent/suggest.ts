@@ -1,5 +1,5 @@
 import type { Call } from '../../core/call.ts'
-import { type Entry, riskRanks } from '../../core/entry.ts'
+import { type Descriptor, riskRanks } from '../../core/entry.ts'
 import { callOf } from '../../core/other-tool.ts'
 import type { ServerRecord } from '../../core/record.ts'
 import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
@@ -32,25 +32,25 @@ interface Choice {
 export type Suggest = (wish: Wish, choice: Choice) => Promise<Suggestion | undefined>
 
 /** How much of an intent a tool must say to be named at all, from 0 to 1. */
-const LEAST = 0.25
+const MIN_SCORE = 0.25
 /** How many of the best tools are looked at. */
-const LOOKED_AT = 5
+const MAX_CANDIDATES = 5
 
 /** Suggests what the owner of a server says, or else the tool whose words fit best: never one of more risk. */
 export function createSuggest(deps: Deps): Suggest {
   const rankingOf = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 
-  const named = ({ isTogether }: Wish, { upstream, name }: Entry, reason: string): Suggestion => {
+  const named = ({ isTogether }: Wish, { upstream, name }: Descriptor, reason: string): Suggestion => {
     return { recommended_tool: deps.exposed(upstream, name, isTogether), reason }
   }
 
   const ruled = async (
     wish: Wish,
-    called: Entry,
+    called: Descriptor,
     rules: readonly Rule[],
     record: ServerRecord,
   ): Promise<Suggestion | 'none' | undefined> => {
-    for (const { holds, suggest, reason = OWNER } of rules) {
+    for (const { holds, suggest, reason = RULE_REASON } of rules) {
       if (!holds(called.name, wish.intent)) continue
       if (suggest === called.name) return 'none'
       const entry = record.tools.find((tool) => tool.entry.name === suggest)?.entry
@@ -61,16 +61,16 @@ export function createSuggest(deps: Deps): Suggest {
 
   const ranked = async (
     wish: Wish,
-    called: Entry,
+    called: Descriptor,
     margin: number,
     records: readonly ServerRecord[],
   ): Promise<Suggestion | undefined> => {
     const found = rankingOf(records).rank(wish.intent)
     const own = found.find(({ of }) => isSame(of.entry, called))?.score ?? 0
-    for (const { of, score, match } of found.slice(0, LOOKED_AT)) {
-      if (match < LEAST || score < margin * own || isSame(of.entry, called)) return undefined
-      if (riskRanks[of.entry.nature.risk] > riskRanks[called.nature.risk]) continue
-      if (await deps.isPermitted(callOf(wish.call, of.entry))) return named(wish, of.entry, WORDS)
+    for (const { of, score, match } of found.slice(0, MAX_CANDIDATES)) {
+      if (match < MIN_SCORE || score < margin * own || isSame(of.entry, called)) return undefined
+      if (riskRanks[of.entry.classification.risk] > riskRanks[called.classification.risk]) continue
+      if (await deps.isPermitted(callOf(wish.call, of.entry))) return named(wish, of.entry, MATCH_REASON)
     }
     return undefined
   }
@@ -89,9 +89,9 @@ export function createSuggest(deps: Deps): Suggest {
   }
 }
 
-const OWNER = 'The owner of the server names it for this.'
-const WORDS = 'Its name and description are closer to the stated intent.'
+const RULE_REASON = 'The owner of the server names it for this.'
+const MATCH_REASON = 'Its name and description are closer to the stated intent.'
 
-function isSame(one: Entry, other: Entry): boolean {
+function isSame(one: Descriptor, other: Descriptor): boolean {
   return one.upstream === other.upstream && one.name === other.name
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Call, Note, Outcome, Middleware } from '../../core/call.ts'
+import type { Call, Notification, Outcome, Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json.ts'
 import type { ServerRecord } from '../../core/record.ts'
 import { latencyOf } from '../../documents/observed.ts'
@@ -17,7 +17,7 @@ interface Telling {
 }
 
 /** How often what was seen of calls is looked at, in milliseconds, while anybody listens. */
-const OFTEN = 10_000
+const POLL_INTERVAL_MS = 10_000
 
 /** What those who listen are told of changed tools. */
 const CHANGED = 'notifications/tools/list_changed'
@@ -44,7 +44,7 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
     if (!isHearing) deps.records().onChange((upstream) => listeners.size > 0 && look(upstream))
     isHearing = true
     deps.servers().forEach(look)
-    timer ??= setInterval(() => deps.servers().forEach(look), OFTEN).unref()
+    timer ??= setInterval(() => deps.servers().forEach(look), POLL_INTERVAL_MS).unref()
   }
   const stop = (): void => {
     clearInterval(timer)
@@ -57,7 +57,7 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
     const listener = {}
     // What changed before is told to those who listened before.
     start()
-    const emit = (note: Note): void => {
+    const emit = (note: Notification): void => {
       if (note.method !== ACKNOWLEDGED) return call.emit(note)
       // Whoever asked for it hears of changed tools, whether the server tells of them or not.
       call.emit(acknowledged(note, ['tools']))
@@ -81,7 +81,7 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
 }
 
 function declared(outcome: Outcome): Outcome {
-  if (outcome.kind === 'ask') return outcome
+  if (outcome.kind === 'input_required') return outcome
   return { kind: 'result', result: withListChanged(outcome.result, ['tools']) }
 }
 
@@ -94,8 +94,8 @@ function marksOf(record: ServerRecord): Map<string, string> {
   const { tools } = record
   const isTold = tellsItself(record)
   return new Map(
-    tools.map(({ entry, facts, seen }) => {
-      const shown = seen && [latencyOf({ words: {}, seen }), seen.types, seen.hasCursor]
+    tools.map(({ entry, facts, statistics: seen }) => {
+      const shown = seen && [latencyOf({ words: {}, statistics: seen }), seen.types, seen.hasCursor]
       const text = JSON.stringify([isTold ? '' : entry.definition, facts, shown])
       return [entry.name, createHash('sha256').update(text).digest('base64url').slice(0, 22)]
     }),

@@ -13,21 +13,21 @@ export interface Asked {
 }
 
 /** A manifest with what is left to its reader just then: of the rates of the server, and of each tool with its own. */
-export async function withLeft(
+export async function withRemainingQuota(
   manifest: Json,
-  portrait: ServerDescription,
+  description: ServerDescription,
   { call, deps }: Asked,
 ): Promise<Json> {
   const [only, ...others] = deps.servers()
   const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
   if (!deps.isOn('quota', upstream)) return manifest
   const { principal } = call
-  const counted = countedOf(portrait.tools)
+  const counted = countedOf(description.tools)
   const [whole, ...own] = await Promise.all([
-    deps.left(principal, upstream),
-    ...portrait.tools.map(async (tool) =>
+    deps.remainingQuota(principal, upstream),
+    ...description.tools.map(async (tool) =>
       counted.has(tool) && deps.isOn('quota', tool.upstream)
-        ? deps.left(principal, tool.upstream, String(tool.definition.name))
+        ? deps.remainingQuota(principal, tool.upstream, String(tool.definition.name))
         : undefined,
     ),
   ])

@@ -4,12 +4,12 @@ import { manifestOf, manifestVersion } from '../../documents/manifest.ts'
 import type { ServerDescription } from '../../documents/portrait.ts'
 import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
 import { NS } from '../../wire/extensions.ts'
-import { introducing, soonPortrait } from '../discovered.ts'
-import type { Deps, Feature, OwnPage, OwnTool } from '../feature.ts'
+import { introducing, descriptionSoon } from '../discovered.ts'
+import type { Deps, Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
-import { portrayed } from '../portrayed.ts'
+import { describedList } from '../portrayed.ts'
 import { telling } from './changes.ts'
-import { type Asked, withLeft } from './left.ts'
+import { type Asked, withRemainingQuota } from './left.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
 const NAME = 'manifest'
@@ -24,27 +24,27 @@ export const manifest: Feature<Settings | false> = {
     const said = introducing(async (call) => {
       const own = settings(call.target.upstream)
       if (own === false) return undefined
-      const portrait = await soonPortrait(NAME, call, deps)
+      const description = await descriptionSoon(NAME, call, deps)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
       const url = deps.page(`/capabilities${path}`)
-      const made = portrait && (await smallManifest(portrait, own.inline, { call, deps }))
+      const made = description && (await smallManifest(description, own.inline, { call, deps }))
       return {
         extensions: {
-          [KEY]: {
+          [META_KEY]: {
             manifestVersion,
             ttlSeconds: Math.round(own.ttl / 1000),
             ...(url !== undefined && { url }),
             ...(deps.hasTools && { tool: definition.name }),
           },
         },
-        ...(made && { meta: { [KEY]: made } }),
+        ...(made && { meta: { [META_KEY]: made } }),
       }
     })
     const changes = telling(deps, (upstream) => settings(upstream) !== false)
     return {
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
-      shown: (method) => {
+      rewriteResult: (method) => {
         if (method === 'server/discover') return (next) => said(changes.declared(next))
         return method === 'subscriptions/listen' ? changes.heard : undefined
       },
@@ -57,18 +57,18 @@ type Json = Readonly<Record<string, unknown>>
 
 /** The manifest with what is left, where it is no larger than so many bytes. */
 async function smallManifest(
-  portrait: ServerDescription,
+  description: ServerDescription,
   most: number,
   asked: Asked,
 ): Promise<Json | undefined> {
   const fits = (value: Json): boolean => Buffer.byteLength(JSON.stringify(value)) <= most
-  const lasting = asked.deps.document(portrait, 'manifest', manifestOf)
+  const lasting = asked.deps.document(description, 'manifest', manifestOf)
   // What is left is only counted where it will be told.
-  const made = fits(lasting) ? await withLeft(lasting, portrait, asked) : undefined
+  const made = fits(lasting) ? await withRemainingQuota(lasting, description, asked) : undefined
   return made && fits(made) ? made : undefined
 }
 
-const KEY = `${NS}/manifest`
+const META_KEY = `${NS}/manifest`
 
 const definition = {
   name: 'get_manifest',
@@ -81,7 +81,7 @@ const definition = {
 
 type SettingsFor = (upstream?: string) => Settings | false
 
-function toolOf(settings: SettingsFor, deps: Deps): OwnTool {
+function toolOf(settings: SettingsFor, deps: Deps): BuiltinTool {
   return {
     definition,
     isListed: (upstream) => listedBy(settings(upstream)),
@@ -108,12 +108,12 @@ async function manifestFor(
   call: Call,
   deps: Deps,
 ): Promise<{ readonly lasting: Json; readonly whole: Json }> {
-  const portrait = await portrayed(NAME, call, deps)
-  const lasting = deps.document(portrait, 'manifest', manifestOf)
-  return { lasting, whole: await withLeft(lasting, portrait, { call, deps }) }
+  const description = await describedList(NAME, call, deps)
+  const lasting = deps.document(description, 'manifest', manifestOf)
+  return { lasting, whole: await withRemainingQuota(lasting, description, { call, deps }) }
 }
 
-function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
+function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
   const maxAge = (call: Call): number => {
     const own = settings(call.target.upstream)
     return own === false ? 0 : Math.round(own.ttl / 1000)
@@ -128,7 +128,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
     })
   }
   const card: Handler = async (call) => {
-    const found = deps.document(await portrayed(NAME, call, deps), 'card', serverCard)
+    const found = deps.document(await describedList(NAME, call, deps), 'card', serverCard)
     return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
   }
   const catalogue: Handler = async (call) =>
@@ -151,12 +151,12 @@ function pagesOf(settings: SettingsFor, deps: Deps): OwnPage[] {
 async function entriesOf(deps: Deps): Promise<unknown[]> {
   const names = deps.servers().filter((name) => deps.isOn(NAME, name))
   const asked = names.length > 1 ? [undefined, ...names] : names
-  const portraits = await Promise.all(asked.map(async (name) => deps.portrait(name)))
-  return portraits.flatMap((portrait: ServerDescription, index) => {
+  const descriptions = await Promise.all(asked.map(async (name) => deps.description(name)))
+  return descriptions.flatMap((description: ServerDescription, index) => {
     // There is nothing to connect to that all of them are at.
-    if (isApart(portrait)) return []
+    if (isApart(description)) return []
     const name = asked[index]
     const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
-    return url === undefined ? [] : [deps.document(portrait, 'entry', (each) => catalogEntry(each, url))]
+    return url === undefined ? [] : [deps.document(description, 'entry', (each) => catalogEntry(each, url))]
   })
 }

@@ -1,4 +1,4 @@
-import type { Call, Note, Outcome, InputRequests } from '../../core/call.ts'
+import type { Call, Notification, Outcome, InputRequests } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -70,14 +70,14 @@ export const mask: Feature<Settings> = {
     },
   },
   create: (settings, deps) => ({
-    policy: (target) => {
-      const { upstream, method, isOwn } = target
-      if (upstream === undefined || isOwn || method.startsWith('notifications/')) return undefined
+    middleware: (target) => {
+      const { upstream, method, isBuiltin } = target
+      if (upstream === undefined || isBuiltin || method.startsWith('notifications/')) return undefined
       const rules = rulesFor(settings(upstream).rules, target)
       if (!rules) return undefined
       const isCatalogue = catalogue.has(method)
       return (next) => (call) => {
-        const heard = { ...call, emit: (note: Note) => call.emit(maskNote(note, rules)) }
+        const heard = { ...call, emit: (note: Notification) => call.emit(maskNote(note, rules)) }
         return next(heard).then(
           (outcome) => (isCatalogue ? outcome : masked(outcome, call, { rules, deps })),
           (thrown: unknown) => {
@@ -107,7 +107,8 @@ interface Around {
 /** @throws UPSTREAM_ERROR where nothing could stand in place of what is masked */
 function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise<Outcome> {
   const { rules, deps } = around
-  if (outcome.kind === 'ask') return { ...outcome, questions: maskQuestions(outcome.questions, rules) }
+  if (outcome.kind === 'input_required')
+    return { ...outcome, inputRequests: maskQuestions(outcome.inputRequests, rules) }
   const { uri } = call.params.fields
   const { result } = outcome
   if (call.method !== 'tools/call' || result.fields.structuredContent === undefined) {
@@ -132,12 +133,12 @@ function finished(
 ): Outcome {
   const masking = beginMasking(rules)
   const result = maskResult(outcome.result, masking, asked)
-  if (masking.count > 0) call.facts.set('masked', masking.count)
+  if (masking.count > 0) call.logFields.set('masked', masking.count)
   if (!result) throw unmaskable()
   return result === outcome.result ? outcome : { kind: 'result', result }
 }
 
-function maskNote(note: Note, rules: Rules): Note {
+function maskNote(note: Notification, rules: Rules): Notification {
   const { method, params } = note
   if (!params) return note
   const masking = beginMasking(rules)

@@ -22,11 +22,11 @@ const marks: readonly Mark[] = [
 ]
 
 /** How many characters of base64 are looked at. */
-const HEAD = 32
+const MAX_HEAD_LENGTH = 32
 
 /** What kind of media bytes in base64 are, by how they begin; nothing where that does not tell. */
 export function sniffed(base64: string): string | undefined {
-  const head = Buffer.from(base64.slice(0, HEAD), 'base64').toString('latin1')
+  const head = Buffer.from(base64.slice(0, MAX_HEAD_LENGTH), 'base64').toString('latin1')
   return marks.find(([, offset, bytes]) => head.startsWith(bytes, offset))?.[0]
 }
 

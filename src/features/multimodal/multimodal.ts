@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { settingOf } from '../../core/tool-settings.ts'
@@ -10,7 +10,7 @@ import { type Input, inputsOf, inputTypes } from './inputs.ts'
 import { type Bytes, canBe, dataUri, inBase64, seemsBase64, sniffed } from './media.ts'
 
 /** Where in `_meta` it stands what is odd about the media of a call. */
-const KEY = `${NS}/multimodal`
+const META_KEY = `${NS}/multimodal`
 
 /** Says which media tools take and give, and refuses those that are too large before servers get them. */
 export const multimodal: Feature<Record<never, never>> = {
@@ -24,7 +24,7 @@ export const multimodal: Feature<Record<never, never>> = {
   },
   create: (_settings, deps) => {
     const known = new WeakMap<object, Inputs>()
-    const inputs = ({ definition }: Entry): Inputs => {
+    const inputs = ({ definition }: Descriptor): Inputs => {
       const seen = known.get(definition)
       if (seen) return seen
       const all = inputsOf(definition.inputSchema)
@@ -38,12 +38,13 @@ export const multimodal: Feature<Record<never, never>> = {
       key: Key,
     ) => settingOf(deps.server(upstream)?.tools ?? {}, name, key)?.value
     return {
-      policy: ({ upstream, method, name, isOwn }) => {
-        if (method !== 'tools/call' || isOwn || upstream === undefined || name === undefined) return undefined
+      middleware: ({ upstream, method, name, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+          return undefined
         const limit = setting(upstream, name, 'maxInput')
         return (next) => (call) => checked(call, { next, inputs, limit, deps })
       },
-      facts: (entry) => {
+      logFields: (entry) => {
         const { upstream, name } = entry
         const taken = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
         const given = setting(upstream, name, 'returns')
@@ -61,7 +62,7 @@ interface Around {
   readonly next: Handler
   readonly limit: number | undefined
   readonly deps: Deps
-  inputs(entry: Entry): Inputs
+  inputs(entry: Descriptor): Inputs
 }
 
 /** What a tool takes that is no plain text, and what of it comes as bytes. */
@@ -79,7 +80,11 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   )
 }
 
-function looked(call: Call, entry: Entry | undefined, { next, inputs, limit }: Around): Promise<Outcome> {
+function looked(
+  call: Call,
+  entry: Descriptor | undefined,
+  { next, inputs, limit }: Around,
+): Promise<Outcome> {
   const binary = entry ? inputs(entry).binary : []
   if (binary.length === 0 && limit === undefined) return next(call)
   const { arguments: given } = call.params.fields
@@ -90,7 +95,7 @@ function looked(call: Call, entry: Entry | undefined, { next, inputs, limit }: A
   if (notes.length === 0) return next(call)
   return next(call).then((outcome) =>
     outcome.kind === 'result'
-      ? { kind: 'result', result: outcome.result.withMeta({ [KEY]: { details: notes } }) }
+      ? { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: { details: notes } }) }
       : outcome,
   )
 }
@@ -102,7 +107,7 @@ interface Found {
 }
 
 /** How many texts of one call are looked at. */
-const MOST = 100
+const MAX_TEXTS = 100
 
 /** The media in arguments: those that take them and, where asked, whatever is a data URI. */
 function mediaIn(
@@ -116,7 +121,7 @@ function mediaIn(
     if (!input && !isAnywhere) continue
     for (const text of textsIn(value)) {
       const bytes = bytesIn(text, input)
-      if (bytes && found.length < MOST) found.push({ argument, bytes })
+      if (bytes && found.length < MAX_TEXTS) found.push({ argument, bytes })
     }
   }
   return found

@@ -7,7 +7,7 @@ import { settingOf } from '../../core/tool-settings.ts'
 import { contentHash } from '../../records/receipts.ts'
 import { isAskedFor, PROVENANCE_KEY, withoutFlag } from '../../wire/extensions.ts'
 import type { Feature } from '../feature.ts'
-import { type Source, sourcesOf, toldSource } from './source.ts'
+import { type Source, sourcesOf, statedSource } from './source.ts'
 import { isClaimed, stamped, stamper, stampOf } from './stamp.ts'
 
 interface Settings {
@@ -47,14 +47,14 @@ export const provenance: Feature<Settings> = {
     },
   },
   create: (settings, { server }) => ({
-    policy: ({ upstream, method, name, isOwn }) => {
-      if (isOwn || upstream === undefined) return undefined
+    middleware: ({ upstream, method, name, isBuiltin }) => {
+      if (isBuiltin || upstream === undefined) return undefined
       const how = { ...settings(upstream), server: upstream }
       if (method === 'resources/read')
         return stamping((result, call, isAsked) => withContents(result, call, { ...how, isAsked }))
       if (method !== 'tools/call' || name === undefined) return undefined
       const words = settingOf(server(upstream)?.tools ?? {}, name, 'provenance')?.value
-      const told = words && toldSource(words)
+      const told = words && statedSource(words)
       const own = [{ source: `${upstream}:${name}` }] as const
       const isAlways = how.always || how.hash || told !== undefined
       const to = { server: upstream, isBeside: how.compat && how.always }
@@ -80,7 +80,7 @@ type How = Settings & { readonly server: string }
 function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payload): Middleware {
   return (next) => (call) => {
     // What the gateway does by itself is shown to nobody.
-    if (call.errand) return next(call)
+    if (call.internal) return next(call)
     const isAsked = isAskedFor(call, PROVENANCE_KEY)
     const sent = withoutFlag(call, PROVENANCE_KEY)
     return next(sent).then((outcome): Outcome => {
@@ -94,7 +94,7 @@ function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payl
 /** What the owner says goes before what was seen; of several sources none is then named. */
 function withWords(
   seen: readonly Source[],
-  told: ReturnType<typeof toldSource>,
+  told: ReturnType<typeof statedSource>,
   { result, call }: { readonly result: Payload; readonly call: Call },
 ): readonly Source[] {
   const { arguments: given } = call.params.fields
@@ -111,10 +111,10 @@ const changes = [
   ['text_added', 'the structured content was added as text'],
 ] as const
 
-function changesOf({ facts }: Call): string | undefined {
+function changesOf({ logFields }: Call): string | undefined {
   let found: string | undefined
   for (const [fact, words] of changes)
-    if (facts.has(fact)) found = found === undefined ? words : `${found}; ${words}`
+    if (logFields.has(fact)) found = found === undefined ? words : `${found}; ${words}`
   return found
 }
 
@@ -127,7 +127,8 @@ function stampsOf(sources: readonly Source[], call: Call, hash: string | undefin
 function withContents(result: Payload, call: Call, how: How & { readonly isAsked: boolean }): Payload {
   const contents = result.at('contents')
   const isTold = how.always || how.hash || how.isAsked || changesOf(call) !== undefined
-  if (!contents || !Array.isArray(contents.value) || contents.value.length > MOST) return result
+  if (!contents || !Array.isArray(contents.value) || contents.value.length > MAX_STAMPED_CONTENTS)
+    return result
   const hash = how.hash ? contentHash(result) : undefined
   return result.withItems('contents', (item) => {
     if (!isObject(item.value) || !(isTold || isClaimed(item))) return item
@@ -138,4 +139,4 @@ function withContents(result: Payload, call: Call, how: How & { readonly isAsked
 }
 
 /** How many contents of one result are stamped. */
-const MOST = 1000
+const MAX_STAMPED_CONTENTS = 1000

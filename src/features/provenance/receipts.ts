@@ -31,8 +31,8 @@ export const receipts: Feature<Record<never, never>> = {
     properties: {},
   },
   create: (_settings, deps) => ({
-    policy: ({ upstream, method, isOwn }) => {
-      if (isOwn || upstream === undefined) return undefined
+    middleware: ({ upstream, method, isBuiltin }) => {
+      if (isBuiltin || upstream === undefined) return undefined
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
       return (next) => (call) => {
         if (!hasExtension(call, FLAG)) return next(call)
@@ -83,9 +83,9 @@ interface Known {
 
 function claimsOf(result: Payload, call: Call, { server, stamp }: Known): Receipt {
   const { name, uri, arguments: given } = call.params.fields
-  const wasReplay = call.facts.get('replayed') === true
+  const wasReplay = call.logFields.get('replayed') === true
   const retrievedAt = stamp?.retrieved_at ?? (wasReplay ? undefined : isoTime(Date.now()))
-  const approval = call.facts.get('approval')
+  const approval = call.logFields.get('approval')
   return {
     receipt: 1,
     ...(call.method === 'tools/call' ? { tool: String(name) } : { uri: String(uri) }),

@@ -25,12 +25,12 @@ const addresses = ['html_url', 'self', 'url', 'uri', 'path'] as const
 const versions = ['sha', 'etag', 'version', 'updated_at', 'lastModified'] as const
 
 /** How long a source and a version may be, in characters. */
-const LONGEST = 500
-const LONGEST_VERSION = 100
+const MAX_SOURCE_LENGTH = 500
+const MAX_VERSION_LENGTH = 100
 /** How long a text may be that is read as JSON: longer ones would cost more than it says. */
-const READ = 2000
+const MAX_JSON_TEXT_LENGTH = 2000
 /** How many resources of one result are named. */
-const MOST = 10
+const MAX_SOURCES = 10
 
 /** Where the result of a tool comes from, as far as it can be seen: from `own`, the tool itself, where it does not say. */
 export function sourcesOf(result: Payload, own: readonly [Source], upstream: string): readonly Source[] {
@@ -44,14 +44,14 @@ export function sourcesOf(result: Payload, own: readonly [Source], upstream: str
       return { source: `${upstream}:${uri}`, location: { json_path: `$.content[${index}]` } }
     })
   }
-  const address = only ? only.uri : first(fields, addresses, LONGEST)
-  const version = first(fields, versions, LONGEST_VERSION)
+  const address = only ? only.uri : first(fields, addresses, MAX_SOURCE_LENGTH)
+  const version = first(fields, versions, MAX_VERSION_LENGTH)
   const source = address === undefined ? own[0].source : `${upstream}:${address}`
   return [version === undefined ? { source } : { source, version }]
 }
 
 /** What the owner says, made ready: each a path, or a text in which `{argument}` stands for its value. */
-export function toldSource(words: Words): (scope: Scope) => Partial<Source> {
+export function statedSource(words: Words): (scope: Scope) => Partial<Source> {
   const source = words.source === undefined ? undefined : reader(words.source)
   const version = words.version === undefined ? undefined : reader(words.version)
   const location = words.jsonPath === undefined ? undefined : { json_path: words.jsonPath }
@@ -64,7 +64,7 @@ export function toldSource(words: Words): (scope: Scope) => Partial<Source> {
 function reader(text: string): (scope: Scope) => string | undefined {
   if (text.startsWith('$')) {
     const path = parsePath(text)
-    return (scope) => shown(find(path, scope), LONGEST)
+    return (scope) => shown(find(path, scope), MAX_SOURCE_LENGTH)
   }
   return ({ args }) => filled(text, args)
 }
@@ -74,20 +74,20 @@ function filled(template: string, given: Fields): string | undefined {
   let isWhole = true
   const text = template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
     if (isTelling(name)) return '***'
-    const value = Object.hasOwn(given, name) ? shown(given[name], LONGEST) : undefined
+    const value = Object.hasOwn(given, name) ? shown(given[name], MAX_SOURCE_LENGTH) : undefined
     isWhole &&= value !== undefined
     return value ?? ''
   })
-  return isWhole ? text.slice(0, LONGEST).toWellFormed() : undefined
+  return isWhole ? text.slice(0, MAX_SOURCE_LENGTH).toWellFormed() : undefined
 }
 
 function urisOf(content: unknown): readonly { readonly uri: string; readonly index: number }[] {
   if (!Array.isArray(content)) return []
   const found: { readonly uri: string; readonly index: number }[] = []
-  for (let index = 0; index < content.length && found.length < MOST; index++) {
+  for (let index = 0; index < content.length && found.length < MAX_SOURCES; index++) {
     const block: unknown = content[index]
     if (!isObject(block)) continue
-    const uri = shown(isObject(block.resource) ? block.resource.uri : block.uri, LONGEST)
+    const uri = shown(isObject(block.resource) ? block.resource.uri : block.uri, MAX_SOURCE_LENGTH)
     if (uri !== undefined && !found.some((each) => each.uri === uri)) found.push({ uri, index })
   }
   return found
@@ -99,7 +99,8 @@ function fieldsOf(structuredContent: unknown, content: unknown): Fields | undefi
   if (!Array.isArray(content) || content.length !== 1) return undefined
   const [block]: readonly unknown[] = content
   const text = isObject(block) && block.type === 'text' ? block.text : undefined
-  if (typeof text !== 'string' || text.length > READ || !text.startsWith('{')) return undefined
+  if (typeof text !== 'string' || text.length > MAX_JSON_TEXT_LENGTH || !text.startsWith('{'))
+    return undefined
   const value = readJson(text)
   return isObject(value) ? value : undefined
 }

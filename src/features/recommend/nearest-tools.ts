@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { type Entry, type Risk, riskRanks } from '../../core/entry.ts'
+import { type Descriptor, type Risk, riskRanks } from '../../core/entry.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'
 import { leadingVerb, nameEvidence } from '../../core/judgement/words.ts'
 import { distance } from '../../core/nearest.ts'
@@ -10,15 +10,15 @@ import type { Deps } from '../feature.ts'
 import { told } from './shape.ts'
 
 /** How many tools are named, and how many of the best are looked at. */
-const NAMED = 3
-const LOOKED_AT = 8
+const MAX_SUGGESTIONS = 3
+const MAX_CANDIDATES = 8
 /** How near a tool must be to the best one to be named, from 0 to 1. */
-const NEAR = 0.75
+const MIN_RELATIVE_SCORE = 0.75
 /** How much of a name must be said by a tool for that to be named, from 0 to 1. */
-const LEAST = 0.5
+const MIN_SCORE = 0.5
 /** How long lists are waited for, in milliseconds, and how long a name may be to be compared. */
-const PATIENCE = 500
-const LONGEST = 64
+const LIST_TIMEOUT_MS = 500
+const MAX_NAME_LENGTH = 64
 
 /** Names that are safe to repeat in a message. */
 const plain = /^[\w.:/-]{1,128}$/
@@ -43,17 +43,17 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
     const { names, wanted, exposed } = subjectOf(call, records.names)
     const known = await Promise.all(names.map(async (each) => records.of(each)))
     const isTogether = call.target.upstream === undefined
-    const found = (entry: Entry, match: number): Found => {
+    const found = (entry: Descriptor, match: number): Found => {
       return { entry, match, name: deps.exposed(entry.upstream, entry.name, isTogether) }
     }
     // Their names are enough here: what describes a tool looks through its schema, which may be large.
     const tools = known.flatMap((record) => record.tools.map(({ entry }) => entry))
-    const typed = wanted.length > LONGEST ? [] : mistyped(wanted, tools)
+    const typed = wanted.length > MAX_NAME_LENGTH ? [] : mistyped(wanted, tools)
     const risks = new Map(names.map((each) => [each, riskOfName(wanted, each)] as const))
     const ranked = ranking(known)
-      .rank(wanted.slice(0, LONGEST))
-      .filter(({ match }) => match >= LEAST)
-    const least = (ranked[0]?.score ?? 0) * NEAR
+      .rank(wanted.slice(0, MAX_NAME_LENGTH))
+      .filter(({ match }) => match >= MIN_SCORE)
+    const least = (ranked[0]?.score ?? 0) * MIN_RELATIVE_SCORE
     const all = [
       ...typed.filter(
         ({ entry }) =>
@@ -67,14 +67,16 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
         .map(({ of, match }) => ({ entry: of.entry, match })),
     ].map(({ entry, match }) => found(entry, match))
     const distinct = all.filter(({ name: each }, at) => all.findIndex((one) => one.name === each) === at)
-    const looked = distinct.filter(({ name }) => plain.test(name) && name !== exposed).slice(0, LOOKED_AT)
+    const looked = distinct
+      .filter(({ name }) => plain.test(name) && name !== exposed)
+      .slice(0, MAX_CANDIDATES)
     const are = await Promise.all(looked.map(({ entry }) => deps.isPermitted(callOf(call, entry))))
-    return looked.filter((_, at) => are[at] === true).slice(0, NAMED)
+    return looked.filter((_, at) => are[at] === true).slice(0, MAX_SUGGESTIONS)
   }
 
   const explain = async (thrown: unknown, call: Call): Promise<never> => {
     if (!isUnknown(thrown) || isCancelled(call.signal)) throw thrown
-    const found = await within(find(call), PATIENCE, []).catch(() => [])
+    const found = await within(find(call), LIST_TIMEOUT_MS, []).catch(() => [])
     const [best] = found
     if (!best) throw thrown
     const { name = '' } = call.target
@@ -108,12 +110,12 @@ interface Subject {
 /** A tool that may be meant, by the name the caller would call it, and how much it is like what was called, to 1. */
 interface Found {
   readonly name: string
-  readonly entry: Entry
+  readonly entry: Descriptor
   readonly match: number
 }
 
 /** The tool whose name is most like one that was mistyped: at most one letter in five is another. */
-function mistyped(name: string, tools: readonly Entry[]): Omit<Found, 'name'>[] {
+function mistyped(name: string, tools: readonly Descriptor[]): Omit<Found, 'name'>[] {
   const close = tools.flatMap((entry) => {
     const edits = distance(name, entry.name)
     const isClose = edits <= Math.max(1, Math.floor(Math.min(name.length, entry.name.length) / 5))
@@ -130,11 +132,11 @@ function riskOfName(name: string, server: string): Risk | undefined {
   return risks.toSorted((one, other) => riskRanks[other] - riskRanks[one])[0]
 }
 
-function isSameVerb(name: string, { name: other, upstream }: Entry): boolean {
+function isSameVerb(name: string, { name: other, upstream }: Descriptor): boolean {
   const verb = leadingVerb(name, upstream)
   return verb !== undefined && verb === leadingVerb(other, upstream)
 }
 
-function isRiskier({ nature }: Entry, than: Risk): boolean {
-  return riskRanks[nature.risk] > riskRanks[than]
+function isRiskier({ classification }: Descriptor, than: Risk): boolean {
+  return riskRanks[classification.risk] > riskRanks[than]
 }

@@ -1,22 +1,22 @@
 import type { Call } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { callOf } from '../../core/other-tool.ts'
 import type { Described, Ranked } from '../../core/ranking.ts'
 import type { ServerRecord } from '../../core/record.ts'
 import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
 import type { Deps } from '../feature.ts'
-import { LEAST_MATCH, type Recommended } from './shape.ts'
+import { MIN_MATCH_SCORE, type Recommended } from './shape.ts'
 
 /** A server, or one of its tools. */
 interface Offer extends Described {
   readonly upstream: string
-  readonly entry?: Entry
+  readonly entry?: Descriptor
 }
 
 /** How many of the best offers are looked at. */
-const LOOKED_AT = 50
+const MAX_CANDIDATES = 50
 /** How many tools of a server are named. */
-const TOOLS = 3
+const MAX_TOOLS_PER_SERVER = 3
 
 /** Finds servers of this gateway by the words of their tools, and by what they are for. */
 export type Neighbours = (call: Call, capability: string) => Promise<Recommended[]>
@@ -38,7 +38,7 @@ export function createNeighbours(deps: Deps): Neighbours {
     const names = records.names.filter((name) => name !== upstream)
     const known = await Promise.all(names.map(async (name) => records.of(name)))
     const found = rankingOf(known).rank(capability)
-    const near = found.filter(({ match }) => match >= LEAST_MATCH).slice(0, LOOKED_AT)
+    const near = found.filter(({ match }) => match >= MIN_MATCH_SCORE).slice(0, MAX_CANDIDATES)
     return grouped(await permitted(call, near), deps)
   }
 }
@@ -52,7 +52,7 @@ function grouped(found: readonly Ranked<Offer>[], { page, exposed }: Deps): Reco
       server,
       score: Math.max(...own.map(({ match }) => match)),
       registryUrl: page(`/mcp/${server}`),
-      tools: tools.slice(0, TOOLS),
+      tools: tools.slice(0, MAX_TOOLS_PER_SERVER),
     }
   })
 }

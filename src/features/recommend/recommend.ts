@@ -27,12 +27,12 @@ export const discovery: Feature<Settings | false> = {
           path: '/recommend_servers',
           handle: async (call) => {
             const outcome = await answer(call)
-            if (outcome.kind === 'ask') return outcome
+            if (outcome.kind === 'input_required') return outcome
             return pageOf({ text: outcome.result.text, type: 'application/json', maxAge: 0 })
           },
         },
       ],
-      shown: (method) => {
+      rewriteResult: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) =>
           settings(call.target.upstream) === false ? next(call) : nearest(call, next)
@@ -83,8 +83,8 @@ const recommendTool = {
 const nothing = Promise.resolve([])
 
 /** How many servers are named, and how long what is wanted may be, in characters. */
-const NAMED = 10
-const LONGEST = 500
+const MAX_SERVERS = 10
+const MAX_CAPABILITY_LENGTH = 500
 
 /** Answers `servers/recommend`: what the configuration says first, then servers of this gateway, then a registry. */
 function answerRecommend(settings: SettingsOf<Settings | false>, deps: Deps): Handler {
@@ -107,7 +107,7 @@ function answerRecommend(settings: SettingsOf<Settings | false>, deps: Deps): Ha
     const distinct = sorted.filter(
       ({ server }, at) => sorted.findIndex((each) => each.server === server) === at,
     )
-    const recommendations = distinct.slice(0, NAMED).map((each) => told(capability, each))
+    const recommendations = distinct.slice(0, MAX_SERVERS).map((each) => told(capability, each))
     return answered({ capability_needed: capability, recommendations })
   }
 }
@@ -117,7 +117,8 @@ function wanted({ params }: Call): string {
   if (typeof capability !== 'string' || capability.trim() === '') {
     throw invalid('must say what is wanted, in a few words')
   }
-  if (capability.length > LONGEST) throw invalid(`may have at most ${LONGEST} characters`)
+  if (capability.length > MAX_CAPABILITY_LENGTH)
+    throw invalid(`may have at most ${MAX_CAPABILITY_LENGTH} characters`)
   return capability
 }
 

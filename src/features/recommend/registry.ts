@@ -6,33 +6,33 @@ import { actionOf } from '../../core/synonyms.ts'
 import { queryWords, stem } from '../../core/stem.ts'
 import type { Deps } from '../feature.ts'
 import type { Settings } from './settings.ts'
-import { LEAST_MATCH, type Recommended } from './shape.ts'
+import { MIN_MATCH_SCORE, type Recommended } from './shape.ts'
 
 /** Servers of a registry, as it lists them. */
 type Search = (word: string) => Promise<readonly Described[]>
 
 /** How many answers of the registry are kept, for how long in milliseconds, and how many are waited for at a time. */
-const KEPT = 200
-const FRESH = 600_000
-const BUSY = 4
+const MAX_CACHED_SEARCHES = 200
+const SEARCH_TTL_MS = 600_000
+const MAX_CONCURRENT_SEARCHES = 4
 /** How many words of what is wanted are searched for, and how many servers are asked for each. */
-const WORDS = 2
-const PAGE = 50
+const MAX_SEARCH_WORDS = 2
+const MAX_SERVERS_PER_WORD = 50
 
 /** Looks for servers in a registry; what it does not answer is only missing. */
 export function createRegistry({
   fetchJson,
   log,
 }: Deps): (capability: string, settings: Settings) => Promise<Recommended[]> {
-  const known = new LRUCache<string, readonly Described[]>({ max: KEPT, ttl: FRESH })
+  const known = new LRUCache<string, readonly Described[]>({ max: MAX_CACHED_SEARCHES, ttl: SEARCH_TTL_MS })
   let busy = 0
 
   const searchIn =
     (registry: string): Search =>
     async (word) => {
-      const url = `${registry}/v0.1/servers?search=${encodeURIComponent(word)}&version=latest&limit=${PAGE}`
+      const url = `${registry}/v0.1/servers?search=${encodeURIComponent(word)}&version=latest&limit=${MAX_SERVERS_PER_WORD}`
       const kept = known.get(url)
-      if (kept || busy >= BUSY) return kept ?? []
+      if (kept || busy >= MAX_CONCURRENT_SEARCHES) return kept ?? []
       busy += 1
       try {
         const found = listedIn(await fetchJson(url))
@@ -56,7 +56,7 @@ export function createRegistry({
     const permitted = [...servers.values()].filter(({ name }) => isOf(name, allowed))
     return createRanking(permitted)
       .rank(capability)
-      .filter(({ match }) => match >= LEAST_MATCH)
+      .filter(({ match }) => match >= MIN_MATCH_SCORE)
       .map(({ of: { name }, match }) => ({
         server: name,
         score: match,
@@ -68,7 +68,7 @@ export function createRegistry({
 /** Registries compare names alone, so the words are searched for that name things: the longest ones. */
 function searchedFor(capability: string): string[] {
   const words = [...new Set(queryWords(capability))].filter((word) => actionOf(stem(word)) === undefined)
-  return words.toSorted((one, other) => other.length - one.length).slice(0, WORDS)
+  return words.toSorted((one, other) => other.length - one.length).slice(0, MAX_SEARCH_WORDS)
 }
 
 function isOf(name: string, publishers: readonly string[]): boolean {

@@ -11,11 +11,11 @@ export interface Recommended {
 }
 
 /** How much of what is wanted must be said for it to be named at all, from 0 to 1. */
-export const LEAST_MATCH = 0.3
+export const MIN_MATCH_SCORE = 0.3
 
 /** From which score on a match is of high confidence, and from which of medium. */
-const HIGH = 0.66
-const MEDIUM = 0.33
+const HIGH_CONFIDENCE_SCORE = 0.66
+const MEDIUM_CONFIDENCE_SCORE = 0.33
 
 /** A recommendation as clients read it. */
 export function told(capability: string, found: Recommended): Record<string, unknown> {
@@ -26,7 +26,8 @@ export function told(capability: string, found: Recommended): Record<string, unk
     server_name: server,
     ...(registryUrl !== undefined && { registry_url: registryUrl }),
     ...(authFlow !== undefined && { auth_flow: authFlow }),
-    match_confidence: score >= HIGH ? 'high' : score >= MEDIUM ? 'medium' : 'low',
+    match_confidence:
+      score >= HIGH_CONFIDENCE_SCORE ? 'high' : score >= MEDIUM_CONFIDENCE_SCORE ? 'medium' : 'low',
     score: Math.round(score * 100) / 100,
     ...(tools.length > 0 && { tools }),
   }
@@ -34,5 +35,5 @@ export function told(capability: string, found: Recommended): Record<string, unk
 
 /** The highest score that still is of a confidence. */
 export function most(confidence: 'high' | 'medium' | 'low'): number {
-  return { high: 1, medium: HIGH - 0.01, low: MEDIUM - 0.01 }[confidence]
+  return { high: 1, medium: HIGH_CONFIDENCE_SCORE - 0.01, low: MEDIUM_CONFIDENCE_SCORE - 0.01 }[confidence]
 }

@@ -4,7 +4,7 @@ import { synonymsOf } from '../../core/synonyms.ts'
 import { most, type Recommended } from './shape.ts'
 
 /** How much of what a server is recommended for must be asked for, from 0 to 1. */
-const LEAST = 0.5
+const MIN_SCORE = 0.5
 
 /** The servers an owner recommends for what is asked for: those whose capability is named, in other words too. */
 export function writtenFor(capability: string, written: readonly Recommendation[]): Recommended[] {
@@ -13,7 +13,7 @@ export function writtenFor(capability: string, written: readonly Recommendation[
     const words = wordsIn(offered).map(stem)
     const named = words.filter((word) => asked.has(word) || synonymsOf(word).some((each) => asked.has(each)))
     const share = words.length === 0 ? 0 : named.length / words.length
-    if (share < LEAST) return []
+    if (share < MIN_SCORE) return []
     return [{ server, score: Math.min(share, most(confidence)), registryUrl, authFlow }]
   })
 }

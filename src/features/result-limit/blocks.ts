@@ -2,7 +2,7 @@ import { isObject } from '../../core/json.ts'
 import { cut, sizeOf } from './shorten.ts'
 
 /** Below this many bytes what is left of a block says nothing. */
-const LEAST = 64
+const MIN_BLOCK_BYTES = 64
 
 /**
  * The blocks of a tool's result, or the contents of a resource, that fit into so many bytes: texts end early, and
@@ -21,7 +21,7 @@ export function fitBlocks(blocks: readonly unknown[], budget: number): unknown[]
 }
 
 function smaller(block: unknown, budget: number): unknown {
-  if (!isObject(block) || budget < LEAST) return undefined
+  if (!isObject(block) || budget < MIN_BLOCK_BYTES) return undefined
   if (typeof block.text === 'string') return withText(block, block.text, budget)
   if (isObject(block.resource)) {
     const resource = smaller(block.resource, budget - sizeOf({ ...block, resource: null }))
@@ -39,6 +39,6 @@ function smaller(block: unknown, budget: number): unknown {
 
 function withText(block: Record<string, unknown>, text: string, budget: number): unknown {
   const room = budget - sizeOf({ ...block, text: '' }) + 2
-  const start = room < LEAST ? undefined : cut(text, room)
+  const start = room < MIN_BLOCK_BYTES ? undefined : cut(text, room)
   return start === undefined ? undefined : { ...block, text: start }
 }

@@ -1,5 +1,5 @@
 import type { Call, Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
@@ -31,11 +31,11 @@ export const resultLimit: Feature<Settings> = {
     },
   },
   create: (settings, { entry }) => ({
-    policy: ({ upstream, method }) => {
+    middleware: ({ upstream, method }) => {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
       const limit = settings(upstream).result
       const fit = async (call: Call, result: Payload): Promise<Outcome> => {
-        call.facts.set('truncated', true)
+        call.logFields.set('truncated', true)
         if (method === 'resources/read') return { kind: 'result', result: fitContents(result, limit) }
         // Whoever can not be asked for its list any more can not be held to it.
         const tool = await Promise.resolve(entry(call)).catch(() => undefined)
@@ -50,14 +50,14 @@ export const resultLimit: Feature<Settings> = {
 }
 
 /** What the gateway says of a shortened result, in bytes at most. */
-const NOTICE = 1024
+const MAX_NOTICE_BYTES = 1024
 
 // A character takes three bytes at most, so that nearly every result need not be measured.
 function isLarger({ text }: Payload, limit: number): boolean {
   return text.length * 3 > limit && Buffer.byteLength(text) > limit
 }
 
-function schemaOf(tool: Entry | undefined): JsonSchema | undefined {
+function schemaOf(tool: Descriptor | undefined): JsonSchema | undefined {
   const schema = tool?.definition.outputSchema
   return isObject(schema) ? schema : undefined
 }
@@ -65,7 +65,7 @@ function schemaOf(tool: Entry | undefined): JsonSchema | undefined {
 function fitContents(result: Payload, limit: number): Payload {
   const { contents } = result.fields
   if (!Array.isArray(contents)) throw tooLarge(limit)
-  const fitted = fitBlocks(contents, limit - NOTICE - besides(result, { contents: [] }))
+  const fitted = fitBlocks(contents, limit - MAX_NOTICE_BYTES - besides(result, { contents: [] }))
   return marked(result, { contents: fitted }, limit)
 }
 
@@ -73,7 +73,7 @@ function fitContents(result: Payload, limit: number): Payload {
 function fitTool(result: Payload, schema: JsonSchema | undefined, limit: number): Payload {
   const { content, structuredContent } = result.fields
   const blocks: readonly unknown[] = Array.isArray(content) ? content : []
-  const budget = limit - NOTICE - besides(result, { content: [], structuredContent: undefined })
+  const budget = limit - MAX_NOTICE_BYTES - besides(result, { content: [], structuredContent: undefined })
   const room = Math.max(Math.floor(budget / 2), budget - sizeOf(blocks))
   const isOver = structuredContent !== undefined && sizeOf(structuredContent) > room
   const structured = isOver ? shortened(structuredContent, schema, room) : structuredContent

@@ -1,7 +1,7 @@
 import { isObject } from '../../core/json.ts'
 
 /** How deep a value is shortened; what is nested deeper is kept whole or not at all. */
-const DEPTH = 6
+const MAX_DEPTH = 6
 const ELLIPSIS = '…'
 
 /** The size of a value as JSON, in bytes. */
@@ -30,7 +30,7 @@ interface How {
 
 function fit({ value, size }: Measured, budget: number, { strings, depth }: How): unknown {
   if (size <= budget) return value
-  if (depth > DEPTH) return undefined
+  if (depth > MAX_DEPTH) return undefined
   const how = { strings, depth: depth + 1 }
   if (typeof value === 'string') return strings ? cut(value, budget) : undefined
   if (Array.isArray(value)) return fitArray(value, budget, how)

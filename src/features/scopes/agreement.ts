@@ -2,11 +2,11 @@ import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import { escapeHidden } from '../../core/hidden.ts'
 import { canonical } from '../../core/json.ts'
-import { type Approval, createApprovals, type Draft } from '../../records/approvals.ts'
+import { type Approval, createApprovals, type ApprovalRequest } from '../../records/approvals.ts'
 import type { Deps } from '../feature.ts'
 
 /** How long a person has to agree, in milliseconds. */
-const TTL = 3_600_000
+const APPROVAL_TTL_MS = 3_600_000
 
 /** Finds out whether a person agreed that a session gets scopes: nothing where one did, or why it does not yet. */
 export function createAgreement(
@@ -24,7 +24,7 @@ export function createAgreement(
   }
 }
 
-function draftOf(scopes: readonly string[], { principal, params }: Call): Draft {
+function draftOf(scopes: readonly string[], { principal, params }: Call): ApprovalRequest {
   const { id, isEverybody } = principal
   const { justification } = params.fields
   const why = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
@@ -44,7 +44,7 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Draft 
     message: `Open a session with ${names}?`,
     needed: 1,
     approvers: [],
-    ttl: TTL,
+    ttl: APPROVAL_TTL_MS,
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { missingScopes, requiredScopes, type Requirement, requirementOf, type Thing } from './requirement.ts'
@@ -25,8 +25,8 @@ export function gateOf(thing: Thing, settings: UpstreamSettings): Gate {
 }
 
 /** The gates of listed tools, each made once. */
-export function createGates(): (entry: Entry, settings: UpstreamSettings) => Gate {
-  const gates = new WeakMap<Entry, Gate>()
+export function createGates(): (entry: Descriptor, settings: UpstreamSettings) => Gate {
+  const gates = new WeakMap<Descriptor, Gate>()
   return (entry, settings) => {
     const known = gates.get(entry)
     if (known) return known

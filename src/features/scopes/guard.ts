@@ -1,5 +1,5 @@
 import type { Call } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { knownScopes } from '../../core/scope.ts'
@@ -13,7 +13,7 @@ import { type Gate, gateOf, isShut, judge, refusal, type Verdict } from './gate.
 import { listGuard } from './lists.ts'
 import type { Requirement } from './requirement.ts'
 import { hasRules } from './rules.ts'
-import { refuseTwinReferences, refuseTwins, refuseTwinsWithin } from './twins.ts'
+import { refuseDuplicateReferences, refuseDuplicateKeys, refuseDuplicateKeysWithin } from './twins.ts'
 
 /** The guard of a target; nothing where anybody may call it. */
 export function guardOf(target: Target, settings: UpstreamSettings, context: Context): Guard | undefined {
@@ -42,17 +42,17 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
 
 function toolGuard(settings: UpstreamSettings, context: Context): Guard {
   const { entry, gates, elevateUrl, isHiding } = context
-  const pass = (call: Call, found: Entry | undefined): Call => {
+  const pass = (call: Call, found: Descriptor | undefined): Call => {
     const gate = found && gates(found, settings)
     const { scopes } = call.principal
     if (!gate || (isHiding && isShut(gate, scopes))) throw unknownTool(call.target.name ?? '')
-    if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
+    if (gate.rules) refuseDuplicateKeysWithin(call.params.at('arguments'))
     return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
   }
   return {
     isForAll: hasRules(settings),
     admit: (call) => {
-      refuseTwins(call.params)
+      refuseDuplicateKeys(call.params)
       if (call.target.name === undefined) throw unnamed('name')
       const found = entry(call)
       if (!(found instanceof Promise)) return pass(call, found)
@@ -68,12 +68,12 @@ function nameGuard(
   settings: UpstreamSettings,
   context: Context,
 ): Guard {
-  const isNamed = name !== undefined && name.length <= LONGEST
-  const gate = isNamed ? gateOf({ kind, name, nature: reading }, settings) : undefined
+  const isNamed = name !== undefined && name.length <= MAX_NAME_LENGTH
+  const gate = isNamed ? gateOf({ kind, name, classification: reading }, settings) : undefined
   return {
     isForAll: hasRules(settings),
     admit: (call) => {
-      refuseTwins(call.params)
+      refuseDuplicateKeys(call.params)
       if (!gate || name === undefined) throw unnamed(kind === 'prompt' ? 'name' : 'uri')
       return admitRead(call, { kind, name, gate }, context)
     },
@@ -89,26 +89,26 @@ interface Read {
 function admitRead(call: Call, { kind, name, gate }: Read, { elevateUrl, isHiding }: Context): Call {
   const { scopes } = call.principal
   if (isHiding && isShut(gate, scopes)) throw unknownRead(kind, name)
-  if (gate.rules) refuseTwinsWithin(call.params.at('arguments'))
+  if (gate.rules) refuseDuplicateKeysWithin(call.params.at('arguments'))
   return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
 }
 
 /** The call, unless it is refused; the audit log is told by which rule. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED */
 function permitted(call: Call, verdict: Verdict, elevateUrl: string | undefined): Call {
   if (verdict.kind === 'allowed') return call
-  call.facts.set('rule', verdict.kind === 'denied' ? 'arguments' : `scopes ${verdict.missing.join(' ')}`)
+  call.logFields.set('rule', verdict.kind === 'denied' ? 'arguments' : `scopes ${verdict.missing.join(' ')}`)
   throw refusal(verdict, elevateUrl)
 }
 
 /** Completing an argument tells of the prompt or resource it is for. */
 function admitReference(call: Call, settings: UpstreamSettings, context: Context): Call {
-  refuseTwins(call.params)
+  refuseDuplicateKeys(call.params)
   const { ref } = call.params.fields
-  refuseTwinReferences(call.params.at('ref'))
+  refuseDuplicateReferences(call.params.at('ref'))
   const { name, uri } = isObject(ref) ? ref : {}
   const [kind, subject] = typeof uri === 'string' ? (['resource', uri] as const) : (['prompt', name] as const)
-  if (typeof subject !== 'string' || subject.length > LONGEST) throw unnamed('ref')
-  const gate = gateOf({ kind, name: subject, nature: reading }, settings)
+  if (typeof subject !== 'string' || subject.length > MAX_NAME_LENGTH) throw unnamed('ref')
+  const gate = gateOf({ kind, name: subject, classification: reading }, settings)
   // The arguments are not those of a prompt, so rules about arguments say nothing of them.
   const bare = { ...gate, rules: gate.rules?.isClosed === true ? gate.rules : undefined }
   return admitRead(call, { kind, name: subject, gate: bare }, context)
@@ -120,8 +120,11 @@ function withoutShut(call: Call, settings: UpstreamSettings): Call {
   if (!isObject(notifications) || !Array.isArray(notifications.resourceSubscriptions)) return call
   const all: readonly unknown[] = notifications.resourceSubscriptions
   const open = all.filter((uri) => {
-    if (typeof uri !== 'string' || uri.length > LONGEST) return false
-    return !isShut(gateOf({ kind: 'resource', name: uri, nature: reading }, settings), call.principal.scopes)
+    if (typeof uri !== 'string' || uri.length > MAX_NAME_LENGTH) return false
+    return !isShut(
+      gateOf({ kind: 'resource', name: uri, classification: reading }, settings),
+      call.principal.scopes,
+    )
   })
   if (open.length === all.length) return call
   const kept = { ...notifications, resourceSubscriptions: open }
@@ -143,7 +146,7 @@ function isOfProtocol(name: string): boolean {
 }
 
 /** How long a name may be, in characters: each is read in many ways. */
-const LONGEST = 8192
+const MAX_NAME_LENGTH = 8192
 
 const reading = { op: 'read', risk: 'safe' } as const
 

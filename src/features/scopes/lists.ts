@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { Payload } from '../../core/payload.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { NS } from '../../wire/extensions.ts'
@@ -13,7 +13,7 @@ import { missingScopes, requiredScopes } from './requirement.ts'
 export function listGuard(name: string, settings: UpstreamSettings, context: Context): Guard {
   const key = method(name).list ?? ''
   const kindOf = (entry: Payload): Gate | undefined => gateFor(entry, key, settings, context)
-  const known = new LRUCache<string, Noted>({ max: CALLERS })
+  const known = new LRUCache<string, Noted>({ max: MAX_CALLERS })
   const noted = (call: Call, result: Payload): Payload => {
     const list = result.at(key)
     if (!list || !Array.isArray(list.value)) return result
@@ -46,7 +46,7 @@ interface Noted {
 }
 
 /** For how many kinds of callers a list is kept. */
-const CALLERS = 16
+const MAX_CALLERS = 16
 
 function gateFor(
   entry: Payload,
@@ -55,14 +55,14 @@ function gateFor(
   { listed, gates }: Context,
 ): Gate | undefined {
   if (key === 'tools') {
-    const tool: Entry | undefined = listed(settings.name, entry.fields)
+    const tool: Descriptor | undefined = listed(settings.name, entry.fields)
     return tool && gates(tool, settings)
   }
   const { name, uri, uriTemplate } = entry.fields
   const [kind, subject] =
     key === 'prompts' ? (['prompt', name] as const) : (['resource', uri ?? uriTemplate] as const)
   if (typeof subject !== 'string') return undefined
-  return gateOf({ kind, name: subject, nature: { op: 'read', risk: 'safe' } }, settings)
+  return gateOf({ kind, name: subject, classification: { op: 'read', risk: 'safe' } }, settings)
 }
 
 function shown(entry: Payload, gate: Gate | undefined, { principal }: Call, isHiding: boolean): Payload[] {

@@ -3,7 +3,7 @@
  * is left out of lists and notifications. So are tasks the gateway began for itself. It holds whatever is configured,
  * since a server that sees all callers as one cannot tell them apart (2025-11-25 basic/utilities/tasks, SEP-2663).
  */
-import type { Call, Handler, Note, Outcome, Middleware } from '../../core/call.ts'
+import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
 import type { Target } from '../../core/target.ts'
@@ -14,7 +14,7 @@ import { isTaskStatus } from '../../wire/methods.ts'
 
 /** What is done about tasks in the calls of a target; nothing where they have none. */
 export function ownTasks(
-  { method, upstream, isOwn }: Target,
+  { method, upstream, isBuiltin: isOwn }: Target,
   owners: TaskOwners,
   log: Log,
 ): Middleware | undefined {
@@ -77,7 +77,7 @@ async function filterTasks(call: Call, outcome: Outcome, owners: TaskOwners): Pr
 }
 
 /** Passes a notification on, unless it is about a task of another caller. */
-function forwardOwnStatus(note: Note, call: Call, { owners, log }: Dependencies): void {
+function forwardOwnStatus(note: Notification, call: Call, { owners, log }: Dependencies): void {
   if (!isTaskStatus(note.method)) return call.emit(note)
   const taskId = note.params?.fields.taskId
   if (typeof taskId !== 'string') return

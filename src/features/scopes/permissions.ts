@@ -30,13 +30,13 @@ export const permissions: Feature<Settings | false> = {
     const check = answerCheck(contextOf, deps)
     const negotiate = answerNegotiate(settings, { deps, sessions })
     return {
-      policy: (target) => {
+      middleware: (target) => {
         if (isProtocolNotification(target.method)) return undefined
         const guard = guarding(target, guardFor(target, contextOf, deps), sessions)
         const tasks = ownTasks(target, owners, deps.log)
         return tasks ? (next) => guard(tasks(next)) : guard
       },
-      facts: (entry) => {
+      logFields: (entry) => {
         const server = deps.server(entry.upstream)
         const isOn = settings(entry.upstream) !== false && server
         return isOn ? { scopes: gates(entry, server).requirement } : {}
@@ -68,7 +68,7 @@ function guardFor(
   contextOf: (upstream: string) => Context,
   { server }: Deps,
 ): Guard | undefined {
-  if (target.isOwn || target.upstream === undefined) return undefined
+  if (target.isBuiltin || target.upstream === undefined) return undefined
   const settings = server(target.upstream)
   return settings && guardOf(target, settings, contextOf(target.upstream))
 }
@@ -139,7 +139,7 @@ async function narrowed(call: Call, target: Target, sessions: Sessions): Promise
   } catch (error) {
     // A session that is over does not hinder its caller from asking for the next one.
     const isEnded = error instanceof GatewayError && error.code === 'TOKEN_EXPIRED'
-    if (isEnded && target.isOwn && isNegotiation(target)) return bare
+    if (isEnded && target.isBuiltin && isNegotiation(target)) return bare
     throw error
   }
 }

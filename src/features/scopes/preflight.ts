@@ -1,5 +1,5 @@
 import type { Call, Handler } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { escapeHidden } from '../../core/hidden.ts'
 import { isObject, isSame } from '../../core/json.ts'
@@ -62,11 +62,11 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
 
   function answer(
     tool: string,
-    entry: Entry | undefined,
+    entry: Descriptor | undefined,
     parameters: unknown,
     { scopes, outside }: Pick<Principal, 'scopes' | 'outside'>,
   ): Record<string, unknown> {
-    if (entry?.isOwn) return { allowed: true }
+    if (entry?.isBuiltin) return { allowed: true }
     const settings = entry && deps.server(entry.upstream)
     if (!settings) return { allowed: false, reason: `Unknown tool: ${tool}` }
     const { gates, isHiding, elevateUrl, isOff } = contextOf(entry.upstream)
@@ -90,7 +90,7 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
 }
 
 /** The tool a caller knows by this name. */
-async function find(tool: string, call: Call, { entry }: Deps): Promise<Entry | undefined> {
+async function find(tool: string, call: Call, { entry }: Deps): Promise<Descriptor | undefined> {
   const { upstream } = call.target
   const target = { method: 'tools/call', name: tool, ...(upstream !== undefined && { upstream }) }
   try {

@@ -1,12 +1,14 @@
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { fits, fitting } from '../../core/glob.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { settingOf } from '../../core/tool-settings.ts'
-import { decoded, fold, spellings, tidy } from './spellings.ts'
+import { decoded, fold, pathVariants, tidy } from './spellings.ts'
 import { uriReadings } from './uris.ts'
 
 /** Something a caller may need scopes for. */
-export type Thing = Pick<Entry, 'kind' | 'name'> & { readonly nature: Pick<Entry['nature'], 'op' | 'risk'> }
+export type Thing = Pick<Descriptor, 'kind' | 'name'> & {
+  readonly classification: Pick<Descriptor['classification'], 'op' | 'risk'>
+}
 
 /** The scopes something needs: of each group one. The first of a group is the one that opens least. */
 export type Requirement = readonly (readonly string[])[]
@@ -16,7 +18,7 @@ export function requirementOf(thing: Thing, settings: UpstreamSettings): Require
   const explicit = thing.kind === 'tool' ? settingOf(settings.tools, thing.name, 'scopes') : undefined
   if (explicit) return explicit.value.map((scope) => [scope])
   const groups = new Map<string, readonly string[]>()
-  for (const name of thing.kind === 'resource' ? spellings(thing.name) : [thing.name]) {
+  for (const name of thing.kind === 'resource' ? pathVariants(thing.name) : [thing.name]) {
     const named = opening(settings.scopes, name)
     const group = named.length > 0 ? named : [derivedScope(thing, settings.name)]
     groups.set(group.join(' '), group)
@@ -42,7 +44,7 @@ export function missingScopes(requirement: Requirement, held: ReadonlySet<string
   return unmet.length === 0 ? [] : requiredScopes(unmet)
 }
 
-function derivedScope({ nature: { op, risk } }: Thing, server: string): string {
+function derivedScope({ classification: { op, risk } }: Thing, server: string): string {
   if (op === 'admin' || op === 'execute') return `${op}:${server}`
   if (op === 'delete' || risk === 'destructive') return `delete:${server}`
   return op === 'read' ? `read:${server}` : `write:${server}`

@@ -1,4 +1,4 @@
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { fits, fitting } from '../../core/glob.ts'
 import { isObject } from '../../core/json.ts'
 import type { ArgumentRules, UpstreamSettings } from '../../core/settings.ts'
@@ -8,8 +8,8 @@ import {
   from,
   isAbsolute,
   isWellEncoded,
-  looseSpellings,
-  spellings,
+  loosePathVariants,
+  pathVariants,
   tidy,
 } from './spellings.ts'
 import { uriReadings } from './uris.ts'
@@ -27,7 +27,7 @@ export interface Rules {
 export function rulesFor(
   settings: UpstreamSettings,
   name: string,
-  kind: Entry['kind'] = 'tool',
+  kind: Descriptor['kind'] = 'tool',
 ): Rules | undefined {
   const isUri = kind === 'resource'
   const isLimited = hasRules(settings) || Object.keys(settings.scopes).length > 0
@@ -126,7 +126,7 @@ function denies(glob: string, directories: readonly string[]): (texts: readonly 
   const ends = endsOf(whole)
   return (texts) =>
     texts.some((text) =>
-      [...looseSpellings(text, directories), ...uriReadings(text).map(fold)].some((path) =>
+      [...loosePathVariants(text, directories), ...uriReadings(text).map(fold)].some((path) =>
         (isAbsolute(path) ? globs : [...globs, ...ends]).some((each) => covers(each, path)),
       ),
     )
@@ -140,7 +140,7 @@ function allows(glob: string, directories: readonly string[]): (texts: readonly 
     isPath && !isAbsolute(text) ? directories.map((directory) => tidy(from(directory, text))) : [text]
   return (texts) =>
     texts.every((text) => {
-      const read = spellings(text).flatMap(places)
+      const read = pathVariants(text).flatMap(places)
       return read.length > 0 && read.every((each) => covers(glob, each) || covers(whole, each))
     })
 }

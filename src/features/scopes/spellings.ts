@@ -2,7 +2,7 @@
  * The ways a server might read a text that names a file or a URL: as it stands, with percent signs decoded, with
  * `.` and `..` and `//` resolved. The first one is the text itself.
  */
-export function spellings(text: string): string[] {
+export function pathVariants(text: string): string[] {
   const found = new Set<string>()
   for (const each of decodings(text)) {
     found.add(each)
@@ -51,7 +51,7 @@ export function decoded(text: string): string {
  * with backslashes as slashes, without `file:` or a user in front, from one of these directories. In the form that
  * `fold` gives a glob.
  */
-export function looseSpellings(text: string, directories: readonly string[]): string[] {
+export function loosePathVariants(text: string, directories: readonly string[]): string[] {
   const found = new Set<string>()
   for (const each of decodings(text)) {
     for (const bare of [each, unquoted(each), each.split('\0', 1)[0] ?? '']) {

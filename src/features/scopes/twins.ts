@@ -9,14 +9,14 @@ const referring = new Set(['type', 'name', 'uri'])
 const MAX_DEPTH = 64
 
 /** Refuses params that another parser could read as a different call. @throws INVALID_INPUT */
-export function refuseTwins(params: Payload): void {
+export function refuseDuplicateKeys(params: Payload): void {
   const keys = Object.keys(params.fields)
   if (members(params.text).length !== keys.length || hasVariant(keys, deciding)) throw ambiguous()
 }
 
 /** Refuses a reference that another parser, or another reading, could take for another one. @throws INVALID_INPUT */
-export function refuseTwinReferences(reference: Payload | undefined): void {
-  refuseTwinsWithin(reference)
+export function refuseDuplicateReferences(reference: Payload | undefined): void {
+  refuseDuplicateKeysWithin(reference)
   const keys = Object.keys(reference?.fields ?? {})
   if ((keys.includes('name') && keys.includes('uri')) || hasVariant(keys, referring)) throw ambiguous()
 }
@@ -27,7 +27,7 @@ function hasVariant(keys: readonly string[], names: ReadonlySet<string>): boolea
 }
 
 /** Refuses arguments in which a key stands twice. @throws INVALID_INPUT */
-export function refuseTwinsWithin(args: Payload | undefined): void {
+export function refuseDuplicateKeysWithin(args: Payload | undefined): void {
   const left: [text: string, value: unknown, depth: number][] = args ? [[args.text, args.value, 0]] : []
   for (let next = left.pop(); next; next = left.pop()) {
     const [text, value, depth] = next

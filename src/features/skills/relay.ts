@@ -3,7 +3,7 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { within } from '../../core/waiting.ts'
-import type { Deps, OwnEntry } from '../feature.ts'
+import type { Deps, BuiltinEntry } from '../feature.ts'
 
 /** A skill as clients know it. */
 export interface Skill {
@@ -19,7 +19,7 @@ export interface Relay {
   /** Nothing where its server says there is none. @throws what keeps its server from answering */
   get(call: Call, uri: string): Promise<Skill | undefined>
   /** Reads the files of these skills where servers are offered together. */
-  readonly files: OwnEntry
+  readonly files: BuiltinEntry
 }
 
 const SCHEME = 'skill://'
@@ -27,9 +27,9 @@ const SCHEME = 'skill://'
 export const EXTENSION = 'io.modelcontextprotocol/skills'
 
 /** How many skills of a server are told, on how many pages, and how long it may take, in milliseconds. */
-const MOST = 512
-const PAGES = 100
-const PATIENCE = 5000
+const MAX_SKILLS = 512
+const MAX_PAGES = 100
+const LIST_TIMEOUT_MS = 5000
 
 /** Passes on what servers that know skills say of theirs. */
 export function createRelay(deps: Deps): Relay {
@@ -43,22 +43,27 @@ export function createRelay(deps: Deps): Relay {
     return names.filter((_name, at) => told[at])
   }
   const ask = (call: Call, upstream: string, params: Readonly<Record<string, unknown>>): Promise<Outcome> => {
-    const { answers: _answers, ...rest } = call
+    const { inputResponses: _answers, ...rest } = call
     const payload = Payload.of(params).withMeta(call.meta)
-    return deps.relay({ ...rest, params: payload, target: { method: call.method, upstream }, state: {} })
+    return deps.relay({
+      ...rest,
+      params: payload,
+      target: { method: call.method, upstream },
+      requestState: {},
+    })
   }
 
   const skillsOf = async (call: Call, upstream: string): Promise<Skill[]> => {
     const found: Skill[] = []
     let cursor: unknown
-    for (let page = 0; page < PAGES && found.length < MOST; page++) {
+    for (let page = 0; page < MAX_PAGES && found.length < MAX_SKILLS; page++) {
       const { fields } = resultOf(await ask(call, upstream, cursor === undefined ? {} : { cursor }))
       found.push(...(Array.isArray(fields.skills) ? fields.skills : []).flatMap(skillIn))
       cursor = fields.nextCursor
       if (typeof cursor !== 'string' || cursor === '') break
     }
     return found
-      .slice(0, MOST)
+      .slice(0, MAX_SKILLS)
       .map((skill) => (call.target.upstream === undefined ? moved(skill, upstream) : skill))
   }
 
@@ -68,7 +73,7 @@ export function createRelay(deps: Deps): Relay {
         // A server that fails to tell of its skills does not take away those of others.
         within(
           skillsOf(call, name).catch(() => []),
-          PATIENCE,
+          LIST_TIMEOUT_MS,
           [],
         ),
       )
@@ -85,7 +90,7 @@ export function createRelay(deps: Deps): Relay {
     files: {
       definition: { uri: SCHEME, name: 'skills' },
       isListed: false,
-      answers: (uri) => placeOf(uri, deps.servers()) !== undefined,
+      matches: (uri) => placeOf(uri, deps.servers()) !== undefined,
       handle: async (call) => {
         const { uri } = call.params.fields
         const place = placeOf(String(uri), deps.servers())
@@ -93,7 +98,9 @@ export function createRelay(deps: Deps): Relay {
         const { upstream } = place
         const target = { method: call.method, upstream, name: place.uri }
         const outcome = await deps.relay({ ...call, params: call.params.with({ uri: place.uri }), target })
-        return outcome.kind === 'ask' ? outcome : { kind: 'result', result: readAs(outcome.result, uri) }
+        return outcome.kind === 'input_required'
+          ? outcome
+          : { kind: 'result', result: readAs(outcome.result, uri) }
       },
     },
   }

@@ -5,9 +5,9 @@ import type { ServerDescription } from '../../documents/portrait.ts'
 import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../documents/skill.ts'
 import { self } from '../../core/self.ts'
 import { introducing } from '../discovered.ts'
-import type { Deps, Feature, OwnEntry } from '../feature.ts'
+import type { Deps, Feature, BuiltinEntry } from '../feature.ts'
 import { answered, pageOf } from '../own-tool.ts'
-import { portrayed } from '../portrayed.ts'
+import { describedList } from '../portrayed.ts'
 import { createRelay, EXTENSION, type Relay, type Skill } from './relay.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 
@@ -32,13 +32,13 @@ export const skills: Feature<Settings | false> = {
         { path: `/skills/${self.name}/SKILL.md`, handle: reading(deps) },
         { path: '/skills/*/SKILL.md', handle: reading(deps) },
       ],
-      shown: (method) => (method === 'server/discover' ? said : undefined),
+      rewriteResult: (method) => (method === 'server/discover' ? said : undefined),
     }
   },
 }
 
 /** How long skills may be kept, in milliseconds. */
-const TTL = 60_000
+const CACHE_TTL_MS = 60_000
 const TYPE = 'text/markdown'
 
 interface Shelf {
@@ -60,10 +60,12 @@ function listing(shelf: Shelf): Handler {
       )
     const relayed = await shelf.relay.list(call)
     const taken = new Set(relayed.map(({ uri }) => uri))
-    const own = (await portraitsFor(call, shelf.deps)).map((portrait) => skillFor(portrait, shelf.deps))
+    const own = (await descriptionsFor(call, shelf.deps)).map((description) =>
+      skillFor(description, shelf.deps),
+    )
     return answered({
       skills: [...own.filter(({ uri }) => !taken.has(uri)), ...relayed],
-      ttlMs: TTL,
+      ttlMs: CACHE_TTL_MS,
       cacheScope: 'private',
     })
   }
@@ -79,38 +81,41 @@ function getting({ deps, relay }: Shelf): Handler {
       if (!own) throw error
     })
     const skill = relayed ?? own
-    if (skill) return answered({ skill, ttlMs: TTL, cacheScope: 'private' })
+    if (skill) return answered({ skill, ttlMs: CACHE_TTL_MS, cacheScope: 'private' })
     throw new GatewayError('INVALID_INPUT', `Invalid params: there is no skill ${uri}.`, { data: { uri } })
   }
 }
 
 async function ownSkill(call: Call, uri: string, deps: Deps): Promise<Skill | undefined> {
-  const found = (await portraitsFor(call, deps)).find((portrait) => skillUri(portrait) === uri)
+  const found = (await descriptionsFor(call, deps)).find((description) => skillUri(description) === uri)
   return found && skillFor(found, deps)
 }
 
 /** Of all servers together there is one skill, beside those of each. */
-async function portraitsFor(call: Call, deps: Deps): Promise<readonly ServerDescription[]> {
-  const portrait = await portrayed(NAME, call, deps)
-  return [portrait, ...portrait.parts]
+async function descriptionsFor(call: Call, deps: Deps): Promise<readonly ServerDescription[]> {
+  const description = await describedList(NAME, call, deps)
+  return [description, ...description.parts]
 }
 
-function fileOf(portrait: ServerDescription, deps: Deps): SkillFile {
-  return deps.document(portrait, 'skill', skillOf)
+function fileOf(description: ServerDescription, deps: Deps): SkillFile {
+  return deps.document(description, 'skill', skillOf)
 }
 
-function skillFor(portrait: ServerDescription, deps: Deps): Skill {
-  const { text, frontmatter } = fileOf(portrait, deps)
-  const uri = skillUri(portrait)
+function skillFor(description: ServerDescription, deps: Deps): Skill {
+  const { text, frontmatter } = fileOf(description, deps)
+  const uri = skillUri(description)
   return { uri, frontmatter, resources: [{ uri, ...stampOf(text) }] }
 }
 
-function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Shelf): readonly OwnEntry[] {
+function resourcesOf(
+  upstream: string | undefined,
+  { deps, relay, isListed }: Shelf,
+): readonly BuiltinEntry[] {
   const names =
     upstream === undefined
       ? [self.name, ...deps.servers().filter((each) => deps.isOn(NAME, each))]
       : [upstream]
-  const own = names.map((name): OwnEntry => {
+  const own = names.map((name): BuiltinEntry => {
     const folder = skillName({ name })
     const uri = skillUri({ name })
     return {
@@ -123,10 +128,14 @@ function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Sh
       },
       isListed: isListed(upstream),
       handle: async (call) => {
-        const found = (await portraitsFor(call, deps)).find((portrait) => skillUri(portrait) === uri)
+        const found = (await descriptionsFor(call, deps)).find((description) => skillUri(description) === uri)
         if (!found) throw unknownResource(uri)
         const { text } = fileOf(found, deps)
-        return answered({ contents: [{ uri, mimeType: TYPE, text }], ttlMs: TTL, cacheScope: 'private' })
+        return answered({
+          contents: [{ uri, mimeType: TYPE, text }],
+          ttlMs: CACHE_TTL_MS,
+          cacheScope: 'private',
+        })
       },
     }
   })
@@ -135,8 +144,8 @@ function resourcesOf(upstream: string | undefined, { deps, relay, isListed }: Sh
 
 function reading(deps: Deps): Handler {
   return async (call) => {
-    const portrait = await portrayed(NAME, call, deps)
-    const { text } = fileOf(portrait, deps)
-    return pageOf({ text, type: `${TYPE}; charset=utf-8`, maxAge: TTL / 1000 })
+    const description = await describedList(NAME, call, deps)
+    const { text } = fileOf(description, deps)
+    return pageOf({ text, type: `${TYPE}; charset=utf-8`, maxAge: CACHE_TTL_MS / 1000 })
   }
 }

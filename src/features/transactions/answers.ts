@@ -36,7 +36,7 @@ export function answerBegin(desk: TransactionService): Handler {
       now: Date.now(),
     })
     const isOpened = await worker
-      .announce()
+      .register()
       .then(() => book.open(transaction))
       .finally(forget)
     if (!isOpened) {
@@ -118,13 +118,13 @@ function idOf({ params }: Call): string {
 }
 
 /** How long a text for people may be; the rest is left out. */
-const LONGEST_TEXT = 1000
+const MAX_TEXT_LENGTH = 1000
 
 function textOf({ params }: Call, field: string): string | undefined {
   const value = params.fields[field]
   if (value === undefined) return undefined
   if (typeof value !== 'string') throw invalid(field, 'a text')
-  return value.slice(0, LONGEST_TEXT).toWellFormed()
+  return value.slice(0, MAX_TEXT_LENGTH).toWellFormed()
 }
 
 /** In milliseconds. */

@@ -2,7 +2,7 @@ import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause, untilAborted } from '../../core/waiting.ts'
-import { Deeds } from '../../records/deeds.ts'
+import { Actions } from '../../records/deeds.ts'
 import { rollingBack } from '../../records/transaction-moves.ts'
 import {
   isOver,
@@ -25,7 +25,7 @@ export interface TransactionService {
   /** What holds for all transactions, whichever servers they touch. */
   readonly limits: Settings
   readonly book: Transactions
-  readonly deeds: Deeds
+  readonly deeds: Actions
   readonly worker: WorkerIdentity
   readonly rollback: Rollback
   readonly watch: TransactionReaper
@@ -34,14 +34,17 @@ export interface TransactionService {
 }
 
 /** Puts it together. */
-export function createDesk(given: SettingsOf<Settings | false>, deps: Deps): TransactionService {
+export function createTransactionService(
+  given: SettingsOf<Settings | false>,
+  deps: Deps,
+): TransactionService {
   const limits = [undefined, ...deps.servers()].map((name) => given(name)).find((each) => each !== false)
   if (!limits) throw new TypeError('transactions are off everywhere')
   const settings = (upstream?: string): Settings => given(upstream) || limits
   const { retention } = limits
   const book = new Transactions(deps.store, retention)
-  const deeds = new Deeds(deps.store)
-  const worker = new WorkerIdentity(deps.presence)
+  const deeds = new Actions(deps.store)
+  const worker = new WorkerIdentity(deps.membership)
   const rollback = createRollback({ deps, book, deeds, worker, retention })
   const watch = new TransactionReaper({ book, rollback, worker, log: deps.log })
   return { deps, settings, limits, book, deeds, worker, rollback, watch, queue: createQueue() }
@@ -64,7 +67,7 @@ export function keyFor({ principal }: Call, id: string): string {
 }
 
 /** How often somebody else's rollback is looked at, in milliseconds. */
-const LOOK = 250
+const POLL_INTERVAL_MS = 250
 
 /** Rolls a transaction back, and waits for the end of it. @throws TRANSACTION_CONFLICT, the signal's reason */
 export async function rollBack(
@@ -72,7 +75,7 @@ export async function rollBack(
   { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
   { book, worker, rollback, watch }: TransactionService,
 ): Promise<Transaction> {
-  await worker.announce()
+  await worker.register()
   const begin = rollingBack(reason)
   // Somebody else may have begun that.
   const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
@@ -93,6 +96,6 @@ async function rolledBackBy(
     const found = await book.find(key)
     if (!found) throw unknownTransaction()
     if (isOver(found)) return found
-    await pause(LOOK, signal)
+    await pause(POLL_INTERVAL_MS, signal)
   }
 }

@@ -5,12 +5,12 @@ import { isObject } from '../../core/json.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/waiting.ts'
-import { NOBODY_TO_ASK } from '../../records/approval-refusals.ts'
-import type { Action, Deeds, WayBack } from '../../records/deeds.ts'
+import { NO_APPROVER_REASON } from '../../records/approval-refusals.ts'
+import type { Action, Actions, Compensation } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { compensated, rolledBack, takenUp } from '../../records/transaction-moves.ts'
 import {
-  type Compensation,
+  type CompensationStatus,
   isOver,
   type Step,
   type Transaction,
@@ -25,7 +25,7 @@ import type { WorkerIdentity } from './worker.ts'
 interface Parts {
   readonly deps: Deps
   readonly book: Transactions
-  readonly deeds: Deeds
+  readonly deeds: Actions
   readonly worker: WorkerIdentity
   /** How long what was undone is kept, in milliseconds. */
   readonly retention: number
@@ -41,8 +41,8 @@ export interface Rollback {
 }
 
 /** How often a compensation is tried, and how long is waited before the second time, in milliseconds. */
-const TRIES = 3
-const DELAY = 250
+const MAX_ATTEMPTS = 3
+const RETRY_DELAY_MS = 250
 
 /** Makes what rolls transactions back. Each compensation is written down before the next one begins. */
 export function createRollback(parts: Parts): Rollback {
@@ -55,7 +55,7 @@ export function createRollback(parts: Parts): Rollback {
     if (found.status !== 'rolling_back' || deps.closing.aborted) return isOver(found) ? found : undefined
     if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
       return undefined
-    await worker.announce()
+    await worker.register()
     const taken = await book.change(key, takenUp(worker.id, found.runner))
     if (taken.runner !== worker.id) return isOver(taken) ? taken : undefined
     const transaction = await quiescent(key, parts)
@@ -118,7 +118,7 @@ function isDone({ kind, status }: Step, deed: Action | undefined): boolean {
   return deed.status !== 'failed' && deed.way.kind !== 'nothing'
 }
 
-function stuck({ id }: Step): Compensation {
+function stuck({ id }: Step): CompensationStatus {
   return failed(id, 'A step after which there is no way back was done.', 'pivot')
 }
 
@@ -133,25 +133,31 @@ interface Undoing {
 async function undone(
   { step, deed, transaction, principal }: Undoing,
   { deps, deeds, retention }: Parts,
-): Promise<Compensation | undefined> {
+): Promise<CompensationStatus | undefined> {
   if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
-  const way: WayBack = deed?.way ?? { kind: 'none', reason: 'what it did is not known any more' }
+  const way: Compensation = deed?.way ?? { kind: 'none', reason: 'what it did is not known any more' }
   if (way.kind === 'none')
     return failed(step.id, `The step can not be undone: ${way.reason}.`, 'no_compensation')
   if (way.kind === 'nothing') return { step: step.id, status: 'compensated' }
   const make = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool, arguments: args } = way
-    const order = { errand: 'undo', principal, upstream: step.upstream, tool, arguments: args } as const
-    return deps.call(deps.errand({ ...order, idempotencyKey, undoes: deed?.trace }))
+    const order = {
+      purpose: 'compensate',
+      principal,
+      upstream: step.upstream,
+      tool,
+      arguments: args,
+    } as const
+    return deps.call(deps.internal({ ...order, idempotencyKey, undoes: deed?.trace }))
   }
   const key = keyOf(transaction.id, step.id)
   let error = await attempt(() => make(key), transaction.startedAt)
   // A key of an earlier transaction of the same id says nothing about this one.
-  if (error?.code === STALE) {
+  if (error?.code === STALE_KEY_CODE) {
     error = await attempt(() => make(hashed(`${key} ${step.deed}`)), transaction.startedAt)
   }
   const isDoubtful = deed !== undefined && deed.status !== 'ok'
-  const isAsked = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NOBODY_TO_ASK
+  const isAsked = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NO_APPROVER_REASON
   const isPutOff = deps.closing.aborted || isAsked
   if (error && isPutOff) return undefined
   if (error)
@@ -185,22 +191,22 @@ async function attempt(make: () => Promise<Outcome>, since: number): Promise<Err
       (outcome) => failureOf(outcome, since),
       (thrown: unknown) => asGatewayError(thrown).data,
     )
-    if (!error || tries === TRIES || error.category !== 'transient') return error
-    await pause(DELAY * 2 ** (tries - 1))
+    if (!error || tries === MAX_ATTEMPTS || error.category !== 'transient') return error
+    await pause(RETRY_DELAY_MS * 2 ** (tries - 1))
   }
 }
 
-const STALE = 'IDEMPOTENCY_CONFLICT'
+const STALE_KEY_CODE = 'IDEMPOTENCY_CONFLICT'
 
 /** Why a call failed, as its result says; nothing where it did not. */
 function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
-  if (outcome.kind === 'ask') {
+  if (outcome.kind === 'input_required') {
     return new GatewayError('UPSTREAM_ERROR', 'The server asks something, and nobody is there to answer.')
       .data
   }
   const { _meta: meta, isError } = outcome.result.fields
   const told: ErrorData = isObject(meta) ? meta : {}
-  if (isError !== true) return isBefore(told, since) ? { code: STALE } : undefined
+  if (isError !== true) return isBefore(told, since) ? { code: STALE_KEY_CODE } : undefined
   const error = told[ERROR_KEY]
   return isObject(error) ? error : new GatewayError('UPSTREAM_ERROR', 'The tool failed.').data
 }
@@ -215,7 +221,7 @@ function doubtful(error: ErrorData): ErrorData {
   return { ...error, details: { ...details, step_outcome: 'unknown' } }
 }
 
-function failed(step: string, message: string, reason: string): Compensation {
+function failed(step: string, message: string, reason: string): CompensationStatus {
   const error = new GatewayError('COMPENSATION_UNAVAILABLE', message, { reason }).data
   return { step, status: 'compensation_failed', error }
 }

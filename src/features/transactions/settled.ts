@@ -20,7 +20,7 @@ interface Options {
 }
 
 /** How often somebody else's step is looked at, in milliseconds. */
-const LOOK = 50
+const POLL_INTERVAL_MS = 50
 
 /**
  * The transaction, once nobody works on a step of it; a step whose gateway is gone has no known end.
@@ -37,7 +37,7 @@ export async function quiescent(
     const [step] = pendingOf(found)
     if (!step || (await isLeft?.(found, step))) return found
     const isAtWork = !step.isOpen && (await worker.isAtWork(step.runner, stepWork(key, step.id)))
-    if (isAtWork) await pause(LOOK, signal)
+    if (isAtWork) await pause(POLL_INTERVAL_MS, signal)
     else await book.change(key, stepLost(step, Date.now()))
   }
 }

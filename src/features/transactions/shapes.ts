@@ -152,9 +152,9 @@ function compensationShape(
 }
 
 /** How long a text may be that is shown. */
-const LONGEST = 1000
+const MAX_TEXT_LENGTH = 1000
 /** In place of what the caller has not seen, or is long: what was there before may be anything. */
-const KEPT = '[kept by the gateway]'
+const OMITTED_TEXT = '[kept by the gateway]'
 
 /** The texts and numbers in what the caller sent and got, each of which it has seen whole. */
 function leavesOf(values: readonly unknown[]): ReadonlySet<unknown> {
@@ -169,9 +169,10 @@ function leavesOf(values: readonly unknown[]): ReadonlySet<unknown> {
 }
 
 function shown(value: unknown, known: ReadonlySet<unknown>): unknown {
-  if (typeof value === 'string') return value.length <= LONGEST && known.has(value) ? value : KEPT
+  if (typeof value === 'string')
+    return value.length <= MAX_TEXT_LENGTH && known.has(value) ? value : OMITTED_TEXT
   if (Array.isArray(value)) return value.map((each) => shown(each, known))
-  if (!isObject(value)) return typeof value === 'number' && !known.has(value) ? KEPT : value
+  if (!isObject(value)) return typeof value === 'number' && !known.has(value) ? OMITTED_TEXT : value
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, shown(member, known)]))
 }
 

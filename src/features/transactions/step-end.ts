@@ -11,7 +11,7 @@ import { type TransactionService, rollBack } from './desk.ts'
 import { withStep } from './shapes.ts'
 
 /** The slot of a call's state that names the step its server has begun already. */
-export const SLOT = 'transactions'
+export const STATE_KEY = 'transactions'
 
 /** A step that was written down. */
 interface Running {
@@ -26,11 +26,11 @@ interface Running {
 /** Makes the call of a step, and writes down how it ended before anybody is told. */
 export async function runStep(call: Call, next: Handler, running: Running): Promise<Outcome> {
   const { id, step, isToBeUndoable, desk } = running
-  call.facts.set('step', step.id)
+  call.logFields.set('step', step.id)
   const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
   const ended = await next({ ...call, step: stepOf }).catch((thrown: unknown) => asGatewayError(thrown))
   if (ended instanceof GatewayError) return failed(ended, call, running)
-  if (ended.kind === 'ask') return asked(ended, running)
+  if (ended.kind === 'input_required') return asked(ended, running)
   const { result } = ended
   const deed = await deedOf(running)
   // What a server says of itself does not make what it did undone.
@@ -81,14 +81,17 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
 }
 
 /** Its server has begun, so the step waits with it; otherwise it begins anew with the answers. */
-async function asked(outcome: Outcome & { kind: 'ask' }, { key, step, desk }: Running): Promise<Outcome> {
+async function asked(
+  outcome: Outcome & { kind: 'input_required' },
+  { key, step, desk }: Running,
+): Promise<Outcome> {
   const { book } = desk
   if (!outcome.isOpen) {
     await durable(book.change(key, stepRemoved(step.id, Date.now())))
     return outcome
   }
   await durable(book.change(key, stepAsked(step.id, undefined)))
-  return { ...outcome, state: { ...outcome.state, [SLOT]: step.id } }
+  return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: step.id } }
 }
 
 /** Someone is asked first, outside of the protocol: the call was not made, and comes again. */

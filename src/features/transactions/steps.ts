@@ -1,6 +1,6 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { newDeedKey } from '../../records/deeds.ts'
+import { newActionKey } from '../../records/deeds.ts'
 import { keptPrincipal } from '../../records/principal.ts'
 import { pendingOf, stepAsked, stepBegun, TAKEN, UNDER_WAY } from '../../records/transaction-moves.ts'
 import { type Step, type Transaction } from '../../records/transactions.ts'
@@ -8,7 +8,7 @@ import { extensionOf, isTask, TRANSACTION_ID, withoutExtension, withoutTasks } f
 import { type TransactionService, keyFor, mustHaveKeys } from './desk.ts'
 import { readId } from './ids.ts'
 import { quiescent, stepWork } from './settled.ts'
-import { runStep, SLOT } from './step-end.ts'
+import { runStep, STATE_KEY } from './step-end.ts'
 import { kindOf, mustBeUndoable } from './undoable.ts'
 
 /** Makes a call as a step of the transaction it names. */
@@ -20,7 +20,7 @@ export async function makeStep(call: Call, next: Handler, desk: TransactionServi
   const wanted = stepId === undefined ? undefined : readId(stepId, 'step_id')
   const bare = withoutTasks(withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id'))
   const key = keyFor(call, id)
-  call.facts.set('transaction', id)
+  call.logFields.set('transaction', id)
   return desk.queue(key, call.signal, async () => {
     const begun = await begin(bare, { key, wanted }, desk)
     return desk.worker.during(stepWork(key, begun.step.id), () =>
@@ -60,10 +60,10 @@ function isOvertaken(error: unknown, { wanted }: Beginning): boolean {
 async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: TransactionService): Promise<Begun> {
   const { book, worker, deps, limits } = desk
   const transaction = await waited(key, call.signal, desk)
-  await worker.announce()
+  await worker.register()
   // What can not be written down in the end is not begun.
-  const { problem } = deps.store
-  if (problem !== undefined && call.state[SLOT] === undefined) throw noRoom(problem)
+  const { unavailableReason: problem } = deps.store
+  if (problem !== undefined && call.requestState[STATE_KEY] === undefined) throw noRoom(problem)
   const kind = await kindOf(call, deps)
   const isToBeUndoable = kind === 'write' && desk.settings(call.target.upstream).uncompensable === 'reject'
   const open = openStep(call, transaction)
@@ -75,7 +75,7 @@ async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Transact
   const { upstream = '', name: tool = '' } = call.target
   const id = wanted ?? freeId(transaction)
   const about = { upstream, tool, kind, runner: worker.id }
-  const step: Step = { id, deed: newDeedKey(now), ...about, status: 'pending' }
+  const step: Step = { id, deed: newActionKey(now), ...about, status: 'pending' }
   const move = stepBegun(step, { most: limits.max_steps, now })
   // A refusal for what the transaction is comes before one for what the tool is.
   move(transaction)
@@ -95,8 +95,8 @@ export function waited(key: string, signal: AbortSignal, desk: TransactionServic
 }
 
 /** The step a call comes back to with answers. */
-function openStep({ state }: Call, transaction: Transaction): Step | undefined {
-  const slot = state[SLOT]
+function openStep({ requestState: state }: Call, transaction: Transaction): Step | undefined {
+  const slot = state[STATE_KEY]
   if (slot === undefined) return undefined
   const found = pendingOf(transaction).find(({ id, isOpen }) => isOpen && id === slot)
   if (found) return found

@@ -1,10 +1,10 @@
-import type { OwnTool } from '../feature.ts'
-import { LONGEST_ID } from './ids.ts'
+import type { BuiltinTool } from '../feature.ts'
+import { MAX_ID_LENGTH } from './ids.ts'
 
 const id = {
   type: 'string',
   minLength: 1,
-  maxLength: LONGEST_ID,
+  maxLength: MAX_ID_LENGTH,
   description: 'Names the transaction; chosen by the caller.',
 }
 
@@ -24,7 +24,7 @@ const compensations = {
 }
 
 /** The tool that begins a transaction, which is idle for so many seconds at most unless its caller says. */
-export const beginTool = (timeout: number): OwnTool['definition'] => ({
+export const beginTool = (timeout: number): BuiltinTool['definition'] => ({
   name: 'begin_transaction',
   title: 'Begin a transaction',
   description:

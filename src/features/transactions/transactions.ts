@@ -2,8 +2,8 @@ import { hasExtension, NS, TRANSACTION_ID } from '../../wire/extensions.ts'
 import type { Feature, Reserved } from '../feature.ts'
 import { asTool } from '../own-tool.ts'
 import { answerBegin, answerCommit, answerRollback, answerStatus } from './answers.ts'
-import { createDesk } from './desk.ts'
-import { LONGEST_ID } from './ids.ts'
+import { createTransactionService } from './desk.ts'
+import { MAX_ID_LENGTH } from './ids.ts'
 import { type Settings, settingsSchema } from './settings.ts'
 import { makeStep } from './steps.ts'
 import { beginTool, commitTool, rollbackTool, statusTool } from './tools.ts'
@@ -13,10 +13,10 @@ const reserved: Reserved = {
   value: TRANSACTION_ID,
   schema: {
     type: 'string',
-    maxLength: LONGEST_ID,
+    maxLength: MAX_ID_LENGTH,
     description: 'Optional. The transaction this call is a step of, as begin_transaction named it.',
   },
-  isFor: ({ nature }) => nature.op !== 'read',
+  isFor: ({ classification }) => classification.op !== 'read',
 }
 
 /** Groups calls so that all of them can be undone. */
@@ -26,17 +26,17 @@ export const transactions: Feature<Settings | false> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const desk = createDesk(settings, deps)
+    const desk = createTransactionService(settings, deps)
     const begin = answerBegin(desk)
     const commit = answerCommit(desk)
     const rollback = answerRollback(desk)
     const status = answerStatus(desk)
     const timeoutSeconds = Math.floor(Math.min(desk.limits.timeout, desk.limits.max_lifetime) / 1000)
     return {
-      policy: ({ method, isOwn }) => {
-        if (method !== 'tools/call' || isOwn) return undefined
+      middleware: ({ method, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin) return undefined
         return (next) => (call) => {
-          if (call.errand || !hasExtension(call, TRANSACTION_ID)) return next(call)
+          if (call.internal || !hasExtension(call, TRANSACTION_ID)) return next(call)
           return makeStep(call, next, desk)
         }
       },

@@ -14,7 +14,7 @@ export async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
   const { upstream = '', name = '' } = call.target
   // A tool whose server says nothing of it may change something.
   const entry = await Promise.resolve(deps.entry(call)).catch(() => undefined)
-  if (entry && asCalled(entry, call).nature.op === 'read') return 'read'
+  if (entry && asCalled(entry, call).classification.op === 'read') return 'read'
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return 'read'
   return settingOf(deps.server(upstream)?.tools ?? {}, name, 'pivot')?.value === true ? 'pivot' : 'write'
 }
@@ -35,8 +35,14 @@ export async function mustBeUndoable(call: Call, principal: Principal, deps: Dep
   for (const way of ways) {
     if (!way) continue
     const { tool } = way
-    const order = { errand: 'undo', principal, upstream, tool, arguments: foreseen(way, call) } as const
-    if (!(await deps.isPermitted(deps.errand(order))))
+    const order = {
+      purpose: 'compensate',
+      principal,
+      upstream,
+      tool,
+      arguments: foreseen(way, call),
+    } as const
+    if (!(await deps.isPermitted(deps.internal(order))))
       throw noUndo(at, `you may not call ${tool}, which undoes it`, `Get the rights to call ${tool}.`)
   }
 }

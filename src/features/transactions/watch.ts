@@ -14,10 +14,10 @@ interface Parts {
 }
 
 /** How often it is looked whose time is over, and what others left, in milliseconds. */
-const TICK = 1000
-const SCAN = 2000
+const TICK_MS = 1000
+const SCAN_INTERVAL_MS = 2000
 /** Looking through the store takes at most this part of the time. */
-const SHARE = 50
+const SCAN_PAUSE_RATIO = 50
 
 /** Rolls back what was left alone for too long, and goes on with what others left half done. */
 export class TransactionReaper {
@@ -35,7 +35,7 @@ export class TransactionReaper {
 
   /** Begins; what an earlier process left is taken up at once. */
   async start(): Promise<void> {
-    this.#timer ??= setInterval(() => this.#tick(), TICK).unref()
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS).unref()
     await this.#scan().catch(unlessAway)
   }
 
@@ -79,7 +79,7 @@ export class TransactionReaper {
   async #look(): Promise<void> {
     const { book } = this.#parts
     const began = Date.now()
-    this.#scanAt = began + SCAN
+    this.#scanAt = began + SCAN_INTERVAL_MS
     const found = await book.unfinished()
     const seen = new Set(found.map(({ key }) => key))
     for (const { key, transaction } of found) {
@@ -89,7 +89,7 @@ export class TransactionReaper {
     }
     // What began meanwhile is not missing.
     for (const key of this.#due.keys()) if (!seen.has(key) && !(await book.find(key))) this.#due.delete(key)
-    this.#scanAt = Math.max(this.#scanAt, Date.now() + SHARE * (Date.now() - began))
+    this.#scanAt = Math.max(this.#scanAt, Date.now() + SCAN_PAUSE_RATIO * (Date.now() - began))
   }
 
   async #takeUp(key: string, { runner }: Transaction): Promise<void> {
@@ -101,7 +101,7 @@ export class TransactionReaper {
   /** Tries again what could not be undone: that it is about to be is on record first, so that it outlives this process. */
   async #retry(key: string): Promise<void> {
     const { book, rollback, worker } = this.#parts
-    await worker.announce()
+    await worker.register()
     const { status } = await book.change(key, retried(Date.now()))
     if (status === 'rolling_back') await rollback.run(key)
   }
@@ -114,7 +114,7 @@ export class TransactionReaper {
     if (found.status === 'active') {
       if (now < found.expiresAt) return this.track(key, found)
       if (now < found.endsAt && (await this.#isAtWork(key, found))) return
-      await worker.announce()
+      await worker.register()
       await book.change(key, (current) =>
         current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
       )

@@ -9,19 +9,19 @@ export class WorkerIdentity {
   /** Names it in what is written down. */
   readonly id: string
   readonly #own = randomBytes(6).toString('hex')
-  readonly #presence: Membership
+  readonly #membership: Membership
   readonly #underWay = new Set<string>()
   #isClosed = false
 
-  constructor(presence: Membership) {
-    this.#presence = presence
-    this.id = `${presence.id}#${this.#own}`
+  constructor(membership: Membership) {
+    this.#membership = membership
+    this.id = `${membership.id}#${this.#own}`
     living.add(this.#own)
   }
 
   /** Makes others see that it lives; has to be awaited before it writes its name down. */
-  announce(): Promise<void> {
-    return this.#presence.announce()
+  register(): Promise<void> {
+    return this.#membership.register()
   }
 
   /** Does some work that others must not take up meanwhile. */
@@ -45,7 +45,7 @@ export class WorkerIdentity {
     const at = who.lastIndexOf('#')
     const gateway = who.slice(0, at)
     if (at === -1) return false
-    return gateway === this.#presence.id ? living.has(who.slice(at + 1)) : this.#presence.isAlive(gateway)
+    return gateway === this.#membership.id ? living.has(who.slice(at + 1)) : this.#membership.isAlive(gateway)
   }
 
   /** Ends it once the work under way is done. */

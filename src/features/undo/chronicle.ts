@@ -5,19 +5,19 @@ import { resultValue } from '../../core/expression.ts'
 import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import type { UndoRule } from '../../core/undo.ts'
-import { type Action, type Deeds, newDeedKey, type WayBack } from '../../records/deeds.ts'
+import { type Action, type Actions, newActionKey, type Compensation } from '../../records/deeds.ts'
 import { keepPrincipal } from '../../records/principal.ts'
 import type { Deps } from '../feature.ts'
 import type { History } from './history.ts'
-import type { Looks } from './look.ts'
+import type { SnapshotReader } from './look.ts'
 import { noUndo } from '../no-undo.ts'
-import { type Look, takesResult, wayBack } from './way-back.ts'
+import { type ReadSnapshot, takesResult, compensationFor } from './way-back.ts'
 import { compensationProblem } from './compensation-check.ts'
 
 interface Options {
   readonly deps: Deps
-  readonly deeds: Deeds
-  readonly looks: Looks
+  readonly deeds: Actions
+  readonly looks: SnapshotReader
   readonly journal: History
   readonly upstream: string
   /** How long deeds that are no steps are kept, in milliseconds; 0 for not at all. */
@@ -28,7 +28,7 @@ interface Options {
 interface Beginning {
   readonly deed: Action
   readonly rule: UndoRule | undefined
-  readonly look: Look | undefined
+  readonly look: ReadSnapshot | undefined
   /** The server has begun in an earlier round, so it is on record already. */
   readonly isResumed?: true
 }
@@ -36,13 +36,13 @@ interface Beginning {
 type Ending = Pick<Action, 'status' | 'way'>
 
 /** How long steps are kept, in milliseconds: longer than any transaction takes. */
-const STEPS = 30 * 86_400_000
+const STEP_TTL_MS = 30 * 86_400_000
 
 /** The slot of a call's state that names the deed of what its server has begun. */
-const SLOT = 'undo'
+const STATE_KEY = 'undo'
 
 /** Nothing is left to undo. */
-const nothing: WayBack = { kind: 'nothing' }
+const nothing: Compensation = { kind: 'nothing' }
 
 /** Writes down what the tools of a server do. */
 export class UndoLog {
@@ -60,7 +60,7 @@ export class UndoLog {
       await this.#end(call, begun, failedWith(error, begun)).catch(() => undefined)
       throw error
     })
-    if (outcome.kind === 'ask') return this.#asked(call, begun, outcome)
+    if (outcome.kind === 'input_required') return this.#asked(call, begun, outcome)
     const isFailed = outcome.result.member('isError') === true
     // A task that goes on may come to anything.
     const status = isTaskAccepted(outcome.result) ? 'unknown' : 'ok'
@@ -78,13 +78,13 @@ export class UndoLog {
     const args = isObject(given) ? given : {}
     const rule = await ruleOf(deps, upstream, tool)
     const look =
-      rule?.kind === 'restore' ? await looks.look(call, rule.snapshot, { upstream, args }) : undefined
+      rule?.kind === 'restore' ? await looks.read(call, rule.snapshot, { upstream, args }) : undefined
     const startedAt = Date.now()
-    const way = await this.#fitting(call, wayBack(rule, { args, look }))
+    const way = await this.#fitting(call, compensationFor(rule, { args, look }))
     if (step?.mustBeUndoable && way.kind === 'none' && !takesResult(rule, look))
       throw noUndo({ upstream, tool }, way.reason, 'See to that first.')
     const deed: Action = {
-      key: step?.deed ?? newDeedKey(startedAt),
+      key: step?.deed ?? newActionKey(startedAt),
       startedAt,
       principal: keepPrincipal(principal),
       ...(client.session !== undefined && { session: client.session }),
@@ -101,7 +101,7 @@ export class UndoLog {
   }
 
   /** A way back whose call its server would refuse is none. */
-  async #fitting(call: Call, way: WayBack): Promise<WayBack> {
+  async #fitting(call: Call, way: Compensation): Promise<Compensation> {
     const { deps, upstream } = this.#options
     const reason = await compensationProblem(call, way, { upstream, deps })
     return reason === undefined ? way : { kind: 'none', reason }
@@ -110,7 +110,7 @@ export class UndoLog {
   /** A step is on record before its server hears of it. */
   async #announce(deed: Action): Promise<void> {
     try {
-      await this.#options.deeds.put(deed, STEPS)
+      await this.#options.deeds.put(deed, STEP_TTL_MS)
     } catch (cause) {
       throw new GatewayError('SERVER_UNAVAILABLE', 'The step can not be written down, so it was not done.', {
         cause,
@@ -120,9 +120,9 @@ export class UndoLog {
   }
 
   /** What was written down when the server, in the middle of the call, asked something that is answered here. */
-  async #resumed({ state, step, params }: Call): Promise<Beginning | undefined> {
+  async #resumed({ requestState: state, step, params }: Call): Promise<Beginning | undefined> {
     const { deeds, deps } = this.#options
-    const slot = state[SLOT]
+    const slot = state[STATE_KEY]
     const found = typeof slot === 'string' ? await deeds.find(slot).catch(() => undefined) : undefined
     if (!found) return undefined
     const given = params.fields.arguments
@@ -137,11 +137,15 @@ export class UndoLog {
   }
 
   /** A server that only asks has done nothing; one that has begun may go on whatever is answered. */
-  async #asked(call: Call, { deed }: Beginning, outcome: Outcome & { kind: 'ask' }): Promise<Outcome> {
+  async #asked(
+    call: Call,
+    { deed }: Beginning,
+    outcome: Outcome & { kind: 'input_required' },
+  ): Promise<Outcome> {
     const { deeds, history } = this.#options
     if (outcome.isOpen) {
       if (!call.step) await deeds.put(deed, history).catch(() => undefined)
-      return { ...outcome, state: { ...outcome.state, [SLOT]: deed.key } }
+      return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: deed.key } }
     }
     if (call.step) await deeds.remove(deed.key)
     return outcome
@@ -157,7 +161,7 @@ export class UndoLog {
 
   async #settle(deed: Action): Promise<void> {
     try {
-      await this.#options.deeds.put(deed, STEPS)
+      await this.#options.deeds.put(deed, STEP_TTL_MS)
     } catch (cause) {
       throw new GatewayError('OUTCOME_UNKNOWN', 'What the step did can not be written down.', {
         cause,
@@ -168,9 +172,9 @@ export class UndoLog {
 }
 
 /** How it is undone, now that it is known what it gave. */
-function wayOf({ deed, rule, look }: Beginning, result: Payload): WayBack {
+function wayOf({ deed, rule, look }: Beginning, result: Payload): Compensation {
   if (!takesResult(rule, look)) return deed.way
-  return wayBack(rule, { args: deed.arguments, look, result: { value: resultValue(result) } })
+  return compensationFor(rule, { args: deed.arguments, look, result: { value: resultValue(result) } })
 }
 
 /** What is found out from a server's list can not be where it does not list. */

@@ -5,7 +5,7 @@
  */
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/waiting.ts'
-import { type Action, type Deeds, encodeDeed, oldestKeyAt } from '../../records/deeds.ts'
+import { type Action, type Actions, encodeAction, oldestKeyAt } from '../../records/deeds.ts'
 import { HistoryQuota } from './history-quota.ts'
 
 /** For how long deeds are gathered, and how long writing them is waited for at the end, in milliseconds. */
@@ -31,7 +31,7 @@ interface Waiting {
 
 /** Keeps what was done. */
 export class History {
-  readonly #deeds: Deeds
+  readonly #deeds: Actions
   readonly #log: Log
   readonly #room: HistoryQuota
   #waiting: Waiting[] = []
@@ -45,7 +45,7 @@ export class History {
   /** Whether what was done last is not on record. */
   #isLosing = false
 
-  constructor(deeds: Deeds, log: Log, room: HistoryQuota = new HistoryQuota(MAX_PER_CALLER, MAX_ENTRIES)) {
+  constructor(deeds: Actions, log: Log, room: HistoryQuota = new HistoryQuota(MAX_PER_CALLER, MAX_ENTRIES)) {
     this.#deeds = deeds
     this.#log = log
     this.#room = room
@@ -54,7 +54,7 @@ export class History {
   /** Takes in what was done; it is on record within a moment, as far as the store takes it. */
   add(deed: Action, ttl: number): void {
     const { key, principal, upstream } = deed
-    const text = encodeDeed(deed)
+    const text = encodeAction(deed)
     if (this.#waiting.length >= MAX_WAITING.count || this.#size + text.length > MAX_WAITING.size)
       return this.#lost(upstream, 'the store does not keep up')
     this.#waiting.push({ key, caller: principal.id, upstream, text, ttl })

@@ -6,16 +6,16 @@ import { isObject } from '../../core/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { ERROR_KEY } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import type { Look } from './way-back.ts'
+import type { ReadSnapshot } from './way-back.ts'
 
 /**
  * Reads what is there before a call. The caller sees masked and shortened results, but what is put back must be
  * what was there: so results are taken where they come from the server.
  */
-export class Looks {
+export class SnapshotReader {
   readonly #deps: Deps
   /** What servers sent, by the facts of the calls that read. */
-  readonly #raw = new WeakMap<Call['facts'], Payload>()
+  readonly #raw = new WeakMap<Call['logFields'], Payload>()
 
   constructor(deps: Deps) {
     this.#deps = deps
@@ -23,34 +23,34 @@ export class Looks {
 
   /** Takes note of what a call that reads got from its server. */
   heard(call: Call, outcome: Outcome): void {
-    if (outcome.kind === 'result') this.#raw.set(call.facts, outcome.result)
+    if (outcome.kind === 'result') this.#raw.set(call.logFields, outcome.result)
   }
 
   /** Reads with the rights of the caller. Never throws. */
-  async look(
+  async read(
     call: Call,
     snapshot: Expression,
     given: { readonly upstream: string; readonly args: Readonly<Record<string, unknown>> },
-  ): Promise<Look> {
+  ): Promise<ReadSnapshot> {
     try {
-      const errand = this.#deps.errand({
-        errand: 'look',
+      const internal = this.#deps.internal({
+        purpose: 'read',
         principal: call.principal,
         upstream: given.upstream,
         tool: snapshot.tool,
         arguments: evaluate(snapshot, { args: given.args }),
         during: call,
       })
-      const outcome = await this.#deps.call(errand)
-      if (outcome.kind === 'ask') return unreadable('the server asks something first')
-      return this.#read(outcome.result, this.#raw.get(errand.facts))
+      const outcome = await this.#deps.call(internal)
+      if (outcome.kind === 'input_required') return unreadable('the server asks something first')
+      return this.#read(outcome.result, this.#raw.get(internal.logFields))
     } catch (error) {
       if (error instanceof Error) return unreadable(error.message)
       return unreadable(asGatewayError(error).message)
     }
   }
 
-  #read(told: Payload, raw: Payload | undefined): Look {
+  #read(told: Payload, raw: Payload | undefined): ReadSnapshot {
     if (told.fields.isError === true) return failed(told)
     if (!raw) return unreadable('it was not read from the server')
     return { kind: 'found', value: resultValue(raw) }
@@ -61,7 +61,7 @@ export class Looks {
  * Only a server that says so says that there is nothing: what it merely failed to read may be there, and the way
  * back from writing it would remove it.
  */
-function failed(told: Payload): Look {
+function failed(told: Payload): ReadSnapshot {
   const { _meta: meta } = told.fields
   const error = isObject(meta) ? meta[ERROR_KEY] : undefined
   const { code, message } = isObject(error)
@@ -71,6 +71,6 @@ function failed(told: Payload): Look {
   return unreadable(`${String(code)}: ${String(message)}`)
 }
 
-function unreadable(reason: string): Look {
+function unreadable(reason: string): ReadSnapshot {
   return { kind: 'unreadable', reason: reason.slice(0, 500) }
 }

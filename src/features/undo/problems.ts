@@ -7,7 +7,7 @@ import type { Finding } from '../../core/finding.ts'
 import type { ToolSettings } from '../../core/settings.ts'
 import { settingOf } from '../../core/tool-settings.ts'
 import { readUndo } from '../../core/undo.ts'
-import { callsOf, type Written, writtenMisfits } from '../../core/undo-misfits.ts'
+import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo-misfits.ts'
 import { toolsToCheck } from '../discovered.ts'
 import type { Deps } from '../feature.ts'
 
@@ -25,7 +25,7 @@ async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> 
   if (!tools) return []
   return written.flatMap(({ path, glob, key, ...each }) => {
     const subjects = tools.filter(({ name }) => settingOf(settings, name, key)?.glob === glob)
-    const found = writtenMisfits({ ...each, subjects }, upstream, tools)
+    const found = writtenMismatches({ ...each, subjects }, upstream, tools)
     return [...new Set(found)].map((message) => ({
       path: ['upstreams', upstream, 'tools', ...path],
       message,
@@ -34,7 +34,7 @@ async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> 
 }
 
 /** A call of the configuration, and where it stands there. */
-type Placed = Omit<Written, 'subjects'> & {
+type Placed = Omit<WrittenUndo, 'subjects'> & {
   readonly glob: string
   readonly key: 'undo' | 'verify'
   readonly path: readonly string[]

@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { printExpression } from '../../core/print-expression.ts'
 import { isTrialCall } from '../../core/selectors.ts'
 import type { ToolFacts } from '../../core/record.ts'
@@ -7,11 +7,11 @@ import type { UndoRule } from '../../core/undo.ts'
 import { durationSchema } from '../../core/units.ts'
 import { asCalled } from '../../core/judgement/call.ts'
 import { attempt } from '../../core/waiting.ts'
-import { Deeds } from '../../records/deeds.ts'
+import { Actions } from '../../records/deeds.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { UndoLog } from './chronicle.ts'
 import { History } from './history.ts'
-import { Looks } from './look.ts'
+import { SnapshotReader } from './look.ts'
 import { liveProblems } from './problems.ts'
 
 interface Settings {
@@ -38,22 +38,22 @@ export const undo: Feature<Settings> = {
     },
   },
   create: (settings, deps) => {
-    const looks = new Looks(deps)
-    const deeds = new Deeds(deps.store)
+    const looks = new SnapshotReader(deps)
+    const deeds = new Actions(deps.store)
     const journal = new History(deeds, deps.log)
     const historyOf = (upstream: string): number => {
       const { history } = settings(upstream)
       return history === 'off' ? 0 : history
     }
     return {
-      policy: ({ upstream, method, isOwn }) => {
-        if (method !== 'tools/call' || isOwn || upstream === undefined) return undefined
+      middleware: ({ upstream, method, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         const history = historyOf(upstream)
         const chronicle = new UndoLog({ deps, deeds, looks, journal, upstream, history })
         return (next) => (call) => passed(call, { next, deps, looks, chronicle })
       },
-      facts: (entry, all) => {
-        const rule = entry.nature.op === 'read' ? undefined : deps.undoRuleAmong(entry, all)
+      logFields: (entry, all) => {
+        const rule = entry.classification.op === 'read' ? undefined : deps.undoRuleAmong(entry, all)
         return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
       },
       problems: () => liveProblems(deps),
@@ -71,15 +71,15 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
 interface Around {
   readonly next: Handler
   readonly deps: Deps
-  readonly looks: Looks
+  readonly looks: SnapshotReader
   readonly chronicle: UndoLog
 }
 
 /** What only reads is passed on as it is. */
 function passed(call: Call, around: Around): Promise<Outcome> {
   const { next, deps, looks } = around
-  if (call.errand === 'undo') return next(call)
-  if (call.errand === 'look') return heard(call, next, looks)
+  if (call.internal === 'compensate') return next(call)
+  if (call.internal === 'read') return heard(call, next, looks)
   const entry = attempt(() => deps.entry(call))
   if (!(entry instanceof Promise)) return acted(call, entry, around)
   return entry.then(
@@ -89,14 +89,14 @@ function passed(call: Call, around: Around): Promise<Outcome> {
   )
 }
 
-function acted(call: Call, entry: Entry | undefined, { next, chronicle }: Around): Promise<Outcome> {
-  if (entry && asCalled(entry, call).nature.op === 'read') return next(call)
+function acted(call: Call, entry: Descriptor | undefined, { next, chronicle }: Around): Promise<Outcome> {
+  if (entry && asCalled(entry, call).classification.op === 'read') return next(call)
   // What only says what it would do has done nothing that could be undone.
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return next(call)
   return chronicle.record(call, entry?.name ?? String(call.params.fields.name), next)
 }
 
-async function heard(call: Call, next: Handler, looks: Looks): Promise<Outcome> {
+async function heard(call: Call, next: Handler, looks: SnapshotReader): Promise<Outcome> {
   const outcome = await next(call)
   looks.heard(call, outcome)
   return outcome

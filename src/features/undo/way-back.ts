@@ -1,10 +1,10 @@
 import { evaluate, type Expression, uses } from '../../core/expression.ts'
-import { shownCall } from '../../core/shown-call.ts'
+import { displayCall } from '../../core/shown-call.ts'
 import type { UndoRule } from '../../core/undo.ts'
-import { isKeepable, tooLarge, type WayBack } from '../../records/deeds.ts'
+import { isKeepable, tooLarge, type Compensation } from '../../records/deeds.ts'
 
 /** What reading before the call gave: what was there, that nothing was, or that nobody could say. */
-export type Look =
+export type ReadSnapshot =
   | { readonly kind: 'found'; readonly value: unknown }
   | { readonly kind: 'absent' }
   | { readonly kind: 'unreadable'; readonly reason: string }
@@ -12,13 +12,13 @@ export type Look =
 /** What is known of a call. */
 interface Known {
   readonly args: Readonly<Record<string, unknown>>
-  readonly look?: Look | undefined
+  readonly look?: ReadSnapshot | undefined
   /** What it gave, once it ended. */
   readonly result?: { readonly value: unknown }
 }
 
 /** How a call is undone, given what is known of it so far. */
-export function wayBack(rule: UndoRule | undefined, known: Known): WayBack {
+export function compensationFor(rule: UndoRule | undefined, known: Known): Compensation {
   if (!rule) return none('no undo is configured for it')
   if (rule.kind === 'none') return none('it is configured to have no undo')
   const expression = expressionOf(rule, known.look)
@@ -28,7 +28,7 @@ export function wayBack(rule: UndoRule | undefined, known: Known): WayBack {
 }
 
 /** Whether it is known only from what comes back how a call is undone. */
-export function takesResult(rule: UndoRule | undefined, look: Look | undefined): boolean {
+export function takesResult(rule: UndoRule | undefined, look: ReadSnapshot | undefined): boolean {
   if (!rule || rule.kind === 'none') return false
   const expression = expressionOf(rule, look)
   return typeof expression !== 'string' && uses(expression).has('result')
@@ -39,7 +39,7 @@ type Rule = Exclude<UndoRule, { readonly kind: 'none' }>
 const RESULT = 'what it takes to undo it is in its result, which is not known'
 
 /** The expression that applies, or why there is none. */
-function expressionOf(rule: Rule, look: Look | undefined): Expression | string {
+function expressionOf(rule: Rule, look: ReadSnapshot | undefined): Expression | string {
   if (rule.kind === 'call') return rule.call
   if (!look) return 'what was there before was not read'
   if (look.kind === 'unreadable') return `what was there before could not be read: ${look.reason}`
@@ -50,7 +50,7 @@ function expressionOf(rule: Rule, look: Look | undefined): Expression | string {
 /** What stands for bytes that are no text once they were read as text (Unicode, U+FFFD). */
 const NO_TEXT = '\uFFFD'
 
-function compute(expression: Expression, { isExact, description }: Rule, known: Known): WayBack {
+function compute(expression: Expression, { isExact, description }: Rule, known: Known): Compensation {
   const { args, look, result } = known
   try {
     const given = evaluate(expression, {
@@ -60,11 +60,11 @@ function compute(expression: Expression, { isExact, description }: Rule, known: 
     })
     if (look?.kind === 'found' && JSON.stringify(given).includes(NO_TEXT))
       return none('what was there before is no text, so it was not read as it is')
-    const way: WayBack = {
+    const way: Compensation = {
       kind: isExact ? 'exact' : 'approximate',
       tool: expression.tool,
       arguments: given,
-      description: description ?? shownCall(expression.tool, given),
+      description: description ?? displayCall(expression.tool, given),
     }
     return isKeepable(way) ? way : tooLarge
   } catch (error) {
@@ -72,6 +72,6 @@ function compute(expression: Expression, { isExact, description }: Rule, known: 
   }
 }
 
-function none(reason: string): WayBack {
+function none(reason: string): Compensation {
   return { kind: 'none', reason }
 }

@@ -14,7 +14,7 @@ interface Misfit {
 const most = { named: 5, listed: 20, field: 200, values: 200 }
 
 /** The refusal of arguments that do not fit the schema of a tool. It repeats no value. */
-export function misfitting(problems: readonly SchemaProblem[]): GatewayError {
+export function mismatchError(problems: readonly SchemaProblem[]): GatewayError {
   const misfits = distinct(telling(problems).map(misfit))
   const named = misfits.slice(0, most.named).map(({ text }) => text)
   const others = misfits.length - named.length

@@ -1,6 +1,6 @@
 import { isAnswer } from '../../core/answer.ts'
 import type { Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { Log } from '../../core/log.ts'
@@ -8,14 +8,14 @@ import type { Payload } from '../../core/payload.ts'
 import type { Checks } from './checks.ts'
 
 /** Looks at what a tool answers. */
-export type OutputCheck = (answer: Promise<Outcome>, entry: Entry) => Promise<Outcome>
+export type OutputCheck = (answer: Promise<Outcome>, entry: Descriptor) => Promise<Outcome>
 
 /** Makes the check of answers: each has content, and structured content that fits where the tool promises it. */
 export function createOutputCheck(mode: 'off' | 'warn' | 'strict', checks: Checks, log: Log): OutputCheck {
   /** Tools whose answers were found not to fit. */
   const told = new WeakSet<object>()
 
-  const look = (result: Payload, { definition, upstream, name }: Entry): void => {
+  const look = (result: Payload, { definition, upstream, name }: Descriptor): void => {
     const { outputSchema } = definition
     if (!isObject(outputSchema) || (mode === 'warn' && told.has(definition))) return
     const structuredContent = result.member('structuredContent')

@@ -1,5 +1,5 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Entry } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/entry.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json.ts'
 import type { SchemaProblem } from '../../core/schema.ts'
@@ -8,7 +8,7 @@ import { attempt } from '../../core/waiting.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { type Checks, createChecks } from './checks.ts'
 import { argumentsWithKey } from './keyed.ts'
-import { misfitting } from './misfits.ts'
+import { mismatchError } from './misfits.ts'
 import { createNullTolerance, type NullTolerance } from './nulls.ts'
 import { createOutputCheck, type OutputCheck } from './output.ts'
 import { listedSchema, repaired } from './repair.ts'
@@ -37,7 +37,7 @@ export const validate: Feature<Settings> = {
     const checks = createChecks(deps.log)
     const nulls = createNullTolerance(deps.log)
     return {
-      policy: ({ upstream, method }) => {
+      middleware: ({ upstream, method }) => {
         if (method === 'tools/list') return (next) => async (call) => repaired(await next(call))
         if (method !== 'tools/call') return undefined
         const output = createOutputCheck(settings(upstream).output, checks, deps.log)
@@ -68,20 +68,20 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   )
 }
 
-function make(call: Call, entry: Entry | undefined, around: Around): Promise<Outcome> {
+function make(call: Call, entry: Descriptor | undefined, around: Around): Promise<Outcome> {
   const { next, checks, output } = around
   const { name, arguments: given = none } = call.params.fields
-  if (!entry) return call.target.isOwn ? next(call) : Promise.reject(unknownTool(String(name)))
+  if (!entry) return call.target.isBuiltin ? next(call) : Promise.reject(unknownTool(String(name)))
   if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
   if (entry.isUnlisted) {
-    call.facts.set('validated', false)
+    call.logFields.set('validated', false)
     return next(call)
   }
   const { definition, upstream } = entry
   const what = { upstream, tool: entry.name, schema: 'input' }
   const check = checks.of(listedSchema(definition), what)
   const problems = check(given)
-  if (problems === 'unchecked') call.facts.set('validated', false)
+  if (problems === 'unchecked') call.logFields.set('validated', false)
   else if (
     problems.length > 0 &&
     !around.nulls.isOnlyNulls(given, problems, { check, upstream, tool: entry.name })
@@ -97,10 +97,14 @@ interface Misfit {
 }
 
 /** What the arguments lack may be the idempotency key, which the server gets among them. @throws INVALID_INPUT */
-async function makeWithKey(call: Call, entry: Entry, { around, check, problems }: Misfit): Promise<Outcome> {
+async function makeWithKey(
+  call: Call,
+  entry: Descriptor,
+  { around, check, problems }: Misfit,
+): Promise<Outcome> {
   const filled = argumentsWithKey(call, entry, around.deps)
   const left = filled === undefined ? problems : check(filled)
-  if (left !== 'unchecked' && left.length > 0) throw misfitting(left)
+  if (left !== 'unchecked' && left.length > 0) throw mismatchError(left)
   return around.output(around.next(call), entry)
 }
 

@@ -7,7 +7,7 @@ import { isLoopbackHost } from './addresses.ts'
 import { clientMetadata, type Site } from './registration.ts'
 import type { SignInRecord } from './sign-in.ts'
 import { oauthError } from './token-endpoint.ts'
-import { createVault, type TokenVault } from './vault.ts'
+import { createTokenVault, type TokenVault } from './vault.ts'
 
 interface Options {
   store(): Store
@@ -58,13 +58,19 @@ const CALLBACK = '/oauth/callback'
 /** Where the gateway describes itself as a client. */
 const DOCUMENT = '/oauth/client.json'
 
-export function createSignInDesk({ store, key, listen, finisher, onStep }: Options): OAuthCallbackHandler {
+export function createOAuthCallbackHandler({
+  store,
+  key,
+  listen,
+  finisher,
+  onStep,
+}: Options): OAuthCallbackHandler {
   let own: string | undefined
-  const vault = createVault(
+  const vault = createTokenVault(
     {
       get: (name) => store().get(name),
       put: (name, value, ttl) => store().put(name, value, ttl),
-      claim: (name, value, ttl) => store().claim(name, value, ttl),
+      setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
       delete: (name) => store().delete(name),
     },
     key,

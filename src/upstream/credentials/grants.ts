@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { pause } from '../../core/waiting.ts'
-import type { Answer } from '../fetch.ts'
+import type { HttpAnswer } from '../fetch.ts'
 import type { Login, LoginHeaders } from '../login.ts'
 import { readChallenge, words } from './challenge.ts'
 import type { Issuer } from './discovery.ts'
@@ -44,12 +44,12 @@ export interface Grants {
 }
 
 /** How long an unused grant is kept, in milliseconds. */
-const KEPT = 90 * 24 * 3_600_000
+const GRANT_TTL_MS = 90 * 24 * 3_600_000
 /** A token refused so soon after it was granted is not made good by signing in again, in milliseconds. */
-const FRESH = 60_000
+const FRESH_TOKEN_MS = 60_000
 /** How long a gateway has to renew a grant before others try, and how often they look, in milliseconds. */
-const TURN = 15_000
-const LOOK = 50
+const RENEWAL_TIMEOUT_MS = 15_000
+const POLL_INTERVAL_MS = 50
 
 export function createGrants(options: Options): Grants {
   const { audience, vault } = options
@@ -57,7 +57,8 @@ export function createGrants(options: Options): Grants {
   const nameOf = (principal: string) => ['grant', ...audience, principal] as const
 
   const write = (principal: string, grant: UserGrant): Promise<void> => {
-    const ttl = grant.refresh === undefined ? Math.min(KEPT, grant.expiresAt - Date.now()) : KEPT
+    const ttl =
+      grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
     return vault.write(nameOf(principal), { ...grant }, ttl)
   }
   const read = async (principal: string): Promise<UserGrant | undefined> =>
@@ -90,9 +91,9 @@ export function createGrants(options: Options): Grants {
   }
 
   /** Waits for a turn; false where nobody gave it back for so long that it is not waited for any more. */
-  const taken = async (turn: Parameters<TokenVault['claim']>[0]): Promise<boolean> => {
-    for (const end = Date.now() + TURN; Date.now() < end; await pause(LOOK))
-      if (await vault.claim(turn, TURN)) return true
+  const taken = async (turn: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> => {
+    for (const end = Date.now() + RENEWAL_TIMEOUT_MS; Date.now() < end; await pause(POLL_INTERVAL_MS))
+      if (await vault.setIfAbsent(turn, RENEWAL_TIMEOUT_MS)) return true
     return false
   }
 
@@ -156,7 +157,7 @@ export class UserLogin implements Login {
     return this.#renewing.headers()
   }
 
-  async refused(refusal: Answer, sent: LoginHeaders): Promise<boolean> {
+  async refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
     if (refusal.status === 401) return this.#renewed(refusal, sent)
     const { error, scopes } = readChallenge(refusal.header('www-authenticate'))
     if (error !== 'insufficient_scope') return false
@@ -167,7 +168,7 @@ export class UserLogin implements Login {
     return false
   }
 
-  async #renewed(refusal: Answer, sent: LoginHeaders): Promise<boolean> {
+  async #renewed(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
     const isFresh = this.#isFresh
     try {
       return await this.#renewing.refused(refusal, sent)
@@ -209,7 +210,7 @@ export class UserLogin implements Login {
   }
 
   get #isFresh(): boolean {
-    return Date.now() - this.#signedInAt < FRESH
+    return Date.now() - this.#signedInAt < FRESH_TOKEN_MS
   }
 }
 

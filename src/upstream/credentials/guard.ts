@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Call, Handler, Note, Outcome, Middleware, InputRequest } from '../../core/call.ts'
+import type { Call, Handler, Notification, Outcome, Middleware, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
-import { ACKNOWLEDGED, readFilter, toldChanges } from '../../wire/filter.ts'
+import { ACKNOWLEDGED, readFilter, reportedChanges } from '../../wire/filter.ts'
 import { method } from '../../wire/methods.ts'
 import { canAnswer } from '../../wire/questions.ts'
 import type { UserLogin } from './grants.ts'
@@ -17,11 +17,11 @@ interface Options {
 }
 
 /** The slot of a call's state that says which sign-in it waits for. */
-const SLOT = 'signIn'
+const STATE_KEY = 'signIn'
 /** The key of the question. */
-const KEY = 'sign_in'
+const INPUT_REQUEST_KEY = 'sign_in'
 /** How long a caller who opened the page is waited for before being asked again, in milliseconds. */
-const PATIENCE = 20_000
+const SIGN_IN_WAIT_MS = 20_000
 
 /** Sees to it that the caller has signed in: asks with a link where that is possible, else says where to go. */
 export function signInGuard(options: Options): Middleware {
@@ -30,7 +30,7 @@ export function signInGuard(options: Options): Middleware {
   return (next) => {
     const handle: Handler = async (call) => {
       const login = options.login(call)
-      const own = call.state[SLOT] === undefined ? call : await answered(call, options)
+      const own = call.requestState[STATE_KEY] === undefined ? call : await answered(call, options)
       try {
         if (!login.isReady) await login.headers()
         const outcome = await next(own)
@@ -69,9 +69,9 @@ async function listenLater(call: Call, login: UserLogin, next: Handler): Promise
   const { resourceSubscriptions: _unknown, ...lists } = filter
   call.emit({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
   await login.arrival(call.signal)
-  const emit = (note: Note): void => {
+  const emit = (note: Notification): void => {
     if (note.method !== ACKNOWLEDGED) return call.emit(note)
-    for (const name of toldChanges(filter)) call.emit({ method: name })
+    for (const name of reportedChanges(filter)) call.emit({ method: name })
   }
   return next({ ...call, emit })
 }
@@ -85,10 +85,14 @@ function ask(call: Call, { id, url }: SigningIn, { upstream }: Options): Outcome
   const { client } = call
   // One question is enough: older clients ask for all their lists at once.
   const isFirst = client.era === 'legacy' && call.method === 'tools/list'
-  const isOpen = !client.isMute && (method(call.method).asks === true || isFirst)
+  const isOpen = !client.nonInteractive && (method(call.method).asks === true || isFirst)
   const isAble = canAnswer(client, question)
   if (isOpen && isAble) {
-    return { kind: 'ask', questions: { [KEY]: question }, state: { [SLOT]: id } }
+    return {
+      kind: 'input_required',
+      inputRequests: { [INPUT_REQUEST_KEY]: question },
+      requestState: { [STATE_KEY]: id },
+    }
   }
   // 2025-11-25 client/elicitation: the error that sends a client to a page first.
   const elicitations = [{ mode: 'url', elicitationId: id, url, message }]
@@ -102,10 +106,10 @@ function ask(call: Call, { id, url }: SigningIn, { upstream }: Options): Outcome
 
 /** Takes the answer of a caller who was asked; the call as it was before. @throws AUTHENTICATION_REQUIRED */
 async function answered(call: Call, options: Options): Promise<Call> {
-  const { [SLOT]: id, ...state } = call.state
-  const { answers: _answers, ...rest } = call
-  const own: Call = { ...rest, state }
-  const answer = call.answers?.[KEY]
+  const { [STATE_KEY]: id, ...state } = call.requestState
+  const { inputResponses: _answers, ...rest } = call
+  const own: Call = { ...rest, requestState: state }
+  const answer = call.inputResponses?.[INPUT_REQUEST_KEY]
   const action = answer && 'result' in answer ? answer.result.fields.action : 'cancel'
   if (action !== 'accept') {
     throw new GatewayError('AUTHENTICATION_REQUIRED', `The user did not sign in to ${options.upstream}.`, {
@@ -117,7 +121,9 @@ async function answered(call: Call, options: Options): Promise<Call> {
   const patience = new AbortController()
   const stop = (): void => patience.abort()
   call.signal.addEventListener('abort', stop)
-  const late = wait(PATIENCE, undefined, { signal: patience.signal, ref: false }).catch(() => undefined)
+  const late = wait(SIGN_IN_WAIT_MS, undefined, { signal: patience.signal, ref: false }).catch(
+    () => undefined,
+  )
   await Promise.race([way.done, late]).finally(() => {
     call.signal.removeEventListener('abort', stop)
     stop()

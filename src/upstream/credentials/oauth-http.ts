@@ -21,17 +21,22 @@ export interface OAuthHttp {
 }
 
 /** How long one exchange may take, in milliseconds. */
-const TIME = 10_000
+const REQUEST_TIMEOUT_MS = 10_000
 /** The largest answer that is read, in bytes. */
-const SIZE = 256 * 1024
+const MAX_RESPONSE_BYTES = 256 * 1024
 
 /** `mayBePrivate` lets requests go to private networks: not where the addresses come from a server of the internet. */
 export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
-  const options = { maxResponseSize: SIZE, headersTimeout: TIME, bodyTimeout: TIME, keepAliveTimeout: 1000 }
-  const own = new Agent({ ...options, connect: { timeout: TIME } })
+  const options = {
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    headersTimeout: REQUEST_TIMEOUT_MS,
+    bodyTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: 1000,
+  }
+  const own = new Agent({ ...options, connect: { timeout: REQUEST_TIMEOUT_MS } })
   const guarded = mayBePrivate
     ? own
-    : new Agent({ ...options, connect: { timeout: TIME, lookup: publicOnly } })
+    : new Agent({ ...options, connect: { timeout: REQUEST_TIMEOUT_MS, lookup: publicOnly } })
 
   return {
     send: async (url, given = {}) => {
@@ -88,7 +93,7 @@ function wire({ method = 'GET', headers, body }: OAuthRequest) {
     method,
     headers: { 'user-agent': 'gatehouse', ...headers },
     body: body ?? null,
-    signal: AbortSignal.timeout(TIME),
+    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
   }
 }
 

@@ -23,7 +23,7 @@ interface Options {
 }
 
 /** How long a registration is kept unless the server says otherwise, in milliseconds. */
-const KEPT = 365 * 24 * 3_600_000
+const REGISTRATION_TTL_MS = 365 * 24 * 3_600_000
 
 /** What the gateway says of itself as a client (RFC 7591, OAuth Client ID Metadata Document). */
 export function clientMetadata(site: Site, auth: ClientAuth) {
@@ -100,7 +100,7 @@ async function register(
     auth: readAuth(made.token_endpoint_auth_method) ?? (secret === undefined ? 'none' : clientAuth(ways)),
   }
   const ends = Number(made.client_secret_expires_at ?? 0)
-  const ttl = ends > 0 ? ends * 1000 - Date.now() : KEPT
+  const ttl = ends > 0 ? ends * 1000 - Date.now() : REGISTRATION_TTL_MS
   if (ttl > 0) await vault.write(['client', server.issuer, site.redirectUri], { ...client }, ttl)
   return client
 }

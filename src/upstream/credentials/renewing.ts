@@ -1,4 +1,4 @@
-import type { Answer } from '../fetch.ts'
+import type { HttpAnswer } from '../fetch.ts'
 import type { Login, LoginHeaders } from '../login.ts'
 
 /** An access token, and when it stops being good, in milliseconds since the epoch. */
@@ -11,9 +11,9 @@ export interface Token {
 export type Obtain = (refused: string | undefined) => Promise<Token>
 
 /** How long before its end a token is renewed at the latest, in milliseconds. */
-const AHEAD = 60_000
+const RENEW_AHEAD_MS = 60_000
 /** How long a failure to get a token is taken for granted, in milliseconds. */
-const PAUSE = 2000
+const FAILURE_PAUSE_MS = 2000
 
 /** A login whose token is renewed ahead of its end, by one request however many calls wait for it. */
 export class RenewingLogin implements Login {
@@ -44,7 +44,7 @@ export class RenewingLogin implements Login {
     return this.#headers
   }
 
-  async refused({ status }: Answer, sent: LoginHeaders): Promise<boolean> {
+  async refused({ status }: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
     if (status !== 401) return false
     // Another request may have found out before.
     if (this.#headers === sent || this.#headers?.authorization === sent.authorization) this.drop()
@@ -63,7 +63,7 @@ export class RenewingLogin implements Login {
     const now = Date.now()
     this.#failure = this.#refused = undefined
     this.#token = token
-    this.#renewAt = token.expiresAt - Math.min(AHEAD, (token.expiresAt - now) / 5)
+    this.#renewAt = token.expiresAt - Math.min(RENEW_AHEAD_MS, (token.expiresAt - now) / 5)
     this.#headers = { authorization: `Bearer ${token.value}` }
     return this.#headers
   }
@@ -74,7 +74,7 @@ export class RenewingLogin implements Login {
     const pending = this.#obtain(this.#refused).then(
       (token) => this.accept(token),
       (error: unknown) => {
-        this.#failure = { error, until: Date.now() + PAUSE }
+        this.#failure = { error, until: Date.now() + FAILURE_PAUSE_MS }
         throw error
       },
     )

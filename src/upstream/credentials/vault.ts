@@ -9,7 +9,7 @@ export interface TokenVault {
   /** Reads a value that is good once. */
   take(name: Name): Promise<Kept | undefined>
   /** Takes a name for a while; false where somebody has it. Who deletes it gives it back. */
-  claim(name: Name, ttl: number): Promise<boolean>
+  setIfAbsent(name: Name, ttl: number): Promise<boolean>
   delete(name: Name): Promise<void>
   /** A value as a text that only a vault of the same key can read, and only under this name; nothing is stored. */
   seal(name: Name, value: Kept): Promise<string>
@@ -28,8 +28,8 @@ const IV = 12
 const TAG = 16
 
 /** A vault in a store, under AES-256-GCM. Without a key its values can be read by this process only. */
-export function createVault(
-  store: Pick<Store, 'get' | 'put' | 'claim' | 'delete'>,
+export function createTokenVault(
+  store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'delete'>,
   keyOfVault: () => Promise<Buffer> = ownKey(),
 ): TokenVault {
   const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
@@ -44,7 +44,7 @@ export function createVault(
       // Of several who read it, one deletes it.
       return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
     },
-    claim: async (name, ttl) => (await store.claim(keyOf(name), 'taken', ttl)) === undefined,
+    setIfAbsent: async (name, ttl) => (await store.setIfAbsent(keyOf(name), 'taken', ttl)) === undefined,
     delete: async (name) => void (await store.delete(keyOf(name))),
     seal: async (name, value) => encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()),
     unseal: async (name, sealed) => open(keyOf(name), sealed),

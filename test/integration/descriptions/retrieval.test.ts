@@ -85,9 +85,15 @@ async function toolsOf(server: keyof typeof servers): Promise<DescribedTool[]> {
   await client.connect(new StdioClientTransport({ ...command, stderr: 'ignore' }))
   try {
     const { tools } = await client.listTools()
-    const nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+    const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
     return tools.map((definition) =>
-      describedTool({ upstream: server, kind: 'tool', name: definition.name, definition, nature }),
+      describedTool({
+        upstream: server,
+        kind: 'tool',
+        name: definition.name,
+        definition,
+        classification: classification,
+      }),
     )
   } finally {
     await client.close()

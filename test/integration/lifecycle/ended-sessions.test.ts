@@ -4,7 +4,7 @@ import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { codeOf, httpServer } from '../../support/journey.ts'
 import { type LocalGateway, localGateway } from '../../support/local-gateway.ts'
 import { serveStdio } from '../../../src/downstream/stdio.ts'
-import { createSeal } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
@@ -83,7 +83,7 @@ test('at the end of a gateway on stdio a call is answered, which one its client 
       if (method === 'server/discover') return { kind: 'result', result: Payload.of({ capabilities: {} }) }
       return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
     },
-    seal: createSeal(Date.now),
+    seal: createRequestStateCodec(Date.now),
     principal: anonymous,
     limit: 10_000,
     closing: closing.signal,

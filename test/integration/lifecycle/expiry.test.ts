@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { createSeal } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
 import { suspendable, type UpstreamCall } from '../../../src/bridge/park.ts'
 import type { InputResponse, Call, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
@@ -17,37 +17,43 @@ describe('a call whose answers never come', () => {
     const handle = suspendable(
       async (working) => {
         working.signal.addEventListener('abort', () => cancelled.resolve(working.signal.reason))
-        told.resolve(await Promise.all([working.ask(question), working.ask(sampling)]))
+        told.resolve(await Promise.all([working.requestInput(question), working.requestInput(sampling)]))
         return done
       },
       { collect: 1, patience: 20 },
     )
     const outcome = await handle(callOf())
-    expect(outcome.kind).toBe('ask')
+    expect(outcome.kind).toBe('input_required')
     expect(await cancelled.promise).toBeInstanceOf(GatewayError)
     const [form, model] = await told.promise
     expect(form && 'result' in form && form.result.value).toEqual({ action: 'cancel' })
     expect(model && 'error' in model && model.error.fields['code']).toBe(-32603)
-    expect(await codeOf(handle(callOf({ state: stateOf(outcome), answers: {} })))).toBe('STATE_EXPIRED')
+    expect(await codeOf(handle(callOf({ requestState: stateOf(outcome), inputResponses: {} })))).toBe(
+      'STATE_EXPIRED',
+    )
   })
 
   test('makes room: no more than so many wait, and those past it go unanswered at once', async () => {
     const handle = suspendable(asking, { collect: 1, patience: 60_000, limit: 2 })
     const outcomes = await Promise.all([1, 2, 3].map(() => handle(callOf())))
-    expect(outcomes.map(({ kind }) => kind)).toEqual(['ask', 'ask', 'result'])
+    expect(outcomes.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
     const retried = await handle(
-      callOf({ state: stateOf(outcomes[0]), answers: { q1: { result: Payload.of({}) } } }),
+      callOf({ requestState: stateOf(outcomes[0]), inputResponses: { q1: { result: Payload.of({}) } } }),
     )
     expect(retried.kind).toBe('result')
-    expect((await handle(callOf())).kind).toBe('ask')
+    expect((await handle(callOf())).kind).toBe('input_required')
   })
 
   test('is not taken up for another principal', async () => {
     const handle = suspendable(asking, { collect: 1 })
     const outcome = await handle(callOf())
-    const other = callOf({ state: stateOf(outcome), answers: {}, principal: { ...anonymous, id: 'another' } })
+    const other = callOf({
+      requestState: stateOf(outcome),
+      inputResponses: {},
+      principal: { ...anonymous, id: 'another' },
+    })
     expect(await codeOf(handle(other))).toBe('STATE_EXPIRED')
-    const own = callOf({ state: stateOf(outcome), answers: { q1: { result: Payload.of({}) } } })
+    const own = callOf({ requestState: stateOf(outcome), inputResponses: { q1: { result: Payload.of({}) } } })
     expect((await handle(own)).kind).toBe('result')
   })
 })
@@ -55,7 +61,7 @@ describe('a call whose answers never come', () => {
 describe('a sealed state', () => {
   test('is good for a while and then refused as expired', () => {
     let now = 0
-    const seal = createSeal(() => now, 1000)
+    const seal = createRequestStateCodec(() => now, 1000)
     const [early, late] = [seal.close({ slot: 1 }, 'call'), seal.close({ slot: 2 }, 'call')]
     now = 999
     expect(seal.open(early, 'call')).toEqual({ slot: 1 })
@@ -65,12 +71,12 @@ describe('a sealed state', () => {
 })
 
 async function asking(working: UpstreamCall): Promise<Outcome> {
-  await working.ask(question)
+  await working.requestInput(question)
   return done
 }
 
-function stateOf(outcome: Outcome | undefined): Call['state'] {
-  return outcome?.kind === 'ask' ? outcome.state : {}
+function stateOf(outcome: Outcome | undefined): Call['requestState'] {
+  return outcome?.kind === 'input_required' ? outcome.requestState : {}
 }
 
 async function codeOf(outcome: Promise<Outcome>): Promise<unknown> {
@@ -90,10 +96,10 @@ function callOf(more: Partial<Call> = {}): Call {
     principal: anonymous,
     client: { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {}, sampling: {} } },
     meta: {},
-    state: {},
+    requestState: {},
     signal: new AbortController().signal,
     abort: () => undefined,
-    facts: new Map(),
+    logFields: new Map(),
     emit: () => undefined,
     ...more,
   }

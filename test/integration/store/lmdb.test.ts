@@ -81,7 +81,7 @@ describe('the store in a folder', () => {
       const lines = (await output).split('\n').slice(0, -1)
       expect(lines.length).toBeGreaterThan(0)
       const store = await start()
-      expect(store.problem).toBeUndefined()
+      expect(store.unavailableReason).toBeUndefined()
       for (const line of lines) {
         const [state = '', key = ''] = line.split(' ')
         const found = await store.get(key)
@@ -130,7 +130,7 @@ describe('the store in a folder', () => {
     await one.put('key:x', 'a', 60_000)
     expect(await other.get('key:x')).toBe('a')
     await other.put('key:x', 'b', 60_000)
-    expect(await one.claim('key:x', 'c', 60_000)).toBe('b')
+    expect(await one.setIfAbsent('key:x', 'c', 60_000)).toBe('b')
   })
 
   it('removes what is over', async () => {
@@ -169,12 +169,12 @@ describe('the store in a folder', () => {
       code: 'SERVER_UNAVAILABLE',
       message: 'The store of the gateway is full.',
     })
-    expect(store.problem).toContain('it holds 2 MB, which is as much as it may')
+    expect(store.unavailableReason).toContain('it holds 2 MB, which is as much as it may')
     for (let index = 0; index < Number((failure as { index: number }).index); index++) {
       expect(await store.get(`call:${index}`)).toBe(value)
     }
     now += 60_001
-    await until(() => store.problem === undefined, 'room to be made')
+    await until(() => store.unavailableReason === undefined, 'room to be made')
     await store.put('call:again', value, 60_000)
     expect(await store.get('call:again')).toBe(value)
   })
@@ -197,8 +197,8 @@ describe('the store in a folder', () => {
       await prepare(folder)
       const before = readFileSync(join(folder, 'data.mdb'))
       const store = await start(folder)
-      expect(store.problem).toContain(`the store in ${folder} cannot be used: `)
-      expect(store.problem).toContain(reason)
+      expect(store.unavailableReason).toContain(`the store in ${folder} cannot be used: `)
+      expect(store.unavailableReason).toContain(reason)
       await expect(store.get('key:x')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
       await expect(store.put('key:x', 'y', 1000)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
       expect(readFileSync(join(folder, 'data.mdb')).equals(before)).toBe(true)
@@ -207,15 +207,15 @@ describe('the store in a folder', () => {
 
   it('says so where it is a file, or where it may not write', async () => {
     writeFileSync(join(directory, 'file'), '')
-    expect((await start(join(directory, 'file'))).problem).toContain('there is a file of that name')
-    expect((await start('/proc/gatehouse')).problem).toContain('cannot be used')
+    expect((await start(join(directory, 'file'))).unavailableReason).toContain('there is a file of that name')
+    expect((await start('/proc/gatehouse')).unavailableReason).toContain('cannot be used')
   })
 
   it.runIf(process.getuid?.() !== 0)('says so where it can only be read', async () => {
     const folder = join(directory, 'readonly')
     mkdirSync(folder)
     chmodSync(folder, 0o500)
-    expect((await start(folder)).problem).toContain('it can not be written to')
+    expect((await start(folder)).unavailableReason).toContain('it can not be written to')
   })
 
   it('never ends the process, wherever its file was cut or overwritten', { timeout: 30_000 }, async () => {

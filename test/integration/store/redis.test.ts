@@ -33,7 +33,7 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     await other.opened()
     const bucket = { key: 'rate:{together}', limit: 100, window: 60_000 }
     const takes = Array.from({ length: 300 }, async (_each, index) =>
-      (index % 2 === 0 ? store : other).take([bucket]),
+      (index % 2 === 0 ? store : other).takeTokens([bucket]),
     )
     const granted = (await Promise.all(takes)).filter(({ isGranted }) => isGranted)
     expect(granted).toHaveLength(100)
@@ -43,18 +43,18 @@ describe.runIf(hasRedis())('the store in Redis', () => {
   it('counts alone while Redis is away, says so once, and goes on with it when it is back', async () => {
     warnings.length = 0
     const bucket = { key: 'rate:{away}', limit: 2, window: 60_000 }
-    await store.take([bucket])
+    await store.takeTokens([bucket])
     await redis.stop()
-    await until(() => store.problem !== undefined, 'the store to notice')
-    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [1] })
-    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [0] })
-    expect(await store.take([bucket])).toMatchObject({ isGranted: false })
+    await until(() => store.unavailableReason !== undefined, 'the store to notice')
+    expect(await store.takeTokens([bucket])).toMatchObject({ isGranted: true, remaining: [1] })
+    expect(await store.takeTokens([bucket])).toMatchObject({ isGranted: true, remaining: [0] })
+    expect(await store.takeTokens([bucket])).toMatchObject({ isGranted: false })
     await expect(store.get('session:x')).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     await expect(store.put('session:x', 'y', 1000)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
     expect(warnings).toEqual([expect.objectContaining({ event: 'store.away' })])
     await redis.start()
-    await until(() => store.problem === undefined, 'the store to be back', 20_000)
-    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [0] })
+    await until(() => store.unavailableReason === undefined, 'the store to be back', 20_000)
+    expect(await store.takeTokens([bucket])).toMatchObject({ isGranted: true, remaining: [0] })
     await store.put('session:x', 'y', 1000)
     expect(await store.get('session:x')).toBe('y')
   })
@@ -63,16 +63,16 @@ describe.runIf(hasRedis())('the store in Redis', () => {
     const bucket = { key: 'rate:{hangs}', limit: 5, window: 60_000 }
     redis.freeze()
     const start = performance.now()
-    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [4] })
+    expect(await store.takeTokens([bucket])).toMatchObject({ isGranted: true, remaining: [4] })
     const first = performance.now() - start
     expect(first).toBeLessThan(6000)
     const again = performance.now()
-    expect(await store.take([bucket])).toMatchObject({ isGranted: true, remaining: [3] })
+    expect(await store.takeTokens([bucket])).toMatchObject({ isGranted: true, remaining: [3] })
     expect(performance.now() - again).toBeLessThan(first / 2)
     redis.thaw()
     await until(async () => {
       await store.put('session:z', 'z', 1000)
-      return store.problem === undefined
+      return store.unavailableReason === undefined
     }, 'the store to be back')
   })
 
@@ -93,15 +93,15 @@ describe.runIf(hasRedis())('the store in Redis', () => {
             message: expect.stringContaining('used'),
           })
           expect(await store.get('session:kept')).toBe('y')
-          expect(await store.claim('session:kept', 'z', 1000)).toBe('y')
-          expect(store.problem).toBeDefined()
+          expect(await store.setIfAbsent('session:kept', 'z', 1000)).toBe('y')
+          expect(store.unavailableReason).toBeDefined()
           await pause(600)
         }
         expect(warnings).toEqual([expect.objectContaining({ event: 'store.away' })])
       } finally {
         await redis.tell(accept)
       }
-      await until(() => store.problem === undefined, 'the store to take something')
+      await until(() => store.unavailableReason === undefined, 'the store to take something')
       await store.put('session:new', 'y', 1000)
     },
   )
@@ -109,8 +109,8 @@ describe.runIf(hasRedis())('the store in Redis', () => {
   it('never shows the password of its URL', async () => {
     const secretive = new RedisStore(new Secret('redis://user:hunter2@127.0.0.1:1'), log)
     await secretive.opened()
-    expect(secretive.problem).toBeDefined()
-    expect(JSON.stringify([warnings, secretive.problem])).not.toContain('hunter2')
+    expect(secretive.unavailableReason).toBeDefined()
+    expect(JSON.stringify([warnings, secretive.unavailableReason])).not.toContain('hunter2')
     await secretive.close()
   })
 })

@@ -1,4 +1,4 @@
-import { createSeal } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
@@ -70,7 +70,7 @@ export async function guardedFront(config: Json): Promise<GuardedFront> {
     auth: () => settings.auth,
     signIns: noSignIns,
     pageSignIn: noPageSignIn,
-    seal: createSeal(Date.now),
+    seal: createRequestStateCodec(Date.now),
     ready: async () => ({ isReady: true, checks: {} }),
     page: async () => 'a page',
     metrics: () => Promise.resolve({ text: 'calls 1\n', type: 'text/plain' }),

@@ -6,7 +6,7 @@ import { createOperator } from '../../../src/admin/operator.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { ApprovalStep } from '../../../src/core/approval-step.ts'
 import { GatewayError } from '../../../src/core/error.ts'
-import { createApprovals, type Draft } from '../../../src/records/approvals.ts'
+import { createApprovals, type ApprovalRequest } from '../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import { type Json, parse } from '../../support/server/json.ts'
 import { silentLog } from '../../support/silent-log.ts'
@@ -22,7 +22,7 @@ const users = [
 const byCode: Json = { upstreams }
 const byPassword: Json = { upstreams, auth: { opaque: { tokens }, basic: { users } } }
 
-const draft: Draft = {
+const draft: ApprovalRequest = {
   kind: 'out_of_band',
   caller: 'token:agent',
   upstream: 'files',
@@ -41,7 +41,7 @@ interface Site {
   readonly steps: readonly ApprovalStep[]
   /** Goes on by so many milliseconds. */
   wait(time: number): void
-  ask(given?: Partial<Draft>): Promise<string>
+  ask(given?: Partial<ApprovalRequest>): Promise<string>
   status(id: string): Promise<string | undefined>
   get(path: string, headers?: Record<string, string>): Promise<Response>
   post(path: string, form: Json, headers?: Record<string, string>): Promise<Response>

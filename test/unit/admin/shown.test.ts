@@ -1,16 +1,16 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { shownJson, shownText } from '../../../src/admin/shown.ts'
+import { displayJson, displayText } from '../../../src/admin/shown.ts'
 
 it('characters that can not be seen are named', () => {
-  expect(shownText('pay\u202e <b>')).toBe('pay<mark>U+202E</mark> &#60;b&#62;')
+  expect(displayText('pay\u202e <b>')).toBe('pay<mark>U+202E</mark> &#60;b&#62;')
 })
 
 it('JSON is shown whole: what is read from the page is the value', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const html =
-        /<pre[^>]*>(.*)<\/pre>/s.exec(shownJson(JSON.stringify(value, null, 2), 'Arguments'))?.[1] ?? ''
+        /<pre[^>]*>(.*)<\/pre>/s.exec(displayJson(JSON.stringify(value, null, 2), 'Arguments'))?.[1] ?? ''
       const text = html
         .replaceAll(/<\/?bdi>/g, '')
         .replaceAll(/&#(\d+);/g, (_all, code: string) => String.fromCharCode(Number(code)))
@@ -24,7 +24,7 @@ it('no value can write HTML', () => {
   fc.assert(
     fc.property(hostile, (parts) => {
       const text = parts.join('')
-      const html = shownJson(JSON.stringify({ [text]: [text] }), text).replaceAll(
+      const html = displayJson(JSON.stringify({ [text]: [text] }), text).replaceAll(
         /<\/?(?:bdi|p|pre)(?: [a-z-]+="[^"<>]*")*>/g,
         '',
       )

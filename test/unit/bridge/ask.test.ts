@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { askInline } from '../../../src/bridge/ask.ts'
-import type { InputResponses, Handler, Note, Outcome, InputRequests } from '../../../src/core/call.ts'
+import { requestInputInline } from '../../../src/bridge/ask.ts'
+import type { InputResponses, Handler, Notification, Outcome, InputRequests } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -16,13 +16,17 @@ function questions(message: string): InputRequests {
 /** A server that asks so many times before it answers, for a client that answers each time. */
 function asking(times: number, worded = (round: number) => `Why ${round}?`) {
   const seen = { calls: 0, puts: 0 }
-  const server: Handler = async ({ state }) => {
+  const server: Handler = async ({ requestState: state }) => {
     const round = Number(state['round'] ?? 0)
     seen.calls++
     if (round === times) return { kind: 'result', result: Payload.of({ round }) }
-    return { kind: 'ask', questions: questions(worded(round)), state: { round: round + 1 } }
+    return {
+      kind: 'input_required',
+      inputRequests: questions(worded(round)),
+      requestState: { round: round + 1 },
+    }
   }
-  const handle = askInline(server, async () => {
+  const handle = requestInputInline(server, async () => {
     seen.puts++
     return answers
   })
@@ -64,21 +68,27 @@ interface Page {
 function sending(pages: readonly Page[], action = 'accept') {
   const ids: unknown[] = []
   const events: unknown[] = []
-  const server: Handler = async ({ state }): Promise<Outcome> => {
+  const server: Handler = async ({ requestState: state }): Promise<Outcome> => {
     const round = Number(state['round'] ?? 0)
     const page = pages[round]
     if (!page) return { kind: 'result', result: Payload.of({ round }) }
     const { isOpen, ...link } = page
     const params = Payload.of({ mode: 'url', message: 'Go', ...link })
     const questions = { q: { method: 'elicitation/create', params } }
-    return { kind: 'ask', questions, state: { round: round + 1 }, ...(isOpen && { isOpen }) }
+    return {
+      kind: 'input_required',
+      inputRequests: questions,
+      requestState: { round: round + 1 },
+      ...(isOpen && { isOpen }),
+    }
   }
-  const handle = askInline(server, async ({ q }) => {
+  const handle = requestInputInline(server, async ({ q }) => {
     ids.push(q?.params?.fields['elicitationId'])
     events.push('asked')
     return { q: { result: Payload.of({ action }) } }
   })
-  const emit = (note: Note): void => void events.push([note.method, note.params?.fields['elicitationId']])
+  const emit = (note: Notification): void =>
+    void events.push([note.method, note.params?.fields['elicitationId']])
   return { run: () => handle(toolCall({ emit })), ids, events }
 }
 

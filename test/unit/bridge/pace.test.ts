@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { ProgressThrottle } from '../../../src/bridge/pace.ts'
-import type { Note } from '../../../src/core/call.ts'
+import type { Notification } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-function step(progress: number): Note {
+function step(progress: number): Notification {
   return { method: 'notifications/progress', params: Payload.of({ progress }) }
 }
 
 function paced(): { readonly pace: ProgressThrottle; steps(): unknown[] } {
-  const heard: Note[] = []
+  const heard: Notification[] = []
   const pace = new ProgressThrottle((note) => void heard.push(note))
   return { pace, steps: () => heard.map(({ method, params }) => params?.fields.progress ?? method) }
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { bindingOf, createSeal } from '../../../src/bridge/seal.ts'
+import { bindingOf, createRequestStateCodec } from '../../../src/bridge/seal.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
@@ -13,7 +13,7 @@ describe('sealed state', () => {
       fc.dictionary(fc.string(), fc.jsonValue()),
       fc.string(),
       (state, binding) => {
-        const seal = createSeal(() => 0)
+        const seal = createRequestStateCodec(() => 0)
         expect(seal.open(seal.close(state, binding), binding)).toEqual(JSON.parse(JSON.stringify(state)))
       },
     )
@@ -21,12 +21,12 @@ describe('sealed state', () => {
   })
 
   it('does not show what it holds', () => {
-    const text = createSeal(() => 0).close({ secret: 'hunter2' }, 'b')
+    const text = createRequestStateCodec(() => 0).close({ secret: 'hunter2' }, 'b')
     expect(Buffer.from(text, 'base64url').toString('latin1')).not.toContain('hunter2')
   })
 
   it('is good once', () => {
-    const seal = createSeal(() => 0)
+    const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     seal.open(text, 'b')
     expect(codeOf(() => seal.open(text, 'b'))).toBe('STATE_INVALID')
@@ -35,7 +35,7 @@ describe('sealed state', () => {
   })
 
   it('is refused once any byte of it was changed', () => {
-    const seal = createSeal(() => 0)
+    const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     const bytes = Buffer.from(text, 'base64url')
     const property = fc.property(fc.nat(bytes.length - 1), fc.integer({ min: 1, max: 255 }), (at, mask) => {
@@ -48,10 +48,10 @@ describe('sealed state', () => {
   })
 
   it('is refused for another call, by another key, and when it is no seal at all', () => {
-    const seal = createSeal(() => 0)
+    const seal = createRequestStateCodec(() => 0)
     const text = seal.close({ a: 1 }, 'b')
     expect(codeOf(() => seal.open(text, 'c'))).toBe('STATE_INVALID')
-    expect(codeOf(() => createSeal(() => 0).open(text, 'b'))).toBe('STATE_INVALID')
+    expect(codeOf(() => createRequestStateCodec(() => 0).open(text, 'b'))).toBe('STATE_INVALID')
     for (const junk of ['', 'x', '%%%', 'A'.repeat(100)]) {
       expect(codeOf(() => seal.open(junk, 'b'))).toBe('STATE_INVALID')
     }
@@ -60,7 +60,7 @@ describe('sealed state', () => {
   it('is sealed with the first of several keys, and opened by any', () => {
     const [shared, own] = [randomBytes(32), randomBytes(32)]
     const sealWith = (...keys: Buffer[]) =>
-      createSeal(
+      createRequestStateCodec(
         () => 0,
         undefined,
         () => keys,
@@ -71,7 +71,7 @@ describe('sealed state', () => {
 
   it('expires', () => {
     let now = 0
-    const seal = createSeal(() => now, 1000)
+    const seal = createRequestStateCodec(() => now, 1000)
     const text = seal.close({ a: 1 }, 'b')
     now = 1001
     expect(codeOf(() => seal.open(text, 'b'))).toBe('STATE_EXPIRED')

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { ClientSession } from '../../../src/bridge/session.ts'
-import type { Reply } from '../../../src/bridge/reply.ts'
+import type { ResponseSink } from '../../../src/bridge/reply.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { isObject } from '../../../src/core/json.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Principal } from '../../../src/core/principal.ts'
 import { ACKNOWLEDGED } from '../../../src/wire/filter.ts'
-import type { Request } from '../../../src/wire/jsonrpc.ts'
+import type { JsonRpcRequest } from '../../../src/wire/jsonrpc.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 const capabilities = { resources: { subscribe: true } }
@@ -42,13 +42,13 @@ async function session(taken?: readonly string[]): Promise<{ own: ClientSession;
 
 const handshake = { protocolVersion: '2025-11-25', capabilities: {} }
 
-function asking(method: string, params: Readonly<Record<string, unknown>>): Request {
+function asking(method: string, params: Readonly<Record<string, unknown>>): JsonRpcRequest {
   return { kind: 'request', id: '1', method, params: Payload.of(params) }
 }
 
-function reply(principal: Principal, sessionToken?: string): Reply {
+function reply(principal: Principal, sessionToken?: string): ResponseSink {
   const carried = sessionToken === undefined ? undefined : ([['session_token', sessionToken]] as const)
-  return { requestId: 'r', principal, carried, emit: () => undefined, end: () => undefined }
+  return { requestId: 'r', principal, gatewayMetadata: carried, emit: () => undefined, end: () => undefined }
 }
 
 it('a session is not opened for a client that says too much of itself to be kept', async () => {

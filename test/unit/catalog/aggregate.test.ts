@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { aggregate } from '../../../src/catalog/aggregate.ts'
 import { type Naming, prefixed } from '../../../src/catalog/names.ts'
-import { inOwnTerms } from '../../../src/catalog/own-terms.ts'
+import { strictNames } from '../../../src/catalog/own-terms.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -22,7 +22,7 @@ function reading(uri: string, upstream?: string): Call {
 
 it.each([
   ['one+a://b', (next: Handler) => together(next, prefixed), undefined],
-  ['one://a/b', inOwnTerms, 'one'],
+  ['one://a/b', strictNames, 'one'],
 ] as const)('a failed read is told of the URI that was asked for: %s', async (uri, shows, upstream) => {
   const failing = (error: GatewayError): Promise<GatewayError> =>
     shows(() => Promise.reject(error))(reading(uri, upstream)).then(

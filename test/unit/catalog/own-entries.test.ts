@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type OwnEntry, withOwnEntries } from '../../../src/catalog/own-entries.ts'
+import { type BuiltinEntry, withBuiltinEntries } from '../../../src/catalog/own-entries.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { asGatewayError, GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
@@ -8,15 +8,15 @@ import { toolCall } from '../../support/tool-call.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-const brief: OwnEntry = entry({ name: 'agent_brief' }, 'the brief')
-const notice: OwnEntry = entry({ uri: 'use://auth', name: 'auth' }, 'the notice')
+const brief: BuiltinEntry = entry({ name: 'agent_brief' }, 'the brief')
+const notice: BuiltinEntry = entry({ uri: 'use://auth', name: 'auth' }, 'the notice')
 
-function entry(definition: Json, text: string, rest: Partial<OwnEntry> = {}): OwnEntry {
+function entry(definition: Json, text: string, rest: Partial<BuiltinEntry> = {}): BuiltinEntry {
   return { definition, handle: async () => ({ kind: 'result', result: Payload.of({ text }) }), ...rest }
 }
 
 /** Servers that answer each method with this, and have no other. */
-function bench(answers: Readonly<Record<string, Json>>, own: readonly OwnEntry[], isListed = false) {
+function bench(answers: Readonly<Record<string, Json>>, own: readonly BuiltinEntry[], isListed = false) {
   const asked: string[] = []
   const servers: Handler = async ({ method }) => {
     asked.push(method)
@@ -24,7 +24,7 @@ function bench(answers: Readonly<Record<string, Json>>, own: readonly OwnEntry[]
     if (!found) throw unknownMethod(method)
     return { kind: 'result', result: Payload.of(found) }
   }
-  const handle = withOwnEntries(servers, {
+  const handle = withBuiltinEntries(servers, {
     shelf: {
       prompts: () => own.filter(({ definition }) => definition.uri === undefined),
       resources: () => own.filter(({ definition }) => definition.uri !== undefined),
@@ -104,7 +104,7 @@ describe('a prompt or resource of the gateway itself', () => {
     const servers: Handler = async () => {
       throw new GatewayError('SERVER_UNAVAILABLE', 'It is away.')
     }
-    const handle = withOwnEntries(servers, {
+    const handle = withBuiltinEntries(servers, {
       shelf: { prompts: () => [brief], resources: () => [] },
       isListed: true,
       run: (call, end) => end(call),

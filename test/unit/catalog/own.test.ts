@@ -77,7 +77,7 @@ describe('a tool of the gateway itself', () => {
     const { ask, seen } = bench('off')
     expect(await ask('permissions/check', { tool: 'get_file' })).toEqual({ allowed: true })
     expect(seen).toHaveLength(0)
-    const target = { method: 'gateway/none', isOwn: true } as const
+    const target = { method: 'gateway/none', isBuiltin: true } as const
     expect(await ask('gateway/none', {}, { target })).toMatchObject({
       error: { code: 'UNSUPPORTED_OPERATION' },
     })

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createRecords } from '../../../src/catalog/records.ts'
 import type { Handler } from '../../../src/core/call.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
-const nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
 
 function bench() {
   const state: { tools: string[]; asked: number; problem?: string; isSilent: boolean } = {
@@ -32,8 +32,14 @@ function bench() {
   const changed: string[] = []
   const records = createRecords({
     servers: new Map([['one', server]]),
-    listed: (upstream, definition): Entry => {
-      return { upstream, kind: 'tool', name: String(definition['name']), definition, nature }
+    listed: (upstream, definition): Descriptor => {
+      return {
+        upstream,
+        kind: 'tool',
+        name: String(definition['name']),
+        definition,
+        classification: classification,
+      }
     },
     facts: () => ({}),
     seen: () => undefined,

@@ -1,13 +1,19 @@
 import { expect, test, vi } from 'vitest'
 import { createCallStatistics } from '../../../src/catalog/sightings.ts'
 import type { Outcome } from '../../../src/core/call.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const target = { method: 'tools/call', upstream: 'one', name: 't' }
-const nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
-const entry: Entry = { upstream: 'one', kind: 'tool', name: 't', definition: { name: 't' }, nature }
+const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+const entry: Descriptor = {
+  upstream: 'one',
+  kind: 'tool',
+  name: 't',
+  definition: { name: 't' },
+  classification: classification,
+}
 
 /** Makes calls that take so many milliseconds each, and end with what is given. */
 async function sightingsOf(durations: readonly number[], fields: Readonly<Record<string, unknown>>) {
@@ -16,7 +22,7 @@ async function sightingsOf(durations: readonly number[], fields: Readonly<Record
     const sightings = createCallStatistics()
     let next = 0
     const outcome: Outcome = { kind: 'result', result: Payload.of(fields) }
-    const handle = sightings.policy(target)?.(async () => {
+    const handle = sightings.middleware(target)?.(async () => {
       vi.advanceTimersByTime(durations[next] ?? 0)
       return outcome
     })
@@ -53,10 +59,10 @@ test('failures tell nothing of what results are like', async () => {
 
 test('a tool no server answered to was never seen, nor what the gateway answers itself', async () => {
   const sightings = createCallStatistics()
-  const handle = sightings.policy(target)?.(() => Promise.reject(new Error('unknown')))
+  const handle = sightings.middleware(target)?.(() => Promise.reject(new Error('unknown')))
   await expect(handle?.(toolCall())).rejects.toThrow('unknown')
   expect(sightings.of(entry)).toBeUndefined()
-  expect(sightings.policy({ ...target, isOwn: true })).toBeUndefined()
+  expect(sightings.middleware({ ...target, isBuiltin: true })).toBeUndefined()
 })
 
 test('after the first calls of a tool only some are looked at, and of every kind in turn', async () => {

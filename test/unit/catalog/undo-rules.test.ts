@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest'
 import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 
 const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }
 
-function entry(name: string): Entry {
-  const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
+function entry(name: string): Descriptor {
+  const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
   const isMaking = name.startsWith('create')
   const definition = { name, ...(isMaking ? { inputSchema: {}, outputSchema: id } : { inputSchema: id }) }
-  return { upstream: 'one', kind: 'tool', name, definition, nature }
+  return { upstream: 'one', kind: 'tool', name, definition, classification: classification }
 }
 
-function rules(isDerived: boolean, tools: () => Promise<readonly Entry[]>) {
+function rules(isDerived: boolean, tools: () => Promise<readonly Descriptor[]>) {
   const settings = { create_alarm: { undo: 'none' } } as const
   return createUndoRules({
     settings: (name) => (name === 'one' ? settings : undefined),
@@ -32,7 +32,7 @@ const entries = listed.map(entry)
 
 describe('how a tool is undone', () => {
   let lists = 0
-  const tools = async (): Promise<readonly Entry[]> => {
+  const tools = async (): Promise<readonly Descriptor[]> => {
     lists++
     return entries
   }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { planText } from '../../../src/cli/plan-text.ts'
-import type { Entry, Classification } from '../../../src/core/entry.ts'
+import type { Descriptor, Classification } from '../../../src/core/entry.ts'
 
 const natures: Readonly<Record<string, Classification>> = {
   read: { op: 'read', risk: 'safe', idempotent: true, evidence: ['it reads'] },
@@ -10,9 +10,15 @@ const natures: Readonly<Record<string, Classification>> = {
   delete: { op: 'delete', risk: 'destructive', idempotent: false, evidence: ['it deletes'] },
 }
 
-function entry(name: string, nature: keyof typeof natures, schemas: object = {}): Entry {
+function entry(name: string, classification: keyof typeof natures, schemas: object = {}): Descriptor {
   const definition = { name, inputSchema: schemaOf({ title: {} }), ...schemas }
-  return { upstream: 'files', kind: 'tool', name, definition, nature: natures[nature] ?? neverRead }
+  return {
+    upstream: 'files',
+    kind: 'tool',
+    name,
+    definition,
+    classification: natures[classification] ?? neverRead,
+  }
 }
 
 const neverRead: Classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] }
@@ -21,7 +27,7 @@ function schemaOf(properties: object): object {
   return { type: 'object', properties, required: Object.keys(properties) }
 }
 
-function settingsOf(entries: readonly Entry[], tools = {}): Record<string, unknown> {
+function settingsOf(entries: readonly Descriptor[], tools = {}): Record<string, unknown> {
   const text = planText([{ upstream: 'files', tools, entries }])
   return parse(text).upstreams.files.tools
 }
@@ -102,7 +108,7 @@ describe('a plan', () => {
       fc.property(fc.uniqueArray(name, { maxLength: 4 }), any, (names, evidence) => {
         const entries = names.map((each) => {
           const made = entry(each, 'delete', { inputSchema: schemaOf({ [evidence]: {} }) })
-          return { ...made, nature: { ...made.nature, evidence: [evidence] } }
+          return { ...made, classification: { ...made.classification, evidence: [evidence] } }
         })
         const found = settingsOf(entries)
         expect(Object.keys(found).toSorted()).toEqual(names.toSorted())

@@ -14,9 +14,9 @@ function settingsWith(transactions: string): Settings {
 it('what a command acknowledges is kept for as long as gateways keep it', async () => {
   const kept: number[] = []
   class Noting extends MemoryStore {
-    override swap(key: string, before: string, after: string, ttl: number): Promise<boolean> {
+    override compareAndSwap(key: string, before: string, after: string, ttl: number): Promise<boolean> {
       kept.push(ttl)
-      return super.swap(key, before, after, ttl)
+      return super.compareAndSwap(key, before, after, ttl)
     }
   }
   const store = new Noting()

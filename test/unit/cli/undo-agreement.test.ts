@@ -4,7 +4,7 @@ import { parse } from 'yaml'
 import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
 import { toolLines, toolTable } from '../../../src/cli/explain-tool.ts'
 import { planText } from '../../../src/cli/plan-text.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import { judgeUndo } from '../../../src/core/undo-judgement.ts'
 
 const text = { type: 'string' }
@@ -32,7 +32,7 @@ const verbs = [
   'disable',
   'toggle',
 ]
-const entry: fc.Arbitrary<Entry> = fc
+const entry: fc.Arbitrary<Descriptor> = fc
   .record({
     name: fc.constantFrom(...verbs).chain((verb) => fc.constantFrom(`${verb}_card`, `${verb}_file`)),
     inputSchema: fields,
@@ -41,15 +41,15 @@ const entry: fc.Arbitrary<Entry> = fc
   .map(({ outputSchema, ...others }) => {
     const definition = { ...others, ...(outputSchema && { outputSchema }) }
     const isRead = definition.name.startsWith('get')
-    const nature = isRead
+    const classification = isRead
       ? ({ op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const)
       : ({ op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const)
-    return { upstream: 'one', kind: 'tool', name: definition.name, definition, nature }
+    return { upstream: 'one', kind: 'tool', name: definition.name, definition, classification }
   })
 const lists = fc.uniqueArray(entry, { minLength: 1, maxLength: 8, selector: ({ name }) => name })
 
 /** What `gatehouse explain` prints of the undo of a tool. */
-function explained(each: Entry, all: readonly Entry[], isDerived: boolean) {
+function explained(each: Descriptor, all: readonly Descriptor[], isDerived: boolean) {
   const undoing = judgeUndo(each, all, { tools: {}, isDerived })
   const asking = { when: 'never', isOutOfBand: false, why: [] } as const
   const inspected = { entry: each, scopes: [], asking, undoing }
@@ -80,12 +80,12 @@ describe('how a tool is undone', () => {
 
   test('is not possible where what is configured does not go together with what its server lists', () => {
     const schema = { type: 'object', properties: { ids: { type: 'array', items: text } } }
-    const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
-    const all: Entry[] = ['make', 'unmake'].map((name) => ({
+    const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
+    const all: Descriptor[] = ['make', 'unmake'].map((name) => ({
       upstream: 'one',
       kind: 'tool',
       name,
-      nature,
+      classification,
       definition: {
         name,
         inputSchema: name === 'make' ? { type: 'object' } : schema,

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { choose, partsOf } from '../../../src/cli/undo-choice.ts'
 import { chosenText, chosenView, undoneText } from '../../../src/cli/undo-text.ts'
-import type { Action, WayBack } from '../../../src/records/deeds.ts'
+import type { Action, Compensation } from '../../../src/records/deeds.ts'
 import { begun, undoing } from '../../../src/records/transaction-moves.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'
 
-const way: WayBack = { kind: 'exact', tool: 'drop', arguments: { id: 1 }, description: 'drop(id=1)' }
+const way: Compensation = { kind: 'exact', tool: 'drop', arguments: { id: 1 }, description: 'drop(id=1)' }
 
 function deed(given: Partial<Action> = {}): Action {
   return {

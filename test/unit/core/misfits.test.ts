@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { parseExpression } from '../../../src/core/expression.ts'
-import { misfits, strayed } from '../../../src/core/misfits.ts'
+import { argumentMismatches, strayed } from '../../../src/core/misfits.ts'
 
 const schema = {
   type: 'object',
@@ -27,7 +27,7 @@ describe('a call that an expression makes', () => {
     ['f(id=1, state="shut")', ['state of f must be one of "open", "closed"']],
     ['f(id=1, constructor=1)', ['f takes no constructor; there are id, title, state, labels, nested']],
   ])('%s is held against the schema of its tool', (text, expected) => {
-    expect(misfits(parseExpression(text), schema)).toEqual(expected)
+    expect(argumentMismatches(parseExpression(text), schema)).toEqual(expected)
   })
 
   const record = {
@@ -81,10 +81,10 @@ describe('a call that an expression makes', () => {
         nested: { type: 'object', properties: { b: { type: 'string' } } },
       },
     }
-    expect(misfits(parseExpression(text), wanted, sources)).toEqual(expected)
+    expect(argumentMismatches(parseExpression(text), wanted, sources)).toEqual(expected)
     // What is not said is not compared.
     const unsaid = { args: [['make', {}]], result: [['make', undefined]], snapshot: [] } as const
-    const found = misfits(parseExpression(text), wanted, unsaid)
+    const found = argumentMismatches(parseExpression(text), wanted, unsaid)
     expect(found.filter((each) => each.includes('$.'))).toEqual([])
   })
 
@@ -95,13 +95,13 @@ describe('a call that an expression makes', () => {
     [{ properties: { a: {} }, allOf: [{ properties: { anything: {} } }] }],
     ['no schema'],
   ])('may have any argument where %j does not say which there are', (open) => {
-    expect(misfits(parseExpression('f(anything=1)'), open)).toEqual([])
+    expect(argumentMismatches(parseExpression('f(anything=1)'), open)).toEqual([])
   })
 
   test('has none where the schema forbids all', () => {
-    expect(misfits(parseExpression('f(a=1)'), { type: 'object', additionalProperties: false })).toEqual([
-      'f takes no a',
-    ])
+    expect(
+      argumentMismatches(parseExpression('f(a=1)'), { type: 'object', additionalProperties: false }),
+    ).toEqual(['f takes no a'])
   })
 })
 

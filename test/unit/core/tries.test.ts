@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { createTries } from '../../../src/core/tries.ts'
+import { createFailureCounter } from '../../../src/core/tries.ts'
 
 it('after so many failures in a minute nothing more is tried, until the first is a minute old', () => {
   let now = 0
-  const tries = createTries(2, () => now)
+  const tries = createFailureCounter(2, () => now)
   tries.check('anna')
   tries.failed('anna')
   now = 10_000
@@ -24,7 +24,7 @@ it('after so many failures in a minute nothing more is tried, until the first is
 
 it('a failure more while nothing is tried makes nothing longer than the limit', () => {
   let now = 0
-  const tries = createTries(1, () => now)
+  const tries = createFailureCounter(1, () => now)
   for (now = 0; now < 50; now++) tries.failed('anna')
   now += 60_001
   expect(() => tries.check('anna')).not.toThrow()

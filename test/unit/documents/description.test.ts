@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { portrait, portraits, toolPortrait } from '../../support/portraits.ts'
+import { describedServer, describedServers, toolPortrait } from '../../support/portraits.ts'
 
 const tools = (...names: string[]) => names.map((name) => ({ name, inputSchema: { type: 'object' } }))
 
@@ -13,7 +13,7 @@ describe('the description of a server', () => {
         text,
         fc.array(fc.string({ maxLength: 400 }), { maxLength: 12 }),
         (about, instructions, useWhen) => {
-          const { description } = portrait({
+          const { description } = describedServer({
             tools: tools('read_file', 'write_file'),
             record: {
               ...(instructions !== undefined && { instructions }),
@@ -33,14 +33,14 @@ describe('the description of a server', () => {
       about: 'Issues of our tracker',
       useWhen: ['search issues', 'Use when the user asks to open an issue.'],
     }
-    expect(portrait({ record: { about } }).description).toBe(
+    expect(describedServer({ record: { about } }).description).toBe(
       'Issues of our tracker. Use when the user asks to search issues or open an issue.',
     )
   })
 
   test('needs no more than what its owner wrote, where that says when', () => {
     const about = { about: 'Issues of our tracker; use it when somebody asks for a ticket.' }
-    expect(portrait({ record: { about } }).description).toBe(about.about)
+    expect(describedServer({ record: { about } }).description).toBe(about.about)
   })
 
   test.each([
@@ -49,13 +49,13 @@ describe('the description of a server', () => {
     [{ info: { title: 'Trains' } }, 'Trains.'],
     [{}, 'Tools for files: trains and tickets.'],
   ])('is made of the best that is known: %j', (record, purpose) => {
-    expect(portrait({ record, tools: tools('find_train', 'list_trains', 'buy_ticket') }).purpose).toBe(
+    expect(describedServer({ record, tools: tools('find_train', 'list_trains', 'buy_ticket') }).purpose).toBe(
       purpose,
     )
   })
 
   test('names tools that are not alike, and none that is old', () => {
-    const { useWhen } = portrait({
+    const { useWhen } = describedServer({
       tools: [
         { name: 'read_file', description: 'Read a file. DEPRECATED: use read_text.' },
         ...tools('read_text', 'read_image', 'read_sound', 'write_text', 'delete_folder'),
@@ -70,7 +70,7 @@ describe('the description of a server', () => {
   })
 
   test('of several servers names them all, and what each is for', () => {
-    const all = portraits([
+    const all = describedServers([
       { record: { name: 'one' }, tools: tools('get_a') },
       { record: { name: 'two' }, tools: tools('get_b') },
     ])
@@ -80,7 +80,7 @@ describe('the description of a server', () => {
   })
 
   test('of one that can not be reached stays, but its tools are not among those of all', () => {
-    const all = portraits([
+    const all = describedServers([
       { record: { name: 'one', isUp: false }, tools: tools('get_a') },
       { record: { name: 'two' }, tools: tools('get_b') },
     ])
@@ -96,18 +96,18 @@ describe('how far a server reaches', () => {
     ['full', ['get_a', 'delete_b'], {}],
     ['interact', ['delete_b'], { delete_b: { confirmation: { message: 'Sure?', isOutOfBand: false } } }],
   ])('is %s with %j', (level, names, facts) => {
-    expect(portrait({ tools: tools(...names), facts }).accessLevel).toBe(level)
+    expect(describedServer({ tools: tools(...names), facts }).accessLevel).toBe(level)
   })
 
   test('is what its owner says', () => {
-    expect(portrait({ tools: tools('delete_b'), record: { about: { access: 'read' } } }).accessLevel).toBe(
-      'read',
-    )
+    expect(
+      describedServer({ tools: tools('delete_b'), record: { about: { access: 'read' } } }).accessLevel,
+    ).toBe('read')
   })
 })
 
 test('tools belong to the noun that most of them share', () => {
-  const { tools: own } = portrait({
+  const { tools: own } = describedServer({
     tools: tools(
       'read_file',
       'get_file_info',
@@ -130,20 +130,20 @@ test('tools belong to the noun that most of them share', () => {
 })
 
 test('what all names begin with is no noun of theirs', () => {
-  const { tools: own } = portrait({
+  const { tools: own } = describedServer({
     tools: tools('browser_navigate', 'browser_navigate_back', 'browser_network_requests', 'browser_close'),
   })
   expect(own.map(({ category }) => category)).toEqual(['files', 'files', 'requests', 'files'])
 })
 
 test('what all tools do is no noun of theirs either', () => {
-  const { tools: own } = portrait({ tools: tools('get_forecast', 'get_alert', 'get_alert_history') })
+  const { tools: own } = describedServer({ tools: tools('get_forecast', 'get_alert', 'get_alert_history') })
   expect(own.map(({ category }) => category)).toEqual(['forecasts', 'alerts', 'alerts'])
 })
 
 test('a server that is named after what it is about says so', () => {
   const read = tools('read_file', 'write_file', 'list_directory')
-  expect(portrait({ tools: read }).purpose).toBe('Tools for files and directories.')
+  expect(describedServer({ tools: read }).purpose).toBe('Tools for files and directories.')
 })
 
 test.each([
@@ -173,15 +173,15 @@ test.each([
     ...tools('browser_open', 'browser_type'),
     { name, description, inputSchema: { type: 'object' } },
   ]
-  expect(portrait({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
+  expect(describedServer({ tools: all }).tools.at(-1)?.effects).toEqual(effects)
 })
 
 test('the name of its server is no verb of a tool', () => {
-  const [tool] = portrait({ tools: tools('files_create_folder') }).tools
+  const [tool] = describedServer({ tools: tools('files_create_folder') }).tools
   expect(tool?.effects).toEqual(['creates a folder in files'])
 })
 
 test('what several servers are for is said once', () => {
   const both = ['alpha', 'bravo'].map((name) => ({ record: { name }, tools: tools('read_file') }))
-  expect(portraits(both).useWhen).toEqual(['read file'])
+  expect(describedServers(both).useWhen).toEqual(['read file'])
 })

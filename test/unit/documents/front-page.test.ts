@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { ToolFacts } from '../../../src/core/record.ts'
 import { serverPanel } from '../../../src/documents/front-page.ts'
-import { type Given, portrait } from '../../support/portraits.ts'
+import { type Given, describedServer } from '../../support/portraits.ts'
 
 const definition = { name: 'drop_table', description: 'Drops a table. For good.', inputSchema: schema() }
 
@@ -14,7 +14,7 @@ function schema() {
 }
 
 function tool(facts: ToolFacts = {}, given: Given = {}) {
-  const panel = serverPanel(portrait({ ...given, tools: [definition], facts: { drop_table: facts } }))
+  const panel = serverPanel(describedServer({ ...given, tools: [definition], facts: { drop_table: facts } }))
   const [found] = panel.tools
   if (!found) throw new Error('there is no tool')
   return { ...found, words: found.marks.map(({ text }) => text) }
@@ -79,14 +79,14 @@ test('what to use in place of an old tool stands there as its owner wrote it', (
 
 test('a title that only spells out the name is left out', () => {
   const titleOf = (title: string) =>
-    serverPanel(portrait({ tools: [{ ...definition, title }] })).tools[0]?.title
+    serverPanel(describedServer({ tools: [{ ...definition, title }] })).tools[0]?.title
   expect(titleOf('Drop Table')).toBeUndefined()
   expect(titleOf('Remove everything')).toBe('Remove everything')
 })
 
 test('a server is told with its version, what else it has, and links of the web alone', () => {
   const panel = serverPanel(
-    portrait({
+    describedServer({
       record: {
         info: { version: '2025.1', websiteUrl: 'https://files.example' },
         about: { homepage: 'javascript:alert(1)', documentation: 'https://docs.example/' },

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { errorCodes, GatewayError, isErrorCode } from '../../../src/core/error.ts'
-import { agentBrief } from '../../../src/documents/brief.ts'
+import { agentBriefing } from '../../../src/documents/brief.ts'
 import { helpOf, helpText, sectionKeys } from '../../../src/documents/help.ts'
 import { llmsText } from '../../../src/documents/llms.ts'
-import { fullFront, portrait, portraits } from '../../support/portraits.ts'
+import { fullFront, describedServer, describedServers } from '../../support/portraits.ts'
 
 const create = {
   name: 'create_issue',
@@ -26,7 +26,7 @@ const create = {
   },
   outputSchema: { type: 'object', properties: { number: { type: 'integer' } } },
 }
-const issues = portrait({
+const issues = describedServer({
   tools: [create, { name: 'list_issues', description: 'List issues.' }],
   settings: {
     tools: {
@@ -130,7 +130,7 @@ test('errors stand with the codes that are really used', () => {
   expect(codes).toEqual(
     expect.arrayContaining(['SCOPE_INSUFFICIENT', 'CONFIRMATION_REQUIRED', 'RATE_LIMIT_EXCEEDED']),
   )
-  const open = helpOf(portrait({ tools: [create], facts: {} }), { section: 'errorHandling' })
+  const open = helpOf(describedServer({ tools: [create], facts: {} }), { section: 'errorHandling' })
   expect(String(open['content'])).not.toMatch(/SCOPE_|CONFIRMATION_|RATE_LIMIT|IDEMPOTENCY|AUTHENTICATION/)
 })
 
@@ -144,7 +144,7 @@ test('the example of a rate limit is the error that is sent', () => {
 
 describe('a server with very many tools', { timeout: 30_000 }, () => {
   const many = (count: number) =>
-    portrait({
+    describedServer({
       tools: Array.from({ length: count }, (_, at) => ({
         ...create,
         name: `create_item_${at}`,
@@ -176,7 +176,7 @@ describe('a server with very many tools', { timeout: 30_000 }, () => {
 })
 
 test('an endpoint of several servers says what each is for, and names tools as clients call them', () => {
-  const all = portraits([
+  const all = describedServers([
     { record: { name: 'github', about: { about: 'Code.', notFor: ['local files'] } }, tools: [create] },
     { record: { name: 'notes', isUp: false }, tools: [create] },
   ])
@@ -199,10 +199,10 @@ function thrown(act: () => unknown): GatewayError | undefined {
 }
 
 test('what one of several servers is not for is said of that server alone', () => {
-  const both = portraits([
+  const both = describedServers([
     { record: { name: 'web', about: { notFor: ['local files'] } } },
     { record: { name: 'files' } },
   ])
   expect(helpText(both)).toContain('Do NOT use it for:\n\n- Local files (with web)\n')
-  expect(agentBrief(both)).toContain('Do not choose it for:\n\n- local files (with web)\n')
+  expect(agentBriefing(both)).toContain('Do not choose it for:\n\n- local files (with web)\n')
 })

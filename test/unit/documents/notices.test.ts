@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
-import { agentBrief, agentPrompt } from '../../../src/documents/brief.ts'
+import { agentBriefing, agentPrompt } from '../../../src/documents/brief.ts'
 import { helpText } from '../../../src/documents/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../../../src/documents/notices.ts'
-import { fullFront, portrait } from '../../support/portraits.ts'
+import { fullFront, describedServer } from '../../support/portraits.ts'
 
 const tools = [{ name: 'get_thing' }, { name: 'delete_thing' }]
-const full = portrait({ tools, front: fullFront, record: { about: { notFor: ['anything urgent'] } } })
+const full = describedServer({ tools, front: fullFront, record: { about: { notFor: ['anything urgent'] } } })
 
 test('use://auth says which profile is kept, how to sign in, and which claims are read', () => {
   const text = authNotice(full)
@@ -14,15 +14,15 @@ test('use://auth says which profile is kept, how to sign in, and which claims ar
   expect(text).toContain('- `scope`: what the caller may do.')
   expect(text).toContain('https://idp.example.com')
   expect(text).toContain('`delete:server`')
-  expect(authNotice(portrait({ tools }))).toContain('No credentials are asked for.')
-  expect(authNotice(portrait({ tools }))).not.toContain('delete:server')
+  expect(authNotice(describedServer({ tools }))).toContain('No credentials are asked for.')
+  expect(authNotice(describedServer({ tools }))).not.toContain('delete:server')
 })
 
 test('use://http-headers names what is beyond the protocol, where it is read', () => {
   expect(headersNotice(full)).toMatch(
     /Beyond the protocol[^]*X-Request-Id[^]*Idempotency-Key[^]*X-MCP-Session-Token/,
   )
-  expect(headersNotice(portrait())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key/)
+  expect(headersNotice(describedServer())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key/)
 })
 
 test('project://version is the version and nothing else', () => {
@@ -30,7 +30,7 @@ test('project://version is the version and nothing else', () => {
 })
 
 test('a briefing says when to choose it, when not, and what limits it', () => {
-  expect(agentBrief(full)).toBe(
+  expect(agentBriefing(full)).toBe(
     [
       'files: Tools for files: things.',
       'Choose it when the user asks to:\n\n- get thing\n- delete thing',
@@ -45,7 +45,7 @@ test('instructions say how to repeat safely, who is asked, how to undo, and go t
   const undo = { tool: 'restore_thing', isExact: true, description: 'Restores it.' }
   const confirmation = { message: 'Sure?', isOutOfBand: false }
   const facts = { delete_thing: { undo, confirmation, isIdempotentWithKey: true } }
-  const text = agentPrompt(portrait({ tools, facts, front: fullFront }))
+  const text = agentPrompt(describedServer({ tools, facts, front: fullFront }))
   expect(text).toContain('idempotency key')
   expect(text).toContain('Before `delete_thing` a person is asked.')
   expect(text).toContain('`delete_thing` can be undone.')
@@ -59,8 +59,8 @@ test('texts for agents keep within their bytes, in whatever script names are wri
     description: `${'説明'.repeat(70)}。`,
   }))
   const about = { about: '道具'.repeat(300), useWhen: ['用'.repeat(300)], notFor: ['否'.repeat(300)] }
-  const large = portrait({ tools: many, record: { about }, front: fullFront })
-  expect(Buffer.byteLength(agentBrief(large))).toBeLessThanOrEqual(2048)
+  const large = describedServer({ tools: many, record: { about }, front: fullFront })
+  expect(Buffer.byteLength(agentBriefing(large))).toBeLessThanOrEqual(2048)
   expect(Buffer.byteLength(agentPrompt(large))).toBeLessThanOrEqual(200 * 1024)
   expect(Buffer.byteLength(helpText(large))).toBeLessThanOrEqual(200 * 1024)
 })

@@ -3,12 +3,18 @@ import { resourceObject, serverObject, toolObject } from '../../../src/documents
 import { manifestOf } from '../../../src/documents/manifest.ts'
 import { catalogEntry, serverCard } from '../../../src/documents/registry.ts'
 import { skillName } from '../../../src/documents/skill.ts'
-import { fullFront, type Given, portrait, portraits, toolPortrait } from '../../support/portraits.ts'
+import {
+  fullFront,
+  type Given,
+  describedServer,
+  describedServers,
+  toolPortrait,
+} from '../../support/portraits.ts'
 
 type Loose = { readonly [key: string]: Loose } & { readonly [at: number]: Loose }
 
 function manifest(given: Given): Loose {
-  return JSON.parse(JSON.stringify(manifestOf(portrait(given))))
+  return JSON.parse(JSON.stringify(manifestOf(describedServer(given))))
 }
 
 const get = { name: 'get_thing', description: 'Gets it.', inputSchema: { type: 'object' } }
@@ -111,7 +117,7 @@ test('a manifest of a server that can not be reached says so, and keeps its tool
 })
 
 test('a manifest of all servers is of the gateway, with the names clients call tools by', () => {
-  const all = portraits([
+  const all = describedServers([
     { record: { name: 'one' }, tools: [get] },
     { record: { name: 'two' }, tools: [{ ...get, name: 'getIt' }] },
   ])
@@ -168,7 +174,7 @@ describe('the object of a server', () => {
     } as const
     const info = { websiteUrl: 'https://things.example' }
     expect(
-      serverObject(portrait({ record: { about, info, changedAt: 0 }, front: { rates: ['5/s'] } })),
+      serverObject(describedServer({ record: { about, info, changedAt: 0 }, front: { rates: ['5/s'] } })),
     ).toEqual({
       specVersion: '0.2.0',
       identity: { name: 'files', description: 'Things. Use when the user asks for it.', emoji: '📦' },
@@ -193,9 +199,9 @@ describe('the object of a server', () => {
   test.each(['javascript:alert(1)', 'https://user:secret@things.example', 'not a url'])(
     'takes no %s from a server',
     (websiteUrl) => {
-      expect(JSON.stringify(serverObject(portrait({ record: { info: { websiteUrl } } })))).not.toContain(
-        websiteUrl,
-      )
+      expect(
+        JSON.stringify(serverObject(describedServer({ record: { info: { websiteUrl } } }))),
+      ).not.toContain(websiteUrl)
     },
   )
 })
@@ -234,7 +240,7 @@ test.each([
 })
 
 test('a card names the endpoint, and asks for a token where one is needed', () => {
-  expect(serverCard(portrait({ front: fullFront }))).toMatchObject({
+  expect(serverCard(describedServer({ front: fullFront }))).toMatchObject({
     remotes: [
       {
         type: 'streamable-http',
@@ -243,7 +249,7 @@ test('a card names the endpoint, and asks for a token where one is needed', () =
       },
     ],
   })
-  expect(catalogEntry(portrait(), 'https://mcp.example.com/mcp/files/server-card')).toEqual({
+  expect(catalogEntry(describedServer(), 'https://mcp.example.com/mcp/files/server-card')).toEqual({
     identifier: 'urn:air:mcp.example.com:files',
     displayName: 'files',
     type: 'application/mcp-server-card+json',
@@ -253,7 +259,7 @@ test('a card names the endpoint, and asks for a token where one is needed', () =
 
 test('no name in a manifest is that of another tool', () => {
   const given = ['get-it', 'get_it', 'getIt', 'other-one'].map((name) => ({ name }))
-  const { tools, auth } = Object(manifestOf(portrait({ tools: given })))
+  const { tools, auth } = Object(manifestOf(describedServer({ tools: given })))
   const names = tools.map(({ name }: { name: string }) => name)
   expect(names).toEqual([
     expect.stringMatching(/^get_it_[0-9a-f]{8}$/),

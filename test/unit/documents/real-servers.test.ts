@@ -5,7 +5,7 @@ import { parse } from 'yaml'
 import { isObject } from '../../../src/core/json.ts'
 import { validator } from '../../../src/core/schema.ts'
 import { Secret } from '../../../src/core/secret.ts'
-import { agentBrief, agentPrompt } from '../../../src/documents/brief.ts'
+import { agentBriefing, agentPrompt } from '../../../src/documents/brief.ts'
 import { completedAnnotations, completedDescription, titleOf } from '../../../src/documents/completed.ts'
 import { resourceObject, serverObject, toolObject } from '../../../src/documents/dashdash.ts'
 import { examplesOf } from '../../../src/documents/example.ts'
@@ -18,7 +18,7 @@ import { registryEntry, serverCard } from '../../../src/documents/registry.ts'
 import { skillOf, skillUri, stampOf } from '../../../src/documents/skill.ts'
 import { assertions } from '../../../src/lint/audit.ts'
 import { subjectOf } from '../../support/audited.ts'
-import { fullFront, type Given, portrait, portraits } from '../../support/portraits.ts'
+import { fullFront, type Given, describedServer, describedServers } from '../../support/portraits.ts'
 import { type RealLists, realLists } from '../../support/real-lists.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'
 
@@ -74,8 +74,8 @@ function given(name: string): Given {
 }
 
 const subjects: readonly (readonly [name: string, () => ServerDescription])[] = [
-  ...servers.map((name) => [name, () => portrait(given(name))] as const),
-  ['gatehouse', () => portraits(servers.map(given), fullFront)],
+  ...servers.map((name) => [name, () => describedServer(given(name))] as const),
+  ['gatehouse', () => describedServers(servers.map(given), fullFront)],
 ]
 
 function texts(described: ServerDescription): string[] {
@@ -84,7 +84,7 @@ function texts(described: ServerDescription): string[] {
     llmsText(described),
     llmsFullText(described),
     skillOf(described).text,
-    agentBrief(described),
+    agentBriefing(described),
     agentPrompt(described),
     authNotice(described),
     headersNotice(described),
@@ -150,10 +150,13 @@ describe.each(subjects)('the documents of %s', (name, make) => {
   test('have tool objects with all that is recommended and known', () => {
     for (const tool of make().tools) {
       const said = toolObject(tool)
-      expect(said).toMatchObject({ operationType: tool.nature.op, idempotent: tool.nature.idempotent })
+      expect(said).toMatchObject({
+        operationType: tool.classification.op,
+        idempotent: tool.classification.idempotent,
+      })
       expect(said.category).toMatch(/^[\w -]+$/)
       expect(Array.isArray(said.sideEffects) && said.sideEffects.length).toBe(
-        tool.nature.op === 'read' ? 0 : 1,
+        tool.classification.op === 'read' ? 0 : 1,
       )
       expect('cliEquivalent' in said || 'apiEquivalent' in said).toBe(false)
       expect(said.errors).toEqual(
@@ -249,8 +252,8 @@ describe.each(subjects)('the documents of %s', (name, make) => {
 
   test('have a briefing of two kilobytes at most, and instructions for every tool', () => {
     const described = make()
-    expect(Buffer.byteLength(agentBrief(described))).toBeLessThanOrEqual(2048)
-    expect(agentBrief(described)).toMatch(/Choose it .*\n\n- .*[^]*Do not choose it[^]*Limits:\n\n- /)
+    expect(Buffer.byteLength(agentBriefing(described))).toBeLessThanOrEqual(2048)
+    expect(agentBriefing(described)).toMatch(/Choose it .*\n\n- .*[^]*Do not choose it[^]*Limits:\n\n- /)
     for (const tool of described.tools) expect(agentPrompt(described)).toContain(`\n### ${tool.name}\n`)
   })
 
@@ -264,7 +267,7 @@ describe.each(subjects)('the documents of %s', (name, make) => {
 })
 
 test('resources are told of', () => {
-  const { resources, canSubscribe } = portrait(given('memory'))
+  const { resources, canSubscribe } = describedServer(given('memory'))
   expect(resources.map((each) => resourceObject(each, canSubscribe))).toEqual([
     { resourceType: 'memory', refreshable: true, cacheDuration: 0 },
   ])
@@ -272,7 +275,7 @@ test('resources are told of', () => {
 
 describe.each(servers)('the completed descriptions of %s', (name) => {
   test('keep the rules that the bare ones may break', () => {
-    const tools = portrait(given(name)).tools.map((tool) => {
+    const tools = describedServer(given(name)).tools.map((tool) => {
       const entry = { ...tool, isRecorded: true }
       return {
         ...tool.definition,
@@ -292,7 +295,7 @@ describe.each(servers)('the completed descriptions of %s', (name) => {
   })
 
   test('begin with what the server wrote', () => {
-    for (const tool of portrait(given(name)).tools) {
+    for (const tool of describedServer(given(name)).tools) {
       const text = completedDescription({ ...tool, isRecorded: true })
       expect(text.startsWith(tool.description)).toBe(true)
       expect(text).toMatch(/\n\nRisk: (?:low|medium|high)\b/)

@@ -11,7 +11,7 @@ it('a listed tool says what it costs, how long it takes, and which media it is f
     inputTypes: ['image/*'],
     maxInput: 100,
   } as const
-  const tool = { ...toolPortrait(definition, facts), seen: { ...seen, types: ['text/plain'] } }
+  const tool = { ...toolPortrait(definition, facts), statistics: { ...seen, types: ['text/plain'] } }
   expect(toolNotes(tool)).toEqual({
     'dev.gatehouse/cost': { category: 'metered', estimated_units: 5, unit_label: 'credits' },
     'dev.gatehouse/latency': 'instant',
@@ -26,14 +26,14 @@ it('a listed tool says what it costs, how long it takes, and which media it is f
 it('nothing is made up', () => {
   expect(toolNotes(toolPortrait(definition, { maxInput: 100 }))).toEqual({})
   const texts = { ...seen, p50: 70_000, types: ['text/plain', 'application/json'] }
-  expect(toolNotes({ ...toolPortrait(definition), seen: texts })).toEqual({
+  expect(toolNotes({ ...toolPortrait(definition), statistics: texts })).toEqual({
     'dev.gatehouse/latency': 'minutes',
   })
 })
 
 it('what came back is told where it is more than text', () => {
   const tool = toolPortrait({ ...definition, outputSchema: { type: 'object' } })
-  expect(toolNotes({ ...tool, seen: { ...seen, types: ['image/png'] } })).toMatchObject({
+  expect(toolNotes({ ...tool, statistics: { ...seen, types: ['image/png'] } })).toMatchObject({
     'dev.gatehouse/multimodal': { output_types: ['application/json', 'image/png'] },
   })
 })

@@ -2,13 +2,13 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { splitHidden } from '../../../src/core/hidden.ts'
-import { agentBrief, agentPrompt } from '../../../src/documents/brief.ts'
+import { agentBriefing, agentPrompt } from '../../../src/documents/brief.ts'
 import { helpText } from '../../../src/documents/help.ts'
 import { llmsText } from '../../../src/documents/llms.ts'
 import { skillOf } from '../../../src/documents/skill.ts'
 import { toolReference } from '../../../src/documents/reference.ts'
 import { firstSentence, inline, quotation } from '../../../src/documents/text.ts'
-import { portrait } from '../../support/portraits.ts'
+import { describedServer } from '../../support/portraits.ts'
 
 const nasty = fc.oneof(
   fc.string({ unit: 'binary' }),
@@ -86,7 +86,7 @@ describe('whatever a server writes', () => {
             properties: { [third]: { type: 'string', description: one, default: other, enum: [third] } },
           },
         }
-        const described = portrait({
+        const described = describedServer({
           tools: [tool, { name: 'delete_thing', description: third, inputSchema: { type: 'object' } }],
           record: {
             instructions: other,
@@ -123,13 +123,13 @@ describe('whatever a server writes', () => {
           helpText(described),
           llmsText(described),
           skillOf(described).text,
-          agentBrief(described),
+          agentBriefing(described),
           agentPrompt(described),
         ]) {
           expect(hidden(text)).toEqual([])
           expect(prose(text)).not.toMatch(/(?<!\\)<script>|!\[x\]\(/)
         }
-        expect(Buffer.byteLength(agentBrief(described))).toBeLessThanOrEqual(2048)
+        expect(Buffer.byteLength(agentBriefing(described))).toBeLessThanOrEqual(2048)
       }),
       { numRuns: 80 },
     )
@@ -155,7 +155,7 @@ test('paragraphs and lists of a description stay', () => {
 })
 
 describe('the lines of a description', () => {
-  const [tool] = portrait({
+  const [tool] = describedServer({
     tools: [{ name: 'read_thing', description: 'Reads.', inputSchema: { type: 'object' } }],
   }).tools
   if (!tool) throw new Error('There is no tool.')

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { createSeal } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
@@ -27,7 +27,7 @@ async function answersTo(
   const served = serveStdio(input, output, {
     principal,
     handle,
-    seal: createSeal(Date.now),
+    seal: createRequestStateCodec(Date.now),
     limit: 10_000,
     log: silentLog,
   })
@@ -98,7 +98,7 @@ it('a client that does not read any more has ended', async () => {
   const served = serveStdio(input, output, {
     principal: anonymous,
     handle,
-    seal: createSeal(Date.now),
+    seal: createRequestStateCodec(Date.now),
     limit: 10_000,
     log: silentLog,
   })

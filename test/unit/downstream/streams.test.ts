@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createSeal } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { anonymous, type Principal } from '../../../src/core/principal.ts'
 import type { Refusal } from '../../../src/core/refusal.ts'
@@ -63,12 +63,12 @@ describe('the streams of those who listen without a session', () => {
   function listening(): { listen(principal: Principal): ServerResponse; readonly refused: Refusal[] } {
     const refused: Refusal[] = []
     let caller = anonymous
-    const door: AuthGate = {
-      enter: () => caller,
-      enterDocument: async () => caller,
-      enterService: async () => caller,
+    const authGate: AuthGate = {
+      authenticate: () => caller,
+      authenticateDocument: async () => caller,
+      authenticateService: async () => caller,
       signedIn: async () => undefined,
-      permit: () => undefined,
+      requireAuth: () => undefined,
       stepUp: () => undefined,
       metadata: () => undefined,
       probes: {},
@@ -77,9 +77,9 @@ describe('the streams of those who listen without a session', () => {
       handle: untilAborted,
       mirror: () => [],
       has: () => true,
-      door: () => door,
+      authGate: () => authGate,
       access: () => access,
-      seal: createSeal(Date.now),
+      seal: createRequestStateCodec(Date.now),
       body: () => 10_000,
       isStrict: () => false,
       onRefused: (refusal) => void refused.push(refusal),

@@ -24,7 +24,7 @@ interface Server {
 }
 
 function server(): Server {
-  const { policy } = breaker.create(() => settings, featureDeps())
+  const { middleware: policy } = breaker.create(() => settings, featureDeps())
   const self: Server = {
     answer: async () => ({}),
     seen: 0,
@@ -48,9 +48,9 @@ async function fails(one: Server, times: number, error: () => Error = failed): P
 
 describe('a server that does not answer', () => {
   it('takes nothing with it that the gateway answers itself', () => {
-    const { policy } = breaker.create(() => settings, featureDeps())
+    const { middleware: policy } = breaker.create(() => settings, featureDeps())
     const target = { method: 'tools/call', upstream: 'one', name: 't' }
-    expect(policy?.({ ...target, isOwn: true })).toBeUndefined()
+    expect(policy?.({ ...target, isBuiltin: true })).toBeUndefined()
     expect(policy?.(target)).toBeDefined()
   })
 

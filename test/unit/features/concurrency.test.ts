@@ -13,7 +13,7 @@ interface Gate {
 
 function gate(settings: (upstream?: string) => unknown, isGuarded = false): Gate {
   const ends: ((outcome: Outcome) => void)[] = []
-  const { policy } = concurrency.create(settings as never, featureDeps({ isGuarded }))
+  const { middleware: policy } = concurrency.create(settings as never, featureDeps({ isGuarded }))
   const hanging: Handler = () => new Promise((resolve) => ends.push(resolve))
   return { ends, handle: (call) => (policy?.(call.target)?.(hanging) ?? hanging)(call) }
 }
@@ -40,9 +40,9 @@ describe('calls under way', () => {
   it('have room for what the gateway itself does in the course of one', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const first = handle(call())
-    const errand = handle({ ...call(), errand: 'look' })
+    const internal = handle({ ...call(), internal: 'read' })
     for (const end of ends) end({ kind: 'result', result: Payload.of({}) })
-    await Promise.all([first, errand])
+    await Promise.all([first, internal])
     expect(ends).toHaveLength(2)
   })
 
@@ -67,7 +67,7 @@ describe('calls under way', () => {
   it('make room again when they fail, and while they wait for a person', async () => {
     const { handle, ends } = gate(() => ({ concurrency: 1 }))
     const first = handle(call())
-    ends[0]?.({ kind: 'ask', questions: {}, state: {} })
+    ends[0]?.({ kind: 'input_required', inputRequests: {}, requestState: {} })
     await first
     const second = handle(call())
     await expect(handle(call())).rejects.toMatchObject(refused)
@@ -98,7 +98,7 @@ describe('calls under way', () => {
     const guarded = gate(() => ({}), true)
     for (let index = 0; index < 8; index++) void guarded.handle(call())
     await expect(guarded.handle(call())).rejects.toMatchObject(refused)
-    const { policy } = concurrency.create(() => ({ concurrency: 1 }), featureDeps())
+    const { middleware: policy } = concurrency.create(() => ({ concurrency: 1 }), featureDeps())
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })
 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import type { ToolFacts } from '../../../src/core/record.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import { undoRuleOf } from '../../../src/core/undo.ts'
@@ -14,7 +14,7 @@ import { featureDeps } from '../../support/feature-deps.ts'
 import { idempotencyDefaults } from '../../support/idempotency-bench.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
-const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
+const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
 const confirming = { level: 'destructive', unannotated: 'derive', remember: false } as const
 
 /** What a feature says of the tool `t` of the server `one`. */
@@ -22,21 +22,21 @@ function factsOf<Settings>(
   feature: Feature<Settings>,
   settings: unknown,
   tool: ToolSettings = {},
-  given: Partial<Entry['nature']> = {},
+  given: Partial<Descriptor['classification']> = {},
 ): ToolFacts | undefined {
   const server = () => serverSettings({ name: 'one', tools: { 't*': tool } })
   const rule: Deps['undoRuleAmong'] = ({ name }) => undoRuleOf(server().tools, name)?.rule
   const deps = featureDeps({ server, undoRuleAmong: rule })
   // Each is given settings of its own shape.
   const contribution = feature.create(() => settings as Settings, deps)
-  const entry: Entry = {
+  const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
     definition: { name: 't', description: 'Does it. And more.' },
-    nature: { ...nature, ...given },
+    classification: { ...classification, ...given },
   }
-  const facts = contribution.facts?.(entry, [entry])
+  const facts = contribution.logFields?.(entry, [entry])
   contribution.close?.().catch(() => undefined)
   return facts
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { bareArguments } from '../../../src/core/bare-arguments.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Deps, Reserved } from '../../../src/features/feature.ts'
 import { inject } from '../../../src/features/inject.ts'
@@ -13,14 +13,20 @@ const key: Reserved = {
   argument: '_key',
   value: 'key',
   schema: { type: 'string' },
-  isFor: ({ nature }) => nature.op !== 'read',
+  isFor: ({ classification }) => classification.op !== 'read',
 }
 const flag: Reserved = { argument: 'flag', value: 'flag' }
 
-function entryOf(definition: Record<string, unknown>): Entry {
+function entryOf(definition: Record<string, unknown>): Descriptor {
   const op = definition['name'] === 'reads' ? 'read' : 'write'
-  const nature = { op, risk: 'safe', idempotent: false, evidence: [] } as const
-  return { upstream: 'one', kind: 'tool', name: String(definition['name']), definition, nature }
+  const classification = { op, risk: 'safe', idempotent: false, evidence: [] } as const
+  return {
+    upstream: 'one',
+    kind: 'tool',
+    name: String(definition['name']),
+    definition,
+    classification: classification,
+  }
 }
 
 function policyFor(method: string, deps: Partial<Deps> = {}, settings: object | false = {}) {
@@ -30,7 +36,7 @@ function policyFor(method: string, deps: Partial<Deps> = {}, settings: object | 
     entry: () => entryOf({ name: 't', inputSchema: { properties: { own: {} } } }),
     ...deps,
   })
-  return inject.create(() => settings, whole).policy?.({ method, upstream: 'one', name: 't' })
+  return inject.create(() => settings, whole).middleware?.({ method, upstream: 'one', name: 't' })
 }
 
 /** The call as the next feature gets it, given the text of its arguments. */
@@ -76,7 +82,7 @@ describe('what a model writes for the gateway among the arguments', () => {
     ['among those of a definition', { $ref: '#/$defs/A', $defs: { A: { properties: { _key: {} } } } }],
     ['as what it needs', { anyOf: [{ required: ['_key'] }, {}] }],
   ])('is an argument of the server where its schema names it %s', async (_where, inputSchema) => {
-    const entry = (): Entry => entryOf({ name: 't', inputSchema })
+    const entry = (): Descriptor => entryOf({ name: 't', inputSchema })
     const call = await passedOn('{"_key":"k"}', {}, { entry })
     expect(call.params.text).toBe('{"name":"t","arguments":{"_key":"k"}}')
     expect(extensionOf(call, 'key')).toBeUndefined()
@@ -116,7 +122,7 @@ describe('what a model writes for the gateway among the arguments', () => {
     const unknown = await passedOn('{"_key":"k"}', {}, { entry: () => undefined })
     expect(unknown.params.text).not.toContain('_key')
     expect(extensionOf(unknown, 'key')).toBe('k')
-    const own = await passedOn('{"_key":"k"}', { errand: 'undo' })
+    const own = await passedOn('{"_key":"k"}', { internal: 'compensate' })
     expect(own.params.text).toContain('_key')
   })
 })

@@ -21,7 +21,7 @@ const hanging: Handler = ({ signal }) =>
   new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 
 function limited(next: Handler): Handler {
-  const { policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
+  const { middleware: policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
   return policy?.(target)?.(next) ?? next
 }
 
@@ -55,7 +55,7 @@ describe('the deadline of a call', () => {
     const controller = new AbortController()
     let wakes: readonly ((() => void) | undefined)[] = []
     const asking: Handler = (call) => {
-      wakes = [call.rest?.(), call.rest?.()]
+      wakes = [call.pauseDeadline?.(), call.pauseDeadline?.()]
       return hanging(call)
     }
     const ended = limited(asking)(callWith(controller)).catch((error: unknown) => error)
@@ -83,7 +83,10 @@ describe('the deadline of a call', () => {
   it('C190 is that of the tool where it has one of its own', async () => {
     const controller = new AbortController()
     const server = () => ({ tools: { 't*': { timeout: 5000 } } }) as unknown as UpstreamSettings
-    const { policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps({ server }))
+    const { middleware: policy } = limits.create(
+      () => ({ timeout: 1000, max_timeout: 3000 }),
+      featureDeps({ server }),
+    )
     const handle = policy?.(target)?.(hanging) ?? hanging
     const ended = handle(callWith(controller)).catch((error: unknown) => error)
     await vi.advanceTimersByTimeAsync(4800)
@@ -92,8 +95,8 @@ describe('the deadline of a call', () => {
     expect(await ended).toMatchObject({ code: 'OPERATION_TIMEOUT', rpc: -32004, httpStatus: 504 })
   })
 
-  it('is not set for what lasts by nature', () => {
-    const { policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
+  it('is not set for what lasts by classification', () => {
+    const { middleware: policy } = limits.create(() => ({ timeout: 1000, max_timeout: 3000 }), featureDeps())
     expect(policy?.({ method: 'subscriptions/listen', upstream: 'one' })).toBeUndefined()
   })
 })

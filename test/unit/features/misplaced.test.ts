@@ -2,7 +2,7 @@
 // the place where they belong. Arguments the tool itself has are left alone.
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../src/core/call.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { CallerValue, Deps } from '../../../src/features/feature.ts'
@@ -18,9 +18,15 @@ const values: readonly CallerValue[] = [
   { name: 'user_confirmed' },
 ]
 
-function entryOf(inputSchema: unknown): Entry {
-  const nature = { op: 'write', risk: 'safe', idempotent: false, evidence: [] } as const
-  return { upstream: 'one', kind: 'tool', name: 't', definition: { name: 't', inputSchema }, nature }
+function entryOf(inputSchema: unknown): Descriptor {
+  const classification = { op: 'write', risk: 'safe', idempotent: false, evidence: [] } as const
+  return {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', inputSchema },
+    classification: classification,
+  }
 }
 
 /** Why a call with these arguments is refused; nothing where it is passed on as it is. */
@@ -33,7 +39,7 @@ async function refusalOf(given: unknown, deps: Partial<Deps> = {}, more: Partial
   })
   const policy = misplaced
     .create(() => ({}), whole)
-    .policy?.({ method: 'tools/call', upstream: 'one', name: 't' })
+    .middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   let seen: Call | undefined
   const handler = policy?.(async (call): Promise<Outcome> => {
     seen = call
@@ -117,6 +123,6 @@ describe('a value for the gateway among the arguments', () => {
   it('is found by a list that has to be asked for, and left alone in calls of the gateway itself', async () => {
     const entry = async () => entryOf({})
     expect((await refusalOf({ intent: 'x' }, { entry }))?.code).toBe('INVALID_INPUT')
-    expect(await refusalOf({ intent: 'x' }, {}, { errand: 'undo' })).toBeUndefined()
+    expect(await refusalOf({ intent: 'x' }, {}, { internal: 'compensate' })).toBeUndefined()
   })
 })

@@ -10,7 +10,7 @@ import type { Deps, SettingsOf } from '../../../src/features/feature.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
 import { callKey, type CallRecord, encodeCall, fingerprintOf } from '../../../src/records/calls.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
-import type { Taken } from '../../../src/store/store.ts'
+import type { TokenGrant } from '../../../src/store/store.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -33,7 +33,7 @@ function limited({ common, own = {}, tools = {}, deps, end = done }: Given): Han
     return rate === undefined ? {} : { rate }
   }
   const server = (): UpstreamSettings => ({ tools }) as unknown as UpstreamSettings
-  const { policy } = rateLimit.create(settings, featureDeps({ server, ...deps }))
+  const { middleware: policy } = rateLimit.create(settings, featureDeps({ server, ...deps }))
   return (call) => (policy?.(call.target)?.(end) ?? end)(call)
 }
 
@@ -145,34 +145,46 @@ describe('rate limits', () => {
     const tellHeaders = (standing: RateLimitStatus): void => {
       for (const [name, value] of Object.entries(limitHeaders(standing))) headers.set(name, value)
     }
-    const envelope = { limited: tellHeaders }
+    const envelope = { reportRateLimit: tellHeaders }
     const store = new MemoryStore(() => 2_000_000)
     const handle = limited({ common: ['10/second', '2/minute'], deps: { store } })
-    expect(metaOf(await handle(to('t', { envelope })))).toEqual({ limit: 2, remaining: 1, reset_seconds: 62 })
+    expect(metaOf(await handle(to('t', { rateLimitReporter: envelope })))).toEqual({
+      limit: 2,
+      remaining: 1,
+      reset_seconds: 62,
+    })
     expect(headers.get('ratelimit-policy')).toBe('"principal-60s";q=2;w=60')
     expect(headers.get('ratelimit')).toBe('"principal-60s";r=1;t=62')
-    await handle(to('t', { envelope }))
-    await expect(handle(to('t', { envelope }))).rejects.toMatchObject({ code: 'RATE_LIMIT_EXCEEDED' })
+    await handle(to('t', { rateLimitReporter: envelope }))
+    await expect(handle(to('t', { rateLimitReporter: envelope }))).rejects.toMatchObject({
+      code: 'RATE_LIMIT_EXCEEDED',
+    })
     expect(headers.get('ratelimit')).toMatch(/^"principal-60s";r=0;t=\d+$/)
   })
 
   it('do not charge the answers to a question, but each ticket only once', async () => {
     let rounds = 0
-    const asking: Handler = async ({ state }) =>
+    const asking: Handler = async ({ requestState: state }) =>
       state['confirm'] === undefined || rounds++ === 0
-        ? { kind: 'ask', questions: {}, state: { confirm: 'asked' } }
+        ? { kind: 'input_required', inputRequests: {}, requestState: { confirm: 'asked' } }
         : { kind: 'result', result: Payload.of({}) }
     const handle = limited({ common: '1/minute', end: asking })
     const first = await handle(to('t'))
-    if (first.kind !== 'ask') throw new Error('it did not ask')
-    const second = await handle(to('t', { state: first.state, answers: {} }))
-    if (second.kind !== 'ask') throw new Error('it did not ask again')
-    expect(await handle(to('t', { state: second.state, answers: {} }))).toMatchObject({ kind: 'result' })
+    if (first.kind !== 'input_required') throw new Error('it did not ask')
+    const second = await handle(to('t', { requestState: first.requestState, inputResponses: {} }))
+    if (second.kind !== 'input_required') throw new Error('it did not ask again')
+    expect(await handle(to('t', { requestState: second.requestState, inputResponses: {} }))).toMatchObject({
+      kind: 'result',
+    })
     const replays = [
-      to('t', { state: first.state, answers: {} }),
-      to('t', { state: { rate: 'x' }, answers: {} }),
+      to('t', { requestState: first.requestState, inputResponses: {} }),
+      to('t', { requestState: { rate: 'x' }, inputResponses: {} }),
     ]
-    expect(await granted(handle, [...replays, to('t', { answers: {} })])).toEqual([false, false, false])
+    expect(await granted(handle, [...replays, to('t', { inputResponses: {} })])).toEqual([
+      false,
+      false,
+      false,
+    ])
   })
 
   it('hold unsaid only where callers are told apart', async () => {
@@ -192,8 +204,7 @@ describe('rate limits', () => {
 
   it('charge a list once, though all servers are asked for it', async () => {
     const handle = limited({ common: '2/minute', own: { one: '1/minute' } })
-    const facts = new Map()
-    const list = { method: 'tools/list', facts }
+    const list = { method: 'tools/list', logFields: new Map() }
     const calls = [
       to('', list),
       to('', list, 'two'),
@@ -206,8 +217,8 @@ describe('rate limits', () => {
   it('refuse a list to all servers together', async () => {
     const handle = limited({ common: '1/minute' })
     const list = (): Call[] => {
-      const facts = new Map()
-      return ['one', 'two', 'three'].map((upstream) => to('', { method: 'tools/list', facts }, upstream))
+      const logFields = new Map()
+      return ['one', 'two', 'three'].map((upstream) => to('', { method: 'tools/list', logFields }, upstream))
     }
     expect(await granted(handle, list())).toEqual([true, true, true])
     expect(await granted(handle, list())).toEqual([false, false, false])
@@ -224,7 +235,7 @@ describe('rate limits', () => {
   })
 
   it('leave alone what is no call', () => {
-    const { policy } = rateLimit.create(() => ({ rate: '1/s' }), featureDeps())
+    const { middleware: policy } = rateLimit.create(() => ({ rate: '1/s' }), featureDeps())
     for (const method of ['server/discover', 'subscriptions/listen', 'notifications/x', 'tasks/get']) {
       expect(policy?.({ method, upstream: 'one' })).toBeUndefined()
     }
@@ -234,9 +245,9 @@ describe('rate limits', () => {
     const keys = new Set<string>()
     const memory = new MemoryStore()
     const store = Object.assign(Object.create(memory), {
-      take: (buckets: { key: string; limit: number; window: number }[]): Taken => {
+      takeTokens: (buckets: { key: string; limit: number; window: number }[]): TokenGrant => {
         for (const { key } of buckets) keys.add(key)
-        return memory.take(buckets)
+        return memory.takeTokens(buckets)
       },
     })
     const handle = limited({ common: '1/minute', deps: { store } })
@@ -267,9 +278,9 @@ describe('a call that its server never hears of', () => {
     const ends = [end, end, end, end]
     const handle = limited({ common: '3/minute', tools, end: (call) => (ends.shift() ?? done)(call) })
     const headers: RateLimitStatus[] = []
-    const envelope = { limited: (standing: RateLimitStatus): void => void headers.push(standing) }
+    const envelope = { reportRateLimit: (standing: RateLimitStatus): void => void headers.push(standing) }
     for (let index = 0; index < 4; index++) {
-      await expect(handle(to('t', { envelope }))).rejects.toMatchObject({ message: 'No.' })
+      await expect(handle(to('t', { rateLimitReporter: envelope }))).rejects.toMatchObject({ message: 'No.' })
     }
     expect(headers.at(-1)).toMatchObject({ limit: 2, remaining: 2 })
     expect(await granted(handle, [to('t'), to('t'), to('t')])).toEqual([true, true, false])
@@ -298,14 +309,16 @@ describe('a call that its server never hears of', () => {
   })
 
   it('is that of a person who does not agree in the end, however it was asked', async () => {
-    const asking: Handler = async ({ answers }) =>
-      answers ? declined() : { kind: 'ask', questions: {}, state: { confirm: 'asked' } }
+    const asking: Handler = async ({ inputResponses: answers }) =>
+      answers ? declined() : { kind: 'input_required', inputRequests: {}, requestState: { confirm: 'asked' } }
     const declined = () => Promise.reject(new GatewayError('CONFIRMATION_DECLINED', 'No.'))
     const handle = limited({ common: '1/minute', end: asking })
     for (let index = 0; index < 2; index++) {
       const first = await handle(to('t'))
-      if (first.kind !== 'ask') throw new Error('it did not ask')
-      await expect(handle(to('t', { state: first.state, answers: {} }))).rejects.toMatchObject({
+      if (first.kind !== 'input_required') throw new Error('it did not ask')
+      await expect(
+        handle(to('t', { requestState: first.requestState, inputResponses: {} })),
+      ).rejects.toMatchObject({
         code: 'CONFIRMATION_DECLINED',
       })
     }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
-import type { Entry } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/entry.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
@@ -15,7 +15,7 @@ afterEach(() => void vi.useRealTimers())
 const unsent = (): GatewayError => new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
 
 interface Given {
-  readonly nature?: Partial<Entry['nature']>
+  readonly classification?: Partial<Descriptor['classification']>
   /** What the server does, attempt by attempt; it answers in the end. */
   readonly failures: readonly Error[]
   readonly call?: Partial<Call>
@@ -23,7 +23,13 @@ interface Given {
   readonly tools?: object
 }
 
-async function outcomeOf({ nature = { op: 'read' }, failures, call, deps, tools = {} }: Given): Promise<{
+async function outcomeOf({
+  classification = { op: 'read' },
+  failures,
+  call,
+  deps,
+  tools = {},
+}: Given): Promise<{
   readonly attempts: number
   readonly outcome: Outcome | undefined
   readonly error: unknown
@@ -35,10 +41,10 @@ async function outcomeOf({ nature = { op: 'read' }, failures, call, deps, tools 
     return { kind: 'result', result: Payload.of({}) }
   }
   const entry = {
-    nature: { op: 'write', risk: 'reversible', idempotent: false, evidence: [], ...nature },
-  } as unknown as Entry
+    classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [], ...classification },
+  } as unknown as Descriptor
   const server = (): UpstreamSettings => ({ tools }) as unknown as UpstreamSettings
-  const { policy } = retry.create(
+  const { middleware: policy } = retry.create(
     () => ({ attempts: 2 }),
     featureDeps({ entry: () => entry, server, ...deps }),
   )
@@ -53,8 +59,8 @@ async function outcomeOf({ nature = { op: 'read' }, failures, call, deps, tools 
 
 describe('a call that was not sent', () => {
   it('is made again where the tool only reads or is idempotent', async () => {
-    for (const nature of [{ op: 'read' }, { op: 'write', idempotent: true }] as const) {
-      expect(await outcomeOf({ nature, failures: [unsent(), unsent()] })).toMatchObject({
+    for (const classification of [{ op: 'read' }, { op: 'write', idempotent: true }] as const) {
+      expect(await outcomeOf({ classification, failures: [unsent(), unsent()] })).toMatchObject({
         attempts: 3,
         outcome: { kind: 'result' },
       })
@@ -62,7 +68,7 @@ describe('a call that was not sent', () => {
   })
 
   it('is not made again otherwise', async () => {
-    expect(await outcomeOf({ nature: {}, failures: [unsent()] })).toMatchObject({
+    expect(await outcomeOf({ classification: {}, failures: [unsent()] })).toMatchObject({
       attempts: 1,
       error: { code: 'SERVER_UNAVAILABLE' },
     })
@@ -104,7 +110,9 @@ describe('a call that may have run', () => {
     new GatewayError('UPSTREAM_ERROR', 'no'),
     new Error('a bug'),
   ])('is never made again: %s', async (failure) => {
-    expect(await outcomeOf({ nature: { op: 'read', idempotent: true }, failures: [failure] })).toMatchObject({
+    expect(
+      await outcomeOf({ classification: { op: 'read', idempotent: true }, failures: [failure] }),
+    ).toMatchObject({
       attempts: 1,
       error: failure,
     })

@@ -61,7 +61,7 @@ async function problem(files: readonly string[] = [file], head?: string): Promis
 describe('the audit log', () => {
   it('C201 tells who did what, how it ended, and names the arguments without telling them', async () => {
     const audit = open()
-    const facts = new Map([['rule', 'deny']])
+    const logFields = new Map([['rule', 'deny']])
     const client = {
       era: 'modern',
       revision: '2026-07-28',
@@ -69,7 +69,7 @@ describe('the audit log', () => {
       info: { name: 'host', version: '2' },
     } as const
     const params = Payload.of({ name: 'read', arguments: { b: 1, a: 'private' } })
-    audit.called(toolCall({ params, facts, client }), target, {
+    audit.called(toolCall({ params, logFields, client }), target, {
       outcome: 'PERMISSION_DENIED',
       code: 'PERMISSION_DENIED',
       ms: 2,

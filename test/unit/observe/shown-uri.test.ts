@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { shownName, shownUri } from '../../../src/observe/shown-uri.ts'
+import { displayName, displayUri } from '../../../src/observe/shown-uri.ts'
 
 it.each([
   ['file:///a/b', 'file:///a/b'],
@@ -7,11 +7,11 @@ it.each([
   ['ui://page#state', 'ui://page#…'],
   ['https://host/a@b', 'https://host/a@b'],
 ])('C063 %s is written down as %s', (uri, expected) => {
-  expect(shownUri(uri)).toBe(expected)
+  expect(displayUri(uri)).toBe(expected)
 })
 
 it('leaves names that are no URIs', () => {
-  expect(shownName('tools/call', 'is_it_so?')).toBe('is_it_so?')
-  expect(shownName('resources/read', 'a://b?c')).toBe('a://b?…')
-  expect(shownName('resources/list', undefined)).toBeUndefined()
+  expect(displayName('tools/call', 'is_it_so?')).toBe('is_it_so?')
+  expect(displayName('resources/read', 'a://b?c')).toBe('a://b?…')
+  expect(displayName('resources/list', undefined)).toBeUndefined()
 })

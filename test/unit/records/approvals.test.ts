@@ -6,11 +6,11 @@ import {
   type Approvals,
   createApprovals,
   type Decision,
-  type Draft,
+  type ApprovalRequest,
 } from '../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
-const draft: Draft = {
+const draft: ApprovalRequest = {
   kind: 'page',
   caller: 'agent',
   upstream: 'files',
@@ -23,7 +23,7 @@ const draft: Draft = {
   approvers: [],
   ttl: 300_000,
 }
-const others: Draft = { ...draft, kind: 'out_of_band', needed: 2 }
+const others: ApprovalRequest = { ...draft, kind: 'out_of_band', needed: 2 }
 const operator = { by: 'operator', via: 'command_line', verdict: 'approved' } as const
 const ada = { by: 'ada', via: 'password', verdict: 'approved' } as const
 const bob = { by: 'bob', via: 'password', verdict: 'approved' } as const
@@ -39,7 +39,10 @@ beforeEach(() => {
   elsewhere = createApprovals(store, () => now)
 })
 
-async function decided(given: Draft, ...decisions: readonly Omit<Decision, 'at'>[]): Promise<Approval> {
+async function decided(
+  given: ApprovalRequest,
+  ...decisions: readonly Omit<Decision, 'at'>[]
+): Promise<Approval> {
   const { approval } = await approvals.request(given)
   for (const decision of decisions) await approvals.decide(approval.id, decision)
   return approval
@@ -205,21 +208,21 @@ describe('the token of an approval', () => {
   it('is good once, for its own call', async () => {
     const { token, approval } = await approvals.request(draft)
     await approvals.request({ ...draft, digest: 'd2' })
-    expect(await approvals.redeem({ ...draft, digest: 'd2' }, token)).toBeUndefined()
-    expect(await approvals.redeem({ ...draft, caller: 'other' }, token)).toBeUndefined()
-    expect(await approvals.redeem(draft, `${token}x`)).toBeUndefined()
-    const all = await Promise.all([approvals.redeem(draft, token), elsewhere.redeem(draft, token)])
+    expect(await approvals.consume({ ...draft, digest: 'd2' }, token)).toBeUndefined()
+    expect(await approvals.consume({ ...draft, caller: 'other' }, token)).toBeUndefined()
+    expect(await approvals.consume(draft, `${token}x`)).toBeUndefined()
+    const all = await Promise.all([approvals.consume(draft, token), elsewhere.consume(draft, token)])
     expect(all.filter((each) => each?.id === approval.id)).toHaveLength(1)
-    expect(await approvals.redeem(draft, token)).toBeUndefined()
+    expect(await approvals.consume(draft, token)).toBeUndefined()
   })
 
   it('is not good once its time is over, nor against a denial', async () => {
     const { token, approval } = await approvals.request(draft)
     await approvals.decide(approval.id, { ...operator, verdict: 'denied' })
-    expect(await approvals.redeem(draft, token)).toBeUndefined()
+    expect(await approvals.consume(draft, token)).toBeUndefined()
     const later = await approvals.request({ ...draft, digest: 'd2' })
     now += 300_001
-    expect(await approvals.redeem({ ...draft, digest: 'd2' }, later.token)).toBeUndefined()
+    expect(await approvals.consume({ ...draft, digest: 'd2' }, later.token)).toBeUndefined()
   })
 })
 

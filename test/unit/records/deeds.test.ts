@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Action, Deeds, encodeDeed, newDeedKey } from '../../../src/records/deeds.ts'
+import { type Action, Actions, encodeAction, newActionKey } from '../../../src/records/deeds.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
@@ -9,7 +9,7 @@ const HOUR = 3_600_000
 function deed(given: Partial<Action> = {}): Action {
   const startedAt = given.startedAt ?? 1000
   return {
-    key: newDeedKey(startedAt),
+    key: newActionKey(startedAt),
     startedAt,
     principal: { id: 'me' },
     upstream: 'one',
@@ -24,7 +24,7 @@ function deed(given: Partial<Action> = {}): Action {
 test('keys of deeds sort by time, and differ', () => {
   fc.assert(
     fc.property(fc.nat(2 ** 45), fc.nat(2 ** 45), (one, other) => {
-      const keys = [newDeedKey(one), newDeedKey(other)]
+      const keys = [newActionKey(one), newActionKey(other)]
       expect(keys[0]).not.toBe(keys[1])
       if (one < other) expect(keys.toSorted()).toEqual(keys)
     }),
@@ -33,7 +33,7 @@ test('keys of deeds sort by time, and differ', () => {
 
 describe('deeds', () => {
   test('are found by their key, until they are removed', async () => {
-    const deeds = new Deeds(new MemoryStore())
+    const deeds = new Actions(new MemoryStore())
     const one = deed()
     await deeds.put(one, HOUR)
     expect(await deeds.find(one.key)).toEqual(one)
@@ -42,7 +42,7 @@ describe('deeds', () => {
   })
 
   test('are listed from the last to the first, those that are meant', async () => {
-    const deeds = new Deeds(new MemoryStore())
+    const deeds = new Actions(new MemoryStore())
     const first = deed({ startedAt: 1000 })
     const second = deed({ startedAt: 2000, session: 's', upstream: 'two' })
     const third = deed({ startedAt: 3000, principal: { id: 'you' } })
@@ -56,7 +56,7 @@ describe('deeds', () => {
   })
 
   test('say when they were undone', async () => {
-    const deeds = new Deeds(new MemoryStore())
+    const deeds = new Actions(new MemoryStore())
     const one = deed()
     await deeds.put(one, HOUR)
     expect(await deeds.undone(one.key, 5000, HOUR)).toBe(true)
@@ -65,7 +65,7 @@ describe('deeds', () => {
   })
 
   test('are undone by one at a time', async () => {
-    const deeds = new Deeds(new MemoryStore())
+    const deeds = new Actions(new MemoryStore())
     expect(await deeds.reserve('one')).toBe(true)
     expect(await deeds.reserve('one')).toBe(false)
     expect(await deeds.reserve('other')).toBe(true)
@@ -75,10 +75,10 @@ describe('deeds', () => {
   })
 
   test('that are too large lose their arguments first, and their way back last', async () => {
-    const deeds = new Deeds(new MemoryStore())
+    const deeds = new Actions(new MemoryStore())
     const kept = async (one: Action): Promise<Action | undefined> => {
       await deeds.put(one, HOUR)
-      expect(encodeDeed(one)).toBe(JSON.stringify(await deeds.find(one.key)))
+      expect(encodeAction(one)).toBe(JSON.stringify(await deeds.find(one.key)))
       return deeds.find(one.key)
     }
     const half = 'x'.repeat(700_000)
@@ -98,6 +98,6 @@ describe('deeds', () => {
       ['deed/3', 'null'],
     ])
     const store: Store = Object.assign(new MemoryStore(), { scan: async () => kept })
-    expect(await new Deeds(store).list()).toEqual([])
+    expect(await new Actions(store).list()).toEqual([])
   })
 })

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createPresence } from '../../../src/records/presence.ts'
+import { createMembership } from '../../../src/records/presence.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 
 afterEach(() => void vi.useRealTimers())
@@ -8,9 +8,9 @@ afterEach(() => void vi.useRealTimers())
 describe('a gateway', () => {
   it('sees the others that live, from when they say so', async () => {
     const store = new MemoryStore()
-    const [one, two] = [createPresence(() => store), createPresence(() => store)]
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
     expect(one.id).not.toBe(two.id)
-    await two.announce()
+    await two.register()
     expect(await one.isAlive(two.id)).toBe(true)
     expect(await one.isAlive(one.id)).toBe(true)
     await two.close()
@@ -20,8 +20,8 @@ describe('a gateway', () => {
   it('goes on to be seen for as long as it lives', async () => {
     vi.useFakeTimers()
     const store = new MemoryStore()
-    const [one, two] = [createPresence(() => store), createPresence(() => store)]
-    await two.announce()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    await two.register()
     await vi.advanceTimersByTimeAsync(60_000)
     expect(await one.isAlive(two.id)).toBe(true)
     await two.close()
@@ -33,11 +33,11 @@ describe('a gateway', () => {
     vi.useFakeTimers()
     const [first, second] = [new MemoryStore(), new MemoryStore()]
     let current = first
-    const moving = createPresence(() => current)
-    const [before, after] = [createPresence(() => first), createPresence(() => second)]
-    await moving.announce()
+    const moving = createMembership(() => current)
+    const [before, after] = [createMembership(() => first), createMembership(() => second)]
+    await moving.register()
     current = second
-    await moving.announce()
+    await moving.register()
     await vi.advanceTimersByTimeAsync(60_000)
     expect([await before.isAlive(moving.id), await after.isAlive(moving.id)]).toEqual([true, true])
     moving.leave(first)
@@ -50,7 +50,7 @@ describe('a gateway', () => {
 
   it('knows at once of a process of its machine that ended', async () => {
     const store = new MemoryStore()
-    const own = createPresence(() => store)
+    const own = createMembership(() => store)
     const child = spawn(process.execPath, ['-e', ''])
     const { pid } = child
     await new Promise((resolve) => child.on('exit', resolve))
@@ -67,7 +67,7 @@ describe('a gateway', () => {
   it('takes a process of another machine for alive until its last sign is over', async () => {
     vi.useFakeTimers()
     const store = new MemoryStore()
-    const own = createPresence(() => store)
+    const own = createMembership(() => store)
     const far = `0123456789abcdef.${process.pid}.elsewhere`
     await store.put(`alive:${far}`, '1', 10_000)
     expect(await own.isAlive(far)).toBe(true)
@@ -78,17 +78,17 @@ describe('a gateway', () => {
   it('takes others for alive when it can not know', async () => {
     const store = new MemoryStore()
     store.get = () => Promise.reject(new Error('away'))
-    expect(await createPresence(() => store).isAlive('x.1.elsewhere')).toBe(true)
+    expect(await createMembership(() => store).isAlive('x.1.elsewhere')).toBe(true)
   })
 
   it('says so again where it could not, and writes nothing before it is to', async () => {
     const store = new MemoryStore()
     const put = vi.spyOn(store, 'put').mockRejectedValueOnce(new Error('away'))
-    const own = createPresence(() => store)
+    const own = createMembership(() => store)
     expect(put).not.toHaveBeenCalled()
-    await expect(own.announce()).rejects.toThrow('away')
-    await own.announce()
-    await own.announce()
+    await expect(own.register()).rejects.toThrow('away')
+    await own.register()
+    await own.register()
     expect(put).toHaveBeenCalledTimes(2)
     await own.close()
   })

@@ -7,8 +7,8 @@ const busy = (): never => {
   throw new Error('busy')
 }
 const counted = (text: string | undefined) => {
-  const told = Number(text ?? 0) + 1
-  return { told, write: { text: String(told), ttl: HOUR } }
+  const result = Number(text ?? 0) + 1
+  return { result, write: { text: String(result), ttl: HOUR } }
 }
 
 test('makes a value, then changes it', async () => {
@@ -20,15 +20,15 @@ test('makes a value, then changes it', async () => {
 
 test('loses none of many changes at the same time', async () => {
   const store = new MemoryStore()
-  const told = await Promise.all(Array.from({ length: 50 }, () => casUpdate(store, 'key', counted, busy)))
-  expect(told.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 50 }, (_, at) => at + 1))
+  const result = await Promise.all(Array.from({ length: 50 }, () => casUpdate(store, 'key', counted, busy)))
+  expect(result.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 50 }, (_, at) => at + 1))
   expect(await store.get('key')).toBe('50')
 })
 
 test('writes nothing where there is nothing to write, or the look throws', async () => {
   const store = new MemoryStore()
   await store.put('key', 'as it was', HOUR)
-  expect(await casUpdate(store, 'key', (text) => ({ told: text }), busy)).toBe('as it was')
+  expect(await casUpdate(store, 'key', (text) => ({ result: text }), busy)).toBe('as it was')
   await expect(casUpdate(store, 'key', busy, () => undefined)).rejects.toThrow('busy')
   expect(await store.get('key')).toBe('as it was')
 })

@@ -18,7 +18,7 @@ import {
   undoing,
 } from '../../../src/records/transaction-moves.ts'
 import {
-  type Compensation,
+  type CompensationStatus,
   isOver,
   type Move,
   needsAttention,
@@ -50,7 +50,7 @@ const ends = fc.constantFrom(
   { status: 'failed' },
   { status: 'failed', isUnsent: true },
 ) as fc.Arbitrary<Parameters<typeof stepEnded>[1]>
-const results: fc.Arbitrary<Compensation> = fc
+const results: fc.Arbitrary<CompensationStatus> = fc
   .record({ step: ids, error })
   .map(({ step: id, error: found }) => {
     return found

@@ -26,7 +26,7 @@ describe('the store in memory', () => {
       const granted: number[] = []
       for (const pause of pauses) {
         now += pause
-        if (store.take([{ key, limit, window: 1000 }]).isGranted) granted.push(now)
+        if (store.takeTokens([{ key, limit, window: 1000 }]).isGranted) granted.push(now)
       }
       for (const start of granted) {
         const within = granted.filter((at) => at >= start && at < start + 1000)
@@ -39,7 +39,7 @@ describe('the store in memory', () => {
   it('gives what it has to whoever waits as long as it says', () => {
     const property = fc.property(fc.integer({ min: 1, max: 5 }), fc.nat(2000), (limit, pause) => {
       const key = `k${++last}`
-      const take = () => store.take([{ key, limit, window: 1000 }])
+      const take = () => store.takeTokens([{ key, limit, window: 1000 }])
       now += pause
       while (take().isGranted) now += 7
       const { wait } = take()
@@ -66,20 +66,20 @@ describe('the store in memory', () => {
 
   it('remembers the buckets in use, however many others there are', () => {
     const bucket = (key: string) => ({ key: `rate:${key}`, limit: 1, window: 60_000 })
-    for (const key of ['used', 'unused']) store.take([bucket(key)])
+    for (const key of ['used', 'unused']) store.takeTokens([bucket(key)])
     let granted = 0
     for (let index = 0; index < 70_000; index++) {
-      store.take([bucket(`other-${index}`)])
-      if (store.take([bucket('used')]).isGranted) granted++
+      store.takeTokens([bucket(`other-${index}`)])
+      if (store.takeTokens([bucket('used')]).isGranted) granted++
     }
     expect(granted).toBe(0)
-    expect(store.take([bucket('unused')]).isGranted).toBe(true)
+    expect(store.takeTokens([bucket('unused')]).isGranted).toBe(true)
   })
 
   it('keeps nothing of what was refused, which could crowd out the buckets of others', () => {
     const bucket = (key: string) => ({ key: `rate:refused:${key}`, limit: 1, window: 60_000 })
-    for (const key of ['used', 'unused']) store.take([bucket(key)])
-    for (let index = 0; index < 70_000; index++) store.take([bucket('used'), bucket(`other-${index}`)])
-    expect(store.take([bucket('unused')]).isGranted).toBe(false)
+    for (const key of ['used', 'unused']) store.takeTokens([bucket(key)])
+    for (let index = 0; index < 70_000; index++) store.takeTokens([bucket('used'), bucket(`other-${index}`)])
+    expect(store.takeTokens([bucket('unused')]).isGranted).toBe(false)
   })
 })

@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
 import { Secret } from '../../../src/core/secret.ts'
-import { discretion } from '../../../src/upstream/discretion.ts'
+import { createMessageRedactor } from '../../../src/upstream/discretion.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 
 const reach = { kind: 'command', command: 'x', args: [], env: { KEY: new Secret('given-secret') } } as const
-const discreet = discretion(serverSettings({ reach }))
+const discreet = createMessageRedactor(serverSettings({ reach }))
 const message = (data: unknown) => ({
   method: 'notifications/message',
   params: Payload.of({ level: 'info', data }),

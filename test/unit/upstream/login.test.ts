@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import type { Answer, HttpRequest } from '../../../src/upstream/fetch.ts'
-import { type Login, startWithLogin } from '../../../src/upstream/login.ts'
+import type { HttpAnswer, HttpRequest } from '../../../src/upstream/fetch.ts'
+import { type Login, startWithAuth } from '../../../src/upstream/login.ts'
 
-const answer = (status: number): Answer => ({
+const answer = (status: number): HttpAnswer => ({
   status,
   isEventStream: false,
   body: '',
@@ -14,7 +14,7 @@ function attempt(login: Login, statuses: readonly number[], request: Partial<Htt
   const sent: HttpRequest[] = []
   const left = [...statuses]
   const ended = new Promise<number>((resolve, reject) => {
-    startWithLogin(
+    startWithAuth(
       login,
       { method: 'POST', headers: { accept: 'x' }, body: 'call', ...request },
       (each, ends) => {
@@ -58,7 +58,7 @@ describe('a request with a login', () => {
 
   it('lets nobody hear of an attempt that is made again', async () => {
     const heads: number[] = []
-    const onHead = ({ status }: Answer): void => void heads.push(status)
+    const onHead = ({ status }: HttpAnswer): void => void heads.push(status)
     await attempt(login(true), [401, 200], { onHead }).ended
     await attempt(login(false), [401], { onHead }).ended
     expect(heads).toEqual([200, 401])

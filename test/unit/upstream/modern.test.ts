@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { UpstreamCall } from '../../../src/bridge/park.ts'
-import type { Client, Note } from '../../../src/core/call.ts'
+import type { Client, Notification } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { Discretion } from '../../../src/upstream/discretion.ts'
-import type { Connect } from '../../../src/upstream/link.ts'
+import type { MessageRedactor } from '../../../src/upstream/discretion.ts'
+import type { OpenTransport } from '../../../src/upstream/link.ts'
 import { ModernConnection } from '../../../src/upstream/modern.ts'
 import { proofFor } from '../../../src/upstream/proof.ts'
 import { serverSettings } from '../../support/server-settings.ts'
@@ -13,7 +13,7 @@ import { silentLog } from '../../support/silent-log.ts'
 function asking(
   question: unknown,
   heard: (params: Record<string, unknown>) => void = () => undefined,
-): Connect {
+): OpenTransport {
   return async (receiver) => ({
     hasProvenance: false,
     send: async (text) => {
@@ -27,14 +27,14 @@ function asking(
   })
 }
 
-function open(connect: Connect): Promise<ModernConnection> {
+function open(connect: OpenTransport): Promise<ModernConnection> {
   return ModernConnection.open({
     connect,
     revision: '2026-07-28',
     mirrors: false,
     proof: proofFor(serverSettings()),
     patience: () => AbortSignal.timeout(1000),
-    discretion: { note: (note: Note) => note } as unknown as Discretion,
+    discretion: { note: (note: Notification) => note } as unknown as MessageRedactor,
     log: silentLog,
   })
 }
@@ -42,7 +42,7 @@ function open(connect: Connect): Promise<ModernConnection> {
 async function outcome(question: unknown, client: Client): Promise<unknown> {
   const connection = await open(asking(question))
   const params = Payload.of({ name: 'tool' })
-  const call = { method: 'tools/call', params, meta: {}, state: {}, client }
+  const call = { method: 'tools/call', params, meta: {}, requestState: {}, client }
   const working = { call, signal: new AbortController().signal } as unknown as UpstreamCall
   return connection.open(working).then(
     ({ kind }) => kind,
@@ -60,7 +60,9 @@ describe.each(['2025-11-25', '2026-07-28'])(
     const era = revision === '2026-07-28' ? 'modern' : 'legacy'
 
     it.each([form, vendors])('reaches one that can be asked: %j', async (question) => {
-      expect(await outcome(question, { era, revision, capabilities: { elicitation: {} } })).toBe('ask')
+      expect(await outcome(question, { era, revision, capabilities: { elicitation: {} } })).toBe(
+        'input_required',
+      )
     })
 
     it.each([
@@ -79,16 +81,19 @@ it.each([
   ['no answers, which the gateway took', {}],
   [
     'answers to the server',
-    { answers: { q: { result: Payload.of({ action: 'accept' }) } }, state: { server: 'its own' } },
+    {
+      inputResponses: { q: { result: Payload.of({ action: 'accept' }) } },
+      requestState: { server: 'its own' },
+    },
   ],
 ])('a call made again with %s tells a server only what it asked for itself', async (_what, given) => {
   let sent: Record<string, unknown> = {}
   const connection = await open(asking(form, (params) => (sent = params)))
   const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } }
   const params = Payload.of({ name: 'tool', requestState: 'of the gateway', inputResponses: { confirm: {} } })
-  const call = { method: 'tools/call', params, meta: {}, state: {}, client, ...given }
+  const call = { method: 'tools/call', params, meta: {}, requestState: {}, client, ...given }
   await connection.open({ call, signal: new AbortController().signal } as unknown as UpstreamCall)
-  const isAnswered = 'answers' in given
+  const isAnswered = 'inputResponses' in given
   expect(sent['requestState']).toBe(isAnswered ? 'its own' : undefined)
   expect(sent['inputResponses']).toEqual(isAnswered ? { q: { action: 'accept' } } : undefined)
 })
@@ -103,7 +108,7 @@ it('a client that listens hears only of the changes it asked for, whatever the s
     ['notifications/resources/updated', { uri: 'a://c' }],
     ['notifications/com.example/news', {}],
   ] as const
-  const telling: Connect = async (receiver) => ({
+  const telling: OpenTransport = async (receiver) => ({
     hasProvenance: false,
     send: async (text) => {
       const { id, method } = JSON.parse(text)
@@ -118,9 +123,15 @@ it('a client that listens hears only of the changes it asked for, whatever the s
   const params = Payload.of({
     notifications: { toolsListChanged: true, resourceSubscriptions: ['a://b'] },
   })
-  const call = { method: 'subscriptions/listen', params, meta: {}, state: {}, client: { era: 'modern' } }
-  const note = (each: Note): void => void told.push(`${each.method} ${each.params?.text}`)
-  await connection.open({ call, note, signal: new AbortController().signal } as unknown as UpstreamCall)
+  const call = {
+    method: 'subscriptions/listen',
+    params,
+    meta: {},
+    requestState: {},
+    client: { era: 'modern' },
+  }
+  const notify = (each: Notification): void => void told.push(`${each.method} ${each.params?.text}`)
+  await connection.open({ call, notify, signal: new AbortController().signal } as unknown as UpstreamCall)
   expect(told).toEqual([
     expect.stringContaining('acknowledged'),
     expect.stringContaining('tools/list_changed'),

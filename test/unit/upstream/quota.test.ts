@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { HeardQuota } from '../../../src/upstream/quota.ts'
+import { UpstreamQuota } from '../../../src/upstream/quota.ts'
 
 const now = Date.parse('2026-01-01T00:00:00Z')
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date'], now }))
 afterEach(() => void vi.useRealTimers())
 
-function heard(headers: Readonly<Record<string, string>>): HeardQuota {
-  const quota = new HeardQuota()
-  quota.hear((name) => headers[name])
+function heard(headers: Readonly<Record<string, string>>): UpstreamQuota {
+  const quota = new UpstreamQuota()
+  quota.read((name) => headers[name])
   return quota
 }
 
@@ -44,7 +44,7 @@ it.each([
 
 it('knows nothing any more once the time is over, and keeps what was said last until then', () => {
   const quota = heard({ 'ratelimit-remaining': '4', 'ratelimit-reset': '60' })
-  quota.hear(() => undefined)
+  quota.read(() => undefined)
   expect(quota.last?.remaining).toBe(4)
   vi.setSystemTime(now + 60_000)
   expect(quota.last).toBeUndefined()

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { UpstreamCall } from '../../../src/bridge/park.ts'
-import type { Call, Note } from '../../../src/core/call.ts'
+import type { Call, Notification } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'
 import { Registry } from '../../../src/core/registry.ts'
@@ -28,18 +28,20 @@ const listening = (notifications: object): Call =>
 const toTools = listening({ toolsListChanged: true })
 const toAll = listening({ toolsListChanged: true, resourceSubscriptions: ['a://b'] })
 
-const log = (level = 'info', meta?: object): Note => note('notifications/message', { level, data: 'x' }, meta)
-const vendor = (meta?: object): Note => note('acme/progress', { pct: 1 }, meta)
-const tools = (meta?: object): Note => note('notifications/tools/list_changed', {}, meta)
-const updated = (meta?: object): Note => note('notifications/resources/updated', { uri: 'a://b' }, meta)
+const log = (level = 'info', meta?: object): Notification =>
+  note('notifications/message', { level, data: 'x' }, meta)
+const vendor = (meta?: object): Notification => note('acme/progress', { pct: 1 }, meta)
+const tools = (meta?: object): Notification => note('notifications/tools/list_changed', {}, meta)
+const updated = (meta?: object): Notification =>
+  note('notifications/resources/updated', { uri: 'a://b' }, meta)
 const subscribed = (id: number | string) => ({ 'io.modelcontextprotocol/subscriptionId': id })
 
-function note(method: string, params: object, meta?: object): Note {
+function note(method: string, params: object, meta?: object): Notification {
   return { method, params: Payload.of({ ...params, ...(meta && { _meta: meta }) }) }
 }
 
 /** The ids of the requests that hear it, 1 being that of the first call; or why none does. */
-function heard(calls: readonly Call[], told: Note, about?: number): unknown {
+function heard(calls: readonly Call[], told: Notification, about?: number): unknown {
   const underWay = new Registry<number, Under>()
   const all = calls.map((each) => ({ call: each }) as unknown as UpstreamCall)
   for (const [index, working] of all.entries()) underWay.set(index + 1, { id: index + 1, working })
@@ -48,7 +50,7 @@ function heard(calls: readonly Call[], told: Note, about?: number): unknown {
 }
 
 describe('a notification of a server of 2026-07-28', () => {
-  test.each<[string, readonly Call[], Note, number | undefined, unknown]>([
+  test.each<[string, readonly Call[], Notification, number | undefined, unknown]>([
     ['the call on whose stream it came', [call(), call()], log(), 2, [2]],
     ['no one where that call has ended', [call()], log(), 7, 'ended'],
     ['the only call', [call()], log(), undefined, [1]],

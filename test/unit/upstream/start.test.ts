@@ -17,7 +17,7 @@ function scripted(script: string, startTimeout: number) {
 test('a server that does not answer has start_timeout to do so, in all', async () => {
   const upstream = scripted("process.on('SIGTERM', () => {}); setInterval(() => {}, 1000)", 2000)
   const start = performance.now()
-  await expect(upstream.warm(ownCall())).rejects.toThrow('time')
+  await expect(upstream.start(ownCall())).rejects.toThrow('time')
   expect(performance.now() - start).toBeLessThan(3500)
   await upstream.close()
 })
@@ -28,7 +28,7 @@ test('the last lines a server wrote before it ended are known, without colours a
       console.error(line)
     process.exitCode = 3`
   const upstream = scripted(script, 20_000)
-  await expect(upstream.warm(ownCall())).rejects.toThrow('exited with code 3')
+  await expect(upstream.start(ownCall())).rejects.toThrow('exited with code 3')
   expect(upstream.status.stderr).toEqual([
     'two',
     'Error: no\\u0007 database',

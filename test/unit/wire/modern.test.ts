@@ -15,7 +15,9 @@ describe('for a client of 2026-07-28 the very text is kept', () => {
   it('of questions', () => {
     const params = Payload.text(`{"message":"m","requestedSchema":{${big}}}`)
     const questions = { q1: { method: 'elicitation/create', params } }
-    expect(textOf('tools/call', { kind: 'ask', questions, state: {} })).toContain(params.text)
+    expect(
+      textOf('tools/call', { kind: 'input_required', inputRequests: questions, requestState: {} }),
+    ).toContain(params.text)
   })
 
   it('of tools, without what the revision has no more', () => {

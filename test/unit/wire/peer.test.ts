@@ -1,15 +1,21 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import type { Note } from '../../../src/core/call.ts'
+import type { Notification } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { type Exchange, JsonRpcPeer } from '../../../src/wire/peer.ts'
+import { type OutgoingRequest, JsonRpcPeer } from '../../../src/wire/peer.ts'
 import { anyText, mutated } from '../../support/mutations.ts'
 
-function peer(): { peer: JsonRpcPeer; sent: string[]; noise: string[]; notes: Note[]; requests: string[] } {
+function peer(): {
+  peer: JsonRpcPeer
+  sent: string[]
+  noise: string[]
+  notes: Notification[]
+  requests: string[]
+} {
   const sent: string[] = []
   const noise: string[] = []
-  const notes: Note[] = []
+  const notes: Notification[] = []
   const requests: string[] = []
   const made = new JsonRpcPeer(
     { send: (message) => (sent.push(message), Promise.resolve()) },
@@ -34,7 +40,8 @@ const answer = (id: unknown, text: string): string => JSON.stringify({ jsonrpc: 
 describe('a peer', () => {
   test('takes a question back where it asked it', async () => {
     const about: unknown[] = []
-    const send = (message: string, exchange: Exchange): undefined => void about.push(message, exchange.about)
+    const send = (message: string, exchange: OutgoingRequest): undefined =>
+      void about.push(message, exchange.about)
     const to = new JsonRpcPeer({ send }, { request: () => {}, notification: () => {}, noise: () => {} })
     const controller = new AbortController()
     const asked = ask(to, { signal: controller.signal, about: '"call"' })
@@ -139,7 +146,7 @@ describe('a peer', () => {
   test('passes progress on only to the request it is of', async () => {
     const { peer: to, notes } = peer()
     const heard: unknown[] = []
-    const asked = ask(to, { onProgress: (note: Note) => heard.push(note.params?.fields.progress) })
+    const asked = ask(to, { onProgress: (note: Notification) => heard.push(note.params?.fields.progress) })
     const progress = (token: unknown): string =>
       JSON.stringify({
         jsonrpc: '2.0',

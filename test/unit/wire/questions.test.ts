@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { Client, InputRequest } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { canAnswer, capabilitiesIn, readAnswer, wordQuestion } from '../../../src/wire/questions.ts'
+import {
+  canAnswer,
+  capabilitiesIn,
+  readInputResponse,
+  encodeInputRequest,
+} from '../../../src/wire/questions.ts'
 import { findRevision, latestLegacy, revisionNames } from '../../../src/wire/revisions.ts'
 
 const everything = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: {}, 'x-own': {} }
@@ -49,18 +54,18 @@ describe('a form with several choices', () => {
   const answer = Payload.text('{"action":"accept","content":{"n":1.0,"m":" a,b ,"}}')
 
   it('is one of text for clients of 2025-06-18, and what they type is a list for the server', () => {
-    const asked = wordQuestion(question, client('2025-06-18')).params?.text ?? ''
+    const asked = encodeInputRequest(question, client('2025-06-18')).params?.text ?? ''
     expect(asked).toContain(big)
     expect(JSON.parse(asked).requestedSchema.properties.m).toEqual({
       type: 'string',
       description: 'Choose any of, with commas between them: a, b',
     })
-    const read = readAnswer(question, client('2025-06-18'), answer)
+    const read = readInputResponse(question, client('2025-06-18'), answer)
     expect(read.text).toBe('{"action":"accept","content":{"n":1.0,"m":["a","b"]}}')
   })
 
   it('stays as it is for clients of 2025-11-25', () => {
-    expect(wordQuestion(question, client('2025-11-25')).params?.text).toBe(text)
-    expect(readAnswer(question, client('2025-11-25'), answer)).toBe(answer)
+    expect(encodeInputRequest(question, client('2025-11-25')).params?.text).toBe(text)
+    expect(readInputResponse(question, client('2025-11-25'), answer)).toBe(answer)
   })
 })

@@ -4,7 +4,7 @@ import type { Definition } from '../../../../src/core/record.ts'
 import { serverPanel } from '../../../../src/documents/front-page.ts'
 import { type FrontPage, frontPageHeaders, renderPage } from '../../../../src/downstream/page/front-page.ts'
 import type { ServerRow } from '../../../../src/downstream/page/servers.ts'
-import { portrait } from '../../../support/portraits.ts'
+import { describedServer } from '../../../support/portraits.ts'
 
 const open = { isProtected: false, isIn: true, hasPasswords: false, issuers: [] }
 const stranger = { isProtected: true, isIn: false, hasPasswords: true, issuers: ['https://idp.example'] }
@@ -15,7 +15,7 @@ function row(tools: readonly Definition[], given: Partial<ServerRow> = {}): Serv
     name,
     state: 'ready',
     address: `http://127.0.0.1:8900/mcp/${name}`,
-    panel: serverPanel(portrait({ record: { name }, tools })),
+    panel: serverPanel(describedServer({ record: { name }, tools })),
     documents: [],
     ...given,
   }
@@ -59,7 +59,11 @@ test('whatever servers, owners and readers say stands there as text', () => {
   const tools = [{ name: hostile, title: hostile, description: `${hostile}\n\nMore.`, inputSchema }]
   const html = page({
     servers: [
-      row([], { panel: serverPanel(portrait({ record, tools })), problem: hostile, state: 'unavailable' }),
+      row([], {
+        panel: serverPanel(describedServer({ record, tools })),
+        problem: hostile,
+        state: 'unavailable',
+      }),
     ],
     query: hostile,
     endpoints: { [hostile]: hostile },
@@ -150,7 +154,7 @@ test('500 tools are rendered in less than 50 ms of work', () => {
   }))
   const durations = Array.from({ length: 5 }, (_, index) => {
     // Each is a server of its own, so that nothing is known of it yet.
-    const source = portrait({ record: { name: `server${index}` }, tools })
+    const source = describedServer({ record: { name: `server${index}` }, tools })
     const start = process.cpuUsage()
     const html = page({ servers: [row([], { panel: serverPanel(source) })], query: String(index) })
     expect(html).toContain('do_something_499')

@@ -1,5 +1,5 @@
 import type { InputResponses, Call, Client, Outcome } from '../../../../src/core/call.ts'
-import type { Entry, Op, Risk } from '../../../../src/core/entry.ts'
+import type { Descriptor, Operation, Risk } from '../../../../src/core/entry.ts'
 import { isObject } from '../../../../src/core/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { Principal } from '../../../../src/core/principal.ts'
@@ -47,7 +47,7 @@ interface Given {
   readonly tool?: ToolSettings
   readonly server?: Partial<UpstreamSettings>
   readonly risk?: Risk
-  readonly op?: Op
+  readonly op?: Operation
   readonly definition?: Record<string, unknown>
   readonly deps?: Partial<Deps>
   /** What the server does with a call; by default it says `done`. */
@@ -82,9 +82,15 @@ export function bench(given: Given = {}): Bench {
   const { settings, tool = {}, risk = 'destructive', op = 'delete', serve = async () => done } = given
   const store = given.deps?.store ?? new MemoryStore()
   const server = serverSettings({ name: 'hub', tools: { [TOOL]: tool }, ...given.server })
-  const nature = { op, idempotent: false, evidence: [], risk } as const
+  const classification = { op, idempotent: false, evidence: [], risk } as const
   const definition = given.definition ?? { name: TOOL, description: 'Deletes a repository. For good.' }
-  const entry: Entry = { upstream: 'hub', kind: 'tool', name: TOOL, definition, nature }
+  const entry: Descriptor = {
+    upstream: 'hub',
+    kind: 'tool',
+    name: TOOL,
+    definition,
+    classification: classification,
+  }
   const signed: Readonly<Record<string, unknown>>[] = []
   const deps = featureDeps({
     store,
@@ -100,7 +106,7 @@ export function bench(given: Given = {}): Bench {
   const contribution = confirm.create(() => ({ ...confirmDefaults, ...settings }), deps)
   const served: Call[] = []
   const target = { method: 'tools/call', upstream: 'hub', name: TOOL }
-  const policy = contribution.policy?.(target)
+  const policy = contribution.middleware?.(target)
   const next = (call: Call): Promise<Outcome> => {
     served.push(call)
     return serve(call)
@@ -129,7 +135,7 @@ export function bench(given: Given = {}): Bench {
     list: async (tools, meta = {}) => {
       const listing = { method: 'tools/list', upstream: 'hub' }
       const answer = async (): Promise<Outcome> => ({ kind: 'result', result: Payload.of({ tools }) })
-      const wrapped = contribution.policy?.(listing)?.(answer) ?? answer
+      const wrapped = contribution.middleware?.(listing)?.(answer) ?? answer
       const outcome = await wrapped(toolCall({ method: 'tools/list', target: listing, meta }))
       const listed = fieldsOf(outcome)['tools']
       return Array.isArray(listed) ? listed.filter(isObject) : []
@@ -137,17 +143,17 @@ export function bench(given: Given = {}): Bench {
   }
 }
 
-export type Ask = Outcome & { readonly kind: 'ask' }
+export type Ask = Outcome & { readonly kind: 'input_required' }
 
 /** A question that has to be one. */
 export function asked(outcome: Outcome): Ask {
-  if (outcome.kind !== 'ask') throw new Error(`not asked: ${outcome.result.text}`)
+  if (outcome.kind !== 'input_required') throw new Error(`not asked: ${outcome.result.text}`)
   return outcome
 }
 
 /** The params of the question of an outcome. */
 export function question(outcome: Outcome): Readonly<Record<string, unknown>> {
-  return asked(outcome).questions['confirm']?.params?.fields ?? {}
+  return asked(outcome).inputRequests['confirm']?.params?.fields ?? {}
 }
 
 /** The members of a result. */

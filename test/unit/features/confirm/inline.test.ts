@@ -21,11 +21,11 @@ describe('asking the person at the client', () => {
         required: ['confirm'],
       },
     })
-    const second = await call({ client, state: first.state, answers: yes })
+    const second = await call({ client, requestState: first.requestState, inputResponses: yes })
     expect(fieldsOf(second)['content']).toEqual([{ type: 'text', text: 'done' }])
     expect(served).toHaveLength(1)
-    expect(served[0]?.state).toEqual({})
-    expect(served[0]?.answers).toBeUndefined()
+    expect(served[0]?.requestState).toEqual({})
+    expect(served[0]?.inputResponses).toBeUndefined()
   })
 
   it.each([
@@ -40,8 +40,8 @@ describe('asking the person at the client', () => {
     ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }, 'error'],
   ])('does not run the call where the answer is %s', async (_what, answers, reason) => {
     const { call, served } = bench()
-    const { state } = asked(await call())
-    await expect(call({ state, answers })).rejects.toMatchObject({
+    const { requestState: state } = asked(await call())
+    await expect(call({ requestState: state, inputResponses: answers })).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
       extra: { reason },
     })
@@ -50,9 +50,9 @@ describe('asking the person at the client', () => {
 
   it('takes no answer of the caller once others have to approve the tool', async () => {
     const store = new MemoryStore()
-    const { state } = asked(await bench({ deps: { store } }).call())
+    const { requestState: state } = asked(await bench({ deps: { store } }).call())
     const { call, served } = bench({ tool: { approval: 'out_of_band' }, deps: { store } })
-    expect(fieldsOf(await call({ state, answers: yes }))).toMatchObject({
+    expect(fieldsOf(await call({ requestState: state, inputResponses: yes }))).toMatchObject({
       isError: true,
       status: 'confirmation_required',
     })
@@ -61,11 +61,13 @@ describe('asking the person at the client', () => {
 
   it('takes an answer once, whichever it was', async () => {
     const { call, served } = bench()
-    const { state } = asked(await call())
-    await expect(call({ state, answers: says('decline') })).rejects.toMatchObject({
+    const { requestState: state } = asked(await call())
+    await expect(call({ requestState: state, inputResponses: says('decline') })).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
     })
-    await expect(call({ state, answers: yes })).rejects.toMatchObject({ code: 'CONFIRMATION_TOKEN_INVALID' })
+    await expect(call({ requestState: state, inputResponses: yes })).rejects.toMatchObject({
+      code: 'CONFIRMATION_TOKEN_INVALID',
+    })
     expect(served).toHaveLength(0)
   })
 
@@ -74,8 +76,8 @@ describe('asking the person at the client', () => {
     ['by another caller', { principal: { id: 'other' } }, undefined],
   ])('does not take the answer for a call %s', async (_what, more, args) => {
     const { call, served } = bench()
-    const { state } = asked(await call())
-    await expect(call({ ...more, state, answers: yes }, args)).rejects.toMatchObject({
+    const { requestState: state } = asked(await call())
+    await expect(call({ ...more, requestState: state, inputResponses: yes }, args)).rejects.toMatchObject({
       code: 'CONFIRMATION_TOKEN_INVALID',
     })
     expect(served).toHaveLength(0)
@@ -86,23 +88,27 @@ describe('asking the person at the client', () => {
     const numbered = (digits: string): { readonly params: Payload } => ({
       params: Payload.text(`{"name":"delete_repo","arguments":{"id":${digits}}}`),
     })
-    const { state } = asked(await call(numbered('12345678901234567890')))
-    await expect(call({ ...numbered('12345678901234567891'), state, answers: yes })).rejects.toMatchObject({
+    const { requestState: state } = asked(await call(numbered('12345678901234567890')))
+    await expect(
+      call({ ...numbered('12345678901234567891'), requestState: state, inputResponses: yes }),
+    ).rejects.toMatchObject({
       code: 'CONFIRMATION_TOKEN_INVALID',
     })
   })
 
   it('takes the same arguments in another order for the same call', async () => {
     const { call, served } = bench()
-    const { state } = asked(await call())
-    await call({ state, answers: yes }, { repo: 'test-repo', owner: 'octo' })
+    const { requestState: state } = asked(await call())
+    await call({ requestState: state, inputResponses: yes }, { repo: 'test-repo', owner: 'octo' })
     expect(served).toHaveLength(1)
   })
 
   it('does not take an answer that comes too late', async () => {
     const { call, served } = bench({ settings: { ttl: 0 } })
-    const { state } = asked(await call())
-    await expect(call({ state, answers: yes })).rejects.toMatchObject({ extra: { reason: 'timeout' } })
+    const { requestState: state } = asked(await call())
+    await expect(call({ requestState: state, inputResponses: yes })).rejects.toMatchObject({
+      extra: { reason: 'timeout' },
+    })
     expect(served).toHaveLength(0)
   })
 
@@ -112,33 +118,41 @@ describe('asking the person at the client', () => {
     expect((await call({ client: { ...modern, capabilities: { elicitation: { url: {} } } } })).kind).toBe(
       'result',
     )
-    expect((await call({ client: { ...modern, isMute: true } })).kind).toBe('result')
+    expect((await call({ client: { ...modern, nonInteractive: true } })).kind).toBe('result')
     expect((await call({ client: { ...legacy, revision: '2025-03-26' } })).kind).toBe('result')
   })
 
   it('asks nobody again where the server then asks itself', async () => {
     const ask: Outcome = {
-      kind: 'ask',
-      questions: { q1: { method: 'elicitation/create' } },
-      state: { park: 'ticket' },
+      kind: 'input_required',
+      inputRequests: { q1: { method: 'elicitation/create' } },
+      requestState: { park: 'ticket' },
       isOpen: true,
     }
     const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
     const { call, served } = bench({
-      serve: async (each) => (each.answers ? { kind: 'result', result: Payload.of({ content: [] }) } : ask),
+      serve: async (each) =>
+        each.inputResponses ? { kind: 'result', result: Payload.of({ content: [] }) } : ask,
     })
     const first = asked(await call())
-    const second = asked(await call({ state: first.state, answers: yes }))
-    expect(second).toMatchObject({ questions: ask.questions, isOpen: true, state: { park: 'ticket' } })
-    const third = await call({ state: second.state, answers })
-    expect(served.at(-1)).toMatchObject({ answers, state: { park: 'ticket' } })
+    const second = asked(await call({ requestState: first.requestState, inputResponses: yes }))
+    expect(second).toMatchObject({
+      inputRequests: ask.inputRequests,
+      isOpen: true,
+      requestState: { park: 'ticket' },
+    })
+    const third = await call({ requestState: second.requestState, inputResponses: answers })
+    expect(served.at(-1)).toMatchObject({ inputResponses: answers, requestState: { park: 'ticket' } })
     expect(fieldsOf(third)['_meta']).toMatchObject({ 'dev.gatehouse/approval': 'a.b.c' })
     // What was granted is granted for that call alone, and for one round of it, whichever gateway it comes to.
-    await expect(call({ state: second.state, answers })).rejects.toMatchObject({
+    await expect(call({ requestState: second.requestState, inputResponses: answers })).rejects.toMatchObject({
       code: 'CONFIRMATION_TOKEN_INVALID',
     })
     expect(served).toHaveLength(2)
-    expect((await call({ state: second.state, answers }, { repo: 'production-db' })).kind).toBe('ask')
+    expect(
+      (await call({ requestState: second.requestState, inputResponses: answers }, { repo: 'production-db' }))
+        .kind,
+    ).toBe('input_required')
   })
 })
 
@@ -152,15 +166,20 @@ describe('what has to be typed', () => {
       message: 'Permanently delete octo/test-repo?',
       requestedSchema: { properties: { confirm: { type: 'string', title: 'Type “test-repo” to confirm' } } },
     })
-    await call({ state: first.state, answers: says('accept', { confirm: ' test-repo ' }) })
+    await call({
+      requestState: first.requestState,
+      inputResponses: says('accept', { confirm: ' test-repo ' }),
+    })
     expect(served).toHaveLength(1)
   })
 
   it('does not run the call where it is something else', async () => {
     const { call, served } = bench({ tool })
     for (const confirm of ['production-db', true, '', undefined]) {
-      const { state } = asked(await call())
-      await expect(call({ state, answers: says('accept', { confirm }) })).rejects.toMatchObject({
+      const { requestState: state } = asked(await call())
+      await expect(
+        call({ requestState: state, inputResponses: says('accept', { confirm }) }),
+      ).rejects.toMatchObject({
         extra: { reason: 'mismatch' },
       })
     }
@@ -184,9 +203,9 @@ describe('what has to be typed', () => {
 describe('the signed decision', () => {
   it('says who agreed to what, and the log says so too', async () => {
     const { call, signed } = bench()
-    const { state } = asked(await call())
-    const facts = new Map<string, unknown>()
-    const outcome = await call({ state, answers: yes, facts })
+    const { requestState: state } = asked(await call())
+    const logFields = new Map<string, unknown>()
+    const outcome = await call({ requestState: state, inputResponses: yes, logFields })
     expect(fieldsOf(outcome)['_meta']).toEqual({ 'dev.gatehouse/approval': 'a.b.c' })
     expect(signed).toEqual([
       {
@@ -202,26 +221,28 @@ describe('the signed decision', () => {
         arguments_sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
       },
     ])
-    expect(facts.get('approved_by')).toBe('agent')
-    expect(facts.get('approval')).toBe(signed[0]?.['approval'])
+    expect(logFields.get('approved_by')).toBe('agent')
+    expect(logFields.get('approval')).toBe(signed[0]?.['approval'])
   })
 
   it('is left out where it can not be made: what was done is told', async () => {
     const { call } = bench({ deps: { sign: () => Promise.reject(new Error('no key')) } })
-    const { state } = asked(await call())
-    expect(fieldsOf(await call({ state, answers: yes }))).toEqual({
+    const { requestState: state } = asked(await call())
+    expect(fieldsOf(await call({ requestState: state, inputResponses: yes }))).toEqual({
       content: [{ type: 'text', text: 'done' }],
     })
   })
 
   it('says of a declined call who declined it', async () => {
     const { call } = bench()
-    const { state } = asked(await call())
-    const facts = new Map<string, unknown>()
-    await expect(call({ state, answers: says('decline'), facts })).rejects.toMatchObject({
+    const { requestState: state } = asked(await call())
+    const logFields = new Map<string, unknown>()
+    await expect(
+      call({ requestState: state, inputResponses: says('decline'), logFields }),
+    ).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
     })
-    expect(facts.get('declined_by')).toBe('agent')
+    expect(logFields.get('declined_by')).toBe('agent')
   })
 })
 
@@ -232,30 +253,30 @@ describe('one approval for several calls', () => {
     const { call, served } = bench({ settings: { remember } })
     const first = asked(await call())
     expect(question(first)['message']).toContain('Agreeing holds for 3 calls of this tool within 10 min.')
-    await call({ state: first.state, answers: yes })
+    await call({ requestState: first.requestState, inputResponses: yes })
     const more = await Promise.all([
       call({}, { repo: 'b' }),
       call({}, { repo: 'c' }),
       call({}, { repo: 'd' }),
     ])
-    expect(more.map(({ kind }) => kind).toSorted()).toEqual(['ask', 'result', 'result'])
+    expect(more.map(({ kind }) => kind).toSorted()).toEqual(['input_required', 'result', 'result'])
     expect(served).toHaveLength(3)
   })
 
   it('holds for one session, and one caller', async () => {
     const { call } = bench({ tool: { remember } })
-    const { state } = asked(await call({ client: legacy }))
-    await call({ client: legacy, state, answers: yes })
+    const { requestState: state } = asked(await call({ client: legacy }))
+    await call({ client: legacy, requestState: state, inputResponses: yes })
     expect((await call({ client: legacy })).kind).toBe('result')
-    expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('ask')
-    expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('ask')
+    expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('input_required')
+    expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('input_required')
   })
 
   it('does not hold once others have to approve the tool', async () => {
     const store = new MemoryStore()
     const before = bench({ tool: { remember }, deps: { store } })
-    const { state } = asked(await before.call())
-    await before.call({ state, answers: yes })
+    const { requestState: state } = asked(await before.call())
+    await before.call({ requestState: state, inputResponses: yes })
     expect((await before.call()).kind).toBe('result')
     const after = bench({ tool: { remember, approval: 'out_of_band' }, deps: { store } })
     expect(fieldsOf(await after.call({ client: plain }))).toMatchObject({
@@ -267,10 +288,10 @@ describe('one approval for several calls', () => {
 
   it('holds for no step of a transaction, and one call is nothing to promise', async () => {
     const { call } = bench({ settings: { remember } })
-    const { state } = asked(await call())
-    await call({ state, answers: yes })
+    const { requestState: state } = asked(await call())
+    await call({ requestState: state, inputResponses: yes })
     const step = { transaction: 't', step: 's', deed: 'd', mustBeUndoable: false }
-    expect((await call({ step })).kind).toBe('ask')
+    expect((await call({ step })).kind).toBe('input_required')
     expect((await call()).kind).toBe('result')
     const once = asked(await bench({ settings: { remember: { for: 600_000, max: 1 } } }).call())
     expect(question(once)['message']).not.toContain('Agreeing holds')
@@ -278,11 +299,11 @@ describe('one approval for several calls', () => {
 
   it('is not what a denial is', async () => {
     const { call } = bench({ settings: { remember } })
-    const { state } = asked(await call())
-    await expect(call({ state, answers: says('decline') })).rejects.toMatchObject({
+    const { requestState: state } = asked(await call())
+    await expect(call({ requestState: state, inputResponses: says('decline') })).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
     })
-    expect((await call()).kind).toBe('ask')
+    expect((await call()).kind).toBe('input_required')
   })
 })
 
@@ -304,37 +325,39 @@ describe('an answer the person may let hold for more calls', () => {
   })
 
   it.each([
-    ['leaves it', yes, 'ask'],
+    ['leaves it', yes, 'input_required'],
     ['chooses it', chosen, 'result'],
-    ['writes it another way', says('accept', { confirm: true, remember: 'true' }), 'ask'],
+    ['writes it another way', says('accept', { confirm: true, remember: 'true' }), 'input_required'],
   ] as const)('where the person %s, the next call comes to: %s', async (_what, answers, kind) => {
     const { call } = bench({ settings: offered })
-    const { state } = asked(await call({ client: legacy }))
-    expect((await call({ client: legacy, state, answers })).kind).toBe('result')
+    const { requestState: state } = asked(await call({ client: legacy }))
+    expect((await call({ client: legacy, requestState: state, inputResponses: answers })).kind).toBe('result')
     expect((await call({ client: legacy }, { repo: 'another' })).kind).toBe(kind)
   })
 
   it('holds for so many calls, one session and one caller', async () => {
     const { call, served } = bench({ settings: offered })
-    const { state } = asked(await call({ client: legacy }))
-    await call({ client: legacy, state, answers: chosen })
-    expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('ask')
-    expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('ask')
+    const { requestState: state } = asked(await call({ client: legacy }))
+    await call({ client: legacy, requestState: state, inputResponses: chosen })
+    expect((await call({ client: { ...legacy, session: 's2' } })).kind).toBe('input_required')
+    expect((await call({ client: legacy, principal: { id: 'other' } })).kind).toBe('input_required')
     const more = [
       await call({ client: legacy }),
       await call({ client: legacy }),
       await call({ client: legacy }),
     ]
-    expect(more.map(({ kind }) => kind)).toEqual(['result', 'result', 'ask'])
+    expect(more.map(({ kind }) => kind)).toEqual(['result', 'result', 'input_required'])
     expect(served).toHaveLength(3)
   })
 
   it('does not hold where it is declined', async () => {
     const { call } = bench({ settings: offered })
-    const { state } = asked(await call())
+    const { requestState: state } = asked(await call())
     const answers = says('accept', { confirm: false, remember: true })
-    await expect(call({ state, answers })).rejects.toMatchObject({ code: 'CONFIRMATION_DECLINED' })
-    expect((await call()).kind).toBe('ask')
+    await expect(call({ requestState: state, inputResponses: answers })).rejects.toMatchObject({
+      code: 'CONFIRMATION_DECLINED',
+    })
+    expect((await call()).kind).toBe('input_required')
   })
 
   it('is in the name of the caller where there are no sessions', async () => {
@@ -343,7 +366,7 @@ describe('an answer the person may let hold for more calls', () => {
     expect(box(first)).toMatchObject({
       description: expect.stringMatching(/within 10 min, made in your name\.$/),
     })
-    await call({ client: modern, state: first.state, answers: chosen })
+    await call({ client: modern, requestState: first.requestState, inputResponses: chosen })
     expect((await call({ client: modern })).kind).toBe('result')
   })
 
@@ -370,18 +393,20 @@ describe('an answer the person may let hold for more calls', () => {
       confirm: given?.tool?.typeToConfirm ? 'test-repo' : true,
       remember: true,
     })
-    expect((await call({ ...more, state: first.state, answers })).kind).toBe('result')
-    expect((await call(more)).kind).toBe('ask')
+    expect((await call({ ...more, requestState: first.requestState, inputResponses: answers })).kind).toBe(
+      'result',
+    )
+    expect((await call(more)).kind).toBe('input_required')
   })
 
   it('is not used by a step of a transaction, nor by callers who are not told apart', async () => {
     const { call } = bench({ settings: offered })
     const everybody = { ...nobody, client: legacy }
-    const { state } = asked(await call(everybody))
-    await call({ ...everybody, state, answers: chosen })
+    const { requestState: state } = asked(await call(everybody))
+    await call({ ...everybody, requestState: state, inputResponses: chosen })
     expect((await call(everybody)).kind).toBe('result')
-    expect((await call(nobody)).kind).toBe('ask')
-    expect((await call({ ...everybody, step })).kind).toBe('ask')
+    expect((await call(nobody)).kind).toBe('input_required')
+    expect((await call({ ...everybody, step })).kind).toBe('input_required')
   })
 
   it('is offered for a tool the configuration asks about where it says so there', async () => {
@@ -393,18 +418,20 @@ describe('an answer the person may let hold for more calls', () => {
     const store = new MemoryStore()
     const settings = { ...offered, level: 'reversible' } as const
     const before = bench({ settings, risk: 'reversible', deps: { store } })
-    const { state } = asked(await before.call())
-    await before.call({ state, answers: chosen })
+    const { requestState: state } = asked(await before.call())
+    await before.call({ requestState: state, inputResponses: chosen })
     expect((await before.call()).kind).toBe('result')
-    expect((await bench({ settings, risk: 'destructive', deps: { store } }).call()).kind).toBe('ask')
+    expect((await bench({ settings, risk: 'destructive', deps: { store } }).call()).kind).toBe(
+      'input_required',
+    )
   })
 
   it('is logged', async () => {
     const lines: unknown[] = []
     const info = (event: string, fields?: object): void => void lines.push({ event, ...fields })
     const { call } = bench({ settings: offered, deps: { log: { ...silentLog, info } } })
-    const { state } = asked(await call())
-    await call({ state, answers: chosen })
+    const { requestState: state } = asked(await call())
+    await call({ requestState: state, inputResponses: chosen })
     expect(lines).toEqual([
       {
         event: 'confirm.remembered',

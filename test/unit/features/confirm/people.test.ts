@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { Note, Outcome } from '../../../../src/core/call.ts'
+import type { Notification, Outcome } from '../../../../src/core/call.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -117,14 +117,14 @@ describe('a client that can not ask', () => {
     const one = bench()
     await one.call({ client: plain })
     await one.approvals.decide(await pendingId(one), { ...operator, verdict: 'denied', reason: 'not today' })
-    const facts = new Map<string, unknown>()
-    const refused = one.call({ client: plain, facts })
+    const logFields = new Map<string, unknown>()
+    const refused = one.call({ client: plain, logFields })
     await expect(refused).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
       extra: { reason: 'denied' },
     })
     await expect(refused).rejects.toThrow('“not today”')
-    expect(facts.get('declined_by')).toBe('root')
+    expect(logFields.get('declined_by')).toBe('root')
     expect(fieldsOf(await one.call({ client: plain }))['status']).toBe('confirmation_required')
   })
 
@@ -287,10 +287,10 @@ describe('others who approve', () => {
     const first = asked(await one.call())
     const id = await pendingId(one)
     expect(question(first)).toMatchObject({ mode: 'url', url: `http://127.0.0.1:8900/confirm/${id}` })
-    const second = await one.call({ state: first.state, answers: says('accept') })
+    const second = await one.call({ requestState: first.requestState, inputResponses: says('accept') })
     expect(fieldsOf(second)['status']).toBe('confirmation_required')
     await one.approvals.decide(id, ada)
-    await one.call({ state: first.state, answers: says('accept') })
+    await one.call({ requestState: first.requestState, inputResponses: says('accept') })
     expect(one.served).toHaveLength(1)
   })
 
@@ -299,17 +299,19 @@ describe('others who approve', () => {
     ['an error', { confirm: { error: Payload.of({ code: -32603, message: 'no' }) } }],
   ])('decide although a client says %s of the page', async (_what, answers) => {
     const one = bench({ tool: { approval: 'out_of_band' } })
-    const { state } = asked(await one.call())
-    expect(fieldsOf(await one.call({ state, answers }))['status']).toBe('confirmation_required')
+    const { requestState: state } = asked(await one.call())
+    expect(fieldsOf(await one.call({ requestState: state, inputResponses: answers }))['status']).toBe(
+      'confirmation_required',
+    )
     await one.approvals.decide(await pendingId(one), ada)
-    await one.call({ state, answers })
+    await one.call({ requestState: state, inputResponses: answers })
     expect(one.served).toHaveLength(1)
   })
 
   it('need not decide once the person at the client declined', async () => {
     const one = bench({ tool: { approval: 'out_of_band' } })
-    const { state } = asked(await one.call())
-    await expect(one.call({ state, answers: says('decline') })).rejects.toMatchObject({
+    const { requestState: state } = asked(await one.call())
+    await expect(one.call({ requestState: state, inputResponses: says('decline') })).rejects.toMatchObject({
       code: 'CONFIRMATION_DECLINED',
     })
   })
@@ -342,7 +344,7 @@ describe('others who approve', () => {
         rests.push('begins')
         return () => void rests.push('ends')
       }
-      const outcome = one.call({ client: plain, rest })
+      const outcome = one.call({ client: plain, pauseDeadline: rest })
       const id = await soon(one)
       await vi.advanceTimersByTimeAsync(5000)
       expect(one.served).toHaveLength(0)
@@ -396,7 +398,7 @@ describe('others who approve', () => {
     })
 
     it('are waited for with a sign of life to who wants progress, which the progress of the server follows', async () => {
-      const notes: Note[] = []
+      const notes: Notification[] = []
       const one = bench({
         ...waiting,
         deps: store(),

@@ -21,7 +21,7 @@ describe.each(levels)('at the level %s', (level, expected) => {
     'asks as it should about what is %s',
     async (risk) => {
       const { call } = bench({ settings: { level }, risk })
-      expect((await call()).kind).toBe(expected.includes(risk) ? 'ask' : 'result')
+      expect((await call()).kind).toBe(expected.includes(risk) ? 'input_required' : 'result')
     },
   )
 })
@@ -66,7 +66,7 @@ it('refuses a call whose tool can not be looked up', async () => {
 
 it('knows a tool no list has by its name', async () => {
   const { call } = bench({ deps: { entry: () => undefined } })
-  expect((await call()).kind).toBe('ask')
+  expect((await call()).kind).toBe('input_required')
 })
 
 describe('a step of a transaction', () => {
@@ -74,25 +74,25 @@ describe('a step of a transaction', () => {
     'is asked about where there is no way back: %j',
     async (tool) => {
       const { call } = bench({ risk: 'reversible', tool })
-      expect((await call({ step })).kind).toBe('ask')
+      expect((await call({ step })).kind).toBe('input_required')
       expect((await call()).kind).toBe('result')
     },
   )
 })
 
-describe('an errand', () => {
+describe('an internal call', () => {
   it('is not asked about', async () => {
     const { call, served } = bench({ settings: { level: 'all' } })
-    await call({ errand: 'look' })
-    await call({ errand: 'undo' })
+    await call({ internal: 'read' })
+    await call({ internal: 'compensate' })
     expect(served).toHaveLength(2)
   })
 
   it('is, where it undoes something and that is wanted; never at the client', async () => {
     const { call, served } = bench({ settings: { rollbacks: true } })
-    expect((await call({ errand: 'undo' })).kind).toBe('result')
+    expect((await call({ internal: 'compensate' })).kind).toBe('result')
     expect(served).toHaveLength(0)
-    await call({ errand: 'look' })
+    await call({ internal: 'read' })
     expect(served).toHaveLength(1)
   })
 })
@@ -107,7 +107,7 @@ describe('a tool without annotations', () => {
     [{ readOnlyHint: true }, false],
   ])('is asked about where that is wanted: %j', async (annotations, isAsked) => {
     const { call } = bench({ ...literal, definition: { name: TOOL, annotations } })
-    expect((await call()).kind).toBe(isAsked ? 'ask' : 'result')
+    expect((await call()).kind).toBe(isAsked ? 'input_required' : 'result')
   })
 
   it('is not, where the configuration knows its risk', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Handler, Note } from '../../../../src/core/call.ts'
+import type { Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { contract } from '../../../../src/features/contract/contract.ts'
 import { createListeners } from '../../../../src/features/contract/listeners.ts'
@@ -32,7 +32,7 @@ describe('lists tell of changes by themselves', () => {
       result: Payload.of({ tools: (listed[principal.id] ?? []).map((name) => ({ name })) }),
     })
     const target = { method: 'tools/list', upstream: 'one' }
-    const lists = contract.create(() => ({}), given).policy?.(target)?.(server)
+    const lists = contract.create(() => ({}), given).middleware?.(target)?.(server)
     const list = async (id: string): Promise<void> => {
       await lists?.(toolCall({ method: 'tools/list', target, principal: { id } }))
     }
@@ -59,7 +59,7 @@ describe('lists tell of changes by themselves', () => {
 test('who listens hears of changed lists once that was acknowledged, and not before', async () => {
   const { tell, listening } = createListeners(deps().deps)
   const moved = { upstream: 'one', before: '1.0.0', after: '1.1.0', lists: new Set(['prompts'] as const) }
-  const told: Note[] = []
+  const told: Notification[] = []
   const server: Handler = async (call) => {
     tell(moved)
     call.emit({ method: 'notifications/subscriptions/acknowledged' })

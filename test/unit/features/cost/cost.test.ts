@@ -58,7 +58,7 @@ describe('what a call took', () => {
   it('is not told of a failure, nor of what the gateway does by itself', async () => {
     const failed = { ...hello, isError: true }
     expect(fieldsOf(await bench({ server: answering(failed) })())).toEqual(failed)
-    expect(fieldsOf(await bench()({ errand: 'look' }))).toEqual(hello)
+    expect(fieldsOf(await bench()({ internal: 'read' }))).toEqual(hello)
   })
 
   it('is nothing where it is told again', async () => {
@@ -75,7 +75,7 @@ describe('what a call took', () => {
     const limited = vi.fn<(standing: object) => void>()
     const quotas = []
     for (let times = 0; times < 2; times++)
-      quotas.push(usageOf(fieldsOf(await make({ envelope: { limited } })))['quota'])
+      quotas.push(usageOf(fieldsOf(await make({ rateLimitReporter: { reportRateLimit: limited } })))['quota'])
     const quota = { resets_at: expect.stringMatching(/Z$/), of: 'limit' }
     expect(quotas).toEqual([
       { remaining: 2, ...quota },
@@ -143,7 +143,7 @@ describe('a budget', () => {
 
   it('is not spent by what the gateway does by itself', async () => {
     const make = bench({ budget: day })
-    for (let call = 0; call < 3; call++) await make({ errand: 'look' })
+    for (let call = 0; call < 3; call++) await make({ internal: 'read' })
     expect(usageOf(fieldsOf(await make()))).toMatchObject({ quota: { remaining: 7 } })
   })
 
@@ -165,7 +165,7 @@ describe('a budget', () => {
   })
 
   it.each<readonly [string, Handler, number]>([
-    ['the server asks', async () => ({ kind: 'ask', questions: {}, state: {} }), 0],
+    ['the server asks', async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }), 0],
     [
       'a person has to confirm it',
       answering({ isError: true, _meta: { 'dev.gatehouse/confirmation': {} } }),
@@ -206,7 +206,7 @@ describe('a budget', () => {
       server: (name) => serverSettings({ name, tools: { t: { cost: credits } } }),
     })
     const settings = (name?: string) => ({ budget: { units: name === 'two' ? 100 : 5, per: 'day' } as const })
-    const { policy } = cost.create(settings, deps)
+    const { middleware: policy } = cost.create(settings, deps)
     const make = async (upstream: string): Promise<string> => {
       const target = { method: 'tools/call', upstream, name: 't' }
       const end = policy?.(target)?.(answering(hello))

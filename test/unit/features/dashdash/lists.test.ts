@@ -2,27 +2,27 @@ import { describe, expect, test } from 'vitest'
 import { compose, type Handler } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { ServerDescription } from '../../../../src/documents/portrait.ts'
-import { describing } from '../../../../src/features/dashdash/lists.ts'
+import { describeLists } from '../../../../src/features/dashdash/lists.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
-import { portrait, portraits } from '../../../support/portraits.ts'
+import { describedServer, describedServers } from '../../../support/portraits.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const KEY = 'dev.gatehouse/dashdash'
 const read = { name: 'read_file', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } }
 const text = JSON.stringify({ tools: [read, { name: 'unknown' }], size: 12345678901234567890n.toString() })
-const drawn = portrait({ tools: [read] })
+const drawn = describedServer({ tools: [read] })
 
 function bench(portraitNow: () => ServerDescription | Promise<ServerDescription>, listed: () => Payload) {
   let made = 0
   const deps = featureDeps({
-    portrait: portraitNow,
+    description: portraitNow,
     document: (each, key, make) => {
       if (key === 'tools') made++
       return make(each)
     },
   })
   const server: Handler = async () => ({ kind: 'result', result: listed() })
-  const handle = compose([describing(deps, () => true)('tools/list')], server)
+  const handle = compose([describeLists(deps, () => true)('tools/list')], server)
   const call = toolCall({ method: 'tools/list', target: { method: 'tools/list', upstream: 'files' } })
   return {
     list: async (meta = {}) => {
@@ -81,7 +81,7 @@ describe('a list of tools', () => {
     await list()
     listed = JSON.stringify({ tools: [{ ...read, title: 'Read' }] })
     expect((await list()).fields.tools).toMatchObject([{ title: 'Read', dashdash: {} }])
-    now = portrait({ tools: [read] })
+    now = describedServer({ tools: [read] })
     await list()
     expect(made()).toBe(3)
   })
@@ -110,7 +110,7 @@ describe('a list of tools', () => {
 test('of several servers a resource is described as its own server has it', async () => {
   const page = { uri: 'https://pages.example/a', name: 'a' }
   const subscribing = { resources: { subscribe: true } }
-  const both = portraits([
+  const both = describedServers([
     { record: { name: 'notes', capabilities: subscribing, resources: [{ uri: 'note://1', name: '1' }] } },
     { record: { name: 'web', resources: [page] } },
   ])
@@ -118,7 +118,7 @@ test('of several servers a resource is described as its own server has it', asyn
   const server: Handler = async () => ({ kind: 'result', result: Payload.of({ resources }) })
   const target = { method: 'resources/list' }
   const handle = compose(
-    [describing(featureDeps({ portrait: () => both }), () => true)('resources/list')],
+    [describeLists(featureDeps({ description: () => both }), () => true)('resources/list')],
     server,
   )
   const outcome = await handle(toolCall({ method: 'resources/list', target }))

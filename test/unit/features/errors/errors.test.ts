@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
-import type { Entry } from '../../../../src/core/entry.ts'
+import type { Descriptor } from '../../../../src/core/entry.ts'
 import {
   categories,
   type ErrorCode,
@@ -39,15 +39,18 @@ function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
   const { rules = [], outputSchema, compat = true } = given
   const reach = { kind: 'url', url: 'https://one.example/mcp', headers: {} } as const
   const server = serverSettings({ name: 'one', reach, trust: false, errors: rules })
-  const entry: Entry = {
+  const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
     definition: { name: 't', ...(outputSchema && { outputSchema }) },
-    nature: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
+    classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
   }
   const deps = featureDeps({ server: () => server, entry: () => entry, ...given.deps })
-  const { policy } = errors.create(() => ({ retry: 2, compat, documentation_hosts: ['docs.example'] }), deps)
+  const { middleware: policy } = errors.create(
+    () => ({ retry: 2, compat, documentation_hosts: ['docs.example'] }),
+    deps,
+  )
   const call = toolCall(given.call)
   const target = { ...call.target, method: call.method }
   const wrapped = policy?.(target)?.(async () => end())

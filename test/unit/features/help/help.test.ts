@@ -2,15 +2,15 @@ import { expect, test } from 'vitest'
 import { Payload } from '../../../../src/core/payload.ts'
 import { help } from '../../../../src/features/help/help.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
-import { portrait } from '../../../support/portraits.ts'
+import { describedServer } from '../../../support/portraits.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
-const described = portrait({ tools: [{ name: 'get_it' }, { name: 'getIt' }] })
+const described = describedServer({ tools: [{ name: 'get_it' }, { name: 'getIt' }] })
 
 test('an answer is kept once, in however many ways its section is written', async () => {
   const keys = new Set<string>()
   const deps = featureDeps({
-    portrait: () => described,
+    description: () => described,
     document: (from, key, make) => {
       const made = make(from)
       keys.add(key)

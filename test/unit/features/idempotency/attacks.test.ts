@@ -10,7 +10,7 @@ const stepOf = (transaction_id: string, step_id?: string) => ({
 })
 
 /** A store that does the first write of a kind and says that it failed. */
-function lying(kind: 'claim' | 'swap', inner: Store = new MemoryStore()): Store {
+function lying(kind: 'setIfAbsent' | 'compareAndSwap', inner: Store = new MemoryStore()): Store {
   let isTold = false
   const once = async <Value>(written: Promise<Value>): Promise<Value> => {
     const value = await written
@@ -18,15 +18,15 @@ function lying(kind: 'claim' | 'swap', inner: Store = new MemoryStore()): Store 
     isTold = true
     throw new Error('the connection broke')
   }
-  const claim: Store['claim'] = (...given) => once(inner.claim(...given))
-  const swap: Store['swap'] = (...given) => once(inner.swap(...given))
-  const own = kind === 'claim' ? { claim } : { swap }
+  const setIfAbsent: Store['setIfAbsent'] = (...given) => once(inner.setIfAbsent(...given))
+  const compareAndSwap: Store['compareAndSwap'] = (...given) => once(inner.compareAndSwap(...given))
+  const own = kind === 'setIfAbsent' ? { setIfAbsent } : { compareAndSwap }
   return Object.assign(Object.create(inner) as Store, {
     get: inner.get.bind(inner),
     put: inner.put.bind(inner),
-    claim: inner.claim.bind(inner),
-    swap: inner.swap.bind(inner),
-    drop: inner.drop.bind(inner),
+    setIfAbsent: inner.setIfAbsent.bind(inner),
+    compareAndSwap: inner.compareAndSwap.bind(inner),
+    compareAndDelete: inner.compareAndDelete.bind(inner),
     delete: inner.delete.bind(inner),
     scan: inner.scan.bind(inner),
     ...own,
@@ -111,7 +111,7 @@ describe('a key', () => {
   })
 
   it('can be used again where the store only lost the answer to its claim', async () => {
-    const { make, seen } = bench({ store: lying('claim') })
+    const { make, seen } = bench({ store: lying('setIfAbsent') })
     expect((await failureOf(make({}, keyed('k')))).code).toBe('SERVER_UNAVAILABLE')
     expect(seen).toHaveLength(0)
     expect(textOf(await make({}, keyed('k')))).toBe('1')
@@ -120,21 +120,23 @@ describe('a key', () => {
 
   it('can be used again where the store only lost the answer to taking it over', async () => {
     const store = new MemoryStore()
-    const entry = { nature: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] } } as const
+    const entry = {
+      classification: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] },
+    } as const
     const dying = bench({ store, me: 'b', server: () => new Promise(() => undefined) })
     void dying.make({}, keyed('k'))
     await expect.poll(() => dying.seen.length).toBe(1)
-    const after = bench({ store: lying('swap', store), me: 'a', alive: new Set(['a']), entry })
+    const after = bench({ store: lying('compareAndSwap', store), me: 'a', alive: new Set(['a']), entry })
     expect((await failureOf(after.make({}, keyed('k')))).code).toBe('SERVER_UNAVAILABLE')
     expect(after.seen).toHaveLength(0)
     expect(textOf(await after.make({}, keyed('k')))).toBe('1')
   })
 
   it('is not taken where the store says that it has no room, but what was done is told again', async () => {
-    const store: Store & { problem?: string } = new MemoryStore()
+    const store: Store & { unavailableReason?: string } = new MemoryStore()
     const { make, seen } = bench({ store })
     await make({}, keyed('k'))
-    store.problem = 'full'
+    store.unavailableReason = 'full'
     expect((await failureOf(make({}, keyed('l')))).code).toBe('SERVER_UNAVAILABLE')
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
     expect(seen).toHaveLength(1)
@@ -142,8 +144,8 @@ describe('a key', () => {
 
   it('is known to be used where there is no room for the result', async () => {
     const store = new MemoryStore()
-    const swap = store.swap.bind(store)
-    store.swap = (key, before, value, ttl) =>
+    const swap = store.compareAndSwap.bind(store)
+    store.compareAndSwap = (key, before, value, ttl) =>
       value.includes('"result"') ? Promise.reject(new Error('full')) : swap(key, before, value, ttl)
     const { make, seen } = bench({ store })
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({
@@ -159,7 +161,7 @@ describe('a key', () => {
     const { make, seen } = bench({ settings: { max_keys: 1 } })
     await make({}, keyed('k'))
     expect((await failureOf(make({}, keyed('l')))).code).toBe('QUOTA_EXHAUSTED')
-    expect(textOf(await make({ errand: 'undo' }, keyed('compensate-t-s')))).toBe('2')
+    expect(textOf(await make({ internal: 'compensate' }, keyed('compensate-t-s')))).toBe('2')
     expect(seen).toHaveLength(2)
   })
 })

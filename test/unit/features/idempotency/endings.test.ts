@@ -99,41 +99,45 @@ const question = { q: { method: 'elicitation/create' } }
 describe('a call that asks first', () => {
   it('is not remembered: its answers begin it anew', async () => {
     const { make, seen, store } = bench({
-      server: async ({ answers, state }) =>
+      server: async ({ inputResponses: answers, requestState: state }) =>
         answers
           ? done(Number(state['confirm']))
-          : { kind: 'ask', questions: question, state: { confirm: 5 } },
+          : { kind: 'input_required', inputRequests: question, requestState: { confirm: 5 } },
     })
     const asked = await make({}, keyed('k'))
-    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
     expect((await store.scan(callsOf('anonymous'))).size).toBe(0)
-    const told = await make({ answers: {}, state: asked.state }, keyed('k'))
+    const told = await make({ inputResponses: {}, requestState: asked.requestState }, keyed('k'))
     expect([textOf(told), seen.length]).toEqual(['5', 2])
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
     expect(seen).toHaveLength(2)
   })
 
   it('asks each who waits for it', async () => {
-    const { make, seen } = bench({ server: async () => ({ kind: 'ask', questions: question, state: {} }) })
+    const { make, seen } = bench({
+      server: async () => ({ kind: 'input_required', inputRequests: question, requestState: {} }),
+    })
     const all = await Promise.all([make({}, keyed('k')), make({}, keyed('k'))])
-    expect(all.map(textOf)).toEqual(['ask', 'ask'])
+    expect(all.map(textOf)).toEqual(['input_required', 'input_required'])
     expect(seen).toHaveLength(2)
   })
 })
 
 describe('a call whose server asks in the middle of it', () => {
   const open = async (call: Call): Promise<Outcome> =>
-    call.answers ? done(5) : { kind: 'ask', questions: question, state: { park: 'ticket' }, isOpen: true }
+    call.inputResponses
+      ? done(5)
+      : { kind: 'input_required', inputRequests: question, requestState: { park: 'ticket' }, isOpen: true }
 
   it('goes on with the answers, and nobody else may begin it meanwhile', async () => {
     const { make, seen } = bench({ server: open })
     const asked = await make({}, keyed('k'))
-    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
     const other = ending()
     const waiting = failureOf(make(other.given, keyed('k')))
     setTimeout(() => other.end('OPERATION_TIMEOUT'), 30)
     expect((await waiting).code).toBe('IDEMPOTENCY_IN_PROGRESS')
-    expect(textOf(await make({ answers: {}, state: asked.state }, keyed('k')))).toBe('5')
+    expect(textOf(await make({ inputResponses: {}, requestState: asked.requestState }, keyed('k')))).toBe('5')
     expect(fieldsOf(await make({}, keyed('k')))).toMatchObject({ idempotency: { was_replay: true } })
     expect(seen).toHaveLength(2)
   })
@@ -141,8 +145,8 @@ describe('a call whose server asks in the middle of it', () => {
   it('is told again to who brings the same answers again, at once or later', async () => {
     const { make, seen } = bench({ server: open })
     const asked = await make({}, keyed('k'))
-    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
-    const retry = { answers: {}, state: asked.state }
+    if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
+    const retry = { inputResponses: {}, requestState: asked.requestState }
     const both = await Promise.all([make(retry, keyed('k')), make(retry, keyed('k'))])
     const later = await make(retry, keyed('k'))
     expect([...both, later].map(textOf)).toEqual(['5', '5', '5'])
@@ -152,10 +156,10 @@ describe('a call whose server asks in the middle of it', () => {
   it('is no business of another gateway: that passes the answers on, for who knows what became of it', async () => {
     const store = new MemoryStore()
     const asked = await bench({ store, me: 'a', server: open }).make({}, keyed('k'))
-    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
+    if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
     const gone: Handler = () => Promise.reject(new GatewayError('STATE_EXPIRED', 'Not here.'))
     const other = bench({ store, me: 'b', server: gone })
-    const retry = { answers: {}, state: asked.state }
+    const retry = { inputResponses: {}, requestState: asked.requestState }
     expect((await failureOf(other.make(retry, keyed('k')))).code).toBe('STATE_EXPIRED')
     const again = bench({ store, me: 'a', server: open })
     expect(textOf(await again.make(retry, keyed('k')))).toBe('5')
@@ -176,11 +180,11 @@ describe('a call whose server asks in the middle of it', () => {
 
   it('is unknown when it was given up before its answers came', async () => {
     const gone = (call: Call): Promise<Outcome> =>
-      call.answers ? Promise.reject(new GatewayError('STATE_EXPIRED', 'Gone.')) : open(call)
+      call.inputResponses ? Promise.reject(new GatewayError('STATE_EXPIRED', 'Gone.')) : open(call)
     const { make } = bench({ server: gone })
     const asked = await make({}, keyed('k'))
-    if (asked.kind !== 'ask') throw new TypeError('it did not ask')
-    await failureOf(make({ answers: {}, state: asked.state }, keyed('k')))
+    if (asked.kind !== 'input_required') throw new TypeError('it did not ask')
+    await failureOf(make({ inputResponses: {}, requestState: asked.requestState }, keyed('k')))
     expect((await failureOf(make({}, keyed('k')))).code).toBe('OUTCOME_UNKNOWN')
   })
 
@@ -208,13 +212,13 @@ describe('a call whose server asks in the middle of it', () => {
 describe('a store that fails', () => {
   class Failing extends MemoryStore {
     isAway = false
-    override async claim(...given: Parameters<MemoryStore['claim']>) {
+    override async setIfAbsent(...given: Parameters<MemoryStore['setIfAbsent']>) {
       if (this.isAway) throw new Error('away')
-      return super.claim(...given)
+      return super.setIfAbsent(...given)
     }
-    override async swap(...given: Parameters<MemoryStore['swap']>) {
+    override async compareAndSwap(...given: Parameters<MemoryStore['compareAndSwap']>) {
       if (this.isAway) throw new Error('away')
-      return super.swap(...given)
+      return super.compareAndSwap(...given)
     }
   }
 

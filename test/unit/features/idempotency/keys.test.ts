@@ -3,7 +3,7 @@ import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { carriedBy, withCarried } from '../../../../src/wire/extensions.ts'
+import { gatewayMetadataOf, withGatewayMetadata } from '../../../../src/wire/extensions.ts'
 import { bench, done, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
 
 const sources: readonly (readonly [Readonly<Record<string, unknown>>])[] = [
@@ -28,7 +28,7 @@ describe('the key of a call', () => {
     ['x-idempotency-key', 'k'],
   ])('is read from the header %s: %s', async (name, value) => {
     const { make, seen } = bench()
-    const meta = withCarried({}, carriedBy({ [name]: value }))
+    const meta = withGatewayMetadata({}, gatewayMetadataOf({ [name]: value }))
     expect(fieldsOf(await make({ meta }))).toMatchObject({ idempotency: { idempotency_key: 'k' } })
     expect(seen[0]?.meta).toEqual({})
   })
@@ -39,8 +39,8 @@ describe('the key of a call', () => {
     await make({}, { ...twice, _meta: twice })
     const error = await failureOf(make({}, { idempotency_key: 'k', idempotencyKey: 'other' }))
     expect(error).toMatchObject({ code: 'INVALID_INPUT', rpc: -32602, data: { reason: 'mismatch' } })
-    const carried = carriedBy({ 'idempotency-key': '"k"', 'x-idempotency-key': 'other' })
-    const headers = await failureOf(make({ meta: withCarried({}, carried) }))
+    const carried = gatewayMetadataOf({ 'idempotency-key': '"k"', 'x-idempotency-key': 'other' })
+    const headers = await failureOf(make({ meta: withGatewayMetadata({}, carried) }))
     expect(headers.data).toMatchObject({ reason: 'mismatch' })
     expect(seen).toHaveLength(1)
   })
@@ -70,7 +70,7 @@ describe('the key of a call', () => {
     [{}, { 'x-idempotency-key': 'a b' }, 'Idempotency-Key'],
   ])('is refused under the name it has in %j %j', async (params, headers, field) => {
     const { make } = bench()
-    const meta = withCarried('_meta' in params ? params._meta : {}, carriedBy(headers))
+    const meta = withGatewayMetadata('_meta' in params ? params._meta : {}, gatewayMetadataOf(headers))
     const error = await failureOf(make({ meta }, params))
     expect(error.data).toMatchObject({ code: 'INVALID_INPUT', field })
     expect(error.message).toContain(`${field} must be`)
@@ -159,8 +159,8 @@ describe('equal calls without a key', () => {
   })
 
   it('are never one where doing them twice is harmless', async () => {
-    const nature = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
-    const { make, seen } = bench({ tool: { autoKey: 2000 }, entry: { nature } })
+    const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+    const { make, seen } = bench({ tool: { autoKey: 2000 }, entry: { classification } })
     await make()
     await make()
     expect(seen).toHaveLength(2)
@@ -198,9 +198,10 @@ describe('what is remembered for one caller', () => {
   it('does not count what was not done', async () => {
     const { make } = bench({
       settings: { max_keys: 1 },
-      server: async () => ({ kind: 'ask', questions: {}, state: {} }),
+      server: async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
     })
-    for (const key of ['one', 'two', 'three']) expect(textOf(await make({}, keyed(key)))).toBe('ask')
+    for (const key of ['one', 'two', 'three'])
+      expect(textOf(await make({}, keyed(key)))).toBe('input_required')
   })
 
   it('holds no result there is no room for, and says that it was done', async () => {
@@ -250,7 +251,7 @@ describe('a read that settles the doubt', () => {
     })
     await make({}, keyed('k'))
     expect([seen.length, reads.length]).toEqual([0, 1])
-    expect(reads[0]).toMatchObject({ errand: 'look', target: { name: 'list', upstream: 'one' } })
+    expect(reads[0]).toMatchObject({ internal: 'read', target: { name: 'list', upstream: 'one' } })
     expect(reads[0]?.params.fields['arguments']).toEqual({ x: 1 })
   })
 

@@ -123,7 +123,7 @@ describe('a call with a key that is never answered', () => {
     const { make } = bench({
       deps: { callBounds },
       server: async (call) => {
-        const goOn = call.rest?.()
+        const goOn = call.pauseDeadline?.()
         await new Promise((resolve) => setTimeout(resolve, 3_600_000))
         goOn?.()
         await new Promise((resolve) => setTimeout(resolve, TOTAL - 1))
@@ -175,9 +175,9 @@ describe('a store that is away for longer than answers are tried to be written',
   it('learns that the call was done once it is back', async () => {
     class Away extends MemoryStore {
       isAway = false
-      override async swap(...given: Parameters<MemoryStore['swap']>) {
+      override async compareAndSwap(...given: Parameters<MemoryStore['compareAndSwap']>) {
         if (this.isAway) throw new Error('away')
-        return super.swap(...given)
+        return super.compareAndSwap(...given)
       }
     }
     const store = new Away()

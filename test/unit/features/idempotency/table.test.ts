@@ -206,9 +206,9 @@ describe('a gateway that closes', () => {
 describe('a caller that leaves', () => {
   it('before its call was made leaves the key to whoever comes next', async () => {
     const store = new MemoryStore()
-    const claim = store.claim.bind(store)
+    const claim = store.setIfAbsent.bind(store)
     const turn = Promise.withResolvers<void>()
-    store.claim = async (...given) => {
+    store.setIfAbsent = async (...given) => {
       await turn.promise
       return claim(...given)
     }
@@ -280,7 +280,7 @@ describe('a call whose outcome is lost', () => {
   it('is run again where doing it twice is the same as once', async () => {
     let tries = 0
     const { make } = bench({
-      entry: { nature: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] } },
+      entry: { classification: { op: 'write', risk: 'reversible', idempotent: true, evidence: [] } },
       server: () => (++tries === 1 ? Promise.reject(outcomeUnknown) : Promise.resolve(done(tries))),
     })
     await failureOf(make({}, keyed('k')))

@@ -23,7 +23,7 @@ describe('a call with a key that is to run as a task', () => {
   })
 
   it('goes on as it is where nothing asks for it to run once', async () => {
-    const reads = { nature: { op: 'read', risk: 'safe', idempotent: true, evidence: [] } } as const
+    const reads = { classification: { op: 'read', risk: 'safe', idempotent: true, evidence: [] } } as const
     for (const { make, seen } of [bench(), bench({ tool: auto, entry: reads })]) {
       await make({}, { task: {} })
       expect(seen[0]?.params.fields['task']).toEqual({})

@@ -48,7 +48,7 @@ async function tried(params: object, world: World = {}): Promise<Tried> {
   const server = { tools, ...(settings && { settings }) }
   const other = { name: 'list_files_of_directory', description: 'List the files of a directory.' }
   const all = featureDeps({ ...shelves({ one: server, two: { tools: [other] } }), ...deps })
-  const { policy, shown } = intent.create(() => ({ ...defaults, ...own }), all)
+  const { middleware: policy, rewriteResult: shown } = intent.create(() => ({ ...defaults, ...own }), all)
   const fields = { name: 'read_text_file', arguments: {}, ...params }
   const target = { method: 'tools/call', upstream: 'one', name: 'read_text_file' }
   const meta = '_meta' in fields ? (fields._meta as Call['meta']) : {}
@@ -65,7 +65,7 @@ async function tried(params: object, world: World = {}): Promise<Tried> {
 }
 
 function resultOf({ outcome }: Tried): Payload {
-  if (outcome.kind === 'ask') throw new Error('there is no result')
+  if (outcome.kind === 'input_required') throw new Error('there is no result')
   return outcome.result
 }
 
@@ -103,7 +103,7 @@ describe('an intent', () => {
       expect(found.seen?.params.text).toBe('{"name":"read_text_file","arguments":{}}')
       expect(found.seen?.meta).toEqual({})
       expect(found.seen?.intent).toBe(wish)
-      expect([...found.call.facts]).toEqual([['suggested', 'list_directory']])
+      expect([...found.call.logFields]).toEqual([['suggested', 'list_directory']])
     },
   )
 
@@ -190,18 +190,20 @@ describe('an intent', () => {
     })
     await store.put(callKey('anonymous', 'one', 'k1'), record, 60_000)
     expect((await tried(keyed, { own, deps: { store } })).seen).toBeDefined()
-    expect((await tried({ intent: wish }, { own, given: { state: { confirm: {} } } })).seen).toBeDefined()
-    expect((await tried({ intent: wish }, { own, given: { errand: 'undo' } })).seen).toBeDefined()
+    expect(
+      (await tried({ intent: wish }, { own, given: { requestState: { confirm: {} } } })).seen,
+    ).toBeDefined()
+    expect((await tried({ intent: wish }, { own, given: { internal: 'compensate' } })).seen).toBeDefined()
   })
 
   it('is told to servers and to the log only where that is wanted', async () => {
     const quiet = await tried({ intent: 'read the secret of Bob' })
-    expect(JSON.stringify([...quiet.call.facts])).not.toContain('Bob')
+    expect(JSON.stringify([...quiet.call.logFields])).not.toContain('Bob')
     const loud = await tried(
       { intent: 'read the secret of Bob' },
       { own: { forward: true, log_intent: true } },
     )
-    expect(loud.call.facts.get('intent')).toBe('read the secret of Bob')
+    expect(loud.call.logFields.get('intent')).toBe('read the secret of Bob')
     expect(loud.seen?.params.fields['intent']).toBe('read the secret of Bob')
   })
 
@@ -240,7 +242,7 @@ describe('an intent', () => {
   })
 
   it('is kept from servers with prompts and resources too', async () => {
-    const { policy } = intent.create(() => defaults, featureDeps())
+    const { middleware: policy } = intent.create(() => defaults, featureDeps())
     const target = { method: 'prompts/get', upstream: 'one', name: 'p' }
     let seen: Call | undefined
     const handle = policy?.(target)?.(async (call) => {
@@ -250,7 +252,9 @@ describe('an intent', () => {
     await handle?.(toolCall({ target, params: Payload.of({ name: 'p', intent: 'x' }) }))
     expect(seen?.params.text).toBe('{"name":"p"}')
     expect(policy?.({ method: 'tools/list', upstream: 'one' })).toBeUndefined()
-    expect(policy?.({ method: 'tools/call', upstream: 'one', name: 'ai_help', isOwn: true })).toBeUndefined()
+    expect(
+      policy?.({ method: 'tools/call', upstream: 'one', name: 'ai_help', isBuiltin: true }),
+    ).toBeUndefined()
   })
 
   it('finds rules that can not hold, at their place in the file', async () => {

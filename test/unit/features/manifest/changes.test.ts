@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { Handler, Note } from '../../../../src/core/call.ts'
+import type { Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { Records, ServerRecord, ToolRecord } from '../../../../src/core/record.ts'
+import type { ServerRecords, ServerRecord, ToolDetails } from '../../../../src/core/record.ts'
 import { telling } from '../../../../src/features/manifest/changes.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { serverRecord } from '../../../support/server-record.ts'
@@ -10,13 +10,13 @@ import { toolCall } from '../../../support/tool-call.ts'
 beforeEach(() => vi.useFakeTimers())
 afterEach(() => vi.useRealTimers())
 
-const tool = (name: string, given: Partial<ToolRecord> = {}): ToolRecord => ({
+const tool = (name: string, given: Partial<ToolDetails> = {}): ToolDetails => ({
   entry: {
     upstream: 'one',
     kind: 'tool',
     name,
     definition: { name },
-    nature: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
+    classification: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
   },
   alias: name,
   facts: {},
@@ -25,10 +25,10 @@ const tool = (name: string, given: Partial<ToolRecord> = {}): ToolRecord => ({
 const seen = { types: [], hasCursor: false }
 
 function bench(capabilities: ServerRecord['capabilities']) {
-  let tools: readonly ToolRecord[] = [tool('a'), tool('b')]
+  let tools: readonly ToolDetails[] = [tool('a'), tool('b')]
   const heard: ((upstream: string) => void)[] = []
   const record = (): ServerRecord => serverRecord({ capabilities, tools })
-  const records: Records = {
+  const records: ServerRecords = {
     names: ['one'],
     of: record,
     last: record,
@@ -36,7 +36,7 @@ function bench(capabilities: ServerRecord['capabilities']) {
     onChange: (hear) => void heard.push(hear),
   }
   const deps = featureDeps({ servers: () => ['one'], records: () => records })
-  const told: Note[] = []
+  const told: Notification[] = []
   const changes = telling(deps, () => true)
   const ended = Promise.withResolvers<void>()
   const server: Handler = async (call) => {
@@ -59,7 +59,7 @@ function bench(capabilities: ServerRecord['capabilities']) {
     changes,
     told: () => told.map(({ method }) => method),
     acknowledged: () => told[0]?.params?.fields,
-    set: (next: readonly ToolRecord[]) => {
+    set: (next: readonly ToolDetails[]) => {
       tools = next
     },
     hear: () => heard.forEach((hear) => hear('one')),
@@ -95,12 +95,12 @@ describe('whoever listens for changed tools', () => {
 
   test('hears when what was seen of a tool says something else', () => {
     const { set, told } = bench({ tools: { listChanged: true } })
-    set([tool('a', { seen: { ...seen, p50: 5 } }), tool('b')])
+    set([tool('a', { statistics: { ...seen, p50: 5 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
-    set([tool('a', { seen: { ...seen, p50: 900 } }), tool('b')])
+    set([tool('a', { statistics: { ...seen, p50: 900 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
     expect(told().slice(1)).toEqual([CHANGED])
-    set([tool('a', { seen: { ...seen, p50: 2000 } }), tool('b')])
+    set([tool('a', { statistics: { ...seen, p50: 2000 } }), tool('b')])
     vi.advanceTimersByTime(10_000)
     expect(told().slice(1)).toEqual([CHANGED, CHANGED])
   })

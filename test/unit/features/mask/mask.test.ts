@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Call, Handler, Note, Outcome } from '../../../../src/core/call.ts'
-import type { Entry } from '../../../../src/core/entry.ts'
+import type { Call, Handler, Notification, Outcome } from '../../../../src/core/call.ts'
+import type { Descriptor } from '../../../../src/core/entry.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { isObject } from '../../../../src/core/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -26,15 +26,15 @@ interface Around {
 
 function chain(end: Handler, { rules = emails, outputSchema, method = 'tools/call', name = 't' }: Around) {
   const definition = { name: 't', ...(outputSchema && { outputSchema }) }
-  const entry: Entry = {
+  const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
     definition,
-    nature: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
+    classification: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
   }
   const settings = { rules: rules.map((rule) => ({ replace: '***', ...rule })) }
-  const { policy } = mask.create(() => settings, featureDeps({ entry: () => entry }))
+  const { middleware: policy } = mask.create(() => settings, featureDeps({ entry: () => entry }))
   return policy?.({ method, upstream: 'one', name })?.(end)
 }
 
@@ -189,8 +189,8 @@ describe('a pattern', () => {
   })
 
   it('C231 is masked in progress, log messages and questions', async () => {
-    const heard: Note[] = []
-    const notes: Note[] = [
+    const heard: Notification[] = []
+    const notes: Notification[] = [
       { method: 'notifications/progress', params: Payload.of({ progressToken: 'a@b.c', message: 'a@b.c' }) },
       {
         method: 'notifications/message',
@@ -210,7 +210,7 @@ describe('a pattern', () => {
     }
     const end: Handler = async (call) => {
       for (const note of notes) call.emit(note)
-      return { kind: 'ask', questions, state: { secret: 'a@b.c' } }
+      return { kind: 'input_required', inputRequests: questions, requestState: { secret: 'a@b.c' } }
     }
     const outcome = await chain(end, {})?.(called({ given: { emit: (note) => void heard.push(note) } }))
     expect(heard.map(({ params }) => params?.value)).toEqual([
@@ -218,19 +218,22 @@ describe('a pattern', () => {
       { level: 'info', data: { '***': { blob: '***', type: '***' } } },
       { uri: 'it://a@b.c' },
     ])
-    expect(outcome?.kind === 'ask' && outcome.questions['q']?.params?.value).toEqual({
+    expect(outcome?.kind === 'input_required' && outcome.inputRequests['q']?.params?.value).toEqual({
       message: 'Write to ***?',
       url: 'https://example.com/?a@b.c',
       requestedSchema: { properties: { to: { title: '***', enum: ['a@b.c'] } } },
     })
-    expect(outcome).toMatchObject({ state: { secret: 'a@b.c' } })
+    expect(outcome).toMatchObject({ requestState: { secret: 'a@b.c' } })
   })
 
   it('C231 leaves questions in which nothing is masked as they are', async () => {
     const questions = { q: { method: 'roots/list', params: Payload.text('{"n":9007199254740993}') } }
-    const end: Handler = () => Promise.resolve({ kind: 'ask', questions, state: {} })
+    const end: Handler = () =>
+      Promise.resolve({ kind: 'input_required', inputRequests: questions, requestState: {} })
     const outcome = await chain(end, {})?.(called({}))
-    expect(outcome?.kind === 'ask' && outcome.questions['q']?.params?.text).toBe('{"n":9007199254740993}')
+    expect(outcome?.kind === 'input_required' && outcome.inputRequests['q']?.params?.text).toBe(
+      '{"n":9007199254740993}',
+    )
   })
 
   it('masks as a whole what is too long to be looked at', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Entry } from '../../../../src/core/entry.ts'
+import type { Descriptor } from '../../../../src/core/entry.ts'
 import type { ToolSettings } from '../../../../src/core/settings.ts'
 import { inputsOf, inputTypes } from '../../../../src/features/multimodal/inputs.ts'
 import { canBe, dataUri, inBase64, sniffed } from '../../../../src/features/multimodal/media.ts'
@@ -94,12 +94,12 @@ function bench(
   tool: ToolSettings = {},
   isReached: (value: true) => void = () => undefined,
 ) {
-  const entry: Entry = {
+  const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
     definition: { name: 't', inputSchema: { type: 'object', properties } },
-    nature: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
+    classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
   }
   const settings = serverSettings({ name: 'one', tools: { t: tool } })
   const deps = { server: () => settings, entry: () => entry }
@@ -110,7 +110,7 @@ function bench(
   const make = chain([on(multimodal, {})], server, deps)
   return {
     make: (given: Json) => make({}, { arguments: given }),
-    facts: multimodal.create(() => ({}), featureDeps(deps)).facts?.(entry, [entry]),
+    facts: multimodal.create(() => ({}), featureDeps(deps)).logFields?.(entry, [entry]),
   }
 }
 

@@ -155,7 +155,7 @@ describe('what is told of a result', () => {
   })
 
   it('is nothing for what the gateway does by itself', async () => {
-    expect(await stampedResult(hello, { call: { errand: 'look' } })).toEqual(hello)
+    expect(await stampedResult(hello, { call: { internal: 'read' } })).toEqual(hello)
   })
 
   it('stands at each content of a resource', async () => {

@@ -97,8 +97,8 @@ describe('a receipt', () => {
   })
 
   it('names the approval the call ran under', async () => {
-    const facts = new Map<string, unknown>([['approval', 'a1']])
-    const result = fieldsOf(await chain([on(receipts, {})], answering(hello))({ ...asking, facts }))
+    const logFields = new Map<string, unknown>([['approval', 'a1']])
+    const result = fieldsOf(await chain([on(receipts, {})], answering(hello))({ ...asking, logFields }))
     expect(claimsOf(result)).toMatchObject({ approval: 'a1' })
   })
 

@@ -202,7 +202,7 @@ describe('a tool nobody has', () => {
   })
 
   async function failed(name: string, upstream?: string, given: Partial<Deps> = {}): Promise<GatewayError> {
-    const handle = feature({}, given).shown?.('tools/call')?.(() => Promise.reject(unknownTool(name)))
+    const handle = feature({}, given).rewriteResult?.('tools/call')?.(() => Promise.reject(unknownTool(name)))
     const call = toolCall({ target: target(name, upstream), params: Payload.of({ name }) })
     const thrown: unknown = await handle?.(call).catch((error: unknown) => error)
     if (thrown instanceof GatewayError) return thrown
@@ -262,7 +262,7 @@ describe('a tool nobody has', () => {
 
   it('is the only failure that is touched', async () => {
     const failure = new GatewayError('UPSTREAM_ERROR', 'It failed.')
-    const shown = feature().shown?.('tools/call')
+    const shown = feature().rewriteResult?.('tools/call')
     const call = toolCall({ target: target('read_text_fil', 'files') })
     await expect(shown?.(() => Promise.reject(failure))(call)).rejects.toBe(failure)
     const result = { kind: 'result', result: Payload.text('{"content":[]}') } as const

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Handler } from '../../../../src/core/call.ts'
-import type { Entry } from '../../../../src/core/entry.ts'
+import type { Descriptor } from '../../../../src/core/entry.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { validator } from '../../../../src/core/schema.ts'
 import { resultLimit } from '../../../../src/features/result-limit/result-limit.ts'
@@ -15,11 +15,11 @@ async function through(
   result: object,
   { outputSchema, method = 'tools/call' }: { outputSchema?: object; method?: string } = {},
 ): Promise<Payload> {
-  const entry = { definition: { name: 't', ...(outputSchema && { outputSchema }) } } as unknown as Entry
+  const entry = { definition: { name: 't', ...(outputSchema && { outputSchema }) } } as unknown as Descriptor
   const deps = featureDeps({ entry: () => entry })
   const target = { method, upstream: 'one', name: 't' }
   const end: Handler = async () => ({ kind: 'result', result: Payload.text(JSON.stringify(result)) })
-  const { policy } = resultLimit.create(() => ({ result: LIMIT }), deps)
+  const { middleware: policy } = resultLimit.create(() => ({ result: LIMIT }), deps)
   const outcome = await policy?.(target)?.(end)(toolCall({ method, target }))
   if (outcome?.kind !== 'result') throw new Error('no result')
   return outcome.result

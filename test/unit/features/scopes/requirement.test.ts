@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Op, Risk } from '../../../../src/core/entry.ts'
+import type { Operation, Risk } from '../../../../src/core/entry.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import { missingScopes, requiredScopes, requirementOf } from '../../../../src/features/scopes/requirement.ts'
 import { knownScopes } from '../../../../src/core/scope.ts'
@@ -9,13 +9,13 @@ import { otherSpellings } from '../../../support/uri-spellings.ts'
 interface Asked {
   readonly kind?: 'tool' | 'prompt' | 'resource'
   readonly name?: string
-  readonly op?: Op
+  readonly op?: Operation
   readonly risk?: Risk
 }
 
 function required(asked: Asked, given: Partial<UpstreamSettings> = {}): readonly (readonly string[])[] {
   const { kind = 'tool', name = 't', op = 'read', risk = 'safe' } = asked
-  return requirementOf({ kind, name, nature: { op, risk } }, serverSettings(given))
+  return requirementOf({ kind, name, classification: { op, risk } }, serverSettings(given))
 }
 
 describe('the scopes something needs', () => {

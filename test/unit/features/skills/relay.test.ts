@@ -78,8 +78,8 @@ describe('skills a server publishes itself', () => {
 
   test('have their files read from the server, under the URI that was asked for', async () => {
     const { relay, asked } = bench(listing)
-    expect(relay.files.answers?.(moved.uri)).toBe(true)
-    expect(relay.files.answers?.('skill://hub/SKILL.md')).toBe(false)
+    expect(relay.files.matches?.(moved.uri)).toBe(true)
+    expect(relay.files.matches?.('skill://hub/SKILL.md')).toBe(false)
     const outcome = await relay.files.handle(of('resources/read', undefined, { uri: moved.uri }))
     expect(outcome).toMatchObject({ kind: 'result' })
     expect(outcome.kind === 'result' && outcome.result.fields.contents).toEqual([

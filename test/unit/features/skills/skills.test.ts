@@ -3,7 +3,7 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { skills } from '../../../../src/features/skills/skills.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
-import { portrait } from '../../../support/portraits.ts'
+import { describedServer } from '../../../support/portraits.ts'
 import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
@@ -14,7 +14,7 @@ test('the skill the gateway makes of a server is there while the server is away,
   })
   const deps = featureDeps({
     servers: () => ['hub'],
-    portrait: () => portrait({ record: { name: 'hub' } }),
+    description: () => describedServer({ record: { name: 'hub' } }),
     records: () => ({
       names: ['hub'],
       of: () => hub,

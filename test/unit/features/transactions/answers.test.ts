@@ -3,7 +3,7 @@ import { loadSettings } from '../../../../src/config/load.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { featureSettings } from '../../../../src/core/settings.ts'
-import { errandCall } from '../../../../src/errand.ts'
+import { internalCall } from '../../../../src/errand.ts'
 import { transactions } from '../../../../src/features/transactions/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
@@ -274,9 +274,9 @@ describe('a compensation', () => {
     const keys: unknown[] = []
     const gateway = new SagaGateway({
       deps: {
-        errand: (order) => {
+        internal: (order) => {
           if (order.idempotencyKey !== undefined) keys.push(order.idempotencyKey)
-          return errandCall(order)
+          return internalCall(order)
         },
       },
     })

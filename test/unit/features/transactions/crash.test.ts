@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { errandCall } from '../../../../src/errand.ts'
+import { internalCall } from '../../../../src/errand.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { CrashingStore } from '../../../support/crashing-store.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'
@@ -70,8 +70,8 @@ async function survived(given: Plan, at: number, isDone: boolean) {
   const count: ConstructorParameters<typeof SagaGateway>[0] = {
     places: there,
     deps: {
-      errand: (order) => {
-        const call = errandCall(order)
+      internal: (order) => {
+        const call = internalCall(order)
         if (order.idempotencyKey !== undefined) keys.set(call.requestId, order.idempotencyKey)
         return call
       },

@@ -3,7 +3,7 @@ import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { anonymous } from '../../../../src/core/principal.ts'
-import { createPresence } from '../../../../src/records/presence.ts'
+import { createMembership } from '../../../../src/records/presence.ts'
 import { stepEnded } from '../../../../src/records/transaction-moves.ts'
 import { transactionKey, Transactions } from '../../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
@@ -28,8 +28,8 @@ async function whileAnotherEnds(asked: (gateway: SagaGateway) => Promise<Json>):
     await new Transactions(store, 60_000).change(transactionKey(anonymous.id, 't'), end)
     return false
   }
-  const presence = { ...createPresence(() => store), isAlive }
-  return asked(new SagaGateway({ store, places: { one }, deps: { presence } }))
+  const membership = { ...createMembership(() => store), isAlive }
+  return asked(new SagaGateway({ store, places: { one }, deps: { membership } }))
 }
 
 describe('a gateway that ends just after its step', () => {
@@ -132,25 +132,31 @@ describe('a step', () => {
 
 describe('a step that is asked about', () => {
   const ask = (isOpen: boolean): Outcome => {
-    return { kind: 'ask', questions: {}, state: { other: 1 }, ...(isOpen && { isOpen: true as const }) }
+    return {
+      kind: 'input_required',
+      inputRequests: {},
+      requestState: { other: 1 },
+      ...(isOpen && { isOpen: true as const }),
+    }
   }
 
   async function askedFirst(isOpen: boolean) {
     const one = new Place()
     const gateway = await begun({
       places: { one },
-      next: async (call, run) => (call.answers || call.errand ? run(call) : ask(isOpen)),
+      next: async (call, run) => (call.inputResponses || call.internal ? run(call) : ask(isOpen)),
     })
     const meta = { transaction_id: 't', step_id: 's' }
     const params = Payload.of({ name: 'put', arguments: { key: 'a', value: '1' }, _meta: meta })
     const target = { method: 'tools/call', upstream: 'one', name: 'put' }
     const asked = await gateway.handle(toolCall({ params, meta, target }))
-    const state = asked.kind === 'ask' ? asked.state : {}
+    const state = asked.kind === 'input_required' ? asked.requestState : {}
     return {
       gateway,
       one,
       state,
-      again: () => gateway.step('t', ...put('a'), { id: 's', call: { answers: {}, state } }),
+      again: () =>
+        gateway.step('t', ...put('a'), { id: 's', call: { inputResponses: {}, requestState: state } }),
     }
   }
 

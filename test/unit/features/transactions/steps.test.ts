@@ -332,7 +332,7 @@ describe('a step', () => {
       put: readUndo('remove(key=[$.result.key])'),
     }
     const inputSchema = { type: 'object', properties: { key: { type: 'string' }, value: { type: 'string' } } }
-    const nature = { risk: 'reversible', idempotent: false, evidence: [] } as const
+    const classification = { risk: 'reversible', idempotent: false, evidence: [] } as const
     const gateway = await begun({
       places: { one },
       deps: {
@@ -342,7 +342,7 @@ describe('a step', () => {
           kind: 'tool',
           name,
           definition: { name, inputSchema },
-          nature: { ...nature, op: name === 'get' ? 'read' : 'write' },
+          classification: { ...classification, op: name === 'get' ? 'read' : 'write' },
         }),
       },
     })
@@ -395,9 +395,9 @@ describe('a step', () => {
 
   it('whose caller may not undo it is not run', async () => {
     const one = new Place()
-    const isPermitted: Deps['isPermitted'] = async ({ target, params, errand }) => {
+    const isPermitted: Deps['isPermitted'] = async ({ target, params, internal: purpose }) => {
       expect(params.fields['arguments']).toEqual({ key: 'a' })
-      return !(errand === 'undo' && target.name === 'remove')
+      return !(purpose === 'compensate' && target.name === 'remove')
     }
     const gateway = await begun({ places: { one }, deps: { isPermitted } })
     expect(await gateway.step('t', ...put('a'))).toMatchObject({

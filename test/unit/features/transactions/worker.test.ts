@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createQueue } from '../../../../src/features/transactions/queue.ts'
 import { WorkerIdentity } from '../../../../src/features/transactions/worker.ts'
-import { createPresence } from '../../../../src/records/presence.ts'
+import { createMembership } from '../../../../src/records/presence.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 
 function gate(): { readonly opened: Promise<void>; open(): void } {
@@ -11,8 +11,8 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 }
 
 it('a worker that closes is there until its work is done, for others of its process as well', async () => {
-  const presence = createPresence(() => new MemoryStore())
-  const [old, next] = [new WorkerIdentity(presence), new WorkerIdentity(presence)]
+  const membership = createMembership(() => new MemoryStore())
+  const [old, next] = [new WorkerIdentity(membership), new WorkerIdentity(membership)]
   const work = gate()
   const done = old.during('t', () => work.opened)
   expect(await old.isAtWork(old.id, 't')).toBe(true)
@@ -27,9 +27,9 @@ it('a worker that closes is there until its work is done, for others of its proc
 
 it('a worker of a gateway that is gone is not there', async () => {
   const store = new MemoryStore()
-  const [mine, other] = [createPresence(() => store), createPresence(() => store)]
+  const [mine, other] = [createMembership(() => store), createMembership(() => store)]
   const [me, away] = [new WorkerIdentity(mine), new WorkerIdentity(other)]
-  await away.announce()
+  await away.register()
   expect(await me.isAlive(away.id)).toBe(true)
   await other.close()
   expect(await me.isAlive(away.id)).toBe(false)

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { Log } from '../../../../src/core/log.ts'
 import { History } from '../../../../src/features/undo/history.ts'
 import { HistoryQuota } from '../../../../src/features/undo/history-quota.ts'
-import { type Action, Deeds, newDeedKey } from '../../../../src/records/deeds.ts'
+import { type Action, Actions, newActionKey } from '../../../../src/records/deeds.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
@@ -13,7 +13,7 @@ const DAY = 86_400_000
 
 function deed(number: number, caller = 'alice'): Action {
   return {
-    key: newDeedKey(Date.now() + number),
+    key: newActionKey(Date.now() + number),
     startedAt: Date.now() + number,
     principal: { id: caller },
     upstream: 'one',
@@ -27,7 +27,7 @@ function deed(number: number, caller = 'alice'): Action {
 function historyIn(store: MemoryStore, room?: HistoryQuota) {
   const warnings: string[] = []
   const log: Log = { ...silentLog, warn: (event) => void warnings.push(event) }
-  const deeds = new Deeds(store)
+  const deeds = new Actions(store)
   return { deeds, warnings, history: new History(deeds, log, room) }
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Entry, Op } from '../../../../src/core/entry.ts'
+import type { Descriptor, Operation } from '../../../../src/core/entry.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { liveProblems } from '../../../../src/features/undo/problems.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
@@ -10,14 +10,14 @@ const schema = (...names: string[]) => ({
   required: names.slice(0, 1),
 })
 
-function entry(name: string, op: Op, inputs: string[], outputs?: string[]): Entry {
+function entry(name: string, op: Operation, inputs: string[], outputs?: string[]): Descriptor {
   const definition = {
     name,
     inputSchema: schema(...inputs),
     ...(outputs && { outputSchema: schema(...outputs) }),
   }
-  const nature = { op, risk: 'safe', idempotent: false, evidence: ['its name'] } as const
-  return { upstream: 'one', kind: 'tool', name, definition, nature }
+  const classification = { op, risk: 'safe', idempotent: false, evidence: ['its name'] } as const
+  return { upstream: 'one', kind: 'tool', name, definition, classification: classification }
 }
 
 const entries = [

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import type { Call, Handler, Outcome, StepOf } from '../../../../src/core/call.ts'
-import type { Entry } from '../../../../src/core/entry.ts'
+import type { Call, Handler, Outcome, TransactionStepRef } from '../../../../src/core/call.ts'
+import type { Descriptor } from '../../../../src/core/entry.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { UndoSettings } from '../../../../src/core/settings.ts'
 import { readUndo } from '../../../../src/core/undo.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { undo } from '../../../../src/features/undo/undo.ts'
-import { type Action, Deeds } from '../../../../src/records/deeds.ts'
+import { type Action, Actions } from '../../../../src/records/deeds.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
@@ -20,11 +20,16 @@ interface Given {
   /** The arguments the tool lists. */
   readonly inputs?: object
   readonly deps?: Partial<Deps>
-  /** What the server does; errands come here too. */
+  /** What the server does; internal calls come here too. */
   readonly end?: Handler
 }
 
-const step: StepOf = { transaction: 'tx', step: 's1', deed: '000000000001-deed', mustBeUndoable: true }
+const step: TransactionStepRef = {
+  transaction: 'tx',
+  step: 's1',
+  deed: '000000000001-deed',
+  mustBeUndoable: true,
+}
 const done: Handler = async () => resultOf({ content: [], structuredContent: { id: 7 } })
 
 function resultOf(fields: object): Outcome {
@@ -38,12 +43,12 @@ function to(given: Record<string, unknown>, more: Partial<Call> = {}): Call {
 
 function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, end = done }: Given) {
   const store = deps?.store ?? new MemoryStore()
-  const entry: Entry = {
+  const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
     name: 't',
     definition: { name: 't', inputSchema: { type: 'object', properties: inputs } },
-    nature: { op, risk: 'reversible', idempotent: false, evidence: [] },
+    classification: { op, risk: 'reversible', idempotent: false, evidence: [] },
   }
   const warnings: string[] = []
   const contribution = undo.create(
@@ -62,7 +67,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
       store,
     }),
   )
-  const policy = contribution.policy?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = contribution.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   const bare: Handler = policy?.(end) ?? end
   /** Makes a call, and has what it did written. */
   const handle: Handler = async (call) => {
@@ -72,7 +77,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
       await contribution.close?.()
     }
   }
-  const deeds = new Deeds(store)
+  const deeds = new Actions(store)
   return { bare, handle, deeds, warnings }
 }
 
@@ -139,13 +144,13 @@ describe('a call outside of a transaction', () => {
     expect(all).toMatchObject([{ tool: 't', status: 'ok' }])
   })
 
-  test('is not written down where it failed, only read, was an errand, or no history is kept', async () => {
+  test('is not written down where it failed, only read, was an internal call, or no history is kept', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const failing: Handler = async () => resultOf({ content: [], isError: true })
     await around({ end: failing, deps: { store } }).handle(to({}))
     await around({ op: 'read', deps: { store } }).handle(to({}))
-    await around({ deps: { store } }).handle(to({}, { errand: 'undo' }))
+    await around({ deps: { store } }).handle(to({}, { internal: 'compensate' }))
     await around({ history: 'off', deps: { store } }).handle(to({}))
     expect(all).toEqual([])
   })
@@ -211,14 +216,14 @@ describe('a call outside of a transaction', () => {
   test('that is asked about leaves nothing; one the server has begun is taken up where it was', async () => {
     let content: unknown = 'before'
     const ask = (isOpen: boolean): Outcome => ({
-      kind: 'ask',
-      questions: {},
-      state: { other: 1 },
+      kind: 'input_required',
+      inputRequests: {},
+      requestState: { other: 1 },
       ...(isOpen && { isOpen }),
     })
     const end: Handler = async (call) => {
-      if (call.errand) return resultOf({ structuredContent: { content } })
-      if (call.answers) return done(call)
+      if (call.internal) return resultOf({ structuredContent: { content } })
+      if (call.inputResponses) return done(call)
       content = 'after'
       return ask(call.params.fields['open'] === true)
     }
@@ -227,18 +232,18 @@ describe('a call outside of a transaction', () => {
       end,
     })
     const shut = await handle(to({ open: false }))
-    expect(shut).toMatchObject({ kind: 'ask', state: { other: 1 } })
+    expect(shut).toMatchObject({ kind: 'input_required', requestState: { other: 1 } })
     expect(await everything(deeds, shut)).toBeUndefined()
 
     content = 'before'
     const params = Payload.of({ name: 't', arguments: {}, open: true })
     const open = await handle(to({}, { params }))
-    if (open.kind !== 'ask') throw new Error('nothing was asked')
+    if (open.kind !== 'input_required') throw new Error('nothing was asked')
     expect(await everything(deeds, open)).toMatchObject({
       status: 'pending',
       way: { arguments: { text: 'before' } },
     })
-    await handle(to({}, { params, state: open.state, answers: {} }))
+    await handle(to({}, { params, requestState: open.requestState, inputResponses: {} }))
     expect(await everything(deeds, open)).toMatchObject({
       status: 'ok',
       way: { arguments: { text: 'before' } },
@@ -248,19 +253,22 @@ describe('a call outside of a transaction', () => {
 
 test('what a server has begun may go on although the answers to its question do not reach it', async () => {
   const end: Handler = async (call) => {
-    if (!call.answers) return { kind: 'ask', questions: {}, state: {}, isOpen: true }
+    if (!call.inputResponses)
+      return { kind: 'input_required', inputRequests: {}, requestState: {}, isOpen: true }
     throw new GatewayError('SERVER_UNAVAILABLE', 'away', { isUnsent: true })
   }
   const { handle, deeds } = around({ rule: 'drop(a=$.args.a)', end })
   const open = await handle(to({ a: 1 }))
-  if (open.kind !== 'ask') throw new Error('nothing was asked')
-  await expect(handle(to({ a: 1 }, { state: open.state, answers: {} }))).rejects.toThrow('away')
+  if (open.kind !== 'input_required') throw new Error('nothing was asked')
+  await expect(handle(to({ a: 1 }, { requestState: open.requestState, inputResponses: {} }))).rejects.toThrow(
+    'away',
+  )
   expect(await everything(deeds, open)).toMatchObject({ status: 'unknown', way: { arguments: { a: 1 } } })
 })
 
 /** The deed an ask outcome names. */
-async function everything(deeds: Deeds, outcome: Outcome): Promise<Action | undefined> {
-  const key = outcome.kind === 'ask' ? outcome.state['undo'] : undefined
+async function everything(deeds: Actions, outcome: Outcome): Promise<Action | undefined> {
+  const key = outcome.kind === 'input_required' ? outcome.requestState['undo'] : undefined
   return typeof key === 'string' ? deeds.find(key) : undefined
 }
 
@@ -270,7 +278,7 @@ describe('what is read before a call', () => {
     restore: 'write(path=$.args.path, content=$.snapshot.content)',
   }
   const reading = (fields: object): Handler => {
-    return async (call) => (call.errand === 'look' ? resultOf(fields) : done(call))
+    return async (call) => (call.internal === 'read' ? resultOf(fields) : done(call))
   }
 
   test('is put back', async () => {
@@ -279,13 +287,13 @@ describe('what is read before a call', () => {
     const asked: Call[] = []
     const end: Handler = async (call) => {
       asked.push(call)
-      return call.errand ? resultOf({ structuredContent: { content: 'old' } }) : done(call)
+      return call.internal ? resultOf({ structuredContent: { content: 'old' } }) : done(call)
     }
     await around({ rule, end, deps: { store } }).handle(to({ path: 'a' }, { principal: { id: 'me' } }))
     expect(
-      asked.map(({ errand, principal, params }) => [errand, principal.id, params.fields['name']]),
+      asked.map(({ internal: purpose, principal, params }) => [purpose, principal.id, params.fields['name']]),
     ).toEqual([
-      ['look', 'me', 'read'],
+      ['read', 'me', 'read'],
       [undefined, 'me', 't'],
     ])
     expect(all[0]?.way).toMatchObject({
@@ -358,14 +366,14 @@ describe('what is read before a call', () => {
   test('can be what no step can do without', async () => {
     const calls: (string | undefined)[] = []
     const end: Handler = async (call) => {
-      calls.push(call.errand)
+      calls.push(call.internal)
       return resultOf(missing)
     }
     const { handle, deeds } = around({ rule, end })
     await expect(handle(to({ path: 'a' }, { step }))).rejects.toMatchObject({
       code: 'COMPENSATION_UNAVAILABLE',
     })
-    expect(calls).toEqual(['look'])
+    expect(calls).toEqual(['read'])
     expect(await deeds.find(step.deed)).toBeUndefined()
   })
 
@@ -418,7 +426,7 @@ describe('a step of a transaction', () => {
   test('that is asked about leaves nothing', async () => {
     const { handle, deeds } = around({
       rule: 'drop()',
-      end: async () => ({ kind: 'ask', questions: {}, state: {} }),
+      end: async () => ({ kind: 'input_required', inputRequests: {}, requestState: {} }),
     })
     await handle(to({}, { step }))
     expect(await deeds.find(step.deed)).toBeUndefined()
@@ -454,7 +462,7 @@ describe('a step of a transaction', () => {
     ).rejects.toMatchObject({
       code: 'OUTCOME_UNKNOWN',
     })
-    expect(await new Deeds(store).find(step.deed)).toMatchObject({
+    expect(await new Actions(store).find(step.deed)).toMatchObject({
       status: 'pending',
       way: { kind: 'exact' },
     })

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'
-import type { Entry } from '../../../../src/core/entry.ts'
+import type { Descriptor } from '../../../../src/core/entry.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
@@ -33,9 +33,15 @@ interface Given {
   readonly log?: Log
 }
 
-function entryOf(definition: Readonly<Record<string, unknown>>): Entry {
-  const nature = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
-  return { upstream: 'one', kind: 'tool', name: 't', definition: { name: 't', ...definition }, nature }
+function entryOf(definition: Readonly<Record<string, unknown>>): Descriptor {
+  const classification = { op: 'write', risk: 'reversible', idempotent: false, evidence: [] } as const
+  return {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', ...definition },
+    classification: classification,
+  }
 }
 
 function maker({
@@ -47,7 +53,7 @@ function maker({
 }: Given) {
   const known = entryOf(definition)
   const deps = featureDeps({ entry: entry ?? (() => known), log })
-  const { policy } = validate.create(() => ({ output }), deps)
+  const { middleware: policy } = validate.create(() => ({ output }), deps)
   const target = { method: 'tools/call', upstream: 'one', name: 't' }
   const made: unknown[] = []
   const wrapped = policy?.(target)?.(async (call) => {
@@ -206,11 +212,11 @@ describe('a call of a tool', () => {
   it.each([
     [
       'can not list its tools',
-      (): Promise<Entry> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no')),
+      (): Promise<Descriptor> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no')),
     ],
     [
       'fails at once',
-      (): Entry => {
+      (): Descriptor => {
         throw new GatewayError('SERVER_UNAVAILABLE', 'no')
       },
     ],
@@ -378,7 +384,7 @@ describe('what a tool answers', () => {
 
 describe('a list of tools', () => {
   async function listed(tools: unknown): Promise<Payload> {
-    const { policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
+    const { middleware: policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
     const result = Payload.of({ tools })
     const handler = policy?.({ method: 'tools/list', upstream: 'one' })?.(async () => ({
       kind: 'result',
@@ -409,7 +415,7 @@ describe('a list of tools', () => {
 
 describe('other methods', () => {
   it('are not looked at', () => {
-    const { policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
+    const { middleware: policy } = validate.create(() => ({ output: 'warn' }), featureDeps())
     expect(policy?.({ method: 'prompts/get', upstream: 'one' })).toBeUndefined()
   })
 })

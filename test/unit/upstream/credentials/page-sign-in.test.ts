@@ -8,7 +8,7 @@ import { Secret } from '../../../../src/core/secret.ts'
 import type { PageSignIn } from '../../../../src/core/sign-in.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { createPageSignIn } from '../../../../src/upstream/credentials/page-sign-in.ts'
-import { createVault } from '../../../../src/upstream/credentials/vault.ts'
+import { createTokenVault } from '../../../../src/upstream/credentials/vault.ts'
 
 type Claims = Readonly<Record<string, unknown>>
 
@@ -93,7 +93,7 @@ async function field(given: Partial<JwtSettings> = {}): Promise<Field> {
   const signIn = createPageSignIn({
     auth: (): Pick<AuthSettings, 'jwt'> => ({ jwt: made.jwt }),
     base: () => made.base,
-    vault: createVault(store),
+    vault: createTokenVault(store),
     now: () => Date.now() + made.ahead,
   })
   onTestFinished(async () => {

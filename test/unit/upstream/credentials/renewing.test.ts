@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { RenewingLogin, type Token } from '../../../../src/upstream/credentials/renewing.ts'
-import type { Answer } from '../../../../src/upstream/fetch.ts'
+import type { HttpAnswer } from '../../../../src/upstream/fetch.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date'], now: 1_000_000 }))
 afterEach(() => void vi.useRealTimers())
 
-const refusal: Answer = { status: 401, isEventStream: false, body: '', header: () => undefined }
+const refusal: HttpAnswer = { status: 401, isEventStream: false, body: '', header: () => undefined }
 
 function login(lifetime: number) {
   const asked: (string | undefined)[] = []

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { askInline } from '../../../../src/bridge/ask.ts'
-import type { Call, Note, Outcome } from '../../../../src/core/call.ts'
+import { requestInputInline } from '../../../../src/bridge/ask.ts'
+import type { Call, Notification, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { authorizationServer, signIn } from '../../../support/authorization-server.ts'
@@ -42,8 +42,12 @@ async function visit({ desk }: OAuthUpstream, link: string, user: string): Promi
 }
 
 function retry(call: Call, outcome: Outcome, action = 'accept'): Call {
-  if (outcome.kind !== 'ask') throw new Error('There is no question.')
-  return { ...call, state: outcome.state, answers: { sign_in: { result: Payload.of({ action }) } } }
+  if (outcome.kind !== 'input_required') throw new Error('There is no question.')
+  return {
+    ...call,
+    requestState: outcome.requestState,
+    inputResponses: { sign_in: { result: Payload.of({ action }) } },
+  }
 }
 
 async function subjects({ tokens, url }: ProtectedServer, authority: { verify: Verify }): Promise<unknown[]> {
@@ -100,13 +104,13 @@ describe('a user who has not signed in', () => {
     const here = await world()
     const [asked, over]: [unknown[], unknown[]] = [[], []]
     const visited = Promise.withResolvers<unknown>()
-    const handle = askInline(here.upstream.handle, async (questions) => {
+    const handle = requestInputInline(here.upstream.handle, async (questions) => {
       const { elicitationId, url } = questions['sign_in']?.params?.fields ?? {}
       if (asked.push(elicitationId) === 2) visited.resolve(visit(here, String(url), 'alice'))
       await visited.promise
       return { sign_in: { result: Payload.of({ action: 'accept' }) } }
     })
-    const emit = ({ method, params }: Note): void => {
+    const emit = ({ method, params }: Notification): void => {
       if (method === 'notifications/elicitation/complete') over.push(params?.fields['elicitationId'])
     }
     const call = echo(alice, { client: clients.legacy, emit })
@@ -308,7 +312,7 @@ describe('what a user granted', () => {
     expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 301_000 })
     onTestFinished(() => void vi.useRealTimers())
-    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'ask' })
+    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'input_required' })
   })
 
   it.each([true, false])('is not asked for again where it is refused at once', async (refreshTokens) => {
@@ -397,7 +401,7 @@ describe('who comes back from signing in', () => {
     const params = new URLSearchParams({ state, ...iss, ...given })
     const finished = here.desk.finish(params, () => cookie.value)
     await expect(finished).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
-    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'ask' })
+    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'input_required' })
     expect(here.authority.grants).toEqual([])
   })
 })

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { createVault } from '../../../../src/upstream/credentials/vault.ts'
+import { createTokenVault } from '../../../../src/upstream/credentials/vault.ts'
 
 describe('the vault', () => {
   it('gives back what was put in, under its own name', async () => {
-    const vault = createVault(new MemoryStore())
+    const vault = createTokenVault(new MemoryStore())
     await vault.write(['grant', 'one', 'alice'], { token: 'secret' }, 1000)
     expect(await vault.read(['grant', 'one', 'alice'])).toEqual({ token: 'secret' })
     expect(await vault.read(['grant', 'onealice'])).toBeUndefined()
@@ -14,7 +14,7 @@ describe('the vault', () => {
   })
 
   it('gives what is good once to one of those who ask at the same time', async () => {
-    const vault = createVault(new MemoryStore())
+    const vault = createTokenVault(new MemoryStore())
     await vault.write(['state', 'abc'], { user: 'alice' }, 1000)
     const taken = await Promise.all([1, 2, 3].map(() => vault.take(['state', 'abc'])))
     expect(taken.filter((each) => each !== undefined)).toEqual([{ user: 'alice' }])
@@ -29,13 +29,13 @@ describe('the vault', () => {
       written.push([name, value])
       return put(name, value, ttl)
     }
-    const vault = createVault(store, async () => key)
+    const vault = createTokenVault(store, async () => key)
     await vault.write(['grant', 'one', 'alice'], { token: 'secret' }, 1000)
     await vault.write(['grant', 'one', 'bob'], { token: 'other' }, 1000)
-    expect(await createVault(store, async () => key).read(['grant', 'one', 'alice'])).toEqual({
+    expect(await createTokenVault(store, async () => key).read(['grant', 'one', 'alice'])).toEqual({
       token: 'secret',
     })
-    expect(await createVault(store).read(['grant', 'one', 'alice'])).toBeUndefined()
+    expect(await createTokenVault(store).read(['grant', 'one', 'alice'])).toBeUndefined()
     const [alice = ''] = written[0] ?? []
     const [, ofBob = ''] = written[1] ?? []
     await put(alice, ofBob, 1000)
