@@ -4,7 +4,7 @@ import { Payload } from '../core/payload.ts'
 import { ACKNOWLEDGED, type SubscriptionFilter, readFilter, withUri, withUris } from '../wire/filter.ts'
 import type { Candidate, Naming } from './names.ts'
 
-interface Options {
+interface ListenOptions {
   readonly names: readonly string[]
   /** Does a call that names its server. */
   readonly handle: Handler
@@ -16,7 +16,7 @@ interface Options {
 const MAX_WAITING_NOTIFICATIONS = 1000
 
 /** One listening call that hears several servers; it ends when the set of servers changes. */
-export async function listenToAll(call: Call, { names, handle, naming, ended }: Options): Promise<Outcome> {
+export async function listenToAll(call: Call, { names, handle, naming, ended }: ListenOptions): Promise<Outcome> {
   const filter = readFilter(call.params)
   const controller = new AbortController()
   const stop = (): void => controller.abort(call.signal.reason)

@@ -24,7 +24,7 @@ export interface BuiltinRegistry {
   resources(upstream: string | undefined): readonly BuiltinEntry[]
 }
 
-interface Options {
+interface EntriesOptions {
   readonly shelf: BuiltinRegistry
   /** Whether entries stand in lists that do not say so themselves. */
   readonly isListed: boolean
@@ -36,7 +36,7 @@ interface Options {
 export const LOOKUP_TIMEOUT_MS = 5000
 
 /** Adds prompts and resources of the gateway to those of servers, whose own ones of the same name or URI go first. */
-export function withBuiltinEntries(next: Handler, { shelf, isListed, run }: Options): Handler {
+export function withBuiltinEntries(next: Handler, { shelf, isListed, run }: EntriesOptions): Handler {
   const there = (kind: Kind, call: Call): readonly BuiltinEntry[] => shelf[kind.shelf](call.target.upstream)
   const isTold = (entry: BuiltinEntry): boolean => entry.isListed ?? isListed
 

@@ -14,7 +14,7 @@ import chromeDevtools from './packs/chrome-devtools.json' with { type: 'json' }
 import notion from './packs/notion.json' with { type: 'json' }
 import playwright from './packs/playwright.json' with { type: 'json' }
 
-type Definition = Readonly<Record<string, unknown>>
+type PackedDefinition = Readonly<Record<string, unknown>>
 
 /** A file of `packs/`. */
 export interface Pack {
@@ -37,7 +37,7 @@ interface Known {
 }
 
 /** The judgement of a tool in the light of what is known of its definition. */
-export function withPack(found: Judgement, definition: Definition, isTrusted: boolean): Judgement {
+export function withPack(found: Judgement, definition: PackedDefinition, isTrusted: boolean): Judgement {
   const known = knownOf(definition)
   if (!known) return found
   const { effect, text } = known
@@ -49,7 +49,7 @@ export function withPack(found: Judgement, definition: Definition, isTrusted: bo
 }
 
 /** By what the definition of a tool is known: everything in it that says what the tool does. */
-export function definitionHash(definition: Definition): string {
+export function definitionHash(definition: PackedDefinition): string {
   const { name, title, description, inputSchema, outputSchema, annotations } = definition
   const said = { name, title, description, inputSchema, outputSchema, annotations }
   return hash('sha256', canonical(JSON.parse(JSON.stringify(said)))).slice(0, HASH_CHARACTERS)
@@ -58,7 +58,7 @@ export function definitionHash(definition: Definition): string {
 /** 128 bits: nobody finds another definition with the same hash. */
 const HASH_CHARACTERS = 32
 
-function knownOf(definition: Definition): Known | undefined {
+function knownOf(definition: PackedDefinition): Known | undefined {
   const named = known.get(String(definition.name))
   return named?.get(definitionHash(definition))
 }

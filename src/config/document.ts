@@ -1,6 +1,6 @@
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import type { Document, Node, Pair } from 'yaml'
-import type { Finding, Place } from './problem.ts'
+import type { Finding, Position } from './problem.ts'
 import { syntaxFindings } from './syntax.ts'
 
 /** A YAML text as plain values that still know where they stood. */
@@ -11,7 +11,7 @@ export interface ConfigDocument {
   /** Whether the text is so broken that its values mean nothing. */
   readonly isBroken: boolean
   /** Where a finding points: its key or value, else the nearest key above it. */
-  place(finding: Finding): Place
+  place(finding: Finding): Position
   /** A scalar as it is written, so that `1.10` does not become `1.1`. */
   source(path: readonly string[]): string | undefined
 }
@@ -20,7 +20,7 @@ export interface ConfigDocument {
 export function readDocument(text: string): ConfigDocument {
   const lines = new LineCounter()
   const document = parseDocument(text, { prettyErrors: false, lineCounter: lines })
-  const placeOf = (offset: number): Place => {
+  const placeOf = (offset: number): Position => {
     const { line, col } = lines.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
@@ -40,7 +40,7 @@ const most = { nodes: 50_000, depth: 64 }
 
 function readValues(
   document: Document,
-  placeOf: (offset: number) => Place,
+  placeOf: (offset: number) => Position,
 ): { readonly value: unknown; readonly problems: readonly Finding[] } {
   const problems: Finding[] = []
   let nodes = 0

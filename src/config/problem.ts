@@ -25,7 +25,7 @@ export class ConfigError extends Error {
 /** A problem before its place in the file is known. */
 export interface Finding extends KeyFinding {
   /** The place itself, where it is not that of a key or value. */
-  readonly place?: Place
+  readonly place?: Position
 }
 
 /** What a check found: what stops the start, and what only deserves a word. */
@@ -35,7 +35,7 @@ export interface Checked {
 }
 
 /** A place in a text, counted from 1. */
-export interface Place {
+export interface Position {
   readonly line: number
   readonly column: number
 }

@@ -1,11 +1,11 @@
 import type { YAMLError } from 'yaml'
-import type { Finding, Place } from './problem.ts'
+import type { Finding, Position } from './problem.ts'
 
 /** What a YAML parser complains of, as findings: the first of each line, since the rest follow from it. */
 export function syntaxFindings(
   errors: readonly YAMLError[],
   text: string,
-  placeOf: (offset: number) => Place,
+  placeOf: (offset: number) => Position,
 ): Finding[] {
   const lines = new Map<string, Finding>()
   for (const error of errors) {

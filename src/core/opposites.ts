@@ -29,11 +29,11 @@ export function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
 }
 
 function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Antonym['kind'] }[] {
-  const made = makers.get(verb) ?? []
+  const made = makerVerbs.get(verb) ?? []
   const switched = switches.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
   const negated = verb.startsWith('un') ? [verb.slice(2)] : [`un${verb}`]
   const back = backs.get(verb) ?? []
-  const makes = [...makers].flatMap(([maker, enders]) => (enders.includes(verb) ? [maker] : []))
+  const makes = [...makerVerbs].flatMap(([maker, enders]) => (enders.includes(verb) ? [maker] : []))
   return [
     ...made.map((opposite) => ({ opposite, kind: 'makes' as const })),
     ...[...new Set([...switched, ...negated, ...back])].map((opposite) => ({
@@ -44,7 +44,7 @@ function oppositesOf(verb: string): { readonly opposite: string; readonly kind: 
   ]
 }
 
-const makers: ReadonlyMap<string, readonly string[]> = new Map([
+const makerVerbs: ReadonlyMap<string, readonly string[]> = new Map([
   ['create', ['delete', 'remove', 'destroy']],
   ['add', ['remove', 'delete']],
   ['insert', ['delete', 'remove']],

@@ -2,7 +2,7 @@ import { isObject } from './json.ts'
 import type { JsonSchema } from './schema.ts'
 
 /** How much a schema of somebody else may be: nested values, values in all, and characters of its words. */
-const most = { depth: 64, values: 20_000, characters: 500_000 }
+const maxSteps = { depth: 64, values: 20_000, characters: 500_000 }
 
 /** The keyword that counts how often references are followed. */
 export const STEP_KEYWORD = 'x-gatehouse-step'
@@ -18,13 +18,13 @@ const references = ['$ref', '$dynamicRef', '$recursiveRef']
  * endless work. @throws TypeError where the schema is too large
  */
 export function boundedSchema(schema: JsonSchema): JsonSchema {
-  const left = { values: most.values, characters: most.characters }
+  const left = { values: maxSteps.values, characters: maxSteps.characters }
 
   const spend = (characters: number, depth: number): void => {
     left.values -= 1
     left.characters -= characters
     if (left.values < 0 || left.characters < 0) throw new TypeError('it is too large')
-    if (depth > most.depth) throw new TypeError('it is nested too deeply')
+    if (depth > maxSteps.depth) throw new TypeError('it is nested too deeply')
   }
   const copy = (value: unknown, depth: number, kind: 'schema' | 'map' | 'plain'): unknown => {
     spend(typeof value === 'string' ? value.length : 0, depth)

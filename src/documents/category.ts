@@ -44,7 +44,7 @@ export function ownWordsOf(tools: readonly Named[], server: string): readonly (r
 /** Tools beyond these do not take part in finding out which nouns are common. */
 const MAX_TOOLS = 500
 
-const empty: ReadonlySet<string> = new Set(
+const emptyNouns: ReadonlySet<string> = new Set(
   'a an the of in on to for from with without by as at and or all any one single multiple many new my own self me back forward unsafe allowed list info details detail status sizes tool tools'.split(
     ' ',
   ),
@@ -53,7 +53,7 @@ const empty: ReadonlySet<string> = new Set(
 /** The nouns of a name, without the verb it begins with; the last one is what it is about. */
 function nounsOf(words: readonly string[]): string[] {
   return objectOf(words.slice(1))
-    .filter((word) => !empty.has(word) && !/^\d+$/.test(word))
+    .filter((word) => !emptyNouns.has(word) && !/^\d+$/.test(word))
     .toReversed()
 }
 

@@ -10,14 +10,14 @@ import { wholeBody } from './body.ts'
 import type { HttpContext } from './exchange.ts'
 
 type Method = 'permissions/check' | 'permissions/negotiate'
-type Env = { Bindings: HttpBindings }
+type PermissionsEnv = { Bindings: HttpBindings }
 
-interface Options {
+interface PermissionsOptions {
   readonly handle: Handler
   /** The largest request body, in bytes. */
   limit(): number
   /** Serves a request of somebody who may make it. */
-  guarded(context: Context<Env>, serve: (exchange: HttpContext) => Promise<void>): Promise<Response>
+  guarded(context: Context<PermissionsEnv>, serve: (exchange: HttpContext) => Promise<void>): Promise<Response>
 }
 
 /** The paths by which one server is asked, or the one that `?upstream=` names, and what is asked by POST. */
@@ -29,7 +29,7 @@ const paths = [
 ] as const
 
 /** Adds the paths at which permissions are asked about without MCP. */
-export function addPermissions(app: Hono<Env>, { handle, limit, guarded }: Options): void {
+export function addPermissions(app: Hono<PermissionsEnv>, { handle, limit, guarded }: PermissionsOptions): void {
   for (const [path, method] of paths) {
     app.post(path, (context) =>
       guarded(context, async (exchange) => {

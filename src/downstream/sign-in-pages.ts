@@ -23,16 +23,16 @@ interface Start {
   readonly cookie: { readonly name: string; readonly value: string }
 }
 
-type Env = { Bindings: HttpBindings }
+type SignInEnv = { Bindings: HttpBindings }
 
-interface Options {
+interface SignInOptions {
   readonly signIns: SignIns
   readonly log: Log
 }
 
 /** Adds the pages of signing in to servers: no caller's token reaches them, what they are told is good once. */
-export function addSignInPages(app: Hono<Env>, { signIns, log }: Options): void {
-  const guarded = async (context: Context<Env>, show: () => Promise<Response>): Promise<Response> => {
+export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOptions): void {
+  const guarded = async (context: Context<SignInEnv>, show: () => Promise<Response>): Promise<Response> => {
     try {
       return await show()
     } catch (error) {

@@ -4,7 +4,7 @@ import type { Assertion, Level } from './assertion.ts'
 import type { AuditedTool, Subject } from './subject.ts'
 import { fail, ownersToSay, repaired, unless } from './verdict.ts'
 
-const FEATURE = 'contract'
+const CONTRACT_FEATURE = 'contract'
 const ENDING = 'which of its tools will go, and when'
 
 /** That what is offered has versions, and that what will go is announced. */
@@ -30,12 +30,12 @@ export const contract: readonly Assertion[] = [
     id: 'C215',
     level: 'must',
     text: 'What will go is announced in the changelog.',
-    fix: `Set features.${FEATURE} for this upstream.`,
+    fix: `Set features.${CONTRACT_FEATURE} for this upstream.`,
     check: (subject) => {
-      if (subject.guards.has(FEATURE))
+      if (subject.guards.has(CONTRACT_FEATURE))
         return repaired('gatehouse changelog, for tools with the setting deprecated')
       return subject.tools.some((tool) => isEnding(tool, subject))
-        ? fail(`features.${FEATURE} is off for this upstream`)
+        ? fail(`features.${CONTRACT_FEATURE} is off for this upstream`)
         : ownersToSay(ENDING)
     },
   },
@@ -43,11 +43,11 @@ export const contract: readonly Assertion[] = [
     id: 'C216',
     level: 'must',
     text: 'Nothing goes before its time.',
-    fix: `Set features.${FEATURE} for this upstream, and deprecated of the tool.`,
+    fix: `Set features.${CONTRACT_FEATURE} for this upstream, and deprecated of the tool.`,
     check: (subject) => {
       const gone = goneEarly(subject)
       if (gone.length === 0) return ownersToSay('how long what it drops was announced')
-      if (!subject.guards.has(FEATURE)) return fail(...gone.map((name) => `${name}: is gone before its time`))
+      if (!subject.guards.has(CONTRACT_FEATURE)) return fail(...gone.map((name) => `${name}: is gone before its time`))
       return repaired(
         ...gone.map((name) => `${name}: calls are answered by the gateway until its time is over`),
       )
@@ -68,11 +68,11 @@ function versioned(id: string, level: Level, text: string): Assertion {
     id,
     level,
     text,
-    fix: `Set features.${FEATURE} for this upstream.`,
+    fix: `Set features.${CONTRACT_FEATURE} for this upstream.`,
     check: ({ guards }) =>
-      guards.has(FEATURE)
-        ? repaired(`the gateway: features.${FEATURE}`)
-        : fail(`features.${FEATURE} is off for this upstream`),
+      guards.has(CONTRACT_FEATURE)
+        ? repaired(`the gateway: features.${CONTRACT_FEATURE}`)
+        : fail(`features.${CONTRACT_FEATURE} is off for this upstream`),
   }
 }
 

@@ -33,7 +33,7 @@ class Counts implements Duration {
   }
 }
 
-interface Options {
+interface DurationsOptions {
   readonly name: string
   readonly help: string
   readonly labels: readonly string[]
@@ -46,10 +46,10 @@ interface Options {
  * hundred times as long to find the labels again.
  */
 export class Durations {
-  readonly #options: Options
+  readonly #options: DurationsOptions
   readonly #sets = new Map<string, Counts>()
 
-  constructor(options: Options) {
+  constructor(options: DurationsOptions) {
     this.#options = options
   }
 

@@ -41,7 +41,7 @@ export function recipientsOf(
   const calls = underWay.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
   const asked = calls.filter((each) => wants(each, note))
   // Some servers log unasked. On the stream of a request that reaches its client, so on a shared pipe it does, too.
-  return amongCalls(asked.length > 0 ? asked : calls.filter((each) => levelOf(each) < 0))
+  return amongCalls(asked.length > 0 ? asked : calls.filter((each) => logLevelOf(each) < 0))
 }
 
 function toListener(note: Notification, listener: UpstreamCall | undefined): Recipients {
@@ -111,11 +111,11 @@ export function isOfClient(working: UpstreamCall): boolean {
 /** A log message is for who asked for its level (2026-07-28 server/utilities/logging). */
 function wants(working: UpstreamCall, { method, params }: Notification): boolean {
   if (method !== 'notifications/message') return true
-  const level = levelOf(working)
+  const level = logLevelOf(working)
   return level >= 0 && severity(params?.fields.level) >= level
 }
 
 /** The rank of the level of log messages a call asked for; negative where it asked for none. */
-function levelOf({ call }: UpstreamCall): number {
+function logLevelOf({ call }: UpstreamCall): number {
   return severity(call.meta[metaKeys.logLevel])
 }

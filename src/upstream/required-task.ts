@@ -3,7 +3,7 @@ import { Payload } from '../core/payload.ts'
 import { metaKeys } from '../wire/extensions.ts'
 import type { IndexedTool } from './tools.ts'
 
-interface Options {
+interface TaskOptions {
   readonly tool: IndexedTool | undefined | Promise<IndexedTool | undefined>
   readonly signal: AbortSignal
   /** Makes the call with changed params. */
@@ -24,7 +24,7 @@ export function takesTasks({ fields: { capabilities } }: Payload): boolean {
  * Calls a tool; one that only runs as a task is run as one, and its result waited for, since the caller did not
  * ask for a task (2025-11-25 basic/utilities/tasks).
  */
-export async function runAsTask({ tool, signal, call, request, cancel }: Options): Promise<Payload> {
+export async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): Promise<Payload> {
   // A server that can not list its tools may do the call nevertheless.
   const found = await Promise.resolve(tool).catch(() => undefined)
   if (found?.isTask !== true) return call((params) => params)

@@ -2,7 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { background, type Log } from '../core/log.ts'
 import { baseHeaders, exchangeHttp, type HttpClient } from './fetch.ts'
 
-interface Options {
+interface StreamOptions {
   readonly client: HttpClient
   headers(): Record<string, string>
   onMessage(text: string): void
@@ -16,13 +16,13 @@ const OPEN_TIMEOUT_MS = 200
 
 /** The stream on which a server with sessions speaks outside any request, kept open. */
 export class ServerStream {
-  readonly #options: Options
+  readonly #options: StreamOptions
   readonly #controller = new AbortController()
   #abort: (() => void) | undefined
   #lastEventId: string | undefined
   #retry = 1000
 
-  constructor(options: Options) {
+  constructor(options: StreamOptions) {
     this.#options = options
   }
 

@@ -11,7 +11,7 @@ export interface Keys extends FindKey {
   works(): Promise<boolean>
 }
 
-interface Options {
+interface KeysOptions {
   /** Fetches the key set. */
   load(): Promise<unknown>
   now(): number
@@ -28,7 +28,7 @@ const MAX_RETRY_DELAY_MS = 60_000
  * The keys of an issuer, fetched when they are needed. Callers can not make it fetch more often than its waits
  * allow, whatever keys they name. The result throws jose's errors, and SERVER_UNAVAILABLE where there are no keys.
  */
-export function createKeys({ load, now }: Options): Keys {
+export function createKeys({ load, now }: KeysOptions): Keys {
   let keys: FindKey | undefined
   let loadedAt = -Infinity
   let pending: Promise<void> | undefined

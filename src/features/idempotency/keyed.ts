@@ -70,7 +70,7 @@ function identity(call: Call): Pick<KeyedRequest, 'tool' | 'fingerprint'> {
   const fingerprint = fingerprintOf(String(name), given, {
     ...told(call, TRANSACTION_ID),
     ...told(call, 'step_id'),
-    ...lost(params.at('arguments')?.text),
+    ...losesDigits(params.at('arguments')?.text),
   })
   return { tool: String(name), fingerprint }
 }
@@ -86,7 +86,7 @@ export function isStep(call: Call): boolean {
 }
 
 /** Numbers that no double holds, or not with all digits: the server gets them as they were sent. */
-function lost(text: string | undefined): { readonly digits?: readonly string[] } {
+function losesDigits(text: string | undefined): { readonly digits?: readonly string[] } {
   if (text === undefined || !/\d{16}|\d[eE][+-]?\d{3}/.test(text)) return {}
   const digits = numbersIn(text).filter((number) => number.length > 15 || isBeyond(number))
   return digits.length > 0 ? { digits } : {}

@@ -18,7 +18,7 @@ interface Words {
   readonly jsonPath?: string
 }
 
-type Fields = Readonly<Record<string, unknown>>
+type ContentFields = Readonly<Record<string, unknown>>
 
 /** Fields that name what something is about, and those that say which version of it, the most telling first. */
 const addresses = ['html_url', 'self', 'url', 'uri', 'path'] as const
@@ -70,7 +70,7 @@ function reader(text: string): (scope: Scope) => string | undefined {
 }
 
 /** A text with its arguments; nothing where one of them is not there. */
-function filled(template: string, given: Fields): string | undefined {
+function filled(template: string, given: ContentFields): string | undefined {
   let isWhole = true
   const text = template.replaceAll(/\{([^{}]+)\}/g, (_found, name: string) => {
     if (isTelling(name)) return '***'
@@ -94,7 +94,7 @@ function urisOf(content: unknown): readonly { readonly uri: string; readonly ind
 }
 
 /** The members a result has, in its structured content or in the only text, where that is a short JSON object. */
-function fieldsOf(structuredContent: unknown, content: unknown): Fields | undefined {
+function fieldsOf(structuredContent: unknown, content: unknown): ContentFields | undefined {
   if (isObject(structuredContent)) return structuredContent
   if (!Array.isArray(content) || content.length !== 1) return undefined
   const [block]: readonly unknown[] = content
@@ -105,7 +105,7 @@ function fieldsOf(structuredContent: unknown, content: unknown): Fields | undefi
   return isObject(value) ? value : undefined
 }
 
-function first(fields: Fields | undefined, names: readonly string[], longest: number): string | undefined {
+function first(fields: ContentFields | undefined, names: readonly string[], longest: number): string | undefined {
   if (!fields) return undefined
   for (const name of names) {
     const found = shown(Object.hasOwn(fields, name) ? fields[name] : undefined, longest)

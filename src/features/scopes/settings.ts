@@ -4,11 +4,11 @@ import { scopeNameSchema } from '../../core/scope.ts'
 export interface Settings {
   readonly hide_unpermitted: boolean
   readonly elevate_url?: string
-  readonly approval: Readonly<Record<string, Approval>>
+  readonly approval: Readonly<Record<string, ApprovalSetting>>
 }
 
 /** Whether a session may be given a scope its caller has: at once, after somebody agreed, or not at all. */
-type Approval = 'auto' | 'ask' | 'never'
+type ApprovalSetting = 'auto' | 'ask' | 'never'
 
 /** The JSON Schema of the settings. */
 export const settingsSchema = {

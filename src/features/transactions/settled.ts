@@ -8,7 +8,7 @@ import {
 } from '../../records/transactions.ts'
 import type { WorkerIdentity } from './worker.ts'
 
-interface Parts {
+interface StepParts {
   readonly book: Transactions
   readonly worker: WorkerIdentity
 }
@@ -28,7 +28,7 @@ const POLL_INTERVAL_MS = 50
  */
 export async function quiescent(
   key: string,
-  { book, worker }: Parts,
+  { book, worker }: StepParts,
   { signal, isLeft }: Options = {},
 ): Promise<Transaction> {
   for (;;) {

@@ -2,7 +2,7 @@ import { GatewayError } from '../../core/error.ts'
 import type { SchemaProblem } from '../../core/schema.ts'
 
 /** One argument that does not fit, in words. */
-interface Misfit {
+interface Mismatch {
   /** Where: names and indexes with dots between them; empty for the arguments as a whole. */
   readonly field: string
   /** One word: the rule that is broken. */
@@ -37,7 +37,7 @@ function telling(problems: readonly SchemaProblem[]): readonly SchemaProblem[] {
   return found.length > 0 ? found : problems
 }
 
-function misfit({ path, keyword, message, params }: SchemaProblem): Misfit {
+function misfit({ path, keyword, message, params }: SchemaProblem): Mismatch {
   const inner = [params.missingProperty, params.additionalProperty, params.unevaluatedProperty].find(
     (each) => typeof each === 'string',
   )
@@ -71,6 +71,6 @@ function listed(values: unknown): string {
   return text.length > most.values ? `${text.slice(0, most.values)}…` : text
 }
 
-function distinct(misfits: readonly Misfit[]): readonly Misfit[] {
+function distinct(misfits: readonly Mismatch[]): readonly Mismatch[] {
   return [...new Map(misfits.map((each) => [each.text, each])).values()]
 }
