@@ -1,3 +1,4 @@
+import { posix } from 'node:path'
 import type { OxlintOverride } from 'oxlint'
 
 /** One wall: what a folder or file of `src` may import. */
@@ -17,137 +18,100 @@ const files = ['node:fs', 'node:os', 'node:path', 'node:url']
 const sockets = ['node:http', 'node:net', 'node:stream']
 const timers = ['node:timers/promises']
 
-const folders = ['core', 'wire', 'store', 'observe', 'bridge', 'catalog', 'upstream', 'features'].concat([
-  'documents',
-  'records',
-  'downstream',
-  'config',
-  'admin',
-])
-
 const walls: readonly Wall[] = [
   { part: 'core' },
-  { part: 'core/schema.ts', uses: ['ajv', 'node:module'] },
-  { part: 'core/pattern.ts', uses: ['re2js', 'node:module'] },
-  { part: 'wire', may: ['core'], uses: ['eventsource-parser'] },
+  { part: 'core/schema/schema.ts', may: ['core'], uses: ['ajv', 'node:module'] },
+  { part: 'core/text/pattern.ts', may: ['core'], uses: ['re2js', 'node:module'] },
+  { part: 'protocol', may: ['core'], uses: ['eventsource-parser'] },
   { part: 'store', may: ['core'], uses: ['lmdb', '@redis/client', 'node:zlib', ...files] },
   { part: 'records', may: ['core', 'store/store.ts'], uses: ['node:os', 'node:fs'] },
   {
-    part: 'observe',
-    may: ['core', 'wire/extensions.ts', 'wire/methods.ts'],
+    part: 'observability',
+    may: ['core', 'protocol/meta-keys.ts', 'protocol/methods.ts'],
     uses: ['prom-client', '@opentelemetry', ...files],
   },
-  { part: 'documents', may: ['core', 'wire/extensions.ts', 'wire/revisions.ts'] },
-  { part: 'bridge', may: ['core', 'wire', 'store/store.ts'], uses: timers },
-  { part: 'catalog', may: ['core', 'wire'] },
-  { part: 'catalog/packs.ts', may: ['core'], own: ['packs/*.json'] },
+  { part: 'descriptions', may: ['core', 'protocol/meta-keys.ts', 'protocol/revisions.ts'] },
+  { part: 'catalog', may: ['core', 'protocol'] },
+  { part: 'catalog/classify.ts', may: ['core'], own: ['packs/*.json'] },
   {
     part: 'upstream',
-    may: ['core', 'wire', 'bridge/park.ts'],
+    may: ['core', 'protocol'],
     uses: ['undici', 'node:child_process', 'node:stream', ...timers, ...files],
   },
   {
-    part: 'upstream/credentials',
-    may: ['core', 'wire', 'store/store.ts'],
+    part: 'upstream/oauth',
+    may: ['core', 'protocol', 'store/store.ts', 'upstream/transport'],
     uses: ['oauth4webapi', 'undici', 'node:dns', 'node:net', ...timers],
   },
-  { part: 'upstream/proof.ts', may: ['core', 'wire'], uses: ['jose'] },
+  { part: 'upstream/protocol/gateway-proof.ts', may: ['core', 'protocol', 'upstream'], uses: ['jose'] },
   {
     part: 'features',
     may: [
       'core',
-      'wire/extensions.ts',
-      'wire/filter.ts',
-      'wire/gateway-proof.ts',
-      'wire/methods.ts',
-      'wire/questions.ts',
+      'protocol/gateway-proof.ts',
+      'protocol/input-requests.ts',
+      'protocol/meta-keys.ts',
+      'protocol/methods.ts',
+      'protocol/subscription-filter.ts',
       'store/store.ts',
       'records',
-      'documents',
+      'descriptions',
     ],
-    own: [
-      'feature.ts',
-      'no-undo.ts',
-      'own-tool.ts',
-      'discovered.ts',
-      'list-changes.ts',
-      'tool-lists.ts',
-      'portrayed.ts',
-    ],
+    own: ['feature.ts', 'builtin-tool.ts', 'describing.ts', 'list-changes.ts', 'missing-undo.ts'],
   },
-  { part: 'features/index.ts' },
+  { part: 'features/index.ts', own: ['*.ts', '[a-z]*/*.ts'] },
   {
     part: 'downstream',
-    may: ['core', 'wire', 'bridge', 'documents'],
+    may: ['core', 'protocol'],
     uses: ['hono', '@hono/node-server', 'jose', ...sockets, ...timers],
   },
-  { part: 'downstream/fetch-json.ts', may: ['core'], uses: ['undici'] },
-  { part: 'config', may: ['core', 'features/index.ts', 'wire/revisions.ts'], uses: ['yaml', ...files] },
+  { part: 'downstream/http/fetch-json.ts', may: ['core'], uses: ['undici'] },
   {
-    part: 'admin',
-    may: ['core', 'store/store.ts', 'records', 'observe'],
+    part: 'downstream/pages',
+    may: ['core', 'descriptions', 'downstream/http', 'records', 'store/store.ts'],
     uses: ['hono', '@hono/node-server', ...sockets],
   },
-  { part: 'lint', may: ['core', 'wire', 'catalog/classify.ts'] },
+  {
+    part: 'config',
+    may: ['core', 'features/index.ts', 'protocol/revisions.ts'],
+    uses: ['yaml', ...files],
+  },
+  { part: 'lint', may: ['core', 'protocol', 'catalog/classify.ts'] },
   {
     part: 'cli',
     may: [
-      'gateway.ts',
-      'offline.ts',
+      'gateway/gateway.ts',
+      'gateway/offline.ts',
       'config',
       'core',
-      'documents',
+      'descriptions',
       'lint',
       'records',
       'store/store.ts',
-      'wire/extensions.ts',
+      'protocol/meta-keys.ts',
     ],
     uses: ['node:readline', 'node:stream', ...timers, ...files],
   },
   { part: 'cli/health.ts', may: ['config', 'core'], uses: ['undici', 'node:fs'] },
-  { part: 'observed.ts', may: ['core', 'observe', 'store/store.ts', 'upstream', 'wire/methods.ts'] },
-  { part: 'portraits.ts', may: ['core', 'catalog', 'documents'] },
-  { part: 'active.ts', may: ['core', 'features/feature.ts', 'features/index.ts'] },
-  { part: 'left.ts', may: ['core', 'active.ts'] },
   {
-    part: 'build.ts',
-    may: [...folders, 'active.ts', 'errand.ts', 'left.ts', 'observed.ts', 'portraits.ts'],
-  },
-  { part: 'errand.ts', may: ['core', 'features/feature.ts', 'wire/extensions.ts', 'wire/own-call.ts'] },
-  {
-    part: 'front-page.ts',
-    may: [
-      'admin/visitors.ts',
+    part: 'gateway',
+    may: ['core', 'protocol', 'store', 'observability', 'catalog', 'upstream', 'features'].concat([
+      'descriptions',
       'records',
-      'core',
-      'documents',
       'downstream',
-      'build.ts',
-      'catalog/names.ts',
-      'upstream/upstream.ts',
-      'wire/own-call.ts',
-    ],
+      'config',
+    ]),
+    uses: ['node:os', 'node:stream'],
   },
-  { part: 'inspect.ts', may: ['core', 'features', 'build.ts'] },
-  { part: 'anchors.ts', may: ['core', 'observe', 'store/store.ts'], uses: ['node:os'] },
-  { part: 'offline.ts', may: ['core', 'observe', 'store', 'anchors.ts'] },
-  { part: 'keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
-  { part: 'warm.ts', may: ['core', 'store/store.ts', 'build.ts'] },
+  { part: 'gateway/keys.ts', may: ['core', 'store/store.ts'], uses: ['jose'] },
+  { part: 'gateway/features.ts', may: ['core', 'features/feature.ts', 'features/index.ts'] },
   {
-    part: 'gateway.ts',
-    may: [
-      ...folders,
-      'anchors.ts',
-      'build.ts',
-      'front-page.ts',
-      'inspect.ts',
-      'keys.ts',
-      'observed.ts',
-      'warm.ts',
-    ],
-    uses: ['node:stream'],
+    part: 'gateway/internal-call.ts',
+    may: ['core', 'features/feature.ts', 'protocol/meta-keys.ts', 'protocol/lift.ts'],
   },
-  { part: 'main.ts', may: ['cli', 'gateway.ts', 'config', 'core'] },
+  { part: 'gateway/inspect.ts', may: ['core', 'features'] },
+  { part: 'gateway/offline.ts', may: ['core', 'observability', 'store'] },
+  { part: 'main.ts', may: ['cli', 'gateway', 'config', 'core'], own: [] },
 ]
 
 /** The lint overrides that keep every wall of `src`; a file that no wall names may import nothing. */
@@ -159,7 +123,7 @@ export function importWalls(): OxlintOverride[] {
 export function globalWalls(): OxlintOverride[] {
   return [
     forbid(['src/**'], [environment, exit, output]),
-    forbid(['src/core/**', 'src/wire/**'], [environment, exit, output, date, performance]),
+    forbid(['src/core/**', 'src/protocol/**'], [environment, exit, output, date, performance]),
     forbid(['src/config/secrets.ts'], [exit, output]),
     forbid(['src/cli/**', 'src/main.ts'], [environment]),
   ]
@@ -168,8 +132,8 @@ export function globalWalls(): OxlintOverride[] {
 const environment = property('process', 'env', 'Only config/secrets.ts reads the environment.')
 const exit = property('process', 'exit', 'Only cli and main end the process.')
 const output = property('process', 'stdout', 'Only cli and main write output.')
-const date = property('Date', 'now', 'core and wire read no clock.')
-const performance = property('performance', 'now', 'core and wire read no clock.')
+const date = property('Date', 'now', 'core and protocol read no clock.')
+const performance = property('performance', 'now', 'core and protocol read no clock.')
 
 function property(object: string, name: string, message: string) {
   return { object, property: name, message }
@@ -180,20 +144,25 @@ function forbid(paths: string[], properties: readonly object[]): OxlintOverride 
 }
 
 function overridesOf({ part, may = [], uses = [], own = ['*.ts', '[a-z]*/*.ts'] }: Wall): OxlintOverride[] {
+  const folder = part.endsWith('.ts') ? posix.dirname(part) : part
   const packages = uses.concat(open).flatMap((name) => [name, `${name}/**`])
-  const reach = (up: string) => may.map((path) => up + (path.endsWith('.ts') ? path : `${path}/**`))
-  const within = (folder: string) => own.map((path) => folder + path)
-  if (!part.endsWith('.ts') && part.includes('/')) {
-    return [allowOnly(`src/${part}/*.ts`, part, ['./*.ts', '../*.ts', ...reach('../../'), ...packages])]
-  }
-  if (!part.endsWith('.ts')) {
-    return [
-      allowOnly(`src/${part}/*.ts`, part, [...within('./'), ...reach('../'), ...packages]),
-      allowOnly(`src/${part}/*/*.ts`, part, ['./*.ts', ...within('../'), ...reach('../../'), ...packages]),
-    ]
-  }
-  if (!part.includes('/')) return [allowOnly(`src/${part}`, part, [...reach('./'), ...packages])]
-  return [allowOnly(`src/${part}`, part, [...within('./'), ...reach('../'), ...packages])]
+  const inside = own.map((path) => posix.join(folder, path))
+  const others = may.flatMap((path) =>
+    path.endsWith('.ts') ? [path] : [`${path}/*.ts`, `${path}/[a-z]*/**`],
+  )
+  const from = (place: string) =>
+    [...inside, ...others].map((path) => specifier(place, path)).concat(packages)
+  if (folder !== part) return [allowOnly(`src/${part}`, part, from(folder))]
+  return [
+    allowOnly(`src/${part}/*.ts`, part, from(part)),
+    allowOnly(`src/${part}/*/*.ts`, part, ['./*.ts', ...from(`${part}/*`)]),
+  ]
+}
+
+/** How a file in the folder `place` of `src` names `path`. */
+function specifier(place: string, path: string): string {
+  const relative = posix.relative(place, path)
+  return relative.startsWith('.') ? relative : `./${relative}`
 }
 
 function allowOnly(path: string, who: string, allowed: readonly string[]): OxlintOverride {

@@ -7,7 +7,7 @@
  * new version says of the tools first: by its hash a definition is taken for what the pack says.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { definitionHash, type Pack } from '../src/catalog/packs.ts'
+import { definitionHash, type Pack } from '../src/catalog/classify.ts'
 
 const [file = '', ...lists] = process.argv.slice(2)
 const pack: Pack = JSON.parse(readFileSync(file, 'utf8'))

@@ -1,9 +1,9 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
-import { isPlainName, namesByAlias } from '../core/alias.ts'
-import type { ListedDefinition } from '../core/entry.ts'
+import { isPlainName, namesByAlias } from '../core/text/alias.ts'
+import type { ListedDefinition } from '../core/descriptor.ts'
 import type { Payload } from '../core/payload.ts'
-import { within } from '../core/waiting.ts'
-import { listAllPages } from './walk.ts'
+import { within } from '../core/time/waiting.ts'
+import { listAllPages } from './pagination.ts'
 
 interface Options {
   /** What a server's list says of the tool a call names, by its name or its alias. */

@@ -1,4 +1,4 @@
-import { aliasOf } from '../core/alias.ts'
+import { aliasOf } from '../core/text/alias.ts'
 
 /** The name of a tool or prompt where several servers are offered together. */
 export function exposedName(upstream: string, name: string): string {

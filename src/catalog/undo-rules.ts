@@ -2,10 +2,10 @@
  * Finds by which rule a tool is undone: what is configured goes before what may be derived from the server's list.
  * What is derived is what `judgeUndo` calls derived, and nothing else.
  */
-import type { Descriptor } from '../core/entry.ts'
+import type { Descriptor } from '../core/descriptor.ts'
 import type { ToolSettings } from '../core/settings.ts'
-import { type UndoRule, undoRuleOf } from '../core/undo.ts'
-import { judgeUndo } from '../core/undo-judgement.ts'
+import { type UndoRule, undoRuleOf } from '../core/undo/rules.ts'
+import { judgeUndo } from '../core/undo/judge-undo.ts'
 
 interface Options {
   settings(upstream: string): Readonly<Record<string, ToolSettings>> | undefined

@@ -1,13 +1,13 @@
-import { escapeHidden } from '../core/hidden.ts'
-import { openLog } from '../gateway.ts'
-import { type Audit, audited, openSharedStore } from '../offline.ts'
-import { isMistyped, stepOf } from '../records/approval-decision.ts'
+import { escapeHidden } from '../core/text/escape.ts'
+import { openLog } from '../gateway/gateway.ts'
+import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
+import { isMistyped, stepOf } from '../records/approvals.ts'
 import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
-import { approvalView } from '../records/approval-view.ts'
-import { approvalLine, approvalText, decidedLine } from './approval-text.ts'
-import { didYouMean } from './did-you-mean.ts'
+import { approvalView } from '../records/approvals.ts'
+import { approvalLine, approvalText, decidedLine } from './format/approvals.ts'
+import { didYouMean } from './options.ts'
 import { parseWords, readSource, storeAlone, UsageError } from './options.ts'
-import { userName } from './user-name.ts'
+import { userName } from './options.ts'
 
 /** What the command can be told. */
 const known = {

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { openLog } from '../gateway.ts'
-import { anchorsIn, openSharedStore, verifyAudit } from '../offline.ts'
-import { didYouMean } from './did-you-mean.ts'
+import { openLog } from '../gateway/gateway.ts'
+import { anchorsIn, openSharedStore, verifyAudit } from '../gateway/offline.ts'
+import { didYouMean } from './options.ts'
 import { parseWords, readSource, UsageError } from './options.ts'
 
 const options = {

@@ -1,6 +1,6 @@
-import { changelogView, contractChangelog } from '../documents/changelog.ts'
-import { openLog } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { changelogView, contractChangelog } from '../descriptions/formats/changelog.ts'
+import { openLog } from '../gateway/gateway.ts'
+import { openSharedStore } from '../gateway/offline.ts'
 import { Contracts } from '../records/contracts.ts'
 import { readOptions, readSource, serverNamed, UsageError } from './options.ts'
 

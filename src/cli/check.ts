@@ -5,9 +5,9 @@ import { environment } from '../config/secrets.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { createGateway, issuerProblem, openLog } from '../gateway.ts'
-import { isStoreDoubtful, openSharedStore } from '../offline.ts'
-import { excerptOf } from './excerpt.ts'
+import { createGateway, issuerProblem, openLog } from '../gateway/gateway.ts'
+import { isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
+import { excerptOf } from './format/excerpt.ts'
 import { readOptions, readServed, type Source } from './options.ts'
 
 /** What `gatehouse check --json` prints. */

@@ -1,10 +1,10 @@
 import { environment } from '../config/secrets.ts'
-import { oneLine } from '../core/one-line.ts'
-import { withoutSecrets } from '../core/secret-shapes.ts'
+import { oneLine } from '../core/text/escape.ts'
+import { withoutSecrets } from '../core/text/redact.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { createGateway, type Gateway, openLog } from '../gateway.ts'
-import { type Inspected, toolLines, toolObject, toolTable } from './explain-tool.ts'
-import { looking, readNamed } from './named.ts'
+import { createGateway, type Gateway, openLog } from '../gateway/gateway.ts'
+import { type Inspected, toolLines, toolObject, toolTable } from './format/tools.ts'
+import { looking, readNamed } from './named-server.ts'
 import { UsageError } from './options.ts'
 
 /** `gatehouse explain <server> [tool]`: prints what happens to a call, and where each value comes from. */

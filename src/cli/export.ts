@@ -1,6 +1,11 @@
-import { registryEntry } from '../documents/registry.ts'
-import { described } from './described.ts'
-import { readNamed } from './named.ts'
+import { environment } from '../config/secrets.ts'
+import type { Settings, UpstreamSettings } from '../core/settings.ts'
+import { ownUrl } from '../core/web.ts'
+import { registryEntry } from '../descriptions/formats/registry.ts'
+import { skillOf } from '../descriptions/formats/skill.ts'
+import type { ServerDescription } from '../descriptions/model/description.ts'
+import { createGateway, openLog } from '../gateway/gateway.ts'
+import { readNamed, looking } from './named-server.ts'
 import { UsageError } from './options.ts'
 
 /** `gatehouse export registry [server]`: prints how a registry lists a server, or all together. */
@@ -12,4 +17,34 @@ export async function exportEntry(args: readonly string[]): Promise<number> {
   const entry = await described(source.settings, server, registryEntry)
   process.stdout.write(`${JSON.stringify(entry, null, 2)}\n`)
   return 0
+}
+
+/** `gatehouse skill [server]`: prints the SKILL.md of a server, or of all together. */
+export async function skill(args: readonly string[]): Promise<number> {
+  const { source, server, words } = readNamed(args, ['config', 'log-level'])
+  if (words.length > 0) throw new UsageError('name one server, or none')
+  const { text } = await described(source.settings, server, skillOf)
+  process.stdout.write(text)
+  return 0
+}
+
+/** A document about a server of a configuration, or about all of them. @throws what listing the server throws */
+async function described<Made>(
+  settings: Settings,
+  server: UpstreamSettings | undefined,
+  make: (description: ServerDescription) => Made,
+): Promise<Made> {
+  const { host, port } = settings.listen
+  const gateway = createGateway(looking(settings, settings.upstreams), {
+    variables: environment(),
+    log: openLog('error', true),
+    origin: ownUrl(host, port),
+  })
+  try {
+    if (server) await gateway.entries(server.name)
+    else await gateway.start()
+    return await gateway.describe(server?.name, make)
+  } finally {
+    await gateway.close()
+  }
 }

@@ -4,9 +4,9 @@
  */
 import { existsSync } from 'node:fs'
 import { request } from 'undici'
-import { isHttpUrl } from '../config/addresses.ts'
-import { isObject, readJson } from '../core/json.ts'
-import { ownUrl } from '../core/own-url.ts'
+import { isHttpUrl } from '../config/names.ts'
+import { isObject, readJson } from '../core/json/json.ts'
+import { ownUrl } from '../core/web.ts'
 import { parseWords, portOf, readSource, UsageError } from './options.ts'
 
 /** How long the gateway may take to answer, in milliseconds. */

@@ -1,4 +1,4 @@
-import { self } from '../core/self.ts'
+import { self } from '../core/identity.ts'
 
 /** What `--version` prints. */
 export const version = `gatehouse ${self.version}`

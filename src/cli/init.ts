@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from 'node:fs'
 import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { importClients } from '../config/import-clients.ts'
+import { importClients } from '../config/import/clients.ts'
 import { readText } from '../config/read-text.ts'
 import { readOptions, UsageError } from './options.ts'
 

@@ -1,11 +1,11 @@
 import { environment } from '../config/secrets.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { createGateway, openLog } from '../gateway.ts'
+import { createGateway, openLog } from '../gateway/gateway.ts'
 import { audit } from '../lint/audit.ts'
 import { printed } from '../lint/print.ts'
 import { gather, type Subject } from '../lint/subject.ts'
-import { looking } from './named.ts'
+import { looking } from './named-server.ts'
 import { readOptions, readSource, serverNamed, UsageError } from './options.ts'
 
 /** `gatehouse lint <server>`: holds a server against the rules of the corporate standard. */

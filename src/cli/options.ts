@@ -1,14 +1,15 @@
 import { existsSync, statSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { resolve } from 'node:path'
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { fromArguments } from '../config/arguments.ts'
 import { loadSettings } from '../config/load.ts'
 import { problemLine } from '../config/problem.ts'
 import { readText, whyUnreadable } from '../config/read-text.ts'
-import { urlMistake } from '../config/url-mistake.ts'
 import { variablesFor } from '../config/secrets.ts'
+import { urlMistake } from '../config/url-mistake.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
-import { didYouMean } from './did-you-mean.ts'
+import { nearest } from '../core/text/nearest.ts'
 
 /** A command line that can not be understood. */
 export class UsageError extends Error {}
@@ -197,5 +198,23 @@ export function parseWords<const Known extends ParseArgsOptionsConfig>(
     const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
     const names = Object.keys(options).map((name) => `--${name}`)
     throw new UsageError(unknown === undefined ? message : `${message}${didYouMean(unknown, names)}`)
+  }
+}
+
+/** Names the nearest word where a word of the command line is not known. */
+
+/** A sentence to put behind a complaint: `; did you mean "serve"?`, or nothing where no word is near. */
+export function didYouMean(word: string, words: readonly string[]): string {
+  const found = nearest(word, words)
+  return found === undefined || found === word ? '' : `; did you mean ${found}?`
+}
+
+/** Who runs the command, as the system knows that person. */
+export function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // The user of a container may have a number alone.
+    return `user ${process.getuid?.() ?? 'unknown'}`
   }
 }

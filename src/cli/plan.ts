@@ -1,10 +1,10 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
 import { environment } from '../config/secrets.ts'
-import { createGateway, openLog } from '../gateway.ts'
-import { looking, readNamed } from './named.ts'
+import { createGateway, openLog } from '../gateway/gateway.ts'
+import { looking, readNamed } from './named-server.ts'
 import { type Source, UsageError } from './options.ts'
-import { type Planned, planText, proposalsOf } from './plan-text.ts'
+import { type Planned, planText, proposalsOf } from './format/plan.ts'
 
 /** `gatehouse plan [server]`: prints how tools could be undone, as settings to paste, or writes them into the file. */
 export async function plan(args: readonly string[]): Promise<number> {

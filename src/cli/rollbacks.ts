@@ -1,10 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
-import { isObject } from '../core/json.ts'
+import { isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
-import { createGateway, type Gateway } from '../gateway.ts'
-import type { Audit } from '../offline.ts'
+import { createGateway, type Gateway } from '../gateway/gateway.ts'
+import type { Audit } from '../gateway/offline.ts'
 import { isOver, type Transaction, Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
 

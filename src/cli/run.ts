@@ -1,6 +1,6 @@
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/url-mistake.ts'
-import { didYouMean } from './did-you-mean.ts'
+import { didYouMean } from './options.ts'
 import { helpOf, overview, version } from './help-text.ts'
 import { UsageError } from './options.ts'
 
@@ -10,7 +10,7 @@ type Load = () => Promise<Command>
 // Each is loaded when it is run: a gateway that serves holds nothing of the others.
 const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   serve: async () => (await import('./serve.ts')).serve,
-  stdio: async () => (await import('./stdio.ts')).stdio,
+  stdio: async () => (await import('./serve.ts')).stdio,
   check: async () => (await import('./check.ts')).check,
   explain: async () => (await import('./explain.ts')).explain,
   plan: async () => (await import('./plan.ts')).plan,
@@ -24,7 +24,7 @@ const commands: { readonly [name: string]: Load; readonly serve: Load } = {
   tx: async () => (await import('./tx.ts')).tx,
   undo: async () => (await import('./undo.ts')).undo,
   verify: async () => (await import('./verify.ts')).verify,
-  skill: async () => (await import('./skill.ts')).skill,
+  skill: async () => (await import('./export.ts')).skill,
   export: async () => (await import('./export.ts')).exportEntry,
 }
 

@@ -1,12 +1,11 @@
-import { watchFile } from '../config/watch.ts'
 import { environment } from '../config/secrets.ts'
+import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { clientSnippets, createGateway, type Gateway, openLog } from '../gateway.ts'
+import { clientSnippets, createGateway, type Gateway, openLog } from '../gateway/gateway.ts'
 import { foresee, goesOn, tell } from './check.ts'
 import { readServed, type Source } from './options.ts'
-import { untilStopped } from './stop.ts'
 
 /** How long calls under way may take to end at shutdown, in milliseconds. */
 const SHUTDOWN_TIMEOUT_MS = 10_000
@@ -133,4 +132,42 @@ function bindProblem(error: unknown, { listen }: Settings): string {
     return `${address} may not be used by this user. Choose a port above 1023 with --port.`
   if (code === 'EADDRNOTAVAIL') return `${listen.host} is not an address of this machine.`
   return error instanceof Error ? error.message : String(error)
+}
+
+/** `gatehouse stdio`: is itself a stdio MCP server, until its client closes it. */
+export async function stdio(args: readonly string[]): Promise<number> {
+  const [options, source] = readServed(args, ['config', 'log-level'])
+  const log = openLog(options.logLevel, process.stderr.isTTY)
+  const foreseen = await foresee(source)
+  tell(foreseen, source)
+  if (foreseen.length > 0) return 1
+  const stopped = untilStopped({ onHangUp: true })
+  const gateway = createGateway(source.settings, { variables: environment(), log })
+  const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
+  const found = await Promise.race([gateway.start(), ended.then(() => [])])
+  const isServing = goesOn(found, source, log)
+  if (isServing) await ended
+  await gateway.close()
+  process.stdin.destroy()
+  return isServing ? 0 : 1
+}
+
+interface Options {
+  /** Also when the terminal is closed. What was started to outlive its terminal, with nohup, has none for its stderr. */
+  readonly onHangUp: boolean
+}
+
+/** Resolves when the process is asked to stop; asked again, it ends at once. */
+function untilStopped({ onHangUp }: Options): Promise<void> {
+  return new Promise((resolve) => {
+    let isAsked = false
+    const stop = (): void => {
+      if (isAsked) process.exit(1)
+      isAsked = true
+      resolve()
+    }
+    process.on('SIGTERM', stop)
+    process.on('SIGINT', stop)
+    if (onHangUp) process.on('SIGHUP', stop)
+  })
 }

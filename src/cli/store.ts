@@ -11,12 +11,12 @@ import {
 import { createInterface } from 'node:readline'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { isObject } from '../core/json.ts'
+import { isObject } from '../core/json/json.ts'
 import type { Settings } from '../core/settings.ts'
-import { openLog } from '../gateway.ts'
-import { acceptStore, isStoreDoubtful, openSharedStore } from '../offline.ts'
+import { openLog } from '../gateway/gateway.ts'
+import { acceptStore, isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
 import type { Entry, Portable } from '../store/store.ts'
-import { didYouMean } from './did-you-mean.ts'
+import { didYouMean } from './options.ts'
 import { readOptions, readSource, UsageError } from './options.ts'
 
 /** What the first line of an export says of the others. */

@@ -1,10 +1,10 @@
-import { escapeHidden } from '../core/hidden.ts'
+import { escapeHidden } from '../core/text/escape.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { openLog } from '../gateway.ts'
-import { audited, openSharedStore } from '../offline.ts'
-import { type Action, Actions } from '../records/deeds.ts'
-import { acknowledged, rollingBack } from '../records/transaction-moves.ts'
+import { openLog } from '../gateway/gateway.ts'
+import { audited, openSharedStore } from '../gateway/offline.ts'
+import { type Action, Actions } from '../records/actions.ts'
+import { acknowledged, rollingBack } from '../records/transitions.ts'
 import {
   type Found,
   isOver,
@@ -12,11 +12,11 @@ import {
   type Transactions,
   urgentFirst,
 } from '../records/transactions.ts'
-import { didYouMean } from './did-you-mean.ts'
+import { didYouMean } from './options.ts'
 import { parseWords, readSource, UsageError } from './options.ts'
 import { finishRollbacks, mustRollBack, transactionsIn } from './rollbacks.ts'
-import { rollbackText, transactionList, transactionText, transactionView } from './tx-text.ts'
-import { userName } from './user-name.ts'
+import { rollbackText, transactionList, transactionText, transactionView } from './format/transactions.ts'
+import { userName } from './options.ts'
 
 /** What the command can be told. */
 const known = {

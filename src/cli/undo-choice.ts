@@ -1,4 +1,4 @@
-import type { Action } from '../records/deeds.ts'
+import type { Action } from '../records/actions.ts'
 import { isOver, type Transaction } from '../records/transactions.ts'
 
 /** Something that was done, and what can be done about it. */

@@ -1,11 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { escapeHidden } from '../core/hidden.ts'
-import { isObject } from '../core/json.ts'
+import { escapeHidden } from '../core/text/escape.ts'
+import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import { fetchJson, openLog, signingKeyIn } from '../gateway.ts'
-import { openSharedStore } from '../offline.ts'
+import { fetchJson, openLog, signingKeyIn } from '../gateway/gateway.ts'
+import { openSharedStore } from '../gateway/offline.ts'
 import { verifyReceipt } from '../records/receipts.ts'
-import { RECEIPT_KEY } from '../wire/extensions.ts'
+import { RECEIPT_KEY } from '../protocol/meta-keys.ts'
 import { parseWords, readSource, UsageError } from './options.ts'
 
 /** What the command can be told. */

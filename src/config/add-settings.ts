@@ -3,7 +3,7 @@
  * nothing that stands there is changed. Where the text cannot be kept like that, nothing is made of it.
  */
 import { type Document, isMap, isScalar, parseDocument, YAMLMap } from 'yaml'
-import { isHttpUrl } from './addresses.ts'
+import { isHttpUrl } from './names.ts'
 
 /** A setting of a tool that is to be added, with the reason for it. */
 export interface ToolAddition {

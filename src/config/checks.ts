@@ -1,13 +1,13 @@
 import { resolve } from 'node:path'
-import { isObject } from '../core/json.ts'
-import { isHttpUrl, isLoopback } from './addresses.ts'
-import { pageWarnings } from './approval-checks.ts'
-import { asksForTokens, checkAuth } from './auth-checks.ts'
-import { idleMasks, maskProblems } from './mask-checks.ts'
-import { placeAt } from './place.ts'
+import { isObject } from '../core/json/json.ts'
+import { isHttpUrl, isLoopback } from './names.ts'
+import { pageWarnings } from './sections/auth-checks.ts'
+import { asksForTokens, checkAuth } from './sections/auth-checks.ts'
+import { idleMasks, maskProblems } from './sections/tool-checks.ts'
+import { placeAt } from './problem.ts'
 import type { Checked, Finding } from './problem.ts'
-import { checkUpstream } from './upstream-checks.ts'
-import { missingTokens, sharedGrants } from './upstream-oauth-checks.ts'
+import { checkUpstream } from './sections/upstream.ts'
+import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 
 /**
  * Checks what a schema cannot say of a file's expanded values: how keys go together, and whether URLs and

@@ -1,10 +1,10 @@
-import { fits } from '../core/glob.ts'
-import { readDeprecation } from '../core/deprecation.ts'
-import { isObject } from '../core/json.ts'
-import type { JsonSchema } from '../core/schema.ts'
+import { fits } from '../core/text/glob.ts'
+import { readDeprecation } from '../core/contract.ts'
+import { isObject } from '../core/json/json.ts'
+import type { JsonSchema } from '../core/schema/schema.ts'
 import type { ConfiguredName } from '../core/settings.ts'
 import type { Finding } from './problem.ts'
-import { resolved, schemaOf } from './subschema.ts'
+import { resolved, schemaOf } from './schema-lookup.ts'
 
 /**
  * Collects every name and pattern of a configuration that stands for something servers list: tools, prompts,

@@ -1,4 +1,4 @@
-import { isObject } from '../core/json.ts'
+import { isObject } from '../core/json/json.ts'
 import { splitCommand } from './command-line.ts'
 import type { Finding } from './problem.ts'
 import { interpolate } from './secrets.ts'

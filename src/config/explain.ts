@@ -1,9 +1,9 @@
-import { isObject } from '../core/json.ts'
-import type { JsonSchema, SchemaProblem } from '../core/schema.ts'
+import { isObject } from '../core/json/json.ts'
+import type { JsonSchema, SchemaProblem } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'
-import { nearest } from '../core/nearest.ts'
+import { nearest } from '../core/text/nearest.ts'
 import type { Finding } from './problem.ts'
-import { schemaAt, schemaOf } from './subschema.ts'
+import { schemaAt, schemaOf } from './schema-lookup.ts'
 
 /** Says in plain words what does not fit the schema of the file, and how to put it right. */
 export function explain(problems: readonly SchemaProblem[], schema: JsonSchema, value: unknown): Finding[] {

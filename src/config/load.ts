@@ -1,27 +1,22 @@
 import { dirname, resolve } from 'node:path'
-import { isObject } from '../core/json.ts'
-import { validator } from '../core/schema.ts'
+import { isObject } from '../core/json/json.ts'
+import { validator, type JsonSchema } from '../core/schema/schema.ts'
 import type { Settings } from '../core/settings.ts'
 import { features as known } from '../features/index.ts'
 import { checkTogether } from './checks.ts'
 import { idleOptions } from './configured-names.ts'
-import { readDocument } from './document.ts'
-import type { ConfigDocument } from './document.ts'
+import { readDocument, type ConfigDocument } from './document.ts'
 import { expand } from './expand.ts'
 import { explain } from './explain.ts'
-import { literalSecrets } from './literals.ts'
-import { narrowed } from './narrow.ts'
-import { readNumbers } from './numbers.ts'
-import { ConfigError, pathText } from './problem.ts'
-import type { ConfigProblem, Finding } from './problem.ts'
-import { fileSchema } from './schema.ts'
-import type { FeatureSchema } from './schema.ts'
-import type { Environment } from './secrets.ts'
-import { settle, withListen } from './settings.ts'
-import type { ListenOverride } from './settings.ts'
+import { ConfigError, pathText, type ConfigProblem, type Finding } from './problem.ts'
+import { narrowed, resolved, schemaOf } from './schema-lookup.ts'
+import { fileSchema, type FeatureSchema } from './schema.ts'
+import { type Environment, hasReference } from './secrets.ts'
+import { settle, withListen, type ListenOverride } from './settings.ts'
+import { looksLikeToken, namesSecret } from './tokens.ts'
 
 /** What loading needs besides the text. */
-export interface LoadOptions {
+interface LoadOptions {
   /** The file the text is from, as it is shown in problems; relative paths in it are relative to its folder. */
   readonly file: string
   /** The features whose settings may stand in the file; all there are, unless named. */
@@ -34,7 +29,7 @@ export interface LoadOptions {
 }
 
 /** Settings, and what deserves a word without stopping the start. */
-export interface Loaded {
+interface Loaded {
   readonly settings: Settings
   readonly warnings: readonly ConfigProblem[]
 }
@@ -97,4 +92,50 @@ function locate(findings: readonly Finding[], document: ConfigDocument, file: st
     return { file, ...document.place(finding), path: pathText(finding.path), message: finding.message }
   })
   return located.toSorted((one, other) => one.line - other.line || one.column - other.column)
+}
+
+/** Warns of secrets that stand in the file itself; `value` is the file before references are replaced. */
+function literalSecrets(value: unknown, path: readonly string[] = []): Finding[] {
+  if (Array.isArray(value))
+    return value.flatMap((item, index) => literalSecrets(item, [...path, String(index)]))
+  if (isObject(value))
+    return Object.entries(value).flatMap(([key, item]) => literalSecrets(item, [...path, key]))
+  if (typeof value !== 'string' || !isSecret(value, path)) return []
+  const message =
+    'this looks like a secret: put it in the environment or a file, and write ${NAME} or ${file:/path} here'
+  return [{ path, message }]
+}
+
+function isSecret(text: string, path: readonly string[]): boolean {
+  if (looksLikeToken(text)) return true
+  if (path.length === 1 && path[0] === 'store')
+    return /^rediss?:\/\/[^/@]*:[^/@]+@/.test(text) && !hasReference(text)
+  if (text === '' || hasReference(text)) return false
+  if (path[0] === 'auth') return /^(client_)?secret$/.test(path.at(-1) ?? '')
+  if (path[0] !== 'upstreams') return false
+  const [key = '', name = ''] = path.slice(2)
+  if (key === 'token' || (key === 'oauth' && name === 'client_secret')) return true
+  return path.length === 4 && (key === 'env' || key === 'headers') && namesSecret(name)
+}
+
+/** Turns text that came out of a reference, as in `port: ${PORT}`, into a number where the schema wants one. */
+function readNumbers(value: unknown, schema: JsonSchema, interpolated: ReadonlySet<string>): unknown {
+  const visit = (item: unknown, rules: JsonSchema | undefined, path: readonly string[]): unknown => {
+    if (rules === undefined) return item
+    const own = resolved(rules, schema)
+    if (isObject(item)) {
+      const entries = Object.entries(item)
+      return Object.fromEntries(
+        entries.map(([key, entry]) => [key, visit(entry, schemaOf(own, key), [...path, key])]),
+      )
+    }
+    if (typeof item !== 'string' || !interpolated.has(path.join('\n'))) return item
+    const types = [own.type].flat()
+    const isNumber = types.includes('integer') || types.includes('number')
+    // Where text is taken too, its form tells: a size without a unit is a number.
+    const isText =
+      types.includes('string') && new RegExp(typeof own.pattern === 'string' ? own.pattern : '').test(item)
+    return isNumber && !isText && /^-?\d+(\.\d+)?$/.test(item) ? Number(item) : item
+  }
+  return visit(value, schema, [])
 }

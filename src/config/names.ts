@@ -59,3 +59,13 @@ function fit(text: string): string {
     .replace(/-+$/, '')
   return trimmed === '' ? 'server' : trimmed
 }
+
+/** Whether only this machine can reach a host. */
+export function isLoopback(host: string): boolean {
+  return /^(localhost|127(\.\d+){3}|\[?::1\]?)$/i.test(host)
+}
+
+/** Whether a text is a URL that starts with http:// or https://. */
+export function isHttpUrl(text: string): boolean {
+  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)
+}

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import type { Finding as KeyFinding } from '../core/finding.ts'
 
 /** One thing wrong with the configuration. Line and column count from 1; they are 0 where there is no file. */
@@ -54,4 +55,18 @@ export function pathText(path: readonly string[]): string {
 function segmentText(segment: string): string {
   if (/^\d+$/.test(segment)) return `[${segment}]`
   return /^[\w-]+$/.test(segment) ? `.${segment}` : `[${JSON.stringify(segment)}]`
+}
+
+/** What is at a path: nothing, a directory, something else, or why that can not be seen. */
+export type Place = 'nothing' | 'directory' | 'other' | { readonly hidden: string }
+
+/** Looks what is at a path. Never throws. */
+export function placeAt(path: string): Place {
+  try {
+    const found = statSync(path, { throwIfNoEntry: false })
+    if (!found) return 'nothing'
+    return found.isDirectory() ? 'directory' : 'other'
+  } catch (error) {
+    return { hidden: error instanceof Error ? error.message : String(error) }
+  }
 }

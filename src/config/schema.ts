@@ -1,12 +1,12 @@
-import { isObject } from '../core/json.ts'
-import type { JsonSchema } from '../core/schema.ts'
-import { authSchema } from './auth-schema.ts'
-import { bodySchema, listenSchema } from './listen-schema.ts'
+import { isObject } from '../core/json/json.ts'
+import type { JsonSchema } from '../core/schema/schema.ts'
+import { authSchema } from './sections/auth.ts'
+import { bodySchema, listenSchema } from './sections/listen.ts'
 import { namePattern, reservedNames } from './names.ts'
-import { observeSchema } from './observe-schema.ts'
-import { storeSchema } from './store-schema.ts'
-import { withSwitches } from './switches.ts'
-import { upstreamProperties } from './upstream-schema.ts'
+import { observeSchema } from './sections/observe.ts'
+import { storeSchema } from './sections/store.ts'
+import { withSwitches } from './sections/features.ts'
+import { upstreamProperties } from './sections/upstream.ts'
 
 /** What the configuration needs to know of a feature. */
 export interface FeatureSchema {

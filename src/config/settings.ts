@@ -1,7 +1,6 @@
 import { resolve } from 'node:path'
-import { isObject } from '../core/json.ts'
-import type { JsonSchema } from '../core/schema.ts'
-import { Secret } from '../core/secret.ts'
+import { isObject } from '../core/json/json.ts'
+import type { JsonSchema } from '../core/schema/schema.ts'
 import type {
   CommandReach,
   ErrorRule,
@@ -11,22 +10,21 @@ import type {
   UpstreamSettings,
   UrlReach,
 } from '../core/settings.ts'
-import { MAX_TIMER_MS } from '../core/waiting.ts'
-import { aboutSettings, type AboutValues, recommendSettings } from './about-settings.ts'
-import { authSettings } from './auth-settings.ts'
-import { complete } from './complete.ts'
+import { Secret } from '../core/text/secret.ts'
+import { MAX_TIMER_MS } from '../core/time/waiting.ts'
 import { configuredNames } from './configured-names.ts'
-import { featureSettings } from './feature-settings.ts'
-import { profiles } from './profile.ts'
-import { observeSettings, type ObserveValues } from './observe-settings.ts'
 import type { FeatureSchema } from './schema.ts'
 import type { Environment } from './secrets.ts'
-import { defaultStoreFolder, sentinelFolder } from './store-folder.ts'
-import { renamesOf, toolSettings, type ToolValues } from './tool-settings.ts'
-import { oauthSettings, type OAuthValues } from './upstream-oauth-settings.ts'
+import { aboutSettings, type AboutValues, recommendSettings } from './sections/about.ts'
+import { authSettings } from './sections/auth.ts'
+import { complete, featureSettings } from './sections/features.ts'
+import { observeSettings, type ObserveValues } from './sections/observe.ts'
+import { defaultStoreFolder, sentinelFolder } from './sections/store.ts'
+import { renamesOf, toolSettings, type ToolValues } from './sections/tool.ts'
+import { oauthSettings, type OAuthValues } from './sections/upstream-oauth.ts'
 
 /** Where settings came from: the features they are for, and the file where there is one. */
-export interface Origin {
+interface Origin {
   readonly schema: JsonSchema
   readonly features: readonly FeatureSchema[]
   readonly file?: string
@@ -208,4 +206,27 @@ function urlReach(url: string, { headers = {}, token, oauth }: UpstreamValues): 
     headers: { ...Object.fromEntries(named), ...bearer },
     ...(oauth && { oauth: oauthSettings(oauth, url) }),
   }
+}
+
+/** What a profile decides where the file says nothing. */
+interface Profile {
+  /** Requests must be to the letter: both types in `Accept`, one message at a time. */
+  readonly isStrict: boolean
+  /** Settings of features, by the name of the feature, that stand below those of the file; `on` switches it on. */
+  readonly features: Readonly<Record<string, Readonly<Record<string, unknown>> | 'on'>>
+}
+
+/** Every default that depends on the profile. */
+const profiles: Readonly<Record<Settings['profile'], Profile>> = {
+  open: { isStrict: false, features: {} },
+  corporate: {
+    isStrict: true,
+    features: {
+      errors: { http_status: 'mapped' },
+      structured_text: 'on',
+      confirm: { fallback: 'deny', remember: 'off' },
+      agent_profile: 'on',
+      complete: 'on',
+    },
+  },
 }

@@ -2,7 +2,7 @@
  * Tells a URL with a slip of the pen from a command: both are one word where a server is named in short. Only what no
  * program is called is taken for a URL, so a command is never refused.
  */
-import { nearest } from '../core/nearest.ts'
+import { nearest } from '../core/text/nearest.ts'
 
 /** What a text that was meant as a URL should be; nothing for any other text. Names no part of it but its scheme. */
 export function urlMistake(text: string): string | undefined {

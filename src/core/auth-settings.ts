@@ -1,5 +1,5 @@
 import type { Principal } from './principal.ts'
-import type { Secret } from './secret.ts'
+import type { Secret } from './text/secret.ts'
 
 /** Who may call and how callers prove who they are. Durations are milliseconds. */
 export interface AuthSettings {

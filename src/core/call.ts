@@ -1,7 +1,6 @@
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
-import type { Target } from './target.ts'
 
 /** What a server may ask of the client before it can finish: elicitation, sampling or roots, by a key. */
 export type InputRequests = Readonly<Record<string, InputRequest>>
@@ -148,4 +147,15 @@ export function compose(policies: readonly (Middleware | undefined)[], end: Hand
   let handler = end
   for (const policy of policies.toReversed()) if (policy) handler = policy(handler)
   return handler
+}
+
+/** What a call is for: one method of one server and, where the method has one, the thing it names. */
+export interface Target {
+  /** The server's name in the configuration; absent while the call is for all of them together. */
+  readonly upstream?: string
+  readonly method: string
+  /** Tool or prompt name, or resource URI, as the server knows it. */
+  readonly name?: string
+  /** Set where the gateway answers itself instead of a server. */
+  readonly isBuiltin?: true
 }

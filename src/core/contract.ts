@@ -1,5 +1,5 @@
-import { canonical, isObject } from './json.ts'
-import { type ChangeLevel, schemaChanges } from './schema-change.ts'
+import { canonical, isObject } from './json/json.ts'
+import { type ChangeLevel, schemaChanges } from './schema/schema-change.ts'
 
 /** What callers of a server rely on. */
 export interface Contract {
@@ -227,4 +227,49 @@ export function isContract(value: unknown): value is Contract {
     Array.isArray(value.errorCodes) &&
     [value.tools, value.prompts, value.resources, value.templates].every(isObject)
   )
+}
+
+/** The contract of a server as it was last seen, and how it became so. Kept under `contract/…` as JSON. */
+export interface ContractHistory {
+  readonly upstream: string
+  readonly contract: Contract
+  /** The newest first. */
+  readonly versions: readonly ContractVersion[]
+}
+
+/** One version of a contract. */
+export interface ContractVersion {
+  readonly version: string
+  /** When it was first seen, in milliseconds since 1970. */
+  readonly at: number
+  readonly changes: readonly KeptChange[]
+  /** How many changes there were more than are kept. */
+  readonly more?: number
+}
+
+/** A change, and whether something went that was not announced, or not for long enough. */
+export type KeptChange = ContractChange & { readonly isEarly?: true }
+
+/** What the owner of a tool says of its end. */
+export interface Deprecation {
+  /** In the owner's words. */
+  readonly text: string
+  /** The tool to use instead. */
+  readonly successor?: string
+  /** The end of the last day it is there, in milliseconds since 1970. */
+  readonly until?: number
+}
+
+const DAY_MS = 86_400_000
+
+/** Reads what is written of the end of a tool, such as `use log_work, support ends 2027-03-31`. */
+export function readDeprecation(text: string): Deprecation {
+  const [, successor] = /\buse\s+[`"']?([\w./:-]*[\w])/i.exec(text) ?? []
+  const [day] = /\b\d{4}-\d{2}-\d{2}\b/.exec(text) ?? []
+  const start = day === undefined ? Number.NaN : Date.parse(`${day}T00:00:00Z`)
+  return {
+    text,
+    ...(successor !== undefined && { successor }),
+    ...(Number.isFinite(start) && { until: start + DAY_MS }),
+  }
 }

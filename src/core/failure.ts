@@ -1,6 +1,6 @@
 import { type Category, type ErrorCode, isCategory } from './error.ts'
-import { isObject } from './json.ts'
-import { compilePattern, type Pattern } from './pattern.ts'
+import { isObject } from './json/json.ts'
+import { compilePattern, type Pattern } from './text/pattern.ts'
 import type { Payload } from './payload.ts'
 import type { ErrorRule } from './settings.ts'
 

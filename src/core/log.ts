@@ -1,5 +1,5 @@
 import { GatewayError } from './error.ts'
-import { excerpt } from './secret-shapes.ts'
+import { excerpt } from './text/redact.ts'
 
 /** Where things that happen are written down. */
 export interface Log {
@@ -19,3 +19,13 @@ export function background(promise: Promise<unknown>, log: Log): void {
     else log.error('background', { error: excerpt(String(error), 500) })
   })
 }
+
+/** A part of the gateway whose state is told of. */
+export interface Probe {
+  /** Whether no call can be served without it. */
+  readonly isNeeded: boolean
+  works(): boolean | Promise<boolean>
+}
+
+/** Parts by name. */
+export type Probes = Readonly<Record<string, Probe>>

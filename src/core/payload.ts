@@ -1,4 +1,4 @@
-import { addMembers, editMembers, elements, isObject, members } from './json.ts'
+import { addMembers, editMembers, elements, isObject, members } from './json/json.ts'
 
 /** What `with` sets: a value, a payload whose text is kept, or `undefined` to remove the member. */
 export type Fields = Readonly<Record<string, unknown>>

@@ -1,4 +1,4 @@
-import type { Secret } from './secret.ts'
+import type { Secret } from './text/secret.ts'
 
 /** Who a call is made for. */
 export interface Principal {

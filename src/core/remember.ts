@@ -1,10 +1,11 @@
+import { durationSchema } from './time/units.ts'
+
 /**
  * For how long, and for how many calls, one approval holds.
  *
  * The configuration lets it hold for every call it names, or offers it: then the person who is asked chooses. An
  * approval that holds for one call only has no such value at all.
  */
-import { durationSchema } from './units.ts'
 
 /** That one approval holds for several calls of a tool. */
 export interface Remember {
@@ -49,4 +50,17 @@ export function rememberText({ for: milliseconds, max }: Remember): string {
 function duration(milliseconds: number): string {
   const minutes = milliseconds / 60_000
   return Number.isInteger(minutes) ? `${minutes} min` : `${Math.ceil(milliseconds / 1000)} s`
+}
+
+/**
+ * The line of configuration by which people are asked about a tool no more. People are told it where they decide,
+ * models never: they could write it themselves.
+ */
+
+/** What to write where. */
+export interface StopAsking {
+  /** The place in the configuration, with dots between its keys. */
+  readonly under: string
+  /** A line of YAML. */
+  readonly write: string
 }

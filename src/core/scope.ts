@@ -1,3 +1,4 @@
+import { canonical } from './json/json.ts'
 import type { UpstreamSettings } from './settings.ts'
 
 /**
@@ -25,4 +26,32 @@ export function knownScopes({ name, scopes, tools }: UpstreamSettings): string[]
   const explicit = Object.values(tools).flatMap((tool) => tool.scopes ?? [])
   const derived = ['read', 'write', 'delete', 'admin', 'execute'].map((kind) => `${kind}:${name}`)
   return [...new Set([...derived, ...Object.keys(scopes), ...explicit])]
+}
+
+/** What limits the calls to a server: what holds for those to all servers together, and what for its own alone. */
+interface LimitScope<Limit> {
+  readonly together?: Limit
+  readonly alone?: Limit
+}
+
+/** How often each caller may call where nothing is configured, and callers are told apart or the profile is `corporate`. */
+export const DEFAULT_RATE = '60/minute'
+
+/**
+ * Which limits hold, from what is configured for all and for one server. One that is configured for the server
+ * stands beside that for all, and in place of the one that holds where nothing is configured.
+ */
+export function limitScope<Limit>(
+  common: Limit | 'off' | undefined,
+  own: Limit | 'off' | undefined,
+  unsaid: Limit | undefined,
+): LimitScope<Limit> {
+  if (own === 'off') return {}
+  // What a server has from that for all is the same list in another copy.
+  const isOwn = own !== undefined && canonical(own) !== canonical(common)
+  const together = common ?? (isOwn ? undefined : unsaid)
+  return {
+    ...(together !== undefined && together !== 'off' && { together }),
+    ...(isOwn && { alone: own }),
+  }
 }

@@ -1,10 +1,9 @@
 import type { AuthSettings } from './auth-settings.ts'
-import type { Operation, Risk } from './entry.ts'
+import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'
-import type { About, Cost } from './record.ts'
 import type { Remember } from './remember.ts'
-import type { ObserveSettings } from './observe-settings.ts'
-import type { Secret } from './secret.ts'
+import { fitting } from './text/glob.ts'
+import type { Secret } from './text/secret.ts'
 
 /** The whole configuration, checked, with every default filled in. Durations are milliseconds, sizes are bytes. */
 export interface Settings {
@@ -286,4 +285,50 @@ export function featureSettings(
 /** Whether clients can ask the gateway itself for something, by its tools or by its methods. */
 export function isAsked({ metaTools, hasMethods }: Pick<Settings, 'metaTools' | 'hasMethods'>): boolean {
   return metaTools !== 'off' || hasMethods
+}
+
+/** What one setting of a tool is and which glob says so: the most specific one that has this setting. */
+export function settingOf<Key extends keyof ToolSettings>(
+  tools: Readonly<Record<string, ToolSettings>>,
+  name: string,
+  key: Key,
+): { readonly glob: string; readonly value: NonNullable<ToolSettings[Key]> } | undefined {
+  for (const glob of fitting(Object.keys(tools), name)) {
+    const value = tools[glob]?.[key]
+    if (value !== undefined) return { glob, value }
+  }
+  return undefined
+}
+
+/** What is told of calls, and to whom. */
+export interface ObserveSettings {
+  /** Whether `/metrics` answers. */
+  readonly metrics: boolean
+  /** The least important log lines that are written, where the command line does not say. */
+  readonly logLevel?: 'debug' | 'info' | 'warn' | 'error'
+  /** Absent where no spans are sent. */
+  readonly traces?: TraceSettings
+  /** Absent where no audit log is kept. */
+  readonly audit?: AuditSettings
+}
+
+/** Where spans are sent, over OTLP/HTTP. */
+export interface TraceSettings {
+  readonly endpoint: string
+  readonly headers: Readonly<Record<string, Secret>>
+  /** Which part of the traces that begin here is recorded, from 0 to 1. */
+  readonly sample: number
+  readonly serviceName: string
+}
+
+/** The file calls and refusals are recorded in. */
+export interface AuditSettings {
+  /** An absolute path. */
+  readonly file: string
+  /** Makes the digests of arguments, so that nobody without it can try out what the arguments were. */
+  readonly key?: Secret
+  /** How large a file may get before the next is begun, in bytes. */
+  readonly maxSize: number
+  /** How many full files are kept; all where absent. */
+  readonly keep?: number
 }

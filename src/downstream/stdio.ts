@@ -4,14 +4,14 @@ import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import type { Principal } from '../core/principal.ts'
-import type { Refusal } from '../core/refusal.ts'
-import { newRequestId } from '../core/request-id.ts'
-import type { RequestStateCodec } from '../bridge/seal.ts'
-import { serveBatch, takeBatch } from '../bridge/batch.ts'
-import type { ResponseSink } from '../bridge/reply.ts'
-import { ClientSession } from '../bridge/session.ts'
-import { serveStateless } from '../bridge/stateless.ts'
-import { classify } from '../wire/codec.ts'
+import type { Refusal } from '../core/events.ts'
+import { newRequestId } from '../core/identity.ts'
+import type { RequestStateCodec } from '../protocol/request-state.ts'
+import { serveBatch, takeBatch } from './session/batch.ts'
+import type { ResponseSink } from './session/response-sink.ts'
+import { ClientSession } from './session/session.ts'
+import { serveStateless } from './stateless.ts'
+import { classify } from '../protocol/jsonrpc.ts'
 import {
   type Batch,
   checkNesting,
@@ -22,12 +22,12 @@ import {
   type JsonRpcMessage,
   parseMessage,
   parseMessages,
-} from '../wire/jsonrpc.ts'
-import { lift } from '../wire/lift.ts'
-import { encodeLine, lines } from '../wire/lines.ts'
-import { isForServers } from '../wire/methods.ts'
-import { modernError } from '../wire/modern.ts'
-import { latestModern, modernRevisions } from '../wire/revisions.ts'
+} from '../protocol/jsonrpc.ts'
+import { lift } from '../protocol/lift.ts'
+import { encodeLine, lines } from '../protocol/lines.ts'
+import { isForServers } from '../protocol/methods.ts'
+import { modernError } from '../protocol/modern.ts'
+import { latestModern, modernRevisions } from '../protocol/revisions.ts'
 
 interface Options {
   readonly handle: Handler

@@ -1,15 +1,15 @@
 import type { Call } from '../core/call.ts'
-import { self } from '../core/self.ts'
+import { self } from '../core/identity.ts'
 import { unknownResource } from '../core/unknown.ts'
-import { agentBriefing, agentPrompt } from '../documents/brief.ts'
-import { helpText } from '../documents/help.ts'
-import { authNotice, headersNotice, versionNotice } from '../documents/notices.ts'
-import type { ServerDescription } from '../documents/portrait.ts'
+import { agentBriefing, agentPrompt } from '../descriptions/formats/briefing.ts'
+import { helpText } from '../descriptions/formats/help.ts'
+import { authNotice, headersNotice, versionNotice } from '../descriptions/sections/practices.ts'
+import type { ServerDescription } from '../descriptions/model/description.ts'
 import { Contracts } from '../records/contracts.ts'
-import { CONTRACT_KEY } from '../wire/extensions.ts'
+import { CONTRACT_KEY } from '../protocol/meta-keys.ts'
 import type { Deps, Feature, BuiltinEntry } from './feature.ts'
-import { answered } from './own-tool.ts'
-import { describedList } from './portrayed.ts'
+import { answered } from './builtin-tool.ts'
+import { describedList } from './describing.ts'
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
 export const agentProfile: Feature<Record<never, never> | false> = {

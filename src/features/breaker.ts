@@ -1,7 +1,7 @@
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import { durationSchema } from '../core/units.ts'
+import { durationSchema } from '../core/time/units.ts'
 import type { Feature } from './feature.ts'
 
 /** Times are milliseconds. */

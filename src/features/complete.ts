@@ -1,14 +1,14 @@
 import type { Outcome } from '../core/call.ts'
-import { canonical } from '../core/json.ts'
-import type { Definition } from '../core/record.ts'
+import { canonical } from '../core/json/json.ts'
+import type { Definition } from '../core/descriptor.ts'
 import { Payload } from '../core/payload.ts'
 import {
   completedAnnotations,
   completedDescription,
   type Incomplete,
   titleOf,
-} from '../documents/completed.ts'
-import type { ServerDescription } from '../documents/portrait.ts'
+} from '../descriptions/model/completed.ts'
+import type { ServerDescription } from '../descriptions/model/description.ts'
 import type { Deps, Feature } from './feature.ts'
 
 /** Completes the descriptions of tools: what they change, how risky that is, how a call is repeated, who is asked. */

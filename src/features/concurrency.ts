@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/error.ts'
-import { limitScope } from '../core/limit-scope.ts'
+import { limitScope } from '../core/scope.ts'
 import { Registry } from '../core/registry.ts'
-import { isPage, isVendorRequest } from '../wire/methods.ts'
+import { isPage, isVendorRequest } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
 
 interface Settings {

@@ -2,7 +2,7 @@
  * Proves to a gateway in front of this one that this is the gateway it means, so that it leaves to this one what both
  * would do: asking people, keys, provenance. Only who names this gateway's key in its configuration asks for it.
  */
-import { CHALLENGE_KEY, PROOF_KEY, readChallenge } from '../wire/gateway-proof.ts'
+import { CHALLENGE_KEY, PROOF_KEY, readChallenge } from '../protocol/gateway-proof.ts'
 import type { Feature } from './feature.ts'
 
 /** Answers the challenge of a gateway in front. */

@@ -2,8 +2,8 @@ import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
 import { featureSettings, type Settings as GatewaySettings, type UpstreamSettings } from '../core/settings.ts'
-import { settingOf } from '../core/tool-settings.ts'
-import { durationSchema } from '../core/units.ts'
+import { settingOf } from '../core/settings.ts'
+import { durationSchema } from '../core/time/units.ts'
 import type { Feature } from './feature.ts'
 
 /** In milliseconds. */

@@ -1,7 +1,7 @@
 import type { Call, Notification } from '../core/call.ts'
-import { isObject } from '../core/json.ts'
+import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
-import { readFilter } from '../wire/filter.ts'
+import { readFilter } from '../protocol/subscription-filter.ts'
 
 /** A list clients hear changes of. */
 export type List = 'tools' | 'prompts' | 'resources'

@@ -1,9 +1,9 @@
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
-import { asCalled } from '../core/judgement/call.ts'
-import { settingOf } from '../core/tool-settings.ts'
-import { pause } from '../core/waiting.ts'
-import { method as known } from '../wire/methods.ts'
+import { asCalled } from '../core/judgement/judge.ts'
+import { settingOf } from '../core/settings.ts'
+import { pause } from '../core/time/waiting.ts'
+import { method as known } from '../protocol/methods.ts'
 import type { Deps, Feature } from './feature.ts'
 
 interface Settings {

@@ -1,5 +1,5 @@
 import type { Call, Outcome } from '../core/call.ts'
-import { canonical, isObject, readJson } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Feature } from './feature.ts'
 
 /** Gives the structured content of a tool's result as text too, for clients and models that read text alone. */

@@ -1,9 +1,11 @@
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
+import { canonical, isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { method } from '../wire/methods.ts'
-import { ownCall } from '../wire/own-call.ts'
+import { ownCall } from '../protocol/lift.ts'
+import { method } from '../protocol/methods.ts'
+import type { Json } from './subject.ts'
 
 /** What a server answered. */
 export type Answer =
@@ -49,4 +51,95 @@ export function asker(handle: Handler, { name: upstream }: UpstreamSettings): As
 /** An error as evidence. */
 export function told({ rpc, message }: GatewayError): string {
   return `${rpc} ${message.slice(0, 120)}`
+}
+
+/** The methods that list something. */
+export type ListMethod = 'tools/list' | 'prompts/list' | 'resources/list' | 'resources/templates/list'
+
+/** What a server lists. */
+export interface List {
+  readonly items: readonly unknown[]
+  /** How many entries each page had. */
+  readonly pages: readonly number[]
+  /** Listing it twice gave the same entries in the same order. */
+  readonly isStable: boolean
+  readonly error?: GatewayError
+}
+
+/** A server that never ends a list is read this far. */
+const MAX_PAGES = 100
+
+/** Reads a list to its end, twice. */
+export async function readList(ask: Ask, name: ListMethod): Promise<List> {
+  const first = await walk(ask, name)
+  if (first.error) return { ...first, isStable: true }
+  const second = await walk(ask, name)
+  return { ...first, isStable: namesOf(first.items) === namesOf(second.items) }
+}
+
+async function walk(ask: Ask, name: ListMethod): Promise<Omit<List, 'isStable'>> {
+  const items: unknown[] = []
+  const pages: number[] = []
+  let cursor: unknown
+  while (pages.length < MAX_PAGES) {
+    const { result, error } = await ask(name, cursor === undefined ? {} : { cursor })
+    if (error) return { items, pages, error }
+    const found = result.fields[method(name).list ?? '']
+    const page: readonly unknown[] = Array.isArray(found) ? found : []
+    items.push(...page)
+    pages.push(page.length)
+    cursor = result.fields.nextCursor
+    if (typeof cursor !== 'string') break
+  }
+  return { items, pages }
+}
+
+function namesOf(items: readonly unknown[]): string {
+  return canonical(items.map((each) => (isObject(each) ? (each.uri ?? each.uriTemplate ?? each.name) : each)))
+}
+
+/** A resource that was read. */
+export interface Reading {
+  readonly uri: string
+  /** What the list says of its type. */
+  readonly listed: unknown
+  /** The `contents` of the answer, whatever they are. */
+  readonly contents?: unknown
+  readonly error?: GatewayError
+}
+
+/** A prompt that was fetched. */
+export interface Fetched {
+  readonly name: string
+  readonly error?: GatewayError
+}
+
+/** How many resources are read, and how large one may say it is, in bytes. */
+const most = { reads: 8, size: 1_000_000 }
+
+/** Reads the first few resources. */
+export async function readResources(ask: Ask, resources: readonly Json[]): Promise<readonly Reading[]> {
+  const small = resources.filter(({ size }) => typeof size !== 'number' || size <= most.size)
+  const readings: Reading[] = []
+  for (const { uri, mimeType } of small.slice(0, most.reads)) {
+    if (typeof uri !== 'string') continue
+    const { result, error } = await ask('resources/read', { uri })
+    const found = error ? { error } : { contents: result.fields.contents }
+    readings.push({ uri, listed: mimeType, ...found })
+  }
+  return readings
+}
+
+/** Fetches the first prompt that needs no arguments; nothing where there is none. */
+export async function fetchPrompt(ask: Ask, prompts: readonly Json[]): Promise<Fetched | undefined> {
+  const plain = prompts.find((prompt) => typeof prompt.name === 'string' && !needsArguments(prompt))
+  if (!plain) return undefined
+  const name = String(plain.name)
+  const { error } = await ask('prompts/get', { name })
+  return { name, ...(error && { error }) }
+}
+
+function needsArguments({ arguments: given }: Json): boolean {
+  if (given === undefined) return false
+  return !Array.isArray(given) || given.some((each) => isObject(each) && each.required === true)
 }

@@ -1,11 +1,11 @@
-import { isObject } from '../core/json.ts'
-import { tasksExtension } from '../wire/extensions.ts'
-import { method } from '../wire/methods.ts'
+import { isObject } from '../core/json/json.ts'
+import { tasksExtension } from '../protocol/meta-keys.ts'
+import { method } from '../protocol/methods.ts'
 import { told } from './asking.ts'
 import type { Assertion } from './assertion.ts'
-import type { ListMethod } from './listing.ts'
+import type { ListMethod } from './asking.ts'
 import type { Subject } from './subject.ts'
-import { fail, notApplicable, pass, unless } from './verdict.ts'
+import { fail, notApplicable, pass, unless } from './assertion.ts'
 
 /** More entries than this on one page are too many. */
 const LONG_PAGE = 200

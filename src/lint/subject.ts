@@ -1,12 +1,12 @@
 import { classify } from '../catalog/classify.ts'
 import type { Handler } from '../core/call.ts'
-import type { Classification } from '../core/entry.ts'
-import { isObject } from '../core/json.ts'
+import type { Classification } from '../core/descriptor.ts'
+import { isObject } from '../core/json/json.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { metaKeys } from '../wire/extensions.ts'
+import { metaKeys } from '../protocol/meta-keys.ts'
 import { type Answer, type Ask, asker } from './asking.ts'
-import { type List, type ListMethod, readList } from './listing.ts'
-import { fetchPrompt, type Fetched, type Reading, readResources } from './reading.ts'
+import { type List, type ListMethod, readList } from './asking.ts'
+import { fetchPrompt, type Fetched, type Reading, readResources } from './asking.ts'
 
 /** The members of a JSON object. */
 export type Json = Readonly<Record<string, unknown>>

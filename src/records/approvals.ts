@@ -1,12 +1,11 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
-import type { Risk } from '../core/entry.ts'
+import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
+import type { Risk } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
-import { canonical, isObject, readJson } from '../core/json.ts'
-import type { Remember } from '../core/remember.ts'
-import type { StopAsking } from '../core/stop-asking.ts'
+import type { ApprovalStep } from '../core/events.ts'
+import { canonical, isObject, readJson } from '../core/json/json.ts'
+import type { Remember, StopAsking } from '../core/remember.ts'
 import type { Store } from '../store/store.ts'
-import { decided, mayDecide } from './approval-decision.ts'
-import { notYours, tooLarge, tooMany, unknownApproval } from './approval-refusals.ts'
 import { callerHash } from './principal.ts'
 
 /** A call that waits for people to approve it. Kept under `approval/…` as JSON; times are milliseconds since 1970. */
@@ -296,4 +295,162 @@ function parseOpen(text: string): { readonly id: string; readonly token: string 
   if (!isObject(value)) return undefined
   const { id, token } = value
   return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
+}
+
+/** The reason of a refusal that no waiting changes: there is nobody who could be asked. */
+export const NO_APPROVER_REASON = 'nobody_to_ask'
+
+/** There is none to decide on. */
+function unknownApproval(): GatewayError {
+  return new GatewayError('RESOURCE_NOT_FOUND', 'There is no such approval, or its time is over.', {
+    suggestion: 'Let the call be made again: it then asks for another one.',
+  })
+}
+
+/** Somebody else has to decide. */
+function notYours({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
+  const message =
+    kind === 'out_of_band'
+      ? 'You may not decide on this call: it takes somebody else.'
+      : `You may not decide on this call${via === 'token' ? ' with a token' : ''}: it takes the person who makes it.`
+  return new GatewayError('PERMISSION_DENIED', message)
+}
+
+/** It is decided already. */
+function conflict(message: string): GatewayError {
+  return new GatewayError('CONFLICT', message)
+}
+
+/** The approval holds for one call. */
+function notOffered(): GatewayError {
+  return new GatewayError('INVALID_INPUT', 'This approval holds for one call: it cannot be remembered.', {
+    field: 'remember',
+  })
+}
+
+/** A caller has as many open as it may. */
+function tooMany(): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', 'Too many calls of this caller wait for approval.', {
+    suggestion: 'Have those approved or denied that wait, or let their time end.',
+    retryAfterSeconds: 60,
+    isResult: true,
+  })
+}
+
+/** Nobody could read what is to be approved. */
+function tooLarge(): GatewayError {
+  return new GatewayError('PAYLOAD_TOO_LARGE', 'The arguments are too large for a person to approve.', {
+    isResult: true,
+  })
+}
+
+/** An approval as programs are told of it. */
+export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
+  const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
+  const { sent, typed, offer, stop, needed, approvers, createdAt, expiresAt, decisions } = approval
+  return {
+    id,
+    status,
+    kind,
+    message,
+    server: upstream,
+    tool,
+    arguments: approval.arguments,
+    ...(sent !== undefined && { arguments_text: sent }),
+    digest,
+    risk,
+    caller,
+    created_at: timeText(createdAt),
+    expires_at: timeText(expiresAt),
+    needed,
+    ...(approvers.length > 0 && { approvers }),
+    ...(typed !== undefined && { typed }),
+    ...(offer && { may_remember: { calls: offer.max, seconds: offer.for / 1000 } }),
+    ...(stop && { to_be_asked_no_more: stop }),
+    decisions: decisions.map(({ at, ...decision }) => ({ ...decision, at: timeText(at) })),
+  }
+}
+
+/** How many people have approved. */
+export function approvedCount({ decisions }: Pick<Approval, 'decisions'>): number {
+  return decisions.filter(({ verdict }) => verdict === 'approved').length
+}
+
+function timeText(at: number): string {
+  return new Date(at).toISOString()
+}
+
+/** Whether a person may decide. A token that calls never approves itself. */
+export function mayDecide(
+  { kind, caller, isEverybody, approvers }: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
+  { by, via }: Pick<Decision, 'by' | 'via'>,
+): boolean {
+  const isOperator = via === 'code' || via === 'command_line'
+  if (kind === 'out_of_band') {
+    return by !== caller && (approvers.length === 0 || approvers.includes(by))
+  }
+  if (via === 'token') return false
+  return isOperator || isEverybody === true || by === caller || approvers.includes(by)
+}
+
+/** How callers are named who are people of the issuer. */
+const PERSON_PREFIX = 'user:'
+
+/**
+ * Who can decide on an approval's page: a person in a browser, else a program that sends a bearer token; undefined where neither can.
+ * A link is for the first alone.
+ */
+export function whoDecidesOnPage(
+  approval: Pick<Approval, 'kind' | 'caller' | 'isEverybody' | 'approvers'>,
+  auth: Pick<AuthSettings, 'jwt' | 'introspect' | 'tokens' | 'users'>,
+): 'person' | 'program' | undefined {
+  const { kind, caller, approvers } = approval
+  const { users, jwt } = auth
+  // The code of the terminal is asked for.
+  if (!isProtected(auth) && users.length === 0) return 'person'
+  const isUser = ({ approvesAs }: AuthSettings['users'][number]): boolean =>
+    approvesAs !== undefined && mayDecide(approval, { by: approvesAs, via: 'password' })
+  if (users.some(isUser)) return 'person'
+  const names = kind === 'page' ? [caller] : approvers
+  const isAnybody = kind === 'out_of_band' && approvers.length === 0
+  if (jwt?.client && (isAnybody || names.some((name) => name.startsWith(PERSON_PREFIX)))) return 'person'
+  return kind === 'out_of_band' && isProtected(auth) ? 'program' : undefined
+}
+
+/** Whether a person would approve without having typed what has to be typed for it. */
+export function isMistyped(
+  { typed }: Pick<Approval, 'typed'>,
+  { verdict, said }: { readonly verdict: Decision['verdict']; readonly said: string | undefined },
+): boolean {
+  return verdict === 'approved' && typed !== undefined && said !== typed
+}
+
+/** What is recorded of a decision. */
+export function stepOf(
+  { id, caller, upstream, tool, arguments: given }: Approval,
+  { by, via, verdict }: Pick<Decision, 'by' | 'via' | 'verdict'>,
+): ApprovalStep {
+  return { approval: id, by, via, verdict, caller, upstream, tool, given }
+}
+
+/** How long an approved call can be made after the last person approved, at least, in milliseconds. */
+const TIME_TO_REPEAT = 300_000
+
+/** What one decision more makes of an approval: one person who denies it is enough, though it approved before. */
+function decided(approval: Approval, decision: Decision): Partial<Approval> {
+  const { status, decisions, needed, offer } = approval
+  if (status !== 'pending') throw conflict(`It is ${status} already.`)
+  if (decision.remember && !offer) throw notOffered()
+  const all = [...decisions, decision]
+  if (decision.verdict === 'denied') return { decisions: all, status: 'denied' }
+  const people = new Set(decisions.map(personOf))
+  if (people.has(personOf(decision))) throw conflict('You have approved it already; it takes another person.')
+  if (all.length < needed) return { decisions: all }
+  const expiresAt = Math.max(approval.expiresAt, decision.at + TIME_TO_REPEAT)
+  return { decisions: all, status: 'approved', expiresAt }
+}
+
+/** Whoever is at the machine is one person, however that was shown. */
+function personOf({ by, via }: Decision): string {
+  return via === 'code' || via === 'command_line' ? 'the operator' : `id ${by}`
 }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { type Category, type ErrorCode, GatewayError, isErrorCode } from '../core/error.ts'
-import { canonical, isObject, readJson } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import type { Store } from '../store/store.ts'
 import { callerHash } from './principal.ts'

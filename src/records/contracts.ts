@@ -1,4 +1,4 @@
-import type { ContractHistory, ContractVersion, KeptChange } from '../core/contract-history.ts'
+import type { ContractHistory, ContractVersion, KeptChange } from '../core/contract.ts'
 import {
   type Contract,
   type ContractChange,
@@ -7,9 +7,9 @@ import {
   levelOf,
   raised,
 } from '../core/contract.ts'
-import { isObject, readJson } from '../core/json.ts'
+import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { casUpdate, type CasUpdate } from './revise.ts'
+import { casUpdate, type CasUpdate } from './cas-update.ts'
 
 /** What became of a contract. */
 export interface Noted {

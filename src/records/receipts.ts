@@ -1,5 +1,5 @@
 import { createPublicKey, hash, verify } from 'node:crypto'
-import { canonical, isObject, readJson } from '../core/json.ts'
+import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
 
 /** What a receipt says, besides who signed it and when. */

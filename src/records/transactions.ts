@@ -1,8 +1,8 @@
 import { GatewayError } from '../core/error.ts'
-import { isObject, readJson } from '../core/json.ts'
+import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
 import { callerHash, type KeptPrincipal } from './principal.ts'
-import { casUpdate, type CasUpdate } from './revise.ts'
+import { casUpdate, type CasUpdate } from './cas-update.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
 export interface Transaction {

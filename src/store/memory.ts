@@ -1,6 +1,114 @@
-import { Generations } from './generations.ts'
-import { type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
-import { Window } from './window.ts'
+import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
+
+/**
+ * A map of bounded weight that forgets what was not used for longest. It has two halves: what is used moves to the
+ * younger one, and once that is full it becomes the older one, whose place it takes.
+ */
+class Generations<Value> {
+  readonly #half: number
+  readonly #weigh: (value: Value) => number
+  #young = new Map<string, Value>()
+  #old = new Map<string, Value>()
+  #weight = 0
+
+  constructor(limit: number, weigh: (value: Value) => number) {
+    this.#half = limit / 2
+    this.#weigh = weigh
+  }
+
+  get(key: string): Value | undefined {
+    const found = this.#young.get(key)
+    if (found !== undefined) return found
+    const older = this.#old.get(key)
+    if (older !== undefined) this.set(key, older)
+    return older
+  }
+
+  set(key: string, value: Value): void {
+    const weight = this.#weigh(value) + key.length
+    if (this.#weight + weight > this.#half) {
+      this.#old = this.#young
+      this.#young = new Map()
+      this.#weight = 0
+    }
+    this.#weight += weight
+    this.#young.set(key, value)
+  }
+
+  delete(key: string): boolean {
+    const wasYoung = this.#young.delete(key)
+    return this.#old.delete(key) || wasYoung
+  }
+
+  /** The keys there are, each once. Looking at their values does not disturb it. */
+  keys(): ReadonlySet<string> {
+    return new Set([...this.#young.keys(), ...this.#old.keys()])
+  }
+
+  clear(): void {
+    this.#young.clear()
+    this.#old.clear()
+    this.#weight = 0
+  }
+}
+
+/** What was taken from one bucket within the last window of time, counted by slices. */
+class Window {
+  /** A ring: the slice of a time stands at its number modulo the size of the ring. */
+  readonly #counts = new Uint32Array(SLICES + 1)
+  readonly #length: number
+  #newest: number
+  #total = 0
+
+  constructor(window: number, now: number) {
+    // Whole milliseconds, so that what is said to come back then does.
+    this.#length = Math.ceil(window / SLICES)
+    this.#newest = Math.floor(now / this.#length)
+  }
+
+  /** How many were taken within the window that ends at a time, in milliseconds. */
+  taken(now: number): number {
+    const slice = Math.floor(now / this.#length)
+    const passed = Math.min(slice - this.#newest, this.#counts.length)
+    for (let step = 1; step <= passed; step++) {
+      const at = (this.#newest + step) % this.#counts.length
+      this.#total -= this.#counts[at] ?? 0
+      this.#counts[at] = 0
+    }
+    if (slice > this.#newest) this.#newest = slice
+    return this.#total
+  }
+
+  /** Takes one, at the time of the last look. */
+  add(): void {
+    const at = this.#newest % this.#counts.length
+    this.#counts[at] = (this.#counts[at] ?? 0) + 1
+    this.#total++
+  }
+
+  /** Gives back the last one that was taken, at the time of the last look. */
+  giveBack(): void {
+    if (this.#total === 0) return
+    for (let slice = this.#newest; slice > this.#newest - this.#counts.length; slice--) {
+      const at = ((slice % this.#counts.length) + this.#counts.length) % this.#counts.length
+      const count = this.#counts[at] ?? 0
+      if (count === 0) continue
+      this.#counts[at] = count - 1
+      this.#total--
+      return
+    }
+  }
+
+  /** How long from a time until the oldest that was taken comes back, in milliseconds. */
+  reset(now: number): number {
+    if (this.#total === 0) return 0
+    for (let slice = this.#newest - SLICES; slice <= this.#newest; slice++) {
+      const at = ((slice % this.#counts.length) + this.#counts.length) % this.#counts.length
+      if (this.#counts[at] !== 0) return Math.max(1, Math.ceil((slice + SLICES + 1) * this.#length - now))
+    }
+    return 0
+  }
+}
 
 interface Value {
   readonly text: string

@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isObject, readJson } from '../core/json.ts'
+import { isObject, readJson } from '../core/json/json.ts'
 
 /** What is remembered of a store: which one it is, until when it promised something, and when that was written. */
 export interface Promised {

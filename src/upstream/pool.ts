@@ -1,7 +1,7 @@
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { hasItsShare, type Principal } from '../core/principal.ts'
-import type { UpstreamConnection } from './connection.ts'
+import type { UpstreamConnection } from './protocol/connection.ts'
 
 interface Options<Key> {
   /** How long an unused connection is kept, in milliseconds. */

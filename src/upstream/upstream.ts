@@ -1,35 +1,38 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { method } from '../wire/methods.ts'
-import { boundedPage } from './list-bounds.ts'
-import { suspendable, type UpstreamCall } from '../bridge/park.ts'
-import { type Call, compose, type Handler, type Outcome, type Middleware } from '../core/call.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { type Call, compose, type Handler, type Outcome, type Middleware, type Client } from '../core/call.ts'
+import type { Quota } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
-import type { Quota } from '../core/record.ts'
+import { canonical } from '../core/json/json.ts'
 import type { Log } from '../core/log.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { admitting } from './admission.ts'
-import type { Variables } from './child.ts'
-import type { UpstreamConnection } from './connection.ts'
-import { connectionNames, declared } from './connection-names.ts'
-import { createCredentials, type Credentials, type OAuthSite } from './credentials.ts'
-import { type MessageRedactor, createMessageRedactor } from './discretion.ts'
-import { Eras, type OpenRoute, TRIAL_TIMEOUT_MS } from './eras.ts'
-import { asOurs, beforeCall, isAway, isPassing } from './failures.ts'
-import { createHttpClient } from './fetch.ts'
-import { LegacyConnection } from './legacy.ts'
-import { ModernConnection } from './modern.ts'
-import { negotiateHttp, negotiateStdio, type Route } from './negotiate.ts'
-import type { OpenTransport, StepTimeout } from './link.ts'
-import { LastLines } from './last-lines.ts'
-import { listenOn } from './listen-on.ts'
-import { isOfCredentials, type Login } from './login.ts'
+import type { Secret } from '../core/text/secret.ts'
+import { type MayKeep, withoutReservedKeys } from '../protocol/meta-keys.ts'
+import { method } from '../protocol/methods.ts'
+import { asOurs, beforeCall, isAway, isPassing, NegativeCache } from './failures.ts'
+import {
+  Eras,
+  type OpenRoute,
+  TRIAL_TIMEOUT_MS,
+  negotiateHttp,
+  negotiateStdio,
+  type Route,
+} from './negotiate.ts'
+import { createCredentials, type Credentials, type OAuthSite } from './oauth/credentials.ts'
 import { beingClosed, Pool } from './pool.ts'
-import { proofFor } from './proof.ts'
-import { UpstreamQuota } from './quota.ts'
-import { NegativeCache } from './recent.ts'
-import { stdioConnect } from './stdio.ts'
-import { toolNames } from './tool-names.ts'
-import { type IndexedTool, unlistedTool } from './tools.ts'
+import type { UpstreamConnection } from './protocol/connection.ts'
+import { proofFor } from './protocol/gateway-proof.ts'
+import { LegacyConnection } from './protocol/legacy.ts'
+import { ModernConnection } from './protocol/modern.ts'
+import { listenOn } from './subscriptions.ts'
+import { suspendable, type UpstreamCall } from './suspended-calls.ts'
+import { boundedPage, toolNames, type IndexedTool, unlistedTool } from './tool-index.ts'
+import { isOfCredentials, type Login } from './transport/auth-retry.ts'
+import { type Variables, LastLines } from './transport/child.ts'
+import { createHttpClient, UpstreamQuota } from './transport/http-client.ts'
+import { type MessageRedactor, createMessageRedactor } from './transport/redactor.ts'
+import { stdioConnect } from './transport/stdio.ts'
+import type { OpenTransport, StepTimeout } from './transport/transport.ts'
 
 /** A server behind the gateway. */
 export interface Upstream {
@@ -328,4 +331,104 @@ function openConnection(
     ...(Array.isArray(roots) && { roots }),
     ...(isolation === 'per_client' && call.client.info && { clientInfo: call.client.info }),
   }).then(opened)
+}
+
+// What of a server's messages is let in. Members that are the gateway's own word are cut out here, for every transport
+// and era, so that no code behind this place has to ask who wrote them. A server that is trusted as a peer of the
+// gateway is let keep names by `mayKeep`; that is the one place where such an exception is made.
+
+interface Options {
+  readonly mayKeep?: MayKeep
+  readonly log: Log
+}
+
+/** How many names of a connection are logged, so that a server cannot fill the log. */
+const MAX_LOGGED = 10
+
+const HINT = 'if the server is a Gatehouse of yours, name its key with gateway_key (or --gateway-key)'
+
+/** Opens connections whose messages arrive without what would speak in the gateway's name. */
+function admitting(connect: OpenTransport, { mayKeep, log }: Options): OpenTransport {
+  return (receiver) => {
+    const logged = new Set<string>()
+    const note = (removed: readonly string[]): void => {
+      const unseen = removed.filter((each) => !logged.has(each)).slice(0, MAX_LOGGED - logged.size)
+      for (const each of unseen) logged.add(each)
+      if (unseen.length > 0) log.warn('upstream.reserved_members', { members: unseen, hint: HINT })
+    }
+    return connect({
+      ...receiver,
+      receive: (arrived, about) => {
+        const { text, removed } = withoutReservedKeys(arrived, mayKeep)
+        if (removed.length > 0) note(removed)
+        receiver.receive(text, about)
+      },
+    })
+  }
+}
+
+/**
+ * Calls with the same name share a connection: one era, one caller, in the older era one set of capabilities, and one
+ * token where that is exchanged for the one the server gets.
+ */
+function connectionNames(settings: UpstreamSettings): (call: Call, route: Route) => string {
+  const { isolation, roots, reach } = settings
+  // A session's client is the same object for all its calls.
+  const known = new WeakMap<Client, string>()
+  const nameFor = (call: Call): string => {
+    // A server keeps the roots it was told, so those of one client are not for another.
+    const isOwn =
+      isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
+    const client = isOwn ? (call.client.session ?? '') : ''
+    return `older ${canonical(declared(call, settings))} ${client} ${call.principal.id}`
+  }
+  const named = (call: Call, { era }: Route): string => {
+    if (isolation === 'shared') return ''
+    // The era stands in front, so that no name of a caller can be that of a connection of the other era.
+    if (era === 'modern')
+      return isolation === 'auto'
+        ? `newer ${call.principal.id}`
+        : `newer ${call.principal.id} ${call.client.session}`
+    const found = known.get(call.client)
+    if (found !== undefined) return found
+    const name = nameFor(call)
+    known.set(call.client, name)
+    return name
+  }
+  const isExchanged = reach.kind === 'url' && reach.oauth?.grant === 'token_exchange'
+  if (!isExchanged) return named
+  return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
+}
+
+/** What an older server is told of its client: exactly what the client said, roots only where configured. */
+function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
+  const { roots: offered, tasks, ...rest } = call.client.capabilities
+  const own = isolation === 'shared' ? {} : rest
+  const clientTasks =
+    tasks !== undefined && call.client.era === 'legacy' && isolation !== 'shared' ? { tasks } : {}
+  if (Array.isArray(roots)) return { ...own, ...clientTasks, roots: {} }
+  const passed =
+    roots === 'client' && offered !== undefined && isolation !== 'shared' ? { roots: offered } : {}
+  return { ...own, ...clientTasks, ...passed }
+}
+
+/** Whether two servers are configured alike, secrets included. */
+export function settingsEqual(one: UpstreamSettings, other: UpstreamSettings): boolean {
+  return isDeepStrictEqual(revealed(one), revealed(other))
+}
+
+function revealed(settings: UpstreamSettings): unknown {
+  const { reach } = settings
+  const secrets = reach.kind === 'command' ? reach.env : reach.headers
+  const oauth = reach.kind === 'url' ? reach.oauth?.clientSecret : undefined
+  return {
+    ...settings,
+    reach: { ...reach, env: undefined, headers: undefined },
+    secrets: values(secrets),
+    clientSecret: oauth?.reveal(),
+  }
+}
+
+function values(secrets: Readonly<Record<string, Secret>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, secret.reveal()]))
 }

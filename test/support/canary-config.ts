@@ -1,5 +1,5 @@
 import { createHash, scryptSync } from 'node:crypto'
-import { resolved } from '../../src/config/subschema.ts'
+import { resolved } from '../../src/config/schema-lookup.ts'
 import type { Canaries } from './canary.ts'
 import { isObject, type Json } from './server/json.ts'
 

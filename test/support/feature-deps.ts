@@ -1,10 +1,10 @@
-import type { Descriptor } from '../../src/core/entry.ts'
-import { internalCall } from '../../src/errand.ts'
+import type { Descriptor } from '../../src/core/descriptor.ts'
+import { internalCall } from '../../src/gateway/internal-call.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import type { Deps } from '../../src/features/feature.ts'
-import { createMembership } from '../../src/records/presence.ts'
+import { createMembership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import { asSent } from '../../src/wire/project.ts'
+import { asSent } from '../../src/protocol/projection.ts'
 import { silentLog } from './silent-log.ts'
 
 /** What a feature under test may use: an empty store, and no servers unless given. */

@@ -1,5 +1,5 @@
 import { loadSettings } from '../../src/config/load.ts'
-import { createGateway } from '../../src/gateway.ts'
+import { createGateway } from '../../src/gateway/gateway.ts'
 import type { Log } from '../../src/core/log.ts'
 import { tokenHash } from './auth/token-hash.ts'
 import type { Json } from './server/json.ts'

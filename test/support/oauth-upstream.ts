@@ -2,13 +2,16 @@ import { onTestFinished } from 'vitest'
 import type { Call, Client, Outcome } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { Principal } from '../../src/core/principal.ts'
-import { Secret } from '../../src/core/secret.ts'
+import { Secret } from '../../src/core/text/secret.ts'
 import type { ListenSettings, OAuthSettings, UpstreamSettings } from '../../src/core/settings.ts'
-import type { SignInStep } from '../../src/core/sign-in.ts'
+import type { SignInStep } from '../../src/core/events.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import { createOAuthCallbackHandler, type OAuthCallbackHandler } from '../../src/upstream/credentials/desk.ts'
+import {
+  createOAuthCallbackHandler,
+  type OAuthCallbackHandler,
+} from '../../src/upstream/oauth/oauth-callback.ts'
 import { createUpstream, type Upstream } from '../../src/upstream/upstream.ts'
-import { metaKeys } from '../../src/wire/extensions.ts'
+import { metaKeys } from '../../src/protocol/meta-keys.ts'
 import { silentLog } from './silent-log.ts'
 import { toolCall } from './tool-call.ts'
 

@@ -1,6 +1,6 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
-import type { Definition } from '../../src/core/record.ts'
+import type { Definition } from '../../src/core/descriptor.ts'
 import { publishedServer } from './peers/servers.ts'
 
 /** What a published server says of itself and lists. */

@@ -3,7 +3,7 @@
  * words that occur in the judge's own source stay, and all others become `x`.
  */
 import { readdirSync, readFileSync } from 'node:fs'
-import { isObject } from '../../src/core/json.ts'
+import { isObject } from '../../src/core/json/json.ts'
 
 const source = new URL('../../src/core/judgement/', import.meta.url)
 const known = new Set(

@@ -1,4 +1,4 @@
-import type { ServerRecord } from '../../src/core/record.ts'
+import type { ServerRecord } from '../../src/core/descriptor.ts'
 
 /** What is known of a server that offers nothing, apart from what is given. */
 export function serverRecord(given: Partial<ServerRecord> = {}): ServerRecord {

@@ -1,4 +1,4 @@
-import { LmdbStore } from '../../src/store/lmdb.ts'
+import { LmdbStore } from '../../src/store/lmdb/store.ts'
 import { silentLog } from './silent-log.ts'
 
 // A process that uses a store in a folder, until it is killed: it writes down what it was promised.

@@ -2,9 +2,9 @@
  * What the arguments of a tool say of it: languages it runs, selectors for many things at once, files it writes,
  * switches that make it worse or harmless. Evidence of an optional argument concerns the calls that use it.
  */
-import { isObject } from '../json.ts'
-import { wordsOf } from '../words.ts'
-import type { Evidence } from './evidence.ts'
+import { isObject } from '../json/json.ts'
+import { wordsOf } from '../text/words.ts'
+import type { Evidence } from './lexicon.ts'
 import { baseVerb, verbClass } from './lexicon.ts'
 import { nameEvidence } from './words.ts'
 

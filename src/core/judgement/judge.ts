@@ -1,3 +1,10 @@
+import type { Descriptor, Classification, Operation, Risk } from '../descriptor.ts'
+import { isObject } from '../json/json.ts'
+import type { Payload } from '../payload.ts'
+import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
+import { type Condition, type Effect, effectRanks, type Evidence, worse, verbClass } from './lexicon.ts'
+import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
+
 /**
  * Judges what a tool does by all that is known of it before it runs: its name, title, description, arguments, output
  * and annotations. The worst evidence wins; what its server says in its favour counts only where the server is
@@ -5,11 +12,6 @@
  *
  * A judgement holds for the tool; `effectOfCall` tells what of it concerns the call at hand.
  */
-import { isObject } from '../json.ts'
-import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
-import { type Condition, type Effect, effectRanks, type Evidence, worse } from './evidence.ts'
-import { verbClass } from './lexicon.ts'
-import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
 
 /** How arguments decide what a call does. */
 export interface Variation {
@@ -68,7 +70,7 @@ export function judge(definition: Definition, { server, isTrusted }: Context): J
 }
 
 /** What one call of a judged tool does. */
-export function effectOfCall(
+function effectOfCall(
   { least, conditions, dryRun }: Variation,
   given: Readonly<Record<string, unknown>>,
 ): Effect {
@@ -204,4 +206,44 @@ function reassured(all: readonly Evidence[], isTrusted: boolean, readOnlyHint: u
     each.isSoft && !each.when ? { ...each, effect: 'write' } : each,
   )
   return { evidence: [...softened, ...acts], doubts: [] }
+}
+
+/**
+ * The judgement of one call: a tool is listed with its worst effect, and a call is held to what its own arguments do.
+ */
+
+/** The risk of each effect. */
+export const riskOfEffect: Readonly<Record<Effect, Risk>> = {
+  read: 'safe',
+  write: 'reversible',
+  destructive: 'destructive',
+  execute: 'destructive',
+}
+
+/** The kind of action an effect is; scopes tell deleting and administering from other destruction by the verb. */
+export function opOfEffect(effect: Effect, verb: string | undefined): Operation {
+  if (effect !== 'destructive') return effect
+  const kind = verb === undefined ? undefined : verbClass(verb)
+  if (kind === 'admin') return 'admin'
+  return kind === 'destructive' || kind === 'soft' ? 'delete' : 'write'
+}
+
+/** An entry as one call of it is: with the classification that its arguments give it. */
+export function asCalled(entry: Descriptor, { params }: { readonly params: Payload }): Descriptor {
+  const { varies } = entry.classification
+  if (!varies) return entry
+  const given = params.fields.arguments
+  const effect = effectOfCall(varies, isObject(given) ? given : {})
+  return { ...entry, classification: natureOf(effect, entry.classification) }
+}
+
+function natureOf(effect: Effect, classification: Classification): Classification {
+  const op = opOfEffect(effect, effect === 'destructive' ? classification.verb : undefined)
+  const isRead = effect === 'read'
+  return {
+    ...classification,
+    op,
+    risk: riskOfEffect[effect],
+    idempotent: isRead || classification.idempotent,
+  }
 }

@@ -4,8 +4,8 @@
  * Only imperatives count: verbs at the start of a clause, in their base form or third person. Nouns, participles,
  * negations and references to other tools say nothing of what this one does.
  */
-import { wordsOf } from '../words.ts'
-import type { Effect, Evidence } from './evidence.ts'
+import { wordsOf } from '../text/words.ts'
+import type { Effect, Evidence } from './lexicon.ts'
 import { allOf, baseVerb, isGoverning, isNoun, verbClass, type VerbClass } from './lexicon.ts'
 
 /** What the words of a tool's name say, after its server's own name. */

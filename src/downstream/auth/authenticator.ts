@@ -1,21 +1,18 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
+import { type AuthSettings, isProtected, type ListedToken } from '../../core/auth-settings.ts'
+import type { Probes } from '../../core/log.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
-import type { Probes } from '../../core/probe.ts'
 import { basicCredentials, bearerToken, checkToken } from './credentials.ts'
-import { createIntrospection } from './introspect.ts'
+import { createIntrospection, createTokenCache } from './introspection.ts'
 import { fetchKeys } from './issuer.ts'
-import { createJwtReader } from './jwt.ts'
-import { createKeys, type Keys } from './keys.ts'
-import { createListed } from './listed.ts'
+import { createJwtReader, createKeys, type Keys } from './jwt.ts'
 import { createPasswords } from './passwords.ts'
-import { unauthorized } from './refusal.ts'
 import type { Resources } from './resources.ts'
-import { createTokenCache } from './token-cache.ts'
-import { audiencesIn, MAX_CACHE_MS, principalOf, type Verified } from './verified.ts'
+import { unauthorized, audiencesIn, MAX_CACHE_MS, principalOf, type Verified } from './verified.ts'
 
 /** Tells who makes a request. */
-export interface Authenticator {
+interface Authenticator {
   /**
    * Who calls an endpoint: at once where the token is known already.
    * @throws AUTHENTICATION_REQUIRED, TOKEN_EXPIRED, SERVER_UNAVAILABLE, OVERLOADED
@@ -128,4 +125,18 @@ function keysOf(jwt: NonNullable<AuthSettings['jwt']>, now: () => number): Keys 
 /** Whether a token has the form of a signed one. */
 function isJwt(token: string): boolean {
   return token.startsWith('ey') && token.split('.').length === 3
+}
+
+/** Finds tokens in the configured list of hashes. */
+function createListed(tokens: readonly ListedToken[]): (token: string) => Verified | undefined {
+  const entries = tokens.map(({ hash, id, scopes }) => {
+    const [, salt = '', digest = ''] = hash.reveal().split(':')
+    const principal = { id: `token:${id}`, ...(scopes && { scopes: new Set(scopes) }) }
+    return { salt, digest: Buffer.from(digest, 'hex'), verified: { principal, until: Infinity } }
+  })
+  return (token) => {
+    const matches = ({ salt, digest }: (typeof entries)[number]): boolean =>
+      timingSafeEqual(createHash('sha256').update(salt).update(token).digest(), digest)
+    return entries.find(matches)?.verified
+  }
 }

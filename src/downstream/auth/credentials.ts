@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'
-import { unauthorized } from './refusal.ts'
+import { unauthorized } from './verified.ts'
 
 /** The longest token that is looked at, in characters. */
 const MAX_TOKEN_LENGTH = 16 * 1024

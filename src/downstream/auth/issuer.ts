@@ -1,6 +1,6 @@
 import type { JSONWebKeySet } from 'jose'
 import type { JwtSettings } from '../../core/auth-settings.ts'
-import { fetchJson, StatusError } from '../fetch-json.ts'
+import { fetchJson, StatusError } from '../http/fetch-json.ts'
 
 /** Fetches the keys of an issuer, from where the configuration or its metadata says. @throws */
 export async function fetchKeys({ issuer, jwks }: Pick<JwtSettings, 'issuer' | 'jwks'>): Promise<unknown> {

@@ -4,8 +4,8 @@ import { LRUCache } from 'lru-cache'
 import type { BasicUser } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { createFailureCounter } from '../../core/tries.ts'
-import { unauthorized } from './refusal.ts'
+import { createFailureCounter } from '../../core/failure-counter.ts'
+import { unauthorized } from './verified.ts'
 
 /** How many passwords are tried side by side: each one costs some 50 ms of a core. */
 const MAX_CONCURRENT_CHECKS = 4

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import type { ListenSettings } from '../../core/settings.ts'
-import { isLoopback } from '../access.ts'
+import { isLoopback } from '../http/origin.ts'
 
 const WELL_KNOWN = '/.well-known/oauth-protected-resource'
 

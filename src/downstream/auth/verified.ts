@@ -1,7 +1,7 @@
 import type { AuthSettings } from '../../core/auth-settings.ts'
+import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import { Secret } from '../../core/secret.ts'
-import { unauthorized } from './refusal.ts'
+import { Secret } from '../../core/text/secret.ts'
 
 /** A token that was found good. */
 export interface Verified {
@@ -75,4 +75,44 @@ type ScopeMap = AuthSettings['scopeMap']
 export function scopesIn(claim: unknown): readonly string[] {
   if (typeof claim === 'string') return claim.split(' ').filter((scope) => scope !== '')
   return audiencesIn(claim)
+}
+
+/** Why a caller was not let in, in one word for logs and metrics. */
+export type Reason =
+  | 'missing'
+  | 'scheme'
+  | 'malformed'
+  | 'too_large'
+  | 'query'
+  | 'algorithm'
+  | 'issuer'
+  | 'unknown_key'
+  | 'signature'
+  | 'expired'
+  | 'not_yet_valid'
+  | 'claims'
+  | 'audience'
+  | 'inactive'
+  | 'unknown_token'
+  | 'password'
+  | 'unavailable'
+  | 'overloaded'
+
+/** The refusal of a caller without good credentials. */
+export function unauthorized(reason: Reason, message: string, cause?: unknown): GatewayError {
+  const code = reason === 'expired' ? 'TOKEN_EXPIRED' : 'AUTHENTICATION_REQUIRED'
+  return new GatewayError(code, message, {
+    suggestion: 'Get a token for this server and send it as Authorization: Bearer <token>.',
+    reason,
+    cause,
+  })
+}
+
+/** The refusal of a caller whose credentials can not be checked for a while. */
+export function unavailable(message: string, cause?: unknown): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', message, {
+    reason: 'unavailable',
+    retryAfterSeconds: 5,
+    cause,
+  })
 }

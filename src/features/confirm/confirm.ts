@@ -1,13 +1,16 @@
+import type { Middleware } from '../../core/call.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import { createApprovals } from '../../records/approvals.ts'
-import type { Feature } from '../feature.ts'
-import { FLAG, TOKEN } from './around.ts'
-import { confirmationPolicy } from './gate.ts'
-import { describing } from './lists.ts'
-import { createApprovalCache } from './memory.ts'
-import { templateOf } from './message.ts'
-import { reservedOf } from './reserved.ts'
-import { isAsked, ruleOf } from './rules.ts'
-import { type Settings, settingsSchema } from './settings.ts'
+import { describingTools } from '../describing.ts'
+import type { Feature, Deps } from '../feature.ts'
+import { createApprovalCache } from './approval-cache.ts'
+import { FLAG, TOKEN, reservedOf, type Settings, settingsSchema } from './context.ts'
+import { confirmationPolicy } from './policy.ts'
+import { templateOf } from './request.ts'
+import { isAsked, ruleOf, riskOf } from './rules.ts'
 import { Waiting } from './waiting.ts'
 
 /** Asks a person before what can do harm: the one at the client, or others on a page of the gateway. */
@@ -43,4 +46,50 @@ export const confirm: Feature<Settings> = {
       close: async () => waiting.close(),
     }
   },
+}
+
+/** Says in a list of tools which ones people are asked about; nothing where there can be none. */
+function describing(server: UpstreamSettings, settings: Settings, deps: Deps): Middleware | undefined {
+  const isAnyNamed = Object.values(server.tools).some(
+    ({ confirm, approval, approvals, approvers, typeToConfirm, cost }) =>
+      (confirm ?? approval ?? approvals ?? approvers ?? typeToConfirm) !== undefined ||
+      cost?.category === 'requires_approval',
+  )
+  if (settings.level === 'none' && !isAnyNamed) return undefined
+  const about = { server, settings, deps }
+  const plain = describingTools((tool) => described(tool, { ...about, isInMeta: false }))
+  const whole = describingTools((tool) => described(tool, { ...about, isInMeta: true }))
+  return (next) => {
+    const [inPlain, inWhole] = [plain(next), whole(next)]
+    return (call) =>
+      (isAskedFor(call, CONFIRMATION_KEY) ? inWhole : inPlain)(withoutFlag(call, CONFIRMATION_KEY))
+  }
+}
+
+interface With {
+  /** Whether what stands beside the other members also stands in `_meta`. */
+  readonly isInMeta: boolean
+  readonly server: UpstreamSettings
+  readonly settings: Settings
+  readonly deps: Deps
+}
+
+function described(tool: Payload, { server, settings, deps, isInMeta }: With): Payload {
+  const entry = isObject(tool.value) ? deps.listed(server.name, tool.fields) : undefined
+  const rule = entry && ruleOf(entry.name, server, settings)
+  if (!entry || !rule || !isAsked(rule, entry)) return tool
+  const risk = riskOf(rule, entry)
+  const members = {
+    requires_confirmation: true,
+    confirmation_message: templateOf(rule, entry, server),
+    risk_level: risk,
+  }
+  const annotations = tool.at('annotations') ?? Payload.of({})
+  const beside = tool.with({
+    ...(settings.compat && members),
+    ...(risk === 'destructive' && { annotations: annotations.with({ destructiveHint: true }) }),
+  })
+  if (settings.compat && !isInMeta && !rule.isOutOfBand) return beside
+  const own = rule.isOutOfBand ? { ...members, approval: 'out_of_band', needed: rule.needed } : members
+  return beside.withMeta({ [CONFIRMATION_KEY]: own })
 }

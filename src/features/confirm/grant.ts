@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { NS } from '../../protocol/meta-keys.ts'
 import type { Approval } from '../../records/approvals.ts'
-import { NS } from '../../wire/extensions.ts'
 import type { Deps } from '../feature.ts'
-import { type Grant, STATE_KEY } from './slot.ts'
-import type { ConfirmationRequest } from './subject.ts'
+import type { ConfirmationRequest } from './request.ts'
 
 /** Why a call may not run. */
 export type Refusal = 'decline' | 'cancel' | 'timeout' | 'mismatch' | 'error' | 'denied'
@@ -85,4 +85,38 @@ const sentences: Readonly<Record<Refusal, string>> = {
   mismatch: 'What was typed to confirm this call is not what had to be typed.',
   error: 'The client could not ask anybody to confirm this call.',
   denied: 'This call was denied.',
+}
+
+/** The slot of a call's state in which is kept what was asked, or that it was granted. */
+export const STATE_KEY = 'confirm'
+
+/** That a call may run: who said so, and how. */
+export interface Grant {
+  readonly approval: string
+  readonly by: readonly string[]
+  readonly via: readonly string[]
+  /** In milliseconds since 1970. */
+  readonly at: number
+}
+
+/** What this layer wrote into the state: that it asked, that it named a page, or that the call may run. */
+export type ConfirmState =
+  | { readonly kind: 'asked'; readonly nonce: string; readonly digest: string; readonly until: number }
+  | { readonly kind: 'opened'; readonly approval: string; readonly digest: string }
+  | { readonly kind: 'granted'; readonly nonce: string; readonly digest: string; readonly grant: Grant }
+
+/** What this layer wrote into the state of a call. */
+export function confirmStateOf({ requestState: state }: Call): ConfirmState | undefined {
+  const slot = state[STATE_KEY]
+  // What is in the state was written here: clients get it sealed.
+  return isObject(slot) && typeof slot.kind === 'string' ? (slot as unknown as ConfirmState) : undefined
+}
+
+/** The same call as it is for the layers below: what was said to this one is not for them. */
+export function withoutConfirmState(call: Call): Call {
+  const { [STATE_KEY]: slot, ...state } = call.requestState
+  if (slot === undefined) return call
+  if (isObject(slot) && slot.kind === 'granted') return { ...call, requestState: state }
+  const { inputResponses: _answers, ...rest } = call
+  return { ...rest, requestState: state }
 }

@@ -1,13 +1,13 @@
 import type { Call } from '../../core/call.ts'
-import { type Descriptor, type Risk, riskRanks } from '../../core/entry.ts'
-import { isObject } from '../../core/json.ts'
-import type { Cost } from '../../core/record.ts'
+import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { Cost } from '../../core/descriptor.ts'
 import type { Remember } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import type { StopAsking } from '../../core/stop-asking.ts'
-import { settingOf } from '../../core/tool-settings.ts'
-import { yamlKey } from '../../core/yaml-text.ts'
-import type { Settings } from './settings.ts'
+import type { StopAsking } from '../../core/remember.ts'
+import { settingOf } from '../../core/settings.ts'
+import { yamlKey } from '../../core/text/escape.ts'
+import type { Settings } from './context.ts'
 
 /** What the configuration says of asking about one tool. */
 export interface Rule {

@@ -1,7 +1,7 @@
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
 import { hasItsShare, type Principal } from '../../core/principal.ts'
-import { untilAborted } from '../../core/waiting.ts'
+import { untilAborted } from '../../core/time/waiting.ts'
 import type { Approval } from '../../records/approvals.ts'
 
 /** How often the store is looked into, and how often a client is told that a call waits, in milliseconds. */

@@ -1,11 +1,17 @@
-import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Call, Handler } from '../../core/call.ts'
-import { method as known } from '../../wire/methods.ts'
+import { hash } from 'node:crypto'
+import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
+import { type Deprecation, readDeprecation } from '../../core/contract.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import { type ToolSettings, settingOf } from '../../core/settings.ts'
+import { aliasOf } from '../../core/text/alias.ts'
+import { attempt } from '../../core/time/waiting.ts'
+import { method as known } from '../../protocol/methods.ts'
+import type { Answered } from '../builtin-tool.ts'
 import type { Deps, Feature } from '../feature.ts'
-import type { Answered } from '../own-tool.ts'
 import { createListeners, introduced } from './listeners.ts'
-import { announcing, standingIn } from './retired.ts'
 import { createWatch, NAME, type Watch } from './watch.ts'
 
 /** Versions what each server offers, keeps what of it changed, and announces what will go. */
@@ -66,4 +72,94 @@ function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handl
       heed(outcome, call)
     return outcome
   }
+}
+
+type Tools = Readonly<Record<string, ToolSettings>>
+
+/** How the description of what will go begins. */
+const DEPRECATED_PREFIX = '[DEPRECATED]'
+
+/** Puts what will go, and until when it is there, in front of the descriptions of tools. */
+function announcing(tools: Tools): Middleware | undefined {
+  if (!Object.values(tools).some(({ deprecated }) => deprecated !== undefined)) return undefined
+  return (next) => async (call) => {
+    const outcome = await next(call)
+    return outcome.kind === 'input_required'
+      ? outcome
+      : { kind: 'result', result: announced(outcome.result, tools) }
+  }
+}
+
+function announced(result: Payload, tools: Tools): Payload {
+  const entries = result.at('tools')?.items ?? []
+  const marked = entries.map((entry) => {
+    const { name, description } = entry.fields
+    const end = settingOf(tools, String(name), 'deprecated')?.value
+    if (end === undefined) return entry
+    const own = typeof description === 'string' ? description : ''
+    return entry.with({
+      description: `${DEPRECATED_PREFIX} ${end}${/[.!?]$/.test(end) ? '' : '.'}${own === '' ? '' : ` ${own}`}`,
+    })
+  })
+  if (marked.every((each, index) => each === entries[index])) return result
+  return result.with({ tools: Payload.text(`[${marked.map(({ text }) => text).join(',')}]`) })
+}
+
+/** Until its time is over, a tool that its server dropped early is answered with what to use instead, or by that. */
+function standingIn({ upstream = '', name = '', isBuiltin }: Target, deps: Deps): Middleware | undefined {
+  const tools = deps.server(upstream)?.tools ?? {}
+  const own = nameIn(tools, name)
+  const written = isBuiltin ? undefined : settingOf(tools, own, 'deprecated')?.value
+  if (written === undefined) return undefined
+  const deprecation = readDeprecation(written)
+  const isForwarded = settingOf(tools, own, 'alias')?.value === true
+  return (next) => (call) => {
+    const { until } = deprecation
+    if (call.internal || (until !== undefined && Date.now() >= until)) return next(call)
+    const found = attempt(() => deps.entry(call))
+    const gone = { next, deps, deprecation, isForwarded }
+    if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
+    return found.then(
+      (entry: Descriptor | undefined) => (entry ? gone.next(call) : absent(call, gone)),
+      // A server that can not list its tools says itself what is wrong.
+      () => gone.next(call),
+    )
+  }
+}
+
+/** The name a tool has in the configuration: once it is gone, nothing else knows what its alias stood for. */
+function nameIn(tools: Tools, name: string): string {
+  if (settingOf(tools, name, 'deprecated')) return name
+  return Object.keys(tools).find((each) => aliasOf(each) === name) ?? name
+}
+
+interface Gone {
+  readonly next: Handler
+  readonly deps: Deps
+  readonly deprecation: Deprecation
+  readonly isForwarded: boolean
+}
+
+/** Who may not call it does not learn that it was there. */
+async function absent(call: Call, { next, deps, deprecation, isForwarded }: Gone): Promise<Outcome> {
+  if (!(await deps.isPermitted(call))) return next(call)
+  const { successor } = deprecation
+  if (!isForwarded || successor === undefined || successor === call.target.name)
+    throw retired(call.target.name ?? '', deprecation)
+  const target = { ...call.target, name: successor }
+  const instead: Call = { ...call, params: call.params.with({ name: successor }), target }
+  if (!(await deps.entry(instead))) throw retired(call.target.name ?? '', deprecation)
+  call.logFields.set('alias_of', successor)
+  return deps.call(instead)
+}
+
+function retired(name: string, { text, successor }: Deprecation): GatewayError {
+  return new GatewayError('UNSUPPORTED_OPERATION', `The tool ${name} is no longer there: ${text}.`, {
+    isResult: true,
+    field: 'name',
+    reason: 'deprecated',
+    suggestion:
+      successor === undefined ? 'List the tools to see which there are.' : `Call ${successor} instead.`,
+    ...(successor !== undefined && { data: { replacement: successor } }),
+  })
 }

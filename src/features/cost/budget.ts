@@ -1,7 +1,7 @@
 import { GatewayError } from '../../core/error.ts'
-import type { Quota } from '../../core/record.ts'
+import type { Quota } from '../../core/descriptor.ts'
 import { callerHash } from '../../records/principal.ts'
-import { casUpdate, type CasUpdate } from '../../records/revise.ts'
+import { casUpdate, type CasUpdate } from '../../records/cas-update.ts'
 import type { Store } from '../../store/store.ts'
 
 /** How many units each caller may spend in a time. */

@@ -1,11 +1,11 @@
 import type { Call, Outcome } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
-import type { RemainingQuota } from '../../core/record.ts'
-import type { ServerDescription } from '../../documents/portrait.ts'
-import { quotaData } from '../../documents/quota.ts'
-import { countedOf } from '../../documents/tool-notes.ts'
-import { NS } from '../../wire/extensions.ts'
-import { descriptionSoon } from '../discovered.ts'
+import type { RemainingQuota } from '../../core/descriptor.ts'
+import type { ServerDescription } from '../../descriptions/model/description.ts'
+import { quotaData } from '../../descriptions/model/facts.ts'
+import { countedOf } from '../../descriptions/formats/tool-notes.ts'
+import { NS } from '../../protocol/meta-keys.ts'
+import { descriptionSoon } from '../describing.ts'
 import type { Deps, Feature } from '../feature.ts'
 
 /** Where in `_meta` of a listed tool it stands what is left. */

@@ -1,8 +1,8 @@
 import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
-import type { Cost, RemainingQuota, Quota } from '../../core/record.ts'
-import { settingOf } from '../../core/tool-settings.ts'
-import { quotaData } from '../../documents/quota.ts'
-import { NS } from '../../wire/extensions.ts'
+import type { Cost, RemainingQuota, Quota } from '../../core/descriptor.ts'
+import { settingOf } from '../../core/settings.ts'
+import { quotaData } from '../../descriptions/model/facts.ts'
+import { NS } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
 import { LEFT } from './budget.ts'
 

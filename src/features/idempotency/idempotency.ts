@@ -1,15 +1,56 @@
-import type { Handler } from '../../core/call.ts'
+import type { Handler, Target } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
-import { asCalled } from '../../core/judgement/call.ts'
-import type { ToolSettings } from '../../core/settings.ts'
-import type { Target } from '../../core/target.ts'
-import { settingOf } from '../../core/tool-settings.ts'
-import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../wire/extensions.ts'
+import { asCalled } from '../../core/judgement/judge.ts'
+import { type ToolSettings, settingOf } from '../../core/settings.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../protocol/meta-keys.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { autoKeyed, isForUs, readKeyed } from './keyed.ts'
-import { type ToolPolicy, IdempotentExecutor } from './runs.ts'
-import { noTask } from './refusals.ts'
-import { type Settings, settingsSchema } from './settings.ts'
+import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
+import { autoKeyed, isForUs, readKeyed, noTask } from './keyed-request.ts'
+
+/** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
+export interface Settings {
+  readonly ttl: number
+  readonly max_ttl: number
+  readonly max_keys: number
+  readonly max_bytes: number
+  readonly compat: boolean
+}
+
+/** The JSON Schema of the settings of idempotency keys. */
+const settingsSchema = {
+  type: 'object',
+  properties: {
+    ttl: {
+      ...durationSchema,
+      default: '24h',
+      description: 'How long what came of a call is remembered, where the caller does not say.',
+    },
+    max_ttl: {
+      ...durationSchema,
+      default: '7d',
+      description: 'How long a caller may have it remembered at most.',
+    },
+    max_keys: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 1_000_000,
+      default: 1000,
+      errorMessage: 'must be a whole number from 1',
+      description: 'For how many calls each caller has it remembered at a time; further keys are refused.',
+    },
+    max_bytes: {
+      ...sizeSchema,
+      default: '64MB',
+      description: 'How much is remembered for each caller.',
+    },
+    compat: {
+      type: 'boolean',
+      default: true,
+      description: 'Whether what is said of the key also stands at `idempotency` of a result.',
+    },
+  },
+} as const
 
 /** Makes calls with an idempotency key once, and tells again what came of them. */
 export const idempotency: Feature<Settings | false> = {

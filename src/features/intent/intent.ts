@@ -1,24 +1,109 @@
-import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
-import { asGatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
-import type { Target } from '../../core/target.ts'
-import { within } from '../../core/waiting.ts'
-import { callKey, findCall } from '../../records/calls.ts'
+import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
+import { GatewayError, asGatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { oneLine } from '../../core/text/escape.ts'
+import { within } from '../../core/time/waiting.ts'
 import {
+  extensionOf,
   hasExtension,
   hasIdempotencyKey,
   idempotencyKeyOf,
   withoutExtension,
   withWritten,
-} from '../../wire/extensions.ts'
-import { method as known } from '../../wire/methods.ts'
+  ERROR_KEY,
+  NS,
+} from '../../protocol/meta-keys.ts'
+import { method as known } from '../../protocol/methods.ts'
+import { callKey, findCall } from '../../records/calls.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { advised, redirected } from './answer.ts'
-import { ruleProblems } from './problems.ts'
-import { readRules, type Rule } from './rules.ts'
-import { type Settings, settingsSchema } from './settings.ts'
-import { INTENT, MAX_INTENT_BYTES, statedIntent } from './stated.ts'
+import { ruleProblems, readRules, type Rule } from './rules.ts'
 import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
+
+/** What is done with what callers say they want. */
+export interface Settings {
+  /** The call is made and a better tool named, or it is not made where there is a better tool. */
+  readonly mode: 'advise' | 'redirect'
+  /** How many times better than the called tool another must fit. */
+  readonly margin: number
+  /** Servers are told too. */
+  readonly forward: boolean
+  readonly log_intent: boolean
+  /** Tools of other servers may be named, where all are offered together. */
+  readonly across: boolean
+  readonly compat: boolean
+}
+
+/** The JSON Schema of the settings of intents. */
+const settingsSchema = {
+  type: 'object',
+  properties: {
+    mode: {
+      enum: ['advise', 'redirect'],
+      default: 'advise',
+      description:
+        'What becomes of a call where another tool fits better what its caller wants: it is made and the other tool is named, or the other tool is named and it is not made.',
+    },
+    margin: {
+      type: 'number',
+      minimum: 1,
+      maximum: 100,
+      default: 1.5,
+      errorMessage: 'must be a number from 1',
+      description: 'How many times better another tool must fit to be named.',
+    },
+    forward: {
+      type: 'boolean',
+      default: false,
+      description: 'Whether the server is told what the caller wants.',
+    },
+    log_intent: {
+      type: 'boolean',
+      default: false,
+      description: 'Whether the log tells what callers want; it may say something of people.',
+    },
+    across: {
+      type: 'boolean',
+      default: false,
+      description: 'Whether tools of other servers may be named, where all servers are offered together.',
+    },
+    compat: {
+      type: 'boolean',
+      default: true,
+      description: 'Whether a suggestion also stands at `suggestion` of a result.',
+    },
+  },
+} as const
+
+/** What the caller's wish is called among the values for features. */
+const INTENT = 'intent'
+
+/** How long it may be, in bytes. */
+const MAX_INTENT_BYTES = 2048
+/** How long the name of a workflow may be, in characters. */
+const MAX_WORKFLOW_ID_LENGTH = 256
+
+const categories = ['user_requested', 'agent_autonomous', 'workflow_step']
+
+/** What the caller of a tool says it wants. @throws INVALID_INPUT where that has another form */
+function statedIntent(call: Call): string {
+  const stated = extensionOf(call, INTENT)
+  const { text, category, workflow_id: workflow } = isObject(stated) ? stated : { text: stated }
+  if (typeof text !== 'string') throw invalid(INTENT, 'must be a string, or an object with a string `text`')
+  if (Buffer.byteLength(text) > MAX_INTENT_BYTES)
+    throw invalid(INTENT, `may have at most ${MAX_INTENT_BYTES} bytes`)
+  if (category !== undefined && !categories.some((each) => each === category)) {
+    throw invalid(`${INTENT}.category`, `must be one of ${categories.join(', ')}`)
+  }
+  if (workflow !== undefined && (typeof workflow !== 'string' || workflow.length > MAX_WORKFLOW_ID_LENGTH)) {
+    throw invalid(`${INTENT}.workflow_id`, `must be a string of at most ${MAX_WORKFLOW_ID_LENGTH} characters`)
+  }
+  return text
+}
+
+function invalid(field: string, what: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${what}.`, { field, reason: 'shape' })
+}
 
 /** Names the tool that fits best what a caller says it wants, where that is not the one it calls. */
 export const intent: Feature<Settings | false> = {
@@ -155,4 +240,41 @@ function isCall({ method }: Target): boolean {
 /** Whether something of a server is asked for by its name. */
 function isNamed({ method }: Target): boolean {
   return known(method).nameIn !== undefined
+}
+
+/** Where in the `_meta` of a result a suggestion stands. */
+const META_KEY = `${NS}/suggestion`
+
+/** What a tool answered, with the tool that would fit better after it. */
+function advised(outcome: Outcome, suggestion: Suggestion, compat: boolean): Outcome {
+  if (outcome.kind === 'input_required') return outcome
+  const { result } = outcome
+  const { content } = result.fields
+  const block = { type: 'text', text: hintOf(suggestion) }
+  const told = Array.isArray(content) ? result.withItem('content', block) : result
+  const beside = compat && result.fields.suggestion === undefined ? { suggestion } : {}
+  return { kind: 'result', result: told.with(beside).withMeta({ [META_KEY]: suggestion }) }
+}
+
+/** The answer to a call that was not made, because another tool fits better. */
+function redirected({ requestId }: Call, suggestion: Suggestion, compat: boolean): Outcome {
+  const { recommended_tool: tool, reason } = suggestion
+  const error = new GatewayError('INVALID_INPUT', 'Not run: another tool fits the stated intent better.', {
+    suggestion: `Call ${tool}, or make this call without an intent.`,
+    reason: 'redirected',
+    details: { recommended_tool: tool },
+  })
+  const object = { ...error.data, requestId }
+  const text = `${error.message} ${hintOf({ recommended_tool: tool, reason })}`
+  const result = {
+    content: [{ type: 'text', text }],
+    isError: true,
+    ...(compat && { result: null, suggestion, error: object }),
+    _meta: { [META_KEY]: suggestion, [ERROR_KEY]: object },
+  }
+  return { kind: 'result', result: Payload.of(result) }
+}
+
+function hintOf({ recommended_tool: tool, reason }: Suggestion): string {
+  return `Hint: ${oneLine(tool)} may fit better. ${oneLine(reason)}`
 }

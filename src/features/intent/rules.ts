@@ -1,8 +1,12 @@
-import { fits } from '../../core/glob.ts'
+import type { Finding } from '../../core/finding.ts'
 import type { Log } from '../../core/log.ts'
-import { compilePattern } from '../../core/pattern.ts'
+import { hint } from '../../core/schema/argument-mismatches.ts'
 import type { IntentRule } from '../../core/settings.ts'
-import { stem, wordsIn } from '../../core/stem.ts'
+import { fits } from '../../core/text/glob.ts'
+import { compilePattern } from '../../core/text/pattern.ts'
+import { stem, wordsIn } from '../../core/text/words.ts'
+import { toolsToCheck } from '../describing.ts'
+import type { Deps } from '../feature.ts'
 
 /** A rule of the owner of a server, ready to be held against an intent. */
 export interface Rule extends IntentRule {
@@ -21,7 +25,7 @@ export function readRules(rules: readonly IntentRule[], upstream: string, log: L
 }
 
 /** Whether an intent is of the kind a rule is about; nothing where the rule can not be read. */
-export function testOf(when: string): ((intent: string) => boolean) | undefined {
+function testOf(when: string): ((intent: string) => boolean) | undefined {
   const [, source] = /^\/(.+)\/$/s.exec(when) ?? []
   if (source === undefined) {
     const wanted = wordsIn(when).map(stem)
@@ -38,4 +42,26 @@ export function testOf(when: string): ((intent: string) => boolean) | undefined 
 function hasAll(intent: string, wanted: readonly string[]): boolean {
   const there = new Set(wordsIn(intent).map(stem))
   return wanted.every((word) => there.has(word))
+}
+
+/** What is wrong with the rules about intents: patterns that can not be used, and tools that are not there. */
+export async function ruleProblems(deps: Deps): Promise<Finding[]> {
+  const found = await Promise.all(deps.servers().map((name) => problemsOf(name, deps)))
+  return found.flat()
+}
+
+async function problemsOf(upstream: string, deps: Deps): Promise<Finding[]> {
+  const rules = deps.server(upstream)?.intent ?? []
+  if (rules.length === 0) return []
+  const tools = await toolsToCheck(upstream, deps, 'intent.unchecked')
+  const names = tools?.map(({ name }) => name)
+  return rules.flatMap(({ when, suggest }, at) => {
+    const path = ['upstreams', upstream, 'intent', String(at)]
+    const unusable = { path: [...path, 'when'], message: 'is no pattern that can be matched, and no words' }
+    const absent = names?.includes(suggest) === false && {
+      path: [...path, 'suggest'],
+      message: `${upstream} has no tool named ${suggest}${hint(suggest, names)}`,
+    }
+    return [...(testOf(when) ? [] : [unusable]), ...(absent ? [absent] : [])]
+  })
 }

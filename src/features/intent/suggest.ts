@@ -1,8 +1,8 @@
 import type { Call } from '../../core/call.ts'
-import { type Descriptor, riskRanks } from '../../core/entry.ts'
-import { callOf } from '../../core/other-tool.ts'
-import type { ServerRecord } from '../../core/record.ts'
-import { describedTool, rankingsOf } from '../../core/tool-ranking.ts'
+import { type Descriptor, riskRanks } from '../../core/descriptor.ts'
+import { callOf } from '../../core/tool-call.ts'
+import type { ServerRecord } from '../../core/descriptor.ts'
+import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
 import type { Deps } from '../feature.ts'
 import type { Rule } from './rules.ts'
 

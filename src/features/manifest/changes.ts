@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { Call, Notification, Outcome, Middleware } from '../../core/call.ts'
-import { isObject } from '../../core/json.ts'
-import type { ServerRecord } from '../../core/record.ts'
-import { latencyOf } from '../../documents/observed.ts'
-import { ACKNOWLEDGED } from '../../wire/filter.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { ServerRecord } from '../../core/descriptor.ts'
+import { latencyOf } from '../../descriptions/model/facts.ts'
+import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Deps } from '../feature.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
 

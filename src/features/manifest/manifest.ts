@@ -1,16 +1,52 @@
 import type { Call, Handler } from '../../core/call.ts'
-import { isApart } from '../../documents/endpoints.ts'
-import { manifestOf, manifestVersion } from '../../documents/manifest.ts'
-import type { ServerDescription } from '../../documents/portrait.ts'
-import { cardType, catalogEntry, serverCard } from '../../documents/registry.ts'
-import { NS } from '../../wire/extensions.ts'
-import { introducing, descriptionSoon } from '../discovered.ts'
+import { isObject } from '../../core/json/json.ts'
+import { durationSchema, sizeSchema } from '../../core/time/units.ts'
+import { manifestOf, manifestVersion } from '../../descriptions/formats/manifest.ts'
+import { cardType, catalogEntry, serverCard } from '../../descriptions/formats/registry.ts'
+import { countedOf } from '../../descriptions/formats/tool-notes.ts'
+import type { ServerDescription } from '../../descriptions/model/description.ts'
+import { isApart, quotaData } from '../../descriptions/model/facts.ts'
+import { NS } from '../../protocol/meta-keys.ts'
+import { answered, pageOf } from '../builtin-tool.ts'
+import { introducing, descriptionSoon, describedList } from '../describing.ts'
 import type { Deps, Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
-import { answered, pageOf } from '../own-tool.ts'
-import { describedList } from '../portrayed.ts'
 import { telling } from './changes.ts'
-import { type Asked, withRemainingQuota } from './left.ts'
-import { type Settings, settingsSchema } from './settings.ts'
+
+/** The settings of the manifest: times in milliseconds, sizes in bytes. */
+interface Settings {
+  readonly ttl: number
+  readonly inline: number
+  readonly listed?: boolean
+  readonly compat: boolean
+}
+
+/** The JSON Schema of the settings of the manifest. */
+const settingsSchema = {
+  type: 'object',
+  description: 'The service manifest: what each tool does, costs and needs, in one document for programs.',
+  properties: {
+    ttl: {
+      ...durationSchema,
+      default: '60s',
+      description: 'How long a manifest may be kept before it is asked for again.',
+    },
+    inline: {
+      ...sizeSchema,
+      default: '16KB',
+      description: 'How large a manifest may be to be sent along when a client connects.',
+    },
+    listed: {
+      type: 'boolean',
+      description: 'Whether `get_manifest` stands in lists of tools; as `meta_tools` says unless given.',
+    },
+    compat: {
+      type: 'boolean',
+      default: true,
+      description:
+        'Whether the members of the manifest also stand at the top of the result of `get_manifest`.',
+    },
+  },
+} as const
 
 const NAME = 'manifest'
 
@@ -159,4 +195,43 @@ async function entriesOf(deps: Deps): Promise<unknown[]> {
     const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
     return url === undefined ? [] : [deps.document(description, 'entry', (each) => catalogEntry(each, url))]
   })
+}
+
+interface Asked {
+  readonly call: Call
+  readonly deps: Deps
+}
+
+/** A manifest with what is left to its reader just then: of the rates of the server, and of each tool with its own. */
+async function withRemainingQuota(
+  manifest: Json,
+  description: ServerDescription,
+  { call, deps }: Asked,
+): Promise<Json> {
+  const [only, ...others] = deps.servers()
+  const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
+  if (!deps.isOn('quota', upstream)) return manifest
+  const { principal } = call
+  const counted = countedOf(description.tools)
+  const [whole, ...own] = await Promise.all([
+    deps.remainingQuota(principal, upstream),
+    ...description.tools.map(async (tool) =>
+      counted.has(tool) && deps.isOn('quota', tool.upstream)
+        ? deps.remainingQuota(principal, tool.upstream, String(tool.definition.name))
+        : undefined,
+    ),
+  ])
+  if (!whole && own.every((each) => each === undefined)) return manifest
+  const { rate_limits: rates, tools } = manifest
+  const { of: _of, ...left } = whole ? quotaData(whole) : {}
+  return {
+    ...manifest,
+    // As many tools as in the portrait, in its order.
+    tools: Array.isArray(tools) ? tools.map((tool: Json, at) => withQuota(tool, own[at])) : [],
+    ...(whole && { rate_limits: { ...(isObject(rates) && rates), ...left } }),
+  }
+}
+
+function withQuota(tool: Json, left: Parameters<typeof quotaData>[0] | undefined): Json {
+  return left ? { ...tool, quota: quotaData(left) } : tool
 }

@@ -1,12 +1,10 @@
 import type { Call, Notification, Outcome, InputRequests } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
+import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { attempt } from '../../core/waiting.ts'
+import { attempt } from '../../core/time/waiting.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { maskFailure } from './failure.ts'
-import { beginMasking } from './masking.ts'
-import { type Rules, rulesFor, type RuleSettings } from './rules.ts'
+import { beginMasking, type Rules, rulesFor, type RuleSettings } from './masking.ts'
 import { type Asked, maskMessage, maskResult, maskValue } from './shape.ts'
 
 interface Settings {
@@ -173,4 +171,30 @@ function unmaskable(): GatewayError {
       details: { classified_by: 'mask' },
     },
   )
+}
+
+/** A failure without what is masked in its texts, the server's own error included. */
+function maskFailure(thrown: unknown, rules: Rules, uri: unknown): unknown {
+  if (!(thrown instanceof GatewayError)) return thrown
+  const masking = beginMasking(rules)
+  const message = masking.text(thrown.message)
+  const { suggestion, details, data, relayed, body, ...extra } = thrown.extra
+  const masked = (value: unknown): unknown => maskMessage(value, masking, uri)
+  const words = {
+    ...(suggestion !== undefined && { suggestion: masking.text(suggestion) }),
+    ...(body !== undefined && { body: masking.text(body) }),
+    ...(details !== undefined && { details: objectOf(masked(details)) }),
+    ...(data !== undefined && { data: objectOf(masked(data)) }),
+    ...(relayed && {
+      relayed: relayed.with({
+        message: masked(relayed.fields.message),
+        ...(relayed.fields.data !== undefined && { data: masked(relayed.fields.data) }),
+      }),
+    }),
+  }
+  return masking.count === 0 ? thrown : new GatewayError(thrown.code, message, { ...extra, ...words })
+}
+
+function objectOf(value: unknown): Readonly<Record<string, unknown>> {
+  return isObject(value) ? value : {}
 }

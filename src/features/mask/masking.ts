@@ -1,7 +1,8 @@
-import type { Step } from '../../core/json-path.ts'
-import { isObject, readJson } from '../../core/json.ts'
-import { editJson, GONE } from './edits.ts'
-import type { Rules } from './rules.ts'
+import type { Target } from '../../core/call.ts'
+import { isObject, readJson, elements, members } from '../../core/json/json.ts'
+import { type Step, parseSteps } from '../../core/json/path.ts'
+import { fits } from '../../core/text/glob.ts'
+import { compilePattern, type Pattern } from '../../core/text/pattern.ts'
 
 /** A place whose value must not stay, and what may stand there instead: the best comes first. */
 export interface Place {
@@ -126,4 +127,110 @@ function after(ahead: readonly Found[], key: Exclude<Step, null>): readonly Foun
 /** The object or array a text is; nothing where it is neither. */
 function parsed(text: string): unknown {
   return /^\s*[[{]/.test(text) ? readJson(text) : undefined
+}
+
+/** A rule as it is configured: what is masked, by one of path and pattern. */
+export interface RuleSettings {
+  readonly path?: string
+  readonly pattern?: string
+  readonly tools?: string | readonly string[]
+  readonly replace: string
+}
+
+/** The rules that hold for a target, ready to be used. */
+export interface Rules {
+  readonly paths: readonly { readonly steps: readonly Step[]; readonly replace: string }[]
+  readonly patterns: readonly { readonly pattern: Pattern; readonly replace: string }[]
+}
+
+/** The rules that hold for what a target answers; nothing where there are none. @throws TypeError */
+export function rulesFor(rules: readonly RuleSettings[], target: Target): Rules | undefined {
+  const own = rules.filter((rule) => isFor(rule, target))
+  if (own.length === 0) return undefined
+  return {
+    paths: own.flatMap(({ path, replace }) => (path === undefined ? [] : { steps: stepsOf(path), replace })),
+    patterns: own.flatMap(({ pattern, replace }) =>
+      pattern === undefined ? [] : { pattern: patternOf(pattern), replace },
+    ),
+  }
+}
+
+// Whose tool a task is of, or a message between calls, can not be known: then every rule holds.
+function isFor({ tools }: RuleSettings, { method, name }: Target): boolean {
+  if (tools === undefined || method.startsWith('tasks/') || method === 'subscriptions/listen') return true
+  return method === 'tools/call' && (name === undefined || [tools].flat().some((glob) => fits(glob, name)))
+}
+
+function stepsOf(path: string): readonly Step[] {
+  const steps = parseSteps(path)
+  if (!steps) throw new TypeError(`${path} is no path`)
+  return steps
+}
+
+function patternOf(source: string): Pattern {
+  const pattern = compilePattern(source)
+  if (!pattern) throw new TypeError(`${source} can not be matched in linear time`)
+  return pattern
+}
+
+/** What stands for a value that is left out. */
+const GONE = Symbol('gone')
+
+/** A place in a JSON value, and what is to stand there. */
+interface Edit {
+  readonly path: readonly (string | number)[]
+  readonly to: unknown
+}
+
+interface Branch {
+  /** What stands here; absent where only something below changes. */
+  to?: unknown
+  readonly below: Map<string, Branch>
+}
+
+/** JSON text with some places changed; all else keeps its text. Nothing where the whole is left out. */
+export function editJson(text: string, edits: readonly Edit[]): string | undefined {
+  const root: Branch = { below: new Map() }
+  for (const { path, to } of edits) {
+    let branch = root
+    for (const step of path) {
+      const next: Branch = branch.below.get(String(step)) ?? { below: new Map() }
+      branch.below.set(String(step), next)
+      branch = next
+    }
+    branch.to = to
+  }
+  return edited(text, root)
+}
+
+function edited(text: string, branch: Branch): string | undefined {
+  if ('to' in branch) return branch.to === GONE ? undefined : JSON.stringify(branch.to)
+  if (branch.below.size === 0) return text
+  return text.trimStart().startsWith('[') ? editedArray(text, branch) : editedObject(text, branch)
+}
+
+function editedArray(text: string, { below }: Branch): string {
+  const kept = elements(text).map((element, index) => {
+    const branch = below.get(String(index))
+    return branch ? edited(element, branch) : element
+  })
+  return `[${kept.filter((each) => each !== undefined).join(',')}]`
+}
+
+function editedObject(text: string, { below }: Branch): string {
+  const found = members(text)
+  // Of members with one name the last one is the value, and the only one that was looked at.
+  const last = new Map(found.map((member) => [member.key, member]))
+  const parts = found.flatMap((member) => {
+    const branch = below.get(member.key)
+    if (!branch) return [text.slice(member.start, member.end)]
+    if (last.get(member.key) !== member) return []
+    return pair(member.key, edited(text.slice(member.valueStart, member.end), branch))
+  })
+  const added = [...below].flatMap(([key, branch]) => (last.has(key) ? [] : pair(key, edited('', branch))))
+  return `{${[...parts, ...added].join(',')}}`
+}
+
+function pair(key: string, value: string | undefined): string[] {
+  return value === undefined ? [] : [`${JSON.stringify(key)}:${value}`]
 }

@@ -1,8 +1,8 @@
-import { isAnswer } from '../../core/answer.ts'
+import { isAnswer } from '../../core/outcome.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isoTime } from '../../core/iso-time.ts'
-import { isObject } from '../../core/json.ts'
+import { isoTime } from '../../core/time/waiting.ts'
+import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { argumentsHash, contentHash, principalHash, type Receipt } from '../../records/receipts.ts'
 import {
@@ -12,7 +12,7 @@ import {
   PROVENANCE_KEY,
   RECEIPT_KEY,
   withoutExtension,
-} from '../../wire/extensions.ts'
+} from '../../protocol/meta-keys.ts'
 import type { Deps, Feature } from '../feature.ts'
 import { ownStamp } from './stamp.ts'
 

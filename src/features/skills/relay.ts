@@ -1,8 +1,8 @@
 import { type Call, type Outcome, resultOf } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
+import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { within } from '../../core/waiting.ts'
+import { within } from '../../core/time/waiting.ts'
 import type { Deps, BuiltinEntry } from '../feature.ts'
 
 /** A skill as clients know it. */

@@ -1,15 +1,31 @@
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
+import { self } from '../../core/identity.ts'
 import { unknownResource } from '../../core/unknown.ts'
-import type { ServerDescription } from '../../documents/portrait.ts'
-import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../documents/skill.ts'
-import { self } from '../../core/self.ts'
-import { introducing } from '../discovered.ts'
+import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../descriptions/formats/skill.ts'
+import type { ServerDescription } from '../../descriptions/model/description.ts'
+import { answered, pageOf } from '../builtin-tool.ts'
+import { introducing, describedList } from '../describing.ts'
 import type { Deps, Feature, BuiltinEntry } from '../feature.ts'
-import { answered, pageOf } from '../own-tool.ts'
-import { describedList } from '../portrayed.ts'
 import { createRelay, EXTENSION, type Relay, type Skill } from './relay.ts'
-import { type Settings, settingsSchema } from './settings.ts'
+
+/** The settings of skills. */
+interface Settings {
+  readonly listed: boolean
+}
+
+/** The JSON Schema of the settings of skills. */
+const settingsSchema = {
+  type: 'object',
+  description: 'A SKILL.md for each server, for agents that load skills.',
+  properties: {
+    listed: {
+      type: 'boolean',
+      default: true,
+      description: 'Whether each SKILL.md stands in lists of resources too, for clients that know no skills.',
+    },
+  },
+} as const
 
 const NAME = 'skills'
 

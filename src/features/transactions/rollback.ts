@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import type { Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
+import { isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
-import { pause } from '../../core/waiting.ts'
-import { NO_APPROVER_REASON } from '../../records/approval-refusals.ts'
-import type { Action, Actions, Compensation } from '../../records/deeds.ts'
+import { pause } from '../../core/time/waiting.ts'
+import { ERROR_KEY } from '../../protocol/meta-keys.ts'
+import type { Action, Actions, Compensation } from '../../records/actions.ts'
+import { NO_APPROVER_REASON } from '../../records/approvals.ts'
 import { keptPrincipal } from '../../records/principal.ts'
-import { compensated, rolledBack, takenUp } from '../../records/transaction-moves.ts'
 import {
   type CompensationStatus,
   isOver,
@@ -17,9 +17,8 @@ import {
   type Transactions,
   unknownTransaction,
 } from '../../records/transactions.ts'
-import { ERROR_KEY } from '../../wire/extensions.ts'
+import { compensated, rolledBack, takenUp, pendingOf, stepLost } from '../../records/transitions.ts'
 import type { Deps } from '../feature.ts'
-import { quiescent } from './settled.ts'
 import type { WorkerIdentity } from './worker.ts'
 
 interface Parts {
@@ -245,4 +244,43 @@ function tell(transaction: Transaction, { log }: Deps): void {
   if (retry && retry.tries > 1)
     return log.debug('transaction.retried', { ...said, tries: retry.tries, steps })
   log.error('transaction.needs_attention', { ...said, steps })
+}
+
+interface StepParts {
+  readonly book: Transactions
+  readonly worker: WorkerIdentity
+}
+
+interface Options {
+  readonly signal?: AbortSignal
+  /** Whether a step that is not over is let be. */
+  isLeft?(transaction: Transaction, step: Step): Promise<boolean>
+}
+
+/** How often somebody else's step is looked at, in milliseconds. */
+const POLL_INTERVAL_MS = 50
+
+/**
+ * The transaction, once nobody works on a step of it; a step whose gateway is gone has no known end.
+ * @throws RESOURCE_NOT_FOUND, the signal's reason
+ */
+export async function quiescent(
+  key: string,
+  { book, worker }: StepParts,
+  { signal, isLeft }: Options = {},
+): Promise<Transaction> {
+  for (;;) {
+    const found = await book.find(key)
+    if (!found) throw unknownTransaction()
+    const [step] = pendingOf(found)
+    if (!step || (await isLeft?.(found, step))) return found
+    const isAtWork = !step.isOpen && (await worker.isAtWork(step.runner, stepWork(key, step.id)))
+    if (isAtWork) await pause(POLL_INTERVAL_MS, signal)
+    else await book.change(key, stepLost(step, Date.now()))
+  }
+}
+
+/** What a step that is under way is called. */
+export function stepWork(key: string, step: string): string {
+  return `${key} ${step}`
 }

@@ -1,11 +1,11 @@
 import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import { resultValue } from '../../core/expression.ts'
-import { isObject } from '../../core/json.ts'
+import { resultValue } from '../../core/undo/expression.ts'
+import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Action } from '../../records/deeds.ts'
+import type { Action } from '../../records/actions.ts'
 import { inDoubt, needsAttention, type Step, type Transaction } from '../../records/transactions.ts'
-import { NS } from '../../wire/extensions.ts'
+import { NS } from '../../protocol/meta-keys.ts'
 
 type Json = Readonly<Record<string, unknown>>
 type Result = Outcome & { readonly kind: 'result' }

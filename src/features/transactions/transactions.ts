@@ -1,12 +1,30 @@
-import { hasExtension, NS, TRANSACTION_ID } from '../../wire/extensions.ts'
-import type { Feature, Reserved } from '../feature.ts'
-import { asTool } from '../own-tool.ts'
-import { answerBegin, answerCommit, answerRollback, answerStatus } from './answers.ts'
-import { createTransactionService } from './desk.ts'
-import { MAX_ID_LENGTH } from './ids.ts'
-import { type Settings, settingsSchema } from './settings.ts'
-import { makeStep } from './steps.ts'
-import { beginTool, commitTool, rollbackTool, statusTool } from './tools.ts'
+import type { Call, Handler } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { background } from '../../core/log.ts'
+import { hasExtension, NS, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
+import { keepPrincipal } from '../../records/principal.ts'
+import {
+  inDoubt,
+  isOver,
+  type Transaction,
+  unknownTransaction,
+  urgentFirst,
+} from '../../records/transactions.ts'
+import { begun, committed } from '../../records/transitions.ts'
+import { asTool } from '../builtin-tool.ts'
+import type { Feature, Reserved, BuiltinTool, Deps } from '../feature.ts'
+import { MAX_ID_LENGTH, readId } from './ids.ts'
+import {
+  createTransactionService,
+  type Settings,
+  settingsSchema,
+  type TransactionService,
+  keyFor,
+  mustHaveKeys,
+  rollBack,
+} from './service.ts'
+import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
+import { makeStep, waited } from './steps.ts'
 
 const reserved: Reserved = {
   argument: `_${TRANSACTION_ID}`,
@@ -68,4 +86,268 @@ export const transactions: Feature<Settings | false> = {
       },
     }
   },
+}
+
+const id = {
+  type: 'string',
+  minLength: 1,
+  maxLength: MAX_ID_LENGTH,
+  description: 'Names the transaction; chosen by the caller.',
+}
+
+const changing = { readOnlyHint: false, idempotentHint: true, openWorldHint: false }
+
+const compensations = {
+  type: 'array',
+  items: {
+    type: 'object',
+    properties: {
+      step_id: { type: 'string' },
+      status: { enum: ['compensated', 'compensation_failed'] },
+      error: { type: 'object' },
+    },
+    required: ['step_id', 'status'],
+  },
+}
+
+/** The tool that begins a transaction, which is idle for so many seconds at most unless its caller says. */
+const beginTool = (timeout: number): BuiltinTool['definition'] => ({
+  name: 'begin_transaction',
+  title: 'Begin a transaction',
+  description:
+    'Begins a transaction. Calls that carry its id as transaction_id become its steps, which can be undone together until it is committed.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      transaction_id: id,
+      timeout_seconds: {
+        type: 'integer',
+        minimum: 1,
+        default: timeout,
+        description: 'After how many seconds without a step it is rolled back.',
+      },
+      description: { type: 'string', description: 'What it does, for people.' },
+    },
+    required: ['transaction_id'],
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      status: { const: 'begun' },
+      transaction_id: { type: 'string' },
+      expires_at: { type: 'string' },
+      timeout_seconds: { type: 'integer' },
+    },
+    required: ['status', 'transaction_id'],
+  },
+  annotations: { ...changing, destructiveHint: false, idempotentHint: false },
+})
+
+/** The tool that ends a transaction well. */
+const commitTool = {
+  name: 'commit_transaction',
+  title: 'Commit a transaction',
+  description: 'Ends a transaction. What its steps did stays, and can not be undone with it any more.',
+  inputSchema: {
+    type: 'object',
+    properties: { transaction_id: id },
+    required: ['transaction_id'],
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      status: { const: 'committed' },
+      transaction_id: { type: 'string' },
+      steps_completed: { type: 'integer' },
+      steps_in_doubt: { type: 'array', items: { type: 'object' } },
+      message: { type: 'string' },
+      needs_attention: { type: 'boolean' },
+      was_replay: { type: 'boolean' },
+    },
+    required: ['status', 'transaction_id', 'steps_completed'],
+  },
+  annotations: { ...changing, destructiveHint: false },
+} as const
+
+/** The tool that undoes a transaction. */
+const rollbackTool = {
+  name: 'rollback_transaction',
+  title: 'Roll a transaction back',
+  description:
+    'Undoes what the steps of a transaction did, the last one first, and tells what could not be undone.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      transaction_id: id,
+      reason: { type: 'string', description: 'Why, for people.' },
+    },
+    required: ['transaction_id'],
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      transaction_id: { type: 'string' },
+      status: { enum: ['rolled_back', 'partially_rolled_back'] },
+      reason: { type: 'string' },
+      steps_compensated: compensations,
+      needs_attention: { type: 'boolean' },
+      next_retry_at: { type: 'string' },
+      was_replay: { type: 'boolean' },
+    },
+    required: ['transaction_id', 'steps_compensated'],
+  },
+  annotations: { ...changing, destructiveHint: true },
+} as const
+
+/** The tool that tells how a transaction stands. */
+const statusTool = {
+  name: 'get_transaction',
+  title: 'Get a transaction',
+  description:
+    'Tells how a transaction stands, step by step; without an id, all transactions of the caller in few words.',
+  inputSchema: { type: 'object', properties: { transaction_id: id } },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      transaction_id: { type: 'string' },
+      status: { type: 'string' },
+      steps: { type: 'array', items: { type: 'object' } },
+      steps_compensated: compensations,
+      needs_attention: { type: 'boolean' },
+      transactions: { type: 'array', items: { type: 'object' } },
+    },
+  },
+  annotations: { readOnlyHint: true, openWorldHint: false },
+} as const
+
+/** Answers `transaction/begin`. */
+function answerBegin(desk: TransactionService): Handler {
+  const { deps, limits, book, worker, watch } = desk
+  return async (call) => {
+    mustHaveKeys(deps)
+    const id = idOf(call)
+    const description = textOf(call, 'description')
+    const timeout = Math.min(timeoutOf(call) ?? limits.timeout, limits.max_lifetime)
+    if (watch.count(keyFor(call, '')) >= limits.max_active) throw tooMany(limits.max_active)
+    const key = keyFor(call, id)
+    const forget = watch.expect(key)
+    const transaction = begun({
+      id,
+      principal: keepPrincipal(call.principal),
+      ...(description !== undefined && { description }),
+      timeout,
+      lifetime: limits.max_lifetime,
+      now: Date.now(),
+    })
+    const isOpened = await worker
+      .register()
+      .then(() => book.open(transaction))
+      .finally(forget)
+    if (!isOpened) {
+      throw new GatewayError('TRANSACTION_CONFLICT', 'There was a transaction of this id already.', {
+        field: 'transaction_id',
+        suggestion: 'Begin it with an id that was not used before.',
+      })
+    }
+    watch.track(key, transaction)
+    return answer({
+      status: 'begun',
+      transaction_id: id,
+      expires_at: new Date(transaction.expiresAt).toISOString(),
+      timeout_seconds: Math.floor(timeout / 1000),
+    })
+  }
+}
+
+/** Answers `transaction/commit`. */
+function answerCommit(desk: TransactionService): Handler {
+  const { book, queue, watch, deeds, deps, limits } = desk
+  return async (call) => {
+    const key = keyFor(call, idOf(call))
+    return queue(key, call.signal, async () => {
+      const before = await waited(key, call.signal, desk)
+      if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
+      const transaction = await book.change(key, committed(Date.now()))
+      watch.track(key, transaction)
+      reportInDoubt(transaction, deps)
+      const kept = transaction.steps.map(({ deed }) => deeds.keep(deed, limits.retention))
+      background(Promise.all(kept), deps.log)
+      return answer(commitShape(transaction))
+    })
+  }
+}
+
+/** Logs the steps of a committed transaction that may not have been done: an operator has to look at them. */
+function reportInDoubt(transaction: Transaction, { log }: Deps): void {
+  const { id, principal } = transaction
+  const steps = inDoubt(transaction).map((step) => `${step.id}: OUTCOME_UNKNOWN`)
+  if (steps.length > 0)
+    log.error('transaction.needs_attention', { transaction: id, principal: principal.id, steps })
+}
+
+/** Answers `transaction/rollback`, once everything is undone as far as that can be. */
+function answerRollback(desk: TransactionService): Handler {
+  return async (call) => {
+    const key = keyFor(call, idOf(call))
+    const reason = textOf(call, 'reason')
+    const { principal: caller, signal } = call
+    const before = await desk.book.find(key)
+    if (!before) throw unknownTransaction()
+    if (isOver(before) && before.status !== 'committed') {
+      return answer({ ...rollbackShape(before), was_replay: true })
+    }
+    return answer(rollbackShape(await rollBack(key, { reason, caller, signal }, desk)))
+  }
+}
+
+/** How many transactions a list has at most. */
+const LISTED = 100
+
+/** Answers `transaction/status`: of one transaction, or in few words of all its caller has. */
+function answerStatus({ book, deeds }: TransactionService): Handler {
+  return async (call) => {
+    if (call.params.fields.transaction_id === undefined) {
+      const all = (await book.list(call.principal.id)).map(({ transaction }) => transaction)
+      return answer({ transactions: all.toSorted(urgentFirst).slice(0, LISTED).map(summaryShape) })
+    }
+    const transaction = await book.find(keyFor(call, idOf(call)))
+    if (!transaction) throw unknownTransaction()
+    const known = await deeds.findAll(transaction.steps.map(({ deed }) => deed))
+    return answer(statusShape(transaction, known))
+  }
+}
+
+function idOf({ params }: Call): string {
+  return readId(params.fields.transaction_id, 'transaction_id')
+}
+
+/** How long a text for people may be; the rest is left out. */
+const MAX_TEXT_LENGTH = 1000
+
+function textOf({ params }: Call, field: string): string | undefined {
+  const value = params.fields[field]
+  if (value === undefined) return undefined
+  if (typeof value !== 'string') throw invalid(field, 'a text')
+  return value.slice(0, MAX_TEXT_LENGTH).toWellFormed()
+}
+
+/** In milliseconds. */
+function timeoutOf({ params }: Call): number | undefined {
+  const { timeout_seconds: seconds } = params.fields
+  if (seconds === undefined) return undefined
+  if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds > 0) return seconds * 1000
+  throw invalid('timeout_seconds', 'a whole number above 0')
+}
+
+function invalid(field: string, what: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${field} must be ${what}.`, {
+    field,
+    reason: 'type',
+  })
+}
+
+function tooMany(most: number): GatewayError {
+  return new GatewayError('QUOTA_EXHAUSTED', `You have ${most} transactions under way, which is the most.`, {
+    suggestion: 'Commit or roll back one of them first.',
+  })
 }

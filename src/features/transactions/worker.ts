@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Membership } from '../../records/presence.ts'
+import type { Membership } from '../../records/members.ts'
 
 /** Those of this process that did not end, by their own part of their names. */
 const living = new Set<string>()

@@ -1,18 +1,20 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Descriptor } from '../../core/entry.ts'
-import { printExpression } from '../../core/print-expression.ts'
-import { isTrialCall } from '../../core/selectors.ts'
-import type { ToolFacts } from '../../core/record.ts'
-import type { UndoRule } from '../../core/undo.ts'
-import { durationSchema } from '../../core/units.ts'
-import { asCalled } from '../../core/judgement/call.ts'
-import { attempt } from '../../core/waiting.ts'
-import { Actions } from '../../records/deeds.ts'
+import type { Descriptor, ToolFacts } from '../../core/descriptor.ts'
+import type { Finding } from '../../core/finding.ts'
+import { asCalled } from '../../core/judgement/judge.ts'
+import { type ToolSettings, settingOf } from '../../core/settings.ts'
+import { durationSchema } from '../../core/time/units.ts'
+import { attempt } from '../../core/time/waiting.ts'
+import { printExpression, parseExpression } from '../../core/undo/expression.ts'
+import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo/judge-undo.ts'
+import { type UndoRule, readUndo } from '../../core/undo/rules.ts'
+import { isTrialCall } from '../../core/undo/selectors.ts'
+import { Actions } from '../../records/actions.ts'
+import { toolsToCheck } from '../describing.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { UndoLog } from './chronicle.ts'
 import { History } from './history.ts'
-import { SnapshotReader } from './look.ts'
-import { liveProblems } from './problems.ts'
+import { SnapshotReader } from './snapshot-reader.ts'
+import { UndoLog } from './undo-log.ts'
 
 interface Settings {
   /** In milliseconds. */
@@ -100,4 +102,53 @@ async function heard(call: Call, next: Handler, looks: SnapshotReader): Promise<
   const outcome = await next(call)
   looks.heard(call, outcome)
   return outcome
+}
+
+/**
+ * Checks at the start that the calls the configuration undoes or verifies tools with go together with what servers
+ * list.
+ */
+
+/** What of the calls that undo or verify does not go together with what servers list. */
+export async function liveProblems(deps: Deps): Promise<Finding[]> {
+  const found = await Promise.all(deps.servers().map((name) => serverProblems(name, deps)))
+  return found.flat()
+}
+
+async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> {
+  const settings = deps.server(upstream)?.tools ?? {}
+  const written = Object.entries(settings).flatMap(([glob, tool]) => writtenIn(glob, tool))
+  if (written.length === 0) return []
+  const tools = await toolsToCheck(upstream, deps, 'undo.unchecked')
+  if (!tools) return []
+  return written.flatMap(({ path, glob, key, ...each }) => {
+    const subjects = tools.filter(({ name }) => settingOf(settings, name, key)?.glob === glob)
+    const found = writtenMismatches({ ...each, subjects }, upstream, tools)
+    return [...new Set(found)].map((message) => ({
+      path: ['upstreams', upstream, 'tools', ...path],
+      message,
+    }))
+  })
+}
+
+/** A call of the configuration, and where it stands there. */
+type Placed = Omit<WrittenUndo, 'subjects'> & {
+  readonly glob: string
+  readonly key: 'undo' | 'verify'
+  readonly path: readonly string[]
+}
+
+function writtenIn(glob: string, { undo, verify }: ToolSettings): Placed[] {
+  const undoing = undo === undefined ? [] : callsOf(readUndo(undo))
+  return [
+    ...undoing.map(({ key, ...call }): Placed => {
+      return { ...call, glob, key: 'undo', path: [glob, 'undo', ...(typeof undo === 'string' ? [] : [key])] }
+    }),
+    ...(verify === undefined ? [] : [verifying(glob, verify)]),
+  ]
+}
+
+function verifying(glob: string, verify: string): Placed {
+  const expression = parseExpression(verify)
+  return { glob, key: 'verify', path: [glob, 'verify'], expression, mustRead: true, resultOf: 'itself' }
 }

@@ -1,17 +1,22 @@
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Descriptor } from '../../core/entry.ts'
+import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
-import { isObject } from '../../core/json.ts'
-import type { SchemaProblem } from '../../core/schema.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { SchemaProblem } from '../../core/schema/schema.ts'
+import { settingOf } from '../../core/settings.ts'
+import { attempt } from '../../core/time/waiting.ts'
+import { withKeyArgument } from '../../core/tool-call.ts'
 import { unknownTool } from '../../core/unknown.ts'
-import { attempt } from '../../core/waiting.ts'
+import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
 import type { Deps, Feature } from '../feature.ts'
-import { type Checks, createChecks } from './checks.ts'
-import { argumentsWithKey } from './keyed.ts'
-import { mismatchError } from './misfits.ts'
-import { createNullTolerance, type NullTolerance } from './nulls.ts'
-import { createOutputCheck, type OutputCheck } from './output.ts'
-import { listedSchema, repaired } from './repair.ts'
+import {
+  type Checks,
+  createChecks,
+  createNullTolerance,
+  type NullTolerance,
+  createOutputCheck,
+  type OutputCheck,
+} from './checks.ts'
 
 interface Settings {
   readonly output: 'off' | 'warn' | 'strict'
@@ -137,4 +142,109 @@ function refuse(field: string, why: string): Promise<never> {
   return Promise.reject(
     new GatewayError('INVALID_INPUT', `Invalid params: ${field} ${why}.`, { field, reason: 'type' }),
   )
+}
+
+/** The arguments of a call with its idempotency key where its server wants one; nothing where that adds nothing. @throws INVALID_INPUT */
+function argumentsWithKey(call: Call, entry: Descriptor, deps: Deps): unknown {
+  const { upstream, name } = entry
+  if (call.target.isBuiltin || !hasIdempotencyKey(call) || !deps.isOn('idempotency', upstream))
+    return undefined
+  const setting = settingOf(deps.server(upstream)?.tools ?? {}, name, 'keyArgument')?.value
+  const filled = withKeyArgument(call, idempotencyKeyOf(call), setting, entry)
+  return filled === call ? undefined : filled.params.fields.arguments
+}
+
+/** One argument that does not fit, in words. */
+interface Mismatch {
+  /** Where: names and indexes with dots between them; empty for the arguments as a whole. */
+  readonly field: string
+  /** One word: the rule that is broken. */
+  readonly reason: string
+  readonly text: string
+}
+
+/** How many misfits are named, and how long a name or a list of allowed values may be, in characters. */
+const most = { named: 5, listed: 20, field: 200, values: 200 }
+
+/** The refusal of arguments that do not fit the schema of a tool. It repeats no value. */
+function mismatchError(problems: readonly SchemaProblem[]): GatewayError {
+  const misfits = distinct(telling(problems).map(misfit))
+  const named = misfits.slice(0, most.named).map(({ text }) => text)
+  const others = misfits.length - named.length
+  const more = others > 0 ? ` (and ${others} more)` : ''
+  const [first] = misfits
+  return new GatewayError('INVALID_INPUT', `Invalid arguments: ${named.join('; ')}${more}.`, {
+    isResult: true,
+    field: first?.field,
+    reason: first?.reason,
+    suggestion: 'Correct the arguments to fit the input schema of the tool and call again.',
+    details: { problems: misfits.slice(0, most.listed).map(({ field, reason }) => ({ field, reason })) },
+  })
+}
+
+const summaries = new Set(['anyOf', 'oneOf', 'allOf', 'if'])
+
+/** Without those that only sum up others. */
+function telling(problems: readonly SchemaProblem[]): readonly SchemaProblem[] {
+  const found = problems.filter(({ keyword }) => !summaries.has(keyword))
+  return found.length > 0 ? found : problems
+}
+
+function misfit({ path, keyword, message, params }: SchemaProblem): Mismatch {
+  const inner = [params.missingProperty, params.additionalProperty, params.unevaluatedProperty].find(
+    (each) => typeof each === 'string',
+  )
+  const field = [...path, ...(typeof inner === 'string' ? [inner] : [])].join('.').slice(0, most.field)
+  return { field, reason: keyword, text: `${nameOf(field)} ${words(keyword, message, params)}` }
+}
+
+function nameOf(field: string): string {
+  if (field === '') return 'the arguments'
+  return /^[\w.$ -]{1,64}$/.test(field) ? `"${field}"` : 'an argument'
+}
+
+function words(keyword: string, message: string, params: Readonly<Record<string, unknown>>): string {
+  switch (keyword) {
+    case 'required':
+      return 'is required'
+    case 'additionalProperties':
+    case 'unevaluatedProperties':
+      return 'is not an argument of this tool'
+    case 'enum':
+      return `must be one of ${listed(params.allowedValues)}`
+    case 'const':
+      return `must be ${listed([params.allowedValue])}`
+    default:
+      return message
+  }
+}
+
+function listed(values: unknown): string {
+  const text = (Array.isArray(values) ? values : []).map((each) => JSON.stringify(each)).join(', ')
+  return text.length > most.values ? `${text.slice(0, most.values)}…` : text
+}
+
+function distinct(misfits: readonly Mismatch[]): readonly Mismatch[] {
+  return [...new Map(misfits.map((each) => [each.text, each])).values()]
+}
+
+/** The schema of a tool that takes no arguments. */
+const nothing = { type: 'object', additionalProperties: false } as const
+
+/** A list of tools in which each has an input schema: clients refuse the whole list over one that has none. */
+function repaired(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'result') return outcome
+  const { tools } = outcome.result.fields
+  if (!Array.isArray(tools) || !tools.some(isBare)) return outcome
+  const sound = tools.map((tool: unknown) => (isBare(tool) ? { ...tool, inputSchema: nothing } : tool))
+  return { kind: 'result', result: outcome.result.with({ tools: sound }) }
+}
+
+/** The input schema of a tool as it is listed. */
+function listedSchema({ inputSchema }: Readonly<Record<string, unknown>>): unknown {
+  return inputSchema ?? nothing
+}
+
+function isBare(tool: unknown): tool is Record<string, unknown> {
+  return isObject(tool) && (tool.inputSchema === undefined || tool.inputSchema === null)
 }

@@ -2,11 +2,11 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { classify } from '../../../src/catalog/classify.ts'
-import { type Pack, withPack } from '../../../src/catalog/packs.ts'
+import { type Pack, withPack } from '../../../src/catalog/classify.ts'
 import chromeDevtools from '../../../src/catalog/packs/chrome-devtools.json' with { type: 'json' }
 import notion from '../../../src/catalog/packs/notion.json' with { type: 'json' }
 import playwright from '../../../src/catalog/packs/playwright.json' with { type: 'json' }
-import { effectRanks } from '../../../src/core/judgement/evidence.ts'
+import { effectRanks } from '../../../src/core/judgement/lexicon.ts'
 import type { Judgement } from '../../../src/core/judgement/judge.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { foreignFile } from '../../support/foreign.ts'

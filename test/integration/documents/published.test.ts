@@ -9,7 +9,7 @@ import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprot
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { isObject } from '../../../src/core/json.ts'
+import { isObject } from '../../../src/core/json/json.ts'
 import { canary, fiveServers, names } from '../../support/five-servers.ts'
 import type { RunningGateway } from '../../support/run-gateway.ts'
 import { hasSchema, schemaText } from '../../support/published-schemas.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
-import { suspendable, type UpstreamCall } from '../../../src/bridge/park.ts'
+import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
+import { suspendable, type UpstreamCall } from '../../../src/upstream/suspended-calls.ts'
 import type { InputResponse, Call, Outcome } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'

@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { LmdbStore } from '../../../src/store/lmdb.ts'
+import { LmdbStore } from '../../../src/store/lmdb/store.ts'
 import { until } from '../../support/condition.ts'
 import {
   type CommandProcess,

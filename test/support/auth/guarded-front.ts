@@ -1,15 +1,15 @@
-import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import type { Log } from '../../../src/core/log.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { Refusal } from '../../../src/core/refusal.ts'
-import type { PageSignIn } from '../../../src/core/sign-in.ts'
+import type { Refusal } from '../../../src/core/events.ts'
+import type { PageSignIn } from '../../../src/core/events.ts'
 import type { Settings } from '../../../src/core/settings.ts'
-import { listenHttp } from '../../../src/downstream/listen.ts'
+import { listenHttp } from '../../../src/downstream/http/server.ts'
 import { isObject, type Json } from '../server/json.ts'
-import type { SignIns } from '../../../src/downstream/sign-in-pages.ts'
+import type { SignIns } from '../../../src/downstream/pages/sign-in.ts'
 
 const noSignIns: SignIns = {
   start: () => Promise.reject(new Error('Sign-in is off here.')),

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { aggregate } from '../../../src/catalog/aggregate.ts'
 import { type Naming, prefixed } from '../../../src/catalog/names.ts'
-import { strictNames } from '../../../src/catalog/own-terms.ts'
+import { strictNames } from '../../../src/catalog/strict-names.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createCatalog } from '../../../src/catalog/catalog.ts'
+import { createCatalog } from '../../../src/catalog/router.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 

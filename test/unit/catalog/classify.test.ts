@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { classify } from '../../../src/catalog/classify.ts'
-import type { Classification } from '../../../src/core/entry.ts'
+import type { Classification } from '../../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 

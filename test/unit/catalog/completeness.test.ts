@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { completeEntry, completeResult } from '../../../src/catalog/completeness.ts'
+import { completeEntry, completeResult } from '../../../src/catalog/strict-names.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { toolCall } from '../../support/tool-call.ts'
 

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { listenToAll } from '../../../src/catalog/listen-all.ts'
+import { listenToAll } from '../../../src/catalog/aggregate.ts'
 import { prefixed } from '../../../src/catalog/names.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { ACKNOWLEDGED } from '../../../src/wire/filter.ts'
+import { ACKNOWLEDGED } from '../../../src/protocol/subscription-filter.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const changed = { method: 'notifications/tools/list_changed', params: Payload.of({}) }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { type BuiltinEntry, withBuiltinEntries } from '../../../src/catalog/own-entries.ts'
+import { type BuiltinEntry, withBuiltinEntries } from '../../../src/catalog/builtins.ts'
 import type { Call, Handler } from '../../../src/core/call.ts'
 import { asGatewayError, GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { unknownMethod } from '../../../src/wire/methods.ts'
+import { unknownMethod } from '../../../src/protocol/methods.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 type Json = Readonly<Record<string, unknown>>

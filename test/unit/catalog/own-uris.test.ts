@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { originalUri, ownUri } from '../../../src/catalog/own-uris.ts'
+import { originalUri, ownUri } from '../../../src/catalog/strict-names.ts'
 
 describe('the URI of a resource in the scheme of its server', () => {
   test.each([

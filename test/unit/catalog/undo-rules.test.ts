@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { createUndoRules } from '../../../src/catalog/undo-rules.ts'
-import type { Descriptor } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
 
 const id = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type ServerLists, unmatchedNames } from '../../../src/catalog/unmatched-names.ts'
+import { type ServerLists, unmatchedNames } from '../../../src/catalog/name-check.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
 import { knownScopes } from '../../../src/core/scope.ts'

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { mustRollBack, transactionsIn } from '../../../src/cli/rollbacks.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { Settings } from '../../../src/core/settings.ts'
-import { acknowledged, begun } from '../../../src/records/transaction-moves.ts'
+import { acknowledged, begun } from '../../../src/records/transitions.ts'
 import { transactionKey } from '../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { choose, partsOf } from '../../../src/cli/undo-choice.ts'
-import { chosenText, chosenView, undoneText } from '../../../src/cli/undo-text.ts'
-import type { Action, Compensation } from '../../../src/records/deeds.ts'
-import { begun, undoing } from '../../../src/records/transaction-moves.ts'
+import { chosenText, chosenView, undoneText } from '../../../src/cli/format/transactions.ts'
+import type { Action, Compensation } from '../../../src/records/actions.ts'
+import { begun, undoing } from '../../../src/records/transitions.ts'
 import type { Transaction } from '../../../src/records/transactions.ts'
 
 const way: Compensation = { kind: 'exact', tool: 'drop', arguments: { id: 1 }, description: 'drop(id=1)' }

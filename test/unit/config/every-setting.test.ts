@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
 import { fileSchema } from '../../../src/config/schema.ts'
-import { isObject } from '../../../src/core/json.ts'
+import { isObject } from '../../../src/core/json/json.ts'
 import { featureSettings } from '../../../src/core/settings.ts'
 import { features } from '../../../src/features/index.ts'
 

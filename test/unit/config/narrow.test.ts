@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { narrowed } from '../../../src/config/narrow.ts'
+import { narrowed } from '../../../src/config/schema-lookup.ts'
 import { fileSchema } from '../../../src/config/schema.ts'
-import { validator, type JsonSchema } from '../../../src/core/schema.ts'
+import { validator, type JsonSchema } from '../../../src/core/schema/schema.ts'
 import { features } from '../../../src/features/index.ts'
 
 const whole = fileSchema(features)

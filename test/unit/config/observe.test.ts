@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
-import type { ObserveSettings } from '../../../src/core/observe-settings.ts'
+import type { ObserveSettings } from '../../../src/core/settings.ts'
 
 const jwt = { issuer: 'https://idp.example.com', audience: 'gateway' }
 

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
-import { importClients } from '../../../src/config/import-clients.ts'
+import { importClients } from '../../../src/config/import/clients.ts'
 import { loadSettings } from '../../../src/config/load.ts'
 import { interpolate, variablesFor } from '../../../src/config/secrets.ts'
 

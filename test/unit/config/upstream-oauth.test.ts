@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import { ConfigError } from '../../../src/config/problem.ts'
-import { settingsEqual } from '../../../src/upstream/same.ts'
+import { settingsEqual } from '../../../src/upstream/upstream.ts'
 
 function load(upstream: string, profile = 'open') {
   const auth = profile === 'corporate' ? 'auth: { jwt: { issuer: "https://login.example.com" } }\n' : ''

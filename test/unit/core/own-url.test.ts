@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ownUrl } from '../../../src/core/own-url.ts'
+import { ownUrl } from '../../../src/core/web.ts'
 
 it.each([
   ['127.0.0.1', 'http://127.0.0.1:8900'],

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isObject } from '../../../src/core/json.ts'
+import { isObject } from '../../../src/core/json/json.ts'
 import { Payload } from '../../../src/core/payload.ts'
 
 const objects = fc.dictionary(fc.string(), fc.jsonValue())

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { createRequestStateCodec } from '../../../src/bridge/seal.ts'
+import { createRequestStateCodec } from '../../../src/protocol/request-state.ts'
 import type { Handler } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { anonymous } from '../../../src/core/principal.ts'

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { concurrency } from '../../../src/features/concurrency.ts'
-import { pageMethod } from '../../../src/wire/methods.ts'
+import { pageMethod } from '../../../src/protocol/methods.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 

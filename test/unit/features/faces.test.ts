@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
 import type { FeatureInstance } from '../../../src/features/feature.ts'
 import { features } from '../../../src/features/index.ts'
-import { isProtocolMethod } from '../../../src/wire/methods.ts'
+import { isProtocolMethod } from '../../../src/protocol/methods.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 
 const { settings } = loadSettings('upstreams: { it: { command: x } }', { file: 'f.yaml', env: {} })

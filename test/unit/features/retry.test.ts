@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Call, Handler, Outcome } from '../../../src/core/call.ts'
-import type { Descriptor } from '../../../src/core/entry.ts'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'

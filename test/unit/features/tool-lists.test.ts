@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
-import { describingTools } from '../../../src/features/tool-lists.ts'
+import { describingTools } from '../../../src/features/describing.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 it('describes a list once, whatever stands around its tools', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { AuthSettings } from '../../../src/core/auth-settings.ts'
-import { Secret } from '../../../src/core/secret.ts'
-import { mayDecide, whoDecidesOnPage } from '../../../src/records/approval-decision.ts'
+import { Secret } from '../../../src/core/text/secret.ts'
+import { mayDecide, whoDecidesOnPage } from '../../../src/records/approvals.ts'
 
 type Auth = Parameters<typeof whoDecidesOnPage>[1]
 

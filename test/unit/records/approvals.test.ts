@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { mayDecide } from '../../../src/records/approval-decision.ts'
+import { mayDecide } from '../../../src/records/approvals.ts'
 import {
   type Approval,
   type Approvals,

@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest'
-import { changelogView, contractChangelog } from '../../../src/documents/changelog.ts'
+import { changelogView, contractChangelog } from '../../../src/descriptions/formats/changelog.ts'
 import { Contracts } from '../../../src/records/contracts.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import { contract, toolContract } from '../../support/contracts.ts'

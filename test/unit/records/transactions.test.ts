@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../src/core/error.ts'
-import type { Action } from '../../../src/records/deeds.ts'
+import type { Action } from '../../../src/records/actions.ts'
 import {
   acknowledged,
   begun,
@@ -16,7 +16,7 @@ import {
   stepRemoved,
   takenUp,
   undoing,
-} from '../../../src/records/transaction-moves.ts'
+} from '../../../src/records/transitions.ts'
 import {
   type CompensationStatus,
   isOver,

@@ -1,170 +1,136 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { suspendable, type UpstreamCall } from '../../../src/upstream/suspended-calls.ts'
+import type { InputResponse, Call, Outcome } from '../../../src/core/call.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import { anonymous, type Principal } from '../../../src/core/principal.ts'
-import type { UpstreamConnection } from '../../../src/upstream/connection.ts'
-import { Pool } from '../../../src/upstream/pool.ts'
-import { ToolIndex } from '../../../src/upstream/tools.ts'
-import { FairMutex } from '../../../src/upstream/turns.ts'
-import { silentLog } from '../../support/silent-log.ts'
+import { anonymous } from '../../../src/core/principal.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-interface Fake extends UpstreamConnection {
-  isBusy: boolean
-  isClosed: boolean
-}
-
-function fake(isBusy: boolean): Fake {
-  const connection: Fake = {
-    discovered: Payload.of({}),
-    era: 'legacy',
-    revision: '2025-11-25',
-    canAsk: true,
-    isBusy,
-    isClosed: false,
-    open: () => Promise.resolve({ kind: 'result', result: Payload.of({}) }),
-    tool: () => undefined,
-    close: () => {
-      connection.isClosed = true
-      return Promise.resolve()
-    },
+function call(fields: Partial<Call> = {}): Call {
+  return {
+    requestId: 'r1',
+    method: 'tools/call',
+    params: Payload.of({ name: 'ask' }),
+    target: { method: 'tools/call', name: 'ask' },
+    principal: anonymous,
+    client: { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } },
+    meta: {},
+    requestState: {},
+    signal: new AbortController().signal,
+    abort: () => undefined,
+    logFields: new Map(),
+    emit: () => undefined,
+    ...fields,
   }
-  return connection
 }
 
-function pool(open: () => Promise<UpstreamConnection>): Pool<Principal | undefined> {
-  return new Pool({
-    idle: 1000,
-    open,
-    owner: (key) => key ?? anonymous,
-    isFailure: () => true,
-    log: silentLog,
-  })
+const question = { method: 'elicitation/create', params: Payload.of({ message: 'Name?' }) }
+
+/** A server that asks one question and tells what it heard. */
+async function asking(working: UpstreamCall): Promise<Outcome> {
+  const answer = await working.requestInput(question)
+  return { kind: 'result', result: Payload.of({ heard: said(answer) }) }
 }
 
-describe('the connections to a server', () => {
-  test('are no more than there may be while all are in use', async () => {
-    const busy = pool(() => Promise.resolve(fake(true)))
-    for (let client = 0; client < 64; client++) await busy.get(`${client}`, undefined)
-    await expect(busy.get('one more', undefined)).rejects.toMatchObject({ code: 'OVERLOADED' })
-    expect(busy.connections).toHaveLength(64)
-    await busy.close()
+function said(answer: InputResponse | undefined): unknown {
+  if (!answer) return undefined
+  return 'result' in answer ? answer.result.fields.action : answer.error.fields.code
+}
+
+async function first(outcome: Promise<Outcome>): Promise<Outcome> {
+  await vi.advanceTimersByTimeAsync(20)
+  return outcome
+}
+
+describe('parked calls', () => {
+  test('are no more than there may be: the server beyond learns that nobody answers', async () => {
+    const handle = suspendable(asking, { limit: 2 })
+    const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call()))))
+    expect(kinds.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
+    expect(kinds.at(2)).toMatchObject({ result: { value: { heard: 'cancel' } } })
   })
 
-  test('of one caller are a quarter of them, so that others still come through', async () => {
-    const busy = pool(() => Promise.resolve(fake(true)))
+  test('of one caller are a quarter of them: what it calls next is refused before it is sent', async () => {
+    let opened = 0
+    const handle = suspendable(
+      (working) => {
+        opened++
+        return asking(working)
+      },
+      { limit: 8 },
+    )
     const [greedy, quiet] = [{ id: 'greedy' }, { id: 'quiet' }]
-    for (let client = 0; client < 16; client++) await busy.get(`greedy ${client}`, greedy)
-    await expect(busy.get('greedy again', greedy)).rejects.toMatchObject({
+    const held = await Promise.all([1, 2].map(() => first(handle(call({ principal: greedy })))))
+    await expect(handle(call({ principal: greedy }))).rejects.toMatchObject({
       code: 'OVERLOADED',
-      message: expect.stringContaining('of one caller'),
+      message: expect.stringContaining('of this caller'),
+      extra: { isUnsent: true },
     })
-    await expect(busy.get('quiet', quiet)).resolves.toBeDefined()
-    await expect(busy.get('greedy 0', greedy)).resolves.toBeDefined()
-    await busy.close()
+    expect(opened).toBe(2)
+    expect((await first(handle(call({ principal: quiet })))).kind).toBe('input_required')
+    const mute = { era: 'modern', revision: '2026-07-28', capabilities: {} } as const
+    expect((await handle(call({ principal: greedy, client: mute }))).kind).toBe('result')
+    const state = held[0]?.kind === 'input_required' ? held[0].requestState : {}
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    await first(handle(call({ principal: greedy, requestState: state, inputResponses: answers })))
+    expect((await first(handle(call({ principal: greedy })))).kind).toBe('input_required')
   })
 
-  test('of one caller make room for another of its own, and for none of others', async () => {
-    const opened: Fake[] = []
-    const idle = pool(() => {
-      const connection = fake(false)
-      opened.push(connection)
-      return Promise.resolve(connection)
+  test('of one caller are a quarter of them also where it makes many at once', async () => {
+    const handle = suspendable(asking, { limit: 8 })
+    const kinds = await Promise.all([1, 2, 3].map(() => first(handle(call({ principal: { id: 'greedy' } })))))
+    expect(kinds.map(({ kind }) => kind)).toEqual(['input_required', 'input_required', 'result'])
+  })
+
+  test('make room when they are taken up again', async () => {
+    const handle = suspendable(asking, { limit: 1 })
+    const asked = await first(handle(call()))
+    if (asked.kind !== 'input_required') throw new Error('it did not ask')
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    expect(
+      await first(handle(call({ requestState: asked.requestState, inputResponses: answers }))),
+    ).toMatchObject({
+      result: { value: { heard: 'accept' } },
     })
-    await idle.get('quiet', { id: 'quiet' })
-    for (let client = 0; client < 17; client++) await idle.get(`greedy ${client}`, { id: 'greedy' })
-    await vi.advanceTimersByTimeAsync(0)
-    expect(opened.filter(({ isClosed }) => isClosed)).toEqual([opened[1]])
-    await idle.close()
+    expect((await first(handle(call()))).kind).toBe('input_required')
   })
 
-  test('make room for another by closing the one unused for longest', async () => {
-    const opened: Fake[] = []
-    const idle = pool(() => {
-      const connection = fake(false)
-      opened.push(connection)
-      return Promise.resolve(connection)
+  test('are given up after a time, and a late retry is told so', async () => {
+    const heard = Promise.withResolvers<unknown>()
+    const open = async (working: UpstreamCall): Promise<Outcome> => {
+      heard.resolve(said(await working.requestInput(question)))
+      return { kind: 'result', result: Payload.of({}) }
+    }
+    const handle = suspendable(open, { patience: 1000 })
+    const asked = await first(handle(call()))
+    await vi.advanceTimersByTimeAsync(1001)
+    expect(await heard.promise).toBe('cancel')
+    const retry = handle(call({ requestState: asked.kind === 'input_required' ? asked.requestState : {} }))
+    await expect(retry).rejects.toMatchObject({ code: 'STATE_EXPIRED' })
+  })
+
+  test('are taken up by nobody but their caller, and once', async () => {
+    const handle = suspendable(asking)
+    const asked = await first(handle(call()))
+    const state = asked.kind === 'input_required' ? asked.requestState : {}
+    const other = { ...anonymous, id: 'somebody-else' }
+    await expect(handle(call({ requestState: state, principal: other }))).rejects.toMatchObject({
+      code: 'STATE_EXPIRED',
     })
-    for (let client = 0; client < 65; client++) await idle.get(`${client}`, undefined)
-    await vi.advanceTimersByTimeAsync(0)
-    expect(opened.filter(({ isClosed }) => isClosed)).toEqual([opened[0]])
-    await idle.close()
-  })
-
-  test('are closed when nobody has used them for a while', async () => {
-    const connection = fake(false)
-    const idle = pool(() => Promise.resolve(connection))
-    await idle.get('client', undefined)
-    await vi.advanceTimersByTimeAsync(2000)
-    expect(connection.isClosed).toBe(true)
-    await idle.close()
-  })
-
-  test('that fail again and again are not tried for a while', async () => {
-    let tries = 0
-    const failing = pool(() => {
-      tries++
-      return Promise.reject(new Error('it ended'))
+    const answers = { q1: { result: Payload.of({ action: 'accept' }) } }
+    expect((await first(handle(call({ requestState: state, inputResponses: answers })))).kind).toBe('result')
+    await expect(handle(call({ requestState: state, inputResponses: answers }))).rejects.toMatchObject({
+      code: 'STATE_EXPIRED',
     })
-    for (let attempt = 0; attempt < 5; attempt++)
-      await failing.get('client', undefined).catch(() => undefined)
-    await expect(failing.get('client', undefined)).rejects.toMatchObject({
-      code: 'SERVER_UNAVAILABLE',
-      extra: { retryAfterSeconds: 30 },
-    })
-    expect(tries).toBe(5)
-    await vi.advanceTimersByTimeAsync(30_001)
-    await failing.get('client', undefined).catch(() => undefined)
-    expect(tries).toBe(6)
-    await failing.close()
-  })
-})
-
-describe('turns', () => {
-  test('pass on from a caller that leaves the line or forgets to come back', async () => {
-    const turns = new FairMutex()
-    const gone = new AbortController()
-    const { signal } = new AbortController()
-    const release = await turns.take('one', signal)
-    const leaving = turns.take('two', gone.signal)
-    const next = turns.take('three', signal)
-    gone.abort(new Error('gone'))
-    await expect(leaving).rejects.toThrow('gone')
-    release()
-    release()
-    await expect(next).resolves.toBeTypeOf('function')
-  })
-})
-
-const schema = { type: 'object', properties: { x: { type: 'string', 'x-mcp-header': 'X' } } }
-
-describe('a walk through the lists of a server', () => {
-  const page = (nextCursor: unknown): Payload =>
-    Payload.of({ tools: [{ name: 'a', inputSchema: schema }], nextCursor })
-
-  test.each<[string, unknown]>([
-    ['an empty cursor', ''],
-    ['a cursor that is null', null],
-    ['a cursor that is a number', 7],
-  ])('ends at %s', async (_name, cursor) => {
-    let pages = 0
-    const index = new ToolIndex(() => Promise.resolve((pages++, page(cursor))))
-    expect((await index.of('a'))?.mirror).toMatchObject([{ header: 'mcp-param-x' }])
-    expect(pages).toBe(1)
   })
 
-  test('ends when a cursor comes again', async () => {
-    let pages = 0
-    const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages % 3}`))))
-    await index.of('a')
-    expect(pages).toBe(4)
-  })
-
-  test('ends after a thousand pages in any case', async () => {
-    let pages = 0
-    const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages}`))))
-    await index.of('a')
-    expect(pages).toBe(1000)
-  })
+  test.each([7, null, {}, 'no-such-ticket', '__proto__'])(
+    'are not found by the ticket %j',
+    async (ticket) => {
+      await expect(suspendable(asking)(call({ requestState: { park: ticket } }))).rejects.toMatchObject({
+        code: 'STATE_EXPIRED',
+      })
+    },
+  )
 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
-import { boundedPage, type Cut, MAX_LIST_ENTRIES } from '../../../src/upstream/list-bounds.ts'
+import { boundedPage, type Cut, MAX_LIST_ENTRIES } from '../../../src/upstream/tool-index.ts'
 
 function cutOf(tools: readonly unknown[]): { cut: Cut | undefined; page: Payload; given: Payload } {
   let cut: Cut | undefined

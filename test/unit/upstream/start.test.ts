@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { Secret } from '../../../src/core/secret.ts'
+import { Secret } from '../../../src/core/text/secret.ts'
 import { createUpstream } from '../../../src/upstream/upstream.ts'
-import { ownCall } from '../../../src/wire/own-call.ts'
+import { ownCall } from '../../../src/protocol/lift.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { silentLog } from '../../support/silent-log.ts'
 

@@ -1,10 +1,10 @@
 import { exportSPKI, generateKeyPair } from 'jose'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { JwtSettings } from '../../../../src/core/auth-settings.ts'
-import { Secret } from '../../../../src/core/secret.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
 import { createJwtReader } from '../../../../src/downstream/auth/jwt.ts'
-import { createKeys } from '../../../../src/downstream/auth/keys.ts'
-import { fetchJson } from '../../../../src/downstream/fetch-json.ts'
+import { createKeys } from '../../../../src/downstream/auth/jwt.ts'
+import { fetchJson } from '../../../../src/downstream/http/fetch-json.ts'
 import { startIssuer } from '../../../support/auth/issuer.ts'
 
 const issuer = await startIssuer()

@@ -1,6 +1,6 @@
 import { exportJWK, generateKeyPair } from 'jose'
 import { describe, expect, it } from 'vitest'
-import { createKeys, type FindKey } from '../../../../src/downstream/auth/keys.ts'
+import { createKeys, type FindKey } from '../../../../src/downstream/auth/jwt.ts'
 
 const { publicKey } = await generateKeyPair('ES256')
 const jwk = { ...(await exportJWK(publicKey)), alg: 'ES256' }

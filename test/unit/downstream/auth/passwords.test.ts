@@ -1,6 +1,6 @@
 import { scryptSync } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { Secret } from '../../../../src/core/secret.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
 import { createPasswords } from '../../../../src/downstream/auth/passwords.ts'
 
 const salt = 'salt-of-a-test'

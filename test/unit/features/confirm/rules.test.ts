@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import type { Risk } from '../../../../src/core/entry.ts'
+import type { Risk } from '../../../../src/core/descriptor.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { ruleOf } from '../../../../src/features/confirm/rules.ts'
-import type { Settings } from '../../../../src/features/confirm/settings.ts'
+import type { Settings } from '../../../../src/features/confirm/context.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { bench, confirmDefaults, fieldsOf, plain, TOOL } from './bench.ts'
 

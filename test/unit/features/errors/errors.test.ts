@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
-import type { Descriptor } from '../../../../src/core/entry.ts'
+import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import {
   categories,
   type ErrorCode,
@@ -9,15 +9,15 @@ import {
   GatewayError,
   isErrorCode,
 } from '../../../../src/core/error.ts'
-import { isObject } from '../../../../src/core/json.ts'
+import { isObject } from '../../../../src/core/json/json.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { Secret } from '../../../../src/core/secret.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
 import type { ErrorRule } from '../../../../src/core/settings.ts'
 import { errors } from '../../../../src/features/errors/errors.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
-import { encodeLegacyError, legacyErrorCode } from '../../../../src/wire/legacy.ts'
-import { annotateFailure } from '../../../../src/features/idempotency/answer.ts'
-import { modernError } from '../../../../src/wire/modern.ts'
+import { encodeLegacyError, legacyErrorCode } from '../../../../src/protocol/legacy.ts'
+import { annotateFailure } from '../../../../src/features/idempotency/completion.ts'
+import { modernError } from '../../../../src/protocol/modern.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { serverSettings } from '../../../support/server-settings.ts'

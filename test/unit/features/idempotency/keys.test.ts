@@ -3,7 +3,7 @@ import type { Call, Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { gatewayMetadataOf, withGatewayMetadata } from '../../../../src/wire/extensions.ts'
+import { gatewayMetadataOf, withGatewayMetadata } from '../../../../src/protocol/meta-keys.ts'
 import { bench, done, failureOf, fieldsOf, keyed, textOf } from '../../../support/idempotency-bench.ts'
 
 const sources: readonly (readonly [Readonly<Record<string, unknown>>])[] = [

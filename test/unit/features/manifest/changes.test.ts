@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Handler, Notification } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { ServerRecords, ServerRecord, ToolDetails } from '../../../../src/core/record.ts'
+import type { ServerRecords, ServerRecord, ToolDetails } from '../../../../src/core/descriptor.ts'
 import { telling } from '../../../../src/features/manifest/changes.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { serverRecord } from '../../../support/server-record.ts'

@@ -1,7 +1,7 @@
 // What is left of a transaction is reported, and tried again until it works or an operator acknowledges it.
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
-import { acknowledged } from '../../../../src/records/transaction-moves.ts'
+import { acknowledged } from '../../../../src/records/transitions.ts'
 import { Transactions, transactionKey } from '../../../../src/records/transactions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { begun, Place, put, SagaGateway } from '../../../support/saga-world.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { internalCall } from '../../../../src/errand.ts'
+import { internalCall } from '../../../../src/gateway/internal-call.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { CrashingStore } from '../../../support/crashing-store.ts'
 import { Place, SagaGateway } from '../../../support/saga-world.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { readUndo } from '../../../../src/core/undo.ts'
+import { readUndo } from '../../../../src/core/undo/rules.ts'
 import type { Deps } from '../../../../src/features/feature.ts'
 import { begun, codeOf, Place, put } from '../../../support/saga-world.ts'
 

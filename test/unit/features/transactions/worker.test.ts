@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { createQueue } from '../../../../src/features/transactions/queue.ts'
+import { createQueue } from '../../../../src/features/transactions/service.ts'
 import { WorkerIdentity } from '../../../../src/features/transactions/worker.ts'
-import { createMembership } from '../../../../src/records/presence.ts'
+import { createMembership } from '../../../../src/records/members.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 
 function gate(): { readonly opened: Promise<void>; open(): void } {

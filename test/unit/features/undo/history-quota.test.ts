@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { HistoryQuota } from '../../../../src/features/undo/history-quota.ts'
+import { HistoryQuota } from '../../../../src/features/undo/history.ts'
 
 test('there is never more than fits, the newest of a caller stays, and each evicted entry is returned once', () => {
   const taking = fc.array(

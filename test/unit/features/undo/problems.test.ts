@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import type { Descriptor, Operation } from '../../../../src/core/entry.ts'
+import type { Descriptor, Operation } from '../../../../src/core/descriptor.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
-import { liveProblems } from '../../../../src/features/undo/problems.ts'
+import { liveProblems } from '../../../../src/features/undo/undo.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 
 const schema = (...names: string[]) => ({

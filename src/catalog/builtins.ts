@@ -1,0 +1,354 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { type GatewayError, asGatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { within } from '../core/time/waiting.ts'
+import { unknownPrompt, unknownResource } from '../core/unknown.ts'
+import { isExtensionMethod, pageMethod, unknownMethod } from '../protocol/methods.ts'
+import { listAllPages } from './pagination.ts'
+
+/** A tool the gateway answers itself. */
+export interface BuiltinTool {
+  readonly definition: Readonly<Record<string, unknown>> & { readonly name: string }
+  /** Whether it stands in lists; as `metaTools` says unless given. */
+  isListed?(upstream?: string): boolean | undefined
+  readonly handle: Handler
+}
+
+/** What is read at a path over HTTP. */
+interface BuiltinPage {
+  /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
+  readonly path: string
+  /** Whether nobody has to say who they are to read it. */
+  isOpen?(): boolean
+  readonly handle: Handler
+}
+
+type Extensions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+/** What some part of the gateway answers itself, and at which addresses. */
+export interface Answering {
+  readonly methods?: Readonly<Record<string, Handler>>
+  readonly tools?: readonly BuiltinTool[]
+  readonly pages?: readonly BuiltinPage[]
+  prompts?(upstream?: string): readonly BuiltinEntry[]
+  resources?(upstream?: string): readonly BuiltinEntry[]
+  /** What is said of it among the capabilities of what has tools, by the name of the extension. */
+  extensions?(upstream?: string): Extensions
+  /** Whether it answers at the address of a server, or of all where none is named. */
+  isOn(upstream?: string): boolean
+}
+
+interface Options {
+  readonly parts: readonly Answering[]
+  /** Whether the tools stand in lists, can only be called, or are not there. */
+  readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** Whether clients may ask by methods that the protocol and its extensions do not have. */
+  readonly hasMethods: boolean
+  /** Whether a server has the tool a call names. */
+  isTaken(call: Call): boolean | Promise<boolean>
+  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  run(call: Call, end: Handler): Promise<Outcome>
+}
+
+/** What the gateway answers itself beside what its servers answer. */
+export interface Builtins {
+  /** Puts the gateway's own answers before those of the servers. */
+  answer(servers: Handler): Handler
+  /** The own tool a call names, where no server has one of that name. */
+  tool(call: Call): BuiltinTool | undefined | Promise<BuiltinTool | undefined>
+}
+
+/** In front of the name of an own tool where a server has one of that name. */
+const PREFIX = 'gateway_'
+
+/** Answers the methods and tools of the gateway itself; tools of a server go before own ones of their name. */
+export function createBuiltins({ parts, metaTools, hasMethods, isTaken, run }: Options): Builtins {
+  const methods = new Map(
+    parts.flatMap((part) =>
+      Object.entries(part.methods ?? {}).map(([name, handle]) => [name, { handle, part }] as const),
+    ),
+  )
+  const pages = new Map(
+    parts.flatMap((part) =>
+      (part.pages ?? []).map(({ path, handle }) => [pageMethod(path), { handle, part }] as const),
+    ),
+  )
+  const isListed = metaTools === 'listed'
+  const offered = metaTools === 'off' ? [] : parts
+  const tools = new Map(
+    offered.flatMap((part) =>
+      (part.tools ?? []).map((tool) => [tool.definition.name, { tool, part }] as const),
+    ),
+  )
+
+  const named = ({ target: { name = '', upstream } }: Call): BuiltinTool | undefined => {
+    const found =
+      tools.get(name) ?? (name.startsWith(PREFIX) ? tools.get(name.slice(PREFIX.length)) : undefined)
+    return found?.part.isOn(upstream) === true ? found.tool : undefined
+  }
+  const tool: Builtins['tool'] = (call) => {
+    const found = named(call)
+    if (!found) return undefined
+    const taken = isTaken(call)
+    // A server that lists nothing in time does not keep the gateway from its own answers.
+    return taken instanceof Promise
+      ? within(taken, LOOKUP_TIMEOUT_MS, false).then((is) => (is ? undefined : found))
+      : taken
+        ? undefined
+        : found
+  }
+  const runOwn = (call: Call, handle: Handler): Promise<Outcome> =>
+    run({ ...call, target: { ...call.target, isBuiltin: true } }, handle)
+
+  const told = ({ target: { upstream } }: Call) =>
+    [...tools.values()].filter(
+      ({ part, tool: each }) => part.isOn(upstream) && (each.isListed?.(upstream) ?? isListed),
+    )
+  const listed = async (call: Call): Promise<Payload[]> => {
+    const there = told(call)
+    return Promise.all(
+      there.map(async ({ tool: { definition } }) => {
+        const isHere = await isTaken(naming(call, definition.name))
+        return Payload.of(isHere ? { ...definition, name: `${PREFIX}${definition.name}` } : definition)
+      }),
+    )
+  }
+
+  return {
+    tool,
+    answer: (servers) => {
+      const whole = adding(servers, { listed, isAny: (call) => told(call).length > 0 })
+      const advertised = parts.some((part) => part.extensions) ? advertising(whole, parts) : whole
+      const withTools = withBuiltinEntries(advertised, { shelf: shelfOf(parts, metaTools), isListed, run })
+      return (call) => {
+        const { method, upstream, isBuiltin } = call.target
+        if (method === 'tools/call') {
+          const found = tool(call)
+          if (!found) return servers(call)
+          if (!(found instanceof Promise)) return runOwn(call, found.handle)
+          return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
+        }
+        const isOpen = hasMethods || isBuiltin || isExtensionMethod(method)
+        // Nobody but the gateway itself asks for a page.
+        const own = (isOpen ? methods.get(method) : undefined) ?? (isBuiltin ? pages.get(method) : undefined)
+        if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
+        return isBuiltin ? Promise.reject(absent(method)) : withTools(call)
+      }
+    },
+  }
+}
+
+/** The same call, as if it were for a tool of this name. */
+function naming(call: Call, name: string): Call {
+  const { upstream } = call.target
+  const target = { method: 'tools/call', name, ...(upstream !== undefined && { upstream }) }
+  return { ...call, method: 'tools/call', params: Payload.of({ name }), target }
+}
+
+/** What of the gateway's own prompts and resources there is where. */
+function shelfOf(parts: readonly Answering[], metaTools: Options['metaTools']): BuiltinRegistry {
+  const of = (kind: 'prompts' | 'resources', upstream: string | undefined): readonly BuiltinEntry[] =>
+    parts
+      .flatMap((part) => (part.isOn(upstream) ? (part[kind]?.(upstream) ?? []) : []))
+      .filter((entry) => metaTools !== 'off' || entry.isListed !== undefined)
+  return {
+    prompts: (upstream) => of('prompts', upstream),
+    resources: (upstream) => of('resources', upstream),
+  }
+}
+
+interface Added {
+  listed(call: Call): Promise<Payload[]>
+  isAny(call: Call): boolean
+}
+
+/** Adds own tools to the end of a list of tools, also where the server has none and says so. */
+function adding(next: Handler, { listed, isAny }: Added): Handler {
+  const list: Handler = async (call) => {
+    const outcome = await next(call).catch((error: unknown) => absentList(error, 'tools'))
+    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
+      return outcome
+    const there = outcome.result.at('tools')?.items ?? []
+    const all = [...there, ...(await listed(call))]
+    const tools = Payload.text(`[${all.map(({ text }) => text).join(',')}]`)
+    return { kind: 'result', result: outcome.result.with({ tools }) }
+  }
+  return (call) => {
+    const { method } = call
+    if ((method !== 'tools/list' && method !== 'server/discover') || !isAny(call)) return next(call)
+    return method === 'tools/list' ? list(call) : next(call).then((each) => withCapabilities(each, ['tools']))
+  }
+}
+
+/** Names the extensions there are, where there are tools to use them with. */
+function advertising(next: Handler, parts: readonly Answering[]): Handler {
+  return (call) => {
+    if (call.method !== 'server/discover') return next(call)
+    const { upstream } = call.target
+    const there = parts.filter((part) => part.isOn(upstream))
+    const added = Object.assign({}, ...there.map((part) => part.extensions?.(upstream))) as Extensions
+    return next(call).then((outcome) => withExtensions(outcome, added))
+  }
+}
+
+function withExtensions(outcome: Outcome, added: Extensions): Outcome {
+  if (outcome.kind === 'input_required' || Object.keys(added).length === 0) return outcome
+  const capabilities = outcome.result.at('capabilities')
+  if (!capabilities || !isObject(capabilities.fields.tools)) return outcome
+  const extensions = (capabilities.at('extensions') ?? Payload.of({})).with(added)
+  return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with({ extensions }) }) }
+}
+
+function absent(method: string): GatewayError {
+  return unknownMethod(method)
+}
+
+type Definition = Readonly<Record<string, unknown>>
+
+/** A prompt or a resource the gateway answers itself. */
+export interface BuiltinEntry {
+  readonly definition: Definition
+  /** Whether it stands in lists; as the gateway's own tools do unless it says so. */
+  readonly isListed?: boolean
+  /** Whether it answers for a name or URI beside its own. */
+  matches?(name: string): boolean
+  readonly handle: Handler
+}
+
+/** What the gateway has of its own at the address a call came to. */
+interface BuiltinRegistry {
+  prompts(upstream: string | undefined): readonly BuiltinEntry[]
+  resources(upstream: string | undefined): readonly BuiltinEntry[]
+}
+
+interface EntriesOptions {
+  readonly shelf: BuiltinRegistry
+  /** Whether entries stand in lists that do not say so themselves. */
+  readonly isListed: boolean
+  /** Does what a call of the gateway's own asks, through the chain of its target. */
+  run(call: Call, end: Handler): Promise<Outcome>
+}
+
+/** How long a server may take to say whether it has an entry of a name, in milliseconds. */
+const LOOKUP_TIMEOUT_MS = 5000
+
+/** Adds prompts and resources of the gateway to those of servers, whose own ones of the same name or URI go first. */
+export function withBuiltinEntries(next: Handler, { shelf, isListed, run }: EntriesOptions): Handler {
+  const there = (kind: Kind, call: Call): readonly BuiltinEntry[] => shelf[kind.shelf](call.target.upstream)
+  const isTold = (entry: BuiltinEntry): boolean => entry.isListed ?? isListed
+
+  const list = async (kind: Kind, call: Call): Promise<Outcome> => {
+    const own = there(kind, call)
+    if (own.length === 0) return next(call)
+    const outcome = await next(call).catch((error: unknown) => absentList(error, kind.list))
+    if (outcome.kind === 'input_required' || typeof outcome.result.fields.nextCursor === 'string')
+      return outcome
+    const entries = outcome.result.at(kind.list)?.items ?? []
+    const taken = new Set(entries.map(({ fields }) => fields[kind.key]))
+    const added = own.filter((entry) => isTold(entry) && !taken.has(entry.definition[kind.key]))
+    if (added.length === 0) return outcome
+    const texts = [
+      ...entries.map(({ text }) => text),
+      ...added.map((each) => JSON.stringify(each.definition)),
+    ]
+    return {
+      kind: 'result',
+      result: outcome.result.with({ [kind.list]: Payload.text(`[${texts.join(',')}]`) }),
+    }
+  }
+
+  /** A server without resources of its own has no templates either. */
+  const templates = async (call: Call): Promise<Outcome> => {
+    if (there(resources, call).length === 0) return next(call)
+    return next(call).catch((error: unknown) => absentList(error, 'resourceTemplates'))
+  }
+
+  const read = async (kind: Kind, call: Call): Promise<Outcome> => {
+    const own = there(kind, call)
+    if (own.length === 0) return next(call)
+    const name = call.target.name ?? ''
+    const found = own.find((each) => each.definition[kind.key] === name || each.matches?.(name) === true)
+    if (found && !(await isTaken(kind, call, name)))
+      return run({ ...call, target: { ...call.target, isBuiltin: true } }, found.handle)
+    return next(call).catch((error: unknown) => {
+      throw asGatewayError(error).rpc === -32601 ? kind.unknown(name) : error
+    })
+  }
+
+  /** A server that lists nothing in time does not keep the gateway from its own answers. */
+  const isTaken = (kind: Kind, call: Call, name: string): Promise<boolean> => {
+    const entries = listAllPages(next, { ...call, emit: () => undefined }, kind.listing)
+    const found = entries.then(
+      (all) => all.some(({ fields }) => fields[kind.key] === name),
+      () => false,
+    )
+    return within(found, LOOKUP_TIMEOUT_MS, false)
+  }
+
+  const discover = async (call: Call): Promise<Outcome> => {
+    const added = kinds.filter((kind) => there(kind, call).length > 0).map((kind) => kind.shelf)
+    const outcome = await next(call)
+    return added.length === 0 ? outcome : withCapabilities(outcome, added)
+  }
+
+  return (call) => {
+    switch (call.method) {
+      case 'prompts/list':
+        return list(prompts, call)
+      case 'resources/list':
+        return list(resources, call)
+      case 'resources/templates/list':
+        return templates(call)
+      case 'prompts/get':
+        return read(prompts, call)
+      case 'resources/read':
+        return read(resources, call)
+      case 'server/discover':
+        return discover(call)
+      default:
+        return next(call)
+    }
+  }
+}
+
+interface Kind {
+  readonly shelf: 'prompts' | 'resources'
+  readonly list: string
+  readonly listing: string
+  /** The member of an entry that tells it from others. */
+  readonly key: 'name' | 'uri'
+  unknown(name: string): Error
+}
+
+const prompts: Kind = {
+  shelf: 'prompts',
+  list: 'prompts',
+  listing: 'prompts/list',
+  key: 'name',
+  unknown: unknownPrompt,
+}
+const resources: Kind = {
+  shelf: 'resources',
+  list: 'resources',
+  listing: 'resources/list',
+  key: 'uri',
+  unknown: unknownResource,
+}
+const kinds = [prompts, resources]
+
+/** The same answer to `server/discover`, with capabilities the gateway has itself. */
+function withCapabilities(outcome: Outcome, names: readonly string[]): Outcome {
+  if (outcome.kind === 'input_required') return outcome
+  const capabilities = outcome.result.at('capabilities') ?? Payload.of({})
+  const missing = names.filter((name) => !isObject(capabilities.fields[name]))
+  if (missing.length === 0) return outcome
+  const added = Object.fromEntries(missing.map((name) => [name, {}]))
+  return { kind: 'result', result: outcome.result.with({ capabilities: capabilities.with(added) }) }
+}
+
+/** The empty list of a server that has no such lists. */
+function absentList(error: unknown, list: string): Outcome {
+  if (asGatewayError(error).rpc === -32601) return { kind: 'result', result: Payload.of({ [list]: [] }) }
+  throw error
+}

@@ -1,0 +1,140 @@
+import { LRUCache } from 'lru-cache'
+import { createHash } from 'node:crypto'
+import { type Call, type Handler, type Outcome, resultOf } from '../core/call.ts'
+import { GatewayError, asGatewayError } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import { hasExtension, SESSION_TOKEN, withoutExtension } from '../protocol/meta-keys.ts'
+import { method } from '../protocol/methods.ts'
+
+/** How many bytes of lists are kept, so that all pages of a listing are of the same list. */
+const MAX_CACHE_BYTES = 16 * 1024 * 1024
+const CURSOR_PREFIX = 'gatehouse.'
+
+/** A place in a list the gateway cuts into pages: on which page of the server, which list, after how many entries. */
+interface Place {
+  readonly cursor: string | undefined
+  readonly digest: string
+  readonly start: number
+}
+
+/** Cuts lists that are longer than a page; a listing that has begun goes on with the list it began with. */
+export function withPages(next: Handler, size: number): Handler {
+  const kept = new LRUCache<string, Payload>({
+    maxSize: MAX_CACHE_BYTES,
+    sizeCalculation: ({ text }) => text.length + 1,
+  })
+
+  const keyOf = ({ principal, target, method: name }: Call, digest: string): string =>
+    `${principal.id} ${target.upstream} ${name} ${digest}`
+
+  /** @throws INVALID_INPUT where the list is another one by now */
+  const listAt = async (call: Call, { cursor, digest }: Place): Promise<Payload> => {
+    const known = kept.get(keyOf(call, digest))
+    if (known) return known
+    const result = resultOf(await next({ ...call, params: call.params.with({ cursor }) }))
+    if (digestOf(result) === digest) return result
+    throw new GatewayError(
+      'INVALID_INPUT',
+      'Invalid params: the list has changed, so this cursor is of no page.',
+      {
+        suggestion: 'List from the beginning.',
+      },
+    )
+  }
+
+  const page = (list: string, whole: Payload, { start, ...place }: Place): Payload => {
+    const entries = whole.at(list)?.items ?? []
+    const end = start + size
+    const texts = entries.slice(start, end).map(({ text }) => text)
+    const following =
+      end < entries.length ? write({ ...place, start: end }) : (whole.fields.nextCursor ?? undefined)
+    return whole.with({ [list]: Payload.text(`[${texts.join(',')}]`), nextCursor: following })
+  }
+
+  const paged = async (call: Call, list: string): Promise<Outcome> => {
+    const { cursor } = call.params.fields
+    const place = read(cursor)
+    if (place) return { kind: 'result', result: page(list, await listAt(call, place), place) }
+    const outcome = await next(call)
+    if (outcome.kind === 'input_required') return outcome
+    const entries = outcome.result.fields[list]
+    if (!Array.isArray(entries) || entries.length <= size) return outcome
+    const digest = digestOf(outcome.result)
+    kept.set(keyOf(call, digest), outcome.result)
+    const first = { cursor: typeof cursor === 'string' ? cursor : undefined, digest, start: 0 }
+    return { kind: 'result', result: page(list, outcome.result, first) }
+  }
+
+  return (call) => {
+    const { list } = method(call.method)
+    return list === undefined ? next(call) : paged(call, list)
+  }
+}
+
+function digestOf({ text }: Payload): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22)
+}
+
+function write({ cursor = '', digest, start }: Place): string {
+  return `${CURSOR_PREFIX}${start}.${digest}.${Buffer.from(cursor).toString('base64url')}`
+}
+
+function read(cursor: unknown): Place | undefined {
+  if (typeof cursor !== 'string' || !cursor.startsWith(CURSOR_PREFIX)) return undefined
+  const [, start = '', digest = '', before = ''] =
+    /^gatehouse\.(\d{1,9})\.([\w-]{22})\.([\w-]*)$/.exec(cursor) ?? []
+  if (start === '') throw new GatewayError('INVALID_INPUT', 'Invalid params: this cursor is of no page.')
+  const text = Buffer.from(before, 'base64url').toString()
+  return { cursor: text === '' ? undefined : text, digest, start: Number(start) }
+}
+
+const MAX_PAGES = 1000
+/** How many entries of one server are taken, from all pages together. */
+const MAX_LIST_ENTRIES = 2000
+
+/** All entries of a list; none where the server has no such lists. */
+export async function listAllPages(handle: Handler, call: Call, list: string): Promise<Payload[]> {
+  return (await walkIfThere(handle, call, list)) ?? []
+}
+
+/**
+ * All entries of a list, page by page, for the caller of a call that may be about something else; nothing where
+ * the server has no such lists.
+ */
+export async function walkIfThere(handle: Handler, call: Call, list: string): Promise<Payload[] | undefined> {
+  const key = method(list).list ?? ''
+  const { upstream } = call.target
+  const target = { method: list, ...(upstream !== undefined && { upstream }) }
+  // What the call itself was asked is not for its list.
+  const { inputResponses: _answers, ...rest } = call
+  const entries: Payload[] = []
+  const seen = new Set<unknown>()
+  let cursor: unknown
+  for (let page = 0; page < MAX_PAGES && entries.length < MAX_LIST_ENTRIES && !seen.has(cursor); page++) {
+    seen.add(cursor)
+    const params = Payload.of({ ...(cursor !== undefined && { cursor }) }).withMeta(sentMeta(call))
+    const listing = { ...rest, method: list, params, target, state: {} }
+    const outcome = await handle(listing).catch(absentList)
+    if (!outcome) return undefined
+    const result = resultOf(outcome)
+    entries.push(...listed(result, key))
+    cursor = result.fields.nextCursor
+    if (typeof cursor !== 'string' || cursor === '') break
+  }
+  return entries
+}
+
+/** What the client sent along, without what is for the gateway alone. */
+function sentMeta(call: Call): Readonly<Record<string, unknown>> {
+  return hasExtension(call, SESSION_TOKEN) ? withoutExtension(call, SESSION_TOKEN).meta : call.meta
+}
+
+function absentList(error: unknown): undefined {
+  if (asGatewayError(error).rpc === -32601) return undefined
+  throw error
+}
+
+function listed(result: Payload, key: string): Payload[] {
+  const list = result.at(key)
+  return list && Array.isArray(list.value) ? list.items : []
+}

@@ -1,0 +1,224 @@
+import {
+  type Call,
+  compose,
+  type Handler,
+  type Middleware,
+  type Target,
+  type Outcome,
+  resultOf,
+} from '../core/call.ts'
+import type { ListedDefinition } from '../core/descriptor.ts'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { isProtocolMethod, method, unknownMethod } from '../protocol/methods.ts'
+import { type Aggregate, aggregate, type HiddenName } from './aggregate.ts'
+import { aliasCollisions, withAliases } from './aliases.ts'
+import { type Answering, createBuiltins, type Builtins } from './builtins.ts'
+import { prefixed, strict } from './names.ts'
+import { withPages } from './pagination.ts'
+import { strictNames } from './strict-names.ts'
+
+interface Options {
+  /** The handler of each server, by its name, in the order of the configuration. */
+  readonly upstreams: ReadonlyMap<string, Handler>
+  /** The policies of a target, outermost first. */
+  policies(target: Target): readonly (Middleware | undefined)[]
+  /** The frame around every call of a client. */
+  readonly observe: Middleware
+  /** What wraps what clients see when they ask by a method, outermost first. */
+  shown(method: string): readonly (Middleware | undefined)[]
+  /** Whether all servers are offered together where a call names none. */
+  readonly isAggregate: boolean
+  /** Whether names are shown in snake case, and resources in the scheme of their server. */
+  readonly isStrict: boolean
+  /** What the gateway answers itself. */
+  readonly own: readonly Answering[]
+  /** Whether the gateway's own tools stand in lists, can only be called, or are not there. */
+  readonly metaTools: 'hidden' | 'listed' | 'off'
+  /** Whether clients may ask by methods of the gateway's own, too. */
+  readonly hasMethods?: boolean
+  /** Hears of tools and prompts that are left out of the lists of all servers together. */
+  readonly onHidden?: (hidden: HiddenName) => void
+  /** What a server's list says of the tool a call names, where the call names its server. */
+  tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
+}
+
+/** Finds what does a call: the compiled chain of its target. */
+export interface Catalog {
+  readonly handle: Handler
+  /** The same, without what the gateway answers itself. */
+  readonly servers: Handler
+  /** The call as its one server gets it, or nothing where it is for several. */
+  resolve(call: Call): Call | Promise<Call | undefined>
+  /** The gateway's own tool a call names. */
+  readonly builtinTool: Builtins['tool']
+  /** Different tools or prompts that would have the same name, and whose they are. */
+  readonly collisions: Aggregate['collisions']
+  /** Ends what lasts as long as this catalog. */
+  close(): void
+}
+
+/** How many entries a page of a list has at most; many hosts read the first page alone. */
+const MAX_PAGE_ENTRIES = 1000
+const MAX_STRICT_PAGE_ENTRIES = 100
+
+/** How many targets keep their compiled chain; then all are compiled again when they are needed. */
+const MAX_CACHED_CHAINS = 10_000
+/** How long the name of a target may be for its chain to be kept, in characters: callers choose names. */
+const MAX_CACHED_NAME_LENGTH = 1000
+
+/** Compiles the chains of all servers, each when it is first needed. */
+export function createCatalog(options: Options): Catalog {
+  const { upstreams, policies, observe, isAggregate } = options
+  const chains = new Map<string, Handler>()
+  const keep = (key: string, chain: Handler): Handler => {
+    if (key.length > MAX_CACHED_NAME_LENGTH) return chain
+    if (chains.size >= MAX_CACHED_CHAINS) chains.clear()
+    chains.set(key, chain)
+    return chain
+  }
+  const ended = new AbortController()
+
+  const one: Handler = (call) => {
+    const { upstream, method, name } = call.target
+    const key = name === undefined ? `${upstream} ${method}` : `${upstream} ${method} ${name}`
+    let chain = chains.get(key)
+    if (!chain) {
+      const end = upstream === undefined ? undefined : upstreams.get(upstream)
+      if (!end) return Promise.reject(unknownUpstream(upstream))
+      chain = keep(key, compose(policies(call.target), end))
+    }
+    return chain(call)
+  }
+
+  const names = [...upstreams.keys()]
+  const [only, ...others] = names
+  const single = only !== undefined && others.length === 0 ? only : undefined
+  const aliased = withAliases(one, options)
+  const shown = options.isStrict ? strictNames(onlyDeclared(aliased, upstreams)) : aliased
+  const naming = options.isStrict ? strict : prefixed
+  const all = aggregate({
+    names,
+    handle: shown,
+    naming,
+    ended: ended.signal,
+    ...(options.onHidden && { onHidden: options.onHidden }),
+  })
+
+  /** A call that names no server is for the only one, or for all. */
+  const addressed = (call: Call): Call => {
+    if (call.target.upstream !== undefined || single === undefined) return call
+    return { ...call, target: { ...call.target, upstream: single } }
+  }
+  const resolve: Catalog['resolve'] = (call) => {
+    const found = addressed(call)
+    return found.target.upstream === undefined ? all.resolve(found) : found
+  }
+  const own = createBuiltins({
+    parts: options.own,
+    metaTools: options.metaTools,
+    hasMethods: options.hasMethods !== false,
+    isTaken: (call) => {
+      const found = resolve(call)
+      if (found instanceof Promise) return found.then((each) => each && options.tool(each)).then(isThere, no)
+      const tool = options.tool(found)
+      return tool instanceof Promise ? tool.then(isThere, no) : isThere(tool)
+    },
+    run: (call, end) => {
+      const { upstream = '', method, name = '' } = call.target
+      const key = `own ${upstream} ${method} ${name}`
+      return (chains.get(key) ?? keep(key, compose(policies(call.target), end)))(call)
+    },
+  })
+  const servers: Handler = (call) => {
+    if (call.target.upstream !== undefined) return shown(call)
+    if (!isAggregate) return Promise.reject(unknownUpstream(undefined))
+    return all.handle(call)
+  }
+  const answer = own.answer(servers)
+  const views = new Map<string, Handler>()
+  const view: Handler = (call) => {
+    const { method } = call.target
+    let chain = views.get(method)
+    if (!chain) {
+      chain = compose(options.shown(method), answer)
+      // Callers choose the names of other methods.
+      if (isProtocolMethod(method)) views.set(method, chain)
+    }
+    return chain(call)
+  }
+  const paged = withPages(view, options.isStrict ? MAX_STRICT_PAGE_ENTRIES : MAX_PAGE_ENTRIES)
+  const handle: Handler = observe((call) => paged(addressed(call)))
+
+  return {
+    handle,
+    servers,
+    resolve,
+    builtinTool: own.tool,
+    collisions: async (call) => [
+      ...(options.isStrict ? await aliasCollisions(call, upstreams) : []),
+      ...(isAggregate ? await all.collisions(call) : []),
+    ],
+    close: () => ended.abort(),
+  }
+}
+
+function isThere(tool: ListedDefinition | undefined): boolean {
+  return tool !== undefined && tool.isUnlisted !== true
+}
+
+/** A server that can not be asked has nothing. */
+function no(): boolean {
+  return false
+}
+
+function unknownUpstream(name: string | undefined): GatewayError {
+  const message = name === undefined ? 'Name a server: /mcp/<server>.' : `There is no server named ${name}.`
+  return new GatewayError('UNSUPPORTED_OPERATION', message)
+}
+
+type Capabilities = Readonly<Record<string, unknown>>
+
+/** How long what a server declared is taken for what it still declares, in milliseconds. */
+const CAPABILITIES_STALE_MS = 60_000
+
+/** Refuses methods of capabilities that a server did not declare, without asking it. */
+function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): Handler {
+  const known = new Map<string, { readonly capabilities: Capabilities; readonly until: number }>()
+
+  const ask = async (call: Call, upstream: string): Promise<Capabilities | undefined> => {
+    const handle = upstreams.get(upstream)
+    if (!handle) return undefined
+    const { inputResponses: _answers, ...rest } = call
+    const target = { method: 'server/discover', upstream }
+    const params = Payload.of({}).withMeta(call.meta)
+    const discover = { ...rest, method: 'server/discover', params, target, state: {}, emit: () => undefined }
+    const { capabilities } = resultOf(await handle(discover)).fields
+    if (!isObject(capabilities)) return undefined
+    known.set(upstream, { capabilities, until: Date.now() + CAPABILITIES_STALE_MS })
+    return capabilities
+  }
+
+  const checked = async (call: Call, upstream: string, capability: string): Promise<Outcome> => {
+    // A server that can not be asked says so itself when it is called.
+    const capabilities = await ask(call, upstream).catch(() => undefined)
+    if (capabilities && !isObject(capabilities[capability])) throw absent(call)
+    return next(call)
+  }
+
+  return (call) => {
+    const { capability } = method(call.method)
+    const { upstream } = call.target
+    if (capability === undefined || upstream === undefined) return next(call)
+    const found = known.get(upstream)
+    if (found && found.until > Date.now()) {
+      return isObject(found.capabilities[capability]) ? next(call) : Promise.reject(absent(call))
+    }
+    return checked(call, upstream, capability)
+  }
+}
+
+function absent(call: Call): GatewayError {
+  return unknownMethod(call.method)
+}

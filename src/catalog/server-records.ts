@@ -1,0 +1,223 @@
+import { createHash } from 'node:crypto'
+import { aliasOf } from '../core/text/alias.ts'
+import { type Call, type Handler, resultOf } from '../core/call.ts'
+import type { Descriptor } from '../core/descriptor.ts'
+import { isObject } from '../core/json/json.ts'
+import { background, type Log } from '../core/log.ts'
+import type { Payload } from '../core/payload.ts'
+import type {
+  Definition,
+  ServerRecords,
+  ToolStatistics,
+  ServerRecord,
+  ToolFacts,
+  ToolDetails,
+} from '../core/descriptor.ts'
+import { excerpt } from '../core/text/redact.ts'
+import type { UpstreamSettings } from '../core/settings.ts'
+import { within } from '../core/time/waiting.ts'
+import { metaKeys } from '../protocol/meta-keys.ts'
+import { method } from '../protocol/methods.ts'
+import { ownCall } from '../protocol/lift.ts'
+import { listAllPages } from './pagination.ts'
+
+interface Options {
+  readonly servers: ReadonlyMap<string, Source>
+  /** The entry of a tool as a server lists it. */
+  listed(upstream: string, definition: Definition): Descriptor | undefined
+  /** What features say of a tool. */
+  facts(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
+  /** What was seen of a tool. */
+  seen(entry: Descriptor): ToolStatistics | undefined
+  readonly log: Log
+}
+
+/** A server to be told of. */
+interface Source {
+  readonly settings: UpstreamSettings
+  readonly handle: Handler
+  readonly status: { readonly problem?: string }
+}
+
+/** What a server listed. */
+type Lists = Omit<ServerRecord, 'name' | 'isUp' | 'about' | 'tools' | 'changedAt'> & {
+  readonly tools: readonly Descriptor[]
+}
+
+/**
+ * For how long lists are taken as they are, how long a server that can not be reached is left alone, and how long
+ * the first lists may take, in milliseconds.
+ */
+const LISTS_STALE_MS = 10_000
+const UNREACHABLE_PAUSE_MS = 30_000
+const LIST_TIMEOUT_MS = 5000
+/** How long after they were listed lists are listed anew at the earliest, in milliseconds. */
+const MIN_RENEWAL_INTERVAL_MS = 1000
+
+/** Keeps what servers list for those who describe them. Stale lists are told while they are asked for again. */
+export function createRecords(options: Options): ServerRecords {
+  const heard: ((upstream: string) => void)[] = []
+  const known = new Map(
+    [...options.servers].map(([name, source]) => [name, new Known(source, options)] as const),
+  )
+  for (const [name, each] of known) each.onChange = () => heard.forEach((hear) => hear(name))
+  return {
+    names: [...known.keys()],
+    of: (upstream) => {
+      const found = known.get(upstream)
+      if (!found) throw new TypeError(`There is no server named ${upstream}.`)
+      return found.record()
+    },
+    last: (upstream) => known.get(upstream)?.last,
+    renew: (upstream) => known.get(upstream)?.renew(),
+    onChange: (hear) => void heard.push(hear),
+  }
+}
+
+/** One server. */
+class Known {
+  onChange: () => void = () => undefined
+  readonly #source: Source
+  readonly #options: Options
+  #lists: Lists | undefined
+  #tools: readonly ToolDetails[] = []
+  #listedAt = Number.NEGATIVE_INFINITY
+  #changedAt: number | undefined
+  #listing: Promise<void> | undefined
+  #isRenewing = false
+  #isDown = false
+
+  constructor(source: Source, options: Options) {
+    this.#source = source
+    this.#options = options
+  }
+
+  get last(): ServerRecord | undefined {
+    return this.#lists && this.#record()
+  }
+
+  record(): ServerRecord | Promise<ServerRecord> {
+    const isDown = this.#source.status.problem !== undefined
+    // Those who call it try it anyway.
+    if (isDown && !this.#isDown) this.#listedAt = performance.now()
+    this.#isDown = isDown
+    if (performance.now() - this.#listedAt > (isDown ? UNREACHABLE_PAUSE_MS : LISTS_STALE_MS)) {
+      this.#listing ??= this.#list().finally(() => {
+        this.#listing = undefined
+      })
+      if (!this.#lists) return within(this.#listing, LIST_TIMEOUT_MS, undefined).then(() => this.#record())
+      background(this.#listing, this.#options.log)
+    }
+    return this.#record()
+  }
+
+  /** At most once in a while, however often the server says so. */
+  renew(): void {
+    if (this.#isRenewing) return
+    this.#isRenewing = true
+    const wait = Math.max(0, this.#listedAt + MIN_RENEWAL_INTERVAL_MS - performance.now())
+    setTimeout(() => {
+      const listed = (this.#listing ?? Promise.resolve()).then(() => {
+        this.#isRenewing = false
+        this.#listedAt = Number.NEGATIVE_INFINITY
+        return this.record()
+      })
+      background(listed, this.#options.log)
+    }, wait).unref()
+  }
+
+  #record(): ServerRecord {
+    const { settings, status } = this.#source
+    const { tools: _tools, ...lists } = this.#lists ?? nothing
+    return {
+      name: settings.name,
+      isUp: status.problem === undefined && this.#lists !== undefined,
+      about: settings.about,
+      ...lists,
+      tools: this.#tools.map((tool) => {
+        const seen = this.#options.seen(tool.entry)
+        return seen ? { ...tool, statistics: seen } : tool
+      }),
+      ...(this.#changedAt !== undefined && { changedAt: this.#changedAt }),
+    }
+  }
+
+  async #list(): Promise<void> {
+    const before = this.#lists?.contentVersion
+    try {
+      const lists = await listsOf(this.#source, this.#options)
+      this.#listedAt = performance.now()
+      if (lists.contentVersion === before) return
+      this.#lists = lists
+      this.#tools = lists.tools.map((entry) => {
+        return { entry, alias: aliasOf(entry.name), facts: this.#options.facts(entry, lists.tools) }
+      })
+      if (before === undefined) return
+      this.#changedAt = Date.now()
+      this.onChange()
+    } catch (error) {
+      this.#listedAt = performance.now()
+      this.#options.log.debug('record.unlisted', {
+        upstream: this.#source.settings.name,
+        cause: excerpt(String(error)),
+      })
+    }
+  }
+}
+
+const nothing: Lists = {
+  info: {},
+  capabilities: {},
+  tools: [],
+  prompts: [],
+  resources: [],
+  resourceTemplates: [],
+  contentVersion: '',
+}
+
+async function listsOf({ settings, handle }: Source, { listed }: Options): Promise<Lists> {
+  const { name } = settings
+  const { discovered, tools, prompts, resources, templates } = await readLists(handle, name)
+  const { capabilities, instructions, _meta: meta } = discovered.fields
+  const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
+  return {
+    info: isObject(info) ? info : {},
+    ...(typeof instructions === 'string' && instructions !== '' && { instructions }),
+    capabilities: isObject(capabilities) ? capabilities : {},
+    tools: tools.flatMap(({ fields }) => listed(name, fields) ?? []),
+    prompts: prompts.map(({ fields }) => fields),
+    resources: resources.map(({ fields }) => fields),
+    resourceTemplates: templates.map(({ fields }) => fields),
+    contentVersion: versionOf([discovered, ...tools, ...prompts, ...resources, ...templates]),
+  }
+}
+
+/** What a server says of itself, and each list it says it has. @throws what asking it throws */
+export async function readLists(
+  handle: Handler,
+  upstream: string,
+): Promise<
+  Readonly<Record<'tools' | 'prompts' | 'resources' | 'templates', readonly Payload[]>> & {
+    discovered: Payload
+  }
+> {
+  const call: Call = ownCall({ target: { upstream, method: 'server/discover' } })
+  const discovered = resultOf(await handle(call))
+  const [tools = [], prompts = [], resources = [], templates = []] = await Promise.all(
+    lists.map(async (list) => (isDeclared(list, discovered) ? listAllPages(handle, call, list) : [])),
+  )
+  return { discovered, tools, prompts, resources, templates }
+}
+
+const lists = ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']
+
+function isDeclared(list: string, { fields: { capabilities } }: Payload): boolean {
+  const { capability } = method(list)
+  return isObject(capabilities) && capability !== undefined && isObject(capabilities[capability])
+}
+
+function versionOf(parts: readonly Payload[]): string {
+  const hash = createHash('sha256')
+  for (const { text } of parts) hash.update(text).update('\n')
+  return hash.digest('hex').slice(0, 16)
+}

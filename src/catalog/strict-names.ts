@@ -1,0 +1,231 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { self } from '../core/identity.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { aliasOf } from '../core/text/alias.ts'
+import { metaKeys } from '../protocol/meta-keys.ts'
+import { method } from '../protocol/methods.ts'
+import { ACKNOWLEDGED, readFilter, withUri, withUris } from '../protocol/subscription-filter.ts'
+import { failedRead, nameUris } from './merge.ts'
+
+/** Shows servers as strict hosts want them: names in snake case, resources in the scheme of their server. */
+export function strictNames(next: Handler): Handler {
+  return (call) => {
+    const { upstream } = call.target
+    if (upstream === undefined) return next(call)
+    const exposed = (uri: string): string => ownUri(upstream, uri)
+    const asked = original(call, upstream)
+    const emit: Call['emit'] = (note) => {
+      if (note.method !== ACKNOWLEDGED) return call.emit(withUri(note, exposed))
+      const notifications = withUris(readFilter(note.params), exposed)
+      call.emit({ ...note, params: (note.params ?? Payload.of({})).with({ notifications }) })
+    }
+    const named = (result: Payload): Payload => nameUris(completeResult(asked, result), exposed)
+    const shown = (result: Payload): Payload => call.rewriteResult?.(named(result)) ?? named(result)
+    return next({ ...asked, emit, rewriteResult: shown }).then(
+      (outcome) => inTerms(outcome, asked, { named, exposed }),
+      (error: unknown) => failedRead(error, call.params, asked.params),
+    )
+  }
+}
+
+/** The call with the URIs the server knows. */
+function original(call: Call, upstream: string): Call {
+  const { params } = call
+  const { uri } = params.fields
+  const known = (each: string): string => originalUri(upstream, each)
+  if (call.method === 'resources/read' && typeof uri === 'string') {
+    const name = known(uri)
+    return { ...call, params: params.with({ uri: name }), target: { ...call.target, name } }
+  }
+  if (call.method === 'subscriptions/listen') {
+    return { ...call, params: params.with({ notifications: withUris(readFilter(params), known) }) }
+  }
+  if (call.method !== 'completion/complete') return call
+  const reference = params.at('ref')
+  const template = reference?.fields.uri
+  if (!reference || typeof template !== 'string') return call
+  return { ...call, params: params.with({ ref: reference.with({ uri: known(template) }) }) }
+}
+
+interface Terms {
+  /** What is no list, with its URIs. */
+  named(result: Payload): Payload
+  exposed(uri: string): string
+}
+
+function inTerms(outcome: Outcome, call: Call, { named, exposed }: Terms): Outcome {
+  if (outcome.kind === 'input_required') return outcome
+  if (call.method === 'server/discover') return { kind: 'result', result: introduced(outcome.result) }
+  const { list } = method(call.method)
+  const entries = list === undefined ? undefined : outcome.result.at(list)?.items
+  if (list === undefined || !entries) return { kind: 'result', result: named(outcome.result) }
+  const texts = entries.map((entry) => renamed(completeEntry(list, entry), exposed).text)
+  return { kind: 'result', result: outcome.result.with({ [list]: Payload.text(`[${texts.join(',')}]`) }) }
+}
+
+/** What a server says of itself under the name and version of the gateway, which logs where no server does. */
+function introduced(result: Payload): Payload {
+  const capabilities = result.at('capabilities') ?? Payload.of({})
+  const meta = result.fields._meta
+  const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
+  const title = isObject(info) ? (info.title ?? info.name) : undefined
+  const own = { ...self, ...(typeof title === 'string' && { title }) }
+  const logging = isObject(capabilities.fields.logging) ? capabilities.fields.logging : {}
+  return result
+    .with({ capabilities: capabilities.with({ logging }) })
+    .withMeta({ [metaKeys.serverInfo]: own })
+}
+
+function renamed(entry: Payload, exposed: (uri: string) => string): Payload {
+  const { name, uri, uriTemplate } = entry.fields
+  if (typeof uri === 'string') return entry.with({ uri: exposed(uri) })
+  if (typeof uriTemplate === 'string') return entry.with({ uriTemplate: exposed(uriTemplate) })
+  return typeof name === 'string' ? entry.with({ name: aliasOf(name) }) : entry
+}
+
+/** The URI of a resource in the scheme of its server: `files://file//srv/notes.md` for `file:///srv/notes.md`. */
+export function ownUri(upstream: string, uri: string): string {
+  const [, scheme, slashes] = /^([a-z][a-z0-9+.-]*):(\/\/)?/.exec(uri) ?? []
+  // `~` is in no scheme, so what follows it can be told from a scheme of that name.
+  if (scheme === undefined) return `${upstream}://~/${uri}`
+  const mark = slashes === undefined ? `${scheme}~` : scheme
+  return `${upstream}://${mark}/${uri.slice(scheme.length + 1 + (slashes?.length ?? 0))}`
+}
+
+/** The URI as the server knows it; any other than one made by `ownUri` is taken for one the server knows. */
+export function originalUri(upstream: string, uri: string): string {
+  const start = `${upstream}://`
+  const end = uri.indexOf('/', start.length)
+  if (!uri.startsWith(start) || end === -1) return uri
+  const mark = uri.slice(start.length, end)
+  const rest = uri.slice(end + 1)
+  if (mark === '~') return rest
+  return mark.endsWith('~') ? `${mark.slice(0, -1)}:${rest}` : `${mark}://${rest}`
+}
+
+/** An entry of a list with what strict hosts want it to have and its server left out. */
+export function completeEntry(list: string, entry: Payload): Payload {
+  const { name, uri, uriTemplate, arguments: wanted } = entry.fields
+  if (list === 'prompts' && Array.isArray(wanted) && wanted.some((each) => !isWhole(each))) {
+    return entry.with({ arguments: wanted.map(described) })
+  }
+  const address = typeof uri === 'string' ? uri : uriTemplate
+  if (typeof address !== 'string' || (typeof name === 'string' && name !== '')) return entry
+  return entry.with({ name: lastPart(address) })
+}
+
+/** A result in which everything that can be read says where it is from and of what type it is. */
+export function completeResult(call: Call, result: Payload): Payload {
+  const { contents, content, messages } = result.fields
+  const { name: uri } = call.target
+  if (call.method === 'resources/read' && Array.isArray(contents))
+    return result.withItems('contents', (each) => (isObject(each.value) ? typed(placed(each, uri)) : each))
+  if (Array.isArray(content))
+    return content.every(isWholeBlock) ? result : result.withItems('content', wholeBlock)
+  const isComplete = (message: unknown): boolean => !isObject(message) || isWholeBlock(message.content)
+  if (!Array.isArray(messages) || messages.every(isComplete)) return result
+  return result.withItems('messages', (message) => {
+    const block = message.at('content')
+    return block ? message.with({ content: wholeBlock(block) }) : message
+  })
+}
+
+function isWhole(argument: unknown): boolean {
+  return (
+    isObject(argument) && typeof argument.description === 'string' && typeof argument.required === 'boolean'
+  )
+}
+
+function described(argument: unknown): unknown {
+  if (!isObject(argument) || isWhole(argument)) return argument
+  const { title, name, description = title ?? name, required = false } = argument
+  return { ...argument, description, required }
+}
+
+function lastPart(uri: string): string {
+  return uri.split(/[/:?#]/).findLast((part) => part !== '') ?? uri
+}
+
+function isWholeBlock(block: unknown): boolean {
+  if (!isObject(block)) return true
+  if (block.type === 'resource') return !isObject(block.resource) || hasType(block.resource)
+  return (block.type !== 'image' && block.type !== 'audio') || typeof block.mimeType === 'string'
+}
+
+function wholeBlock(block: Payload): Payload {
+  if (isWholeBlock(block.value)) return block
+  const { type, data } = block.fields
+  const resource = type === 'resource' ? block.at('resource') : undefined
+  if (resource) return block.with({ resource: typed(resource) })
+  return block.with({ mimeType: typeOfBytes(data) ?? 'application/octet-stream' })
+}
+
+function placed(contents: Payload, uri: string | undefined): Payload {
+  return contents.fields.uri === undefined && uri !== undefined ? contents.with({ uri }) : contents
+}
+
+function hasType({ mimeType }: Readonly<Record<string, unknown>>): boolean {
+  return typeof mimeType === 'string' && mimeType !== ''
+}
+
+/** Contents with their type, where it is missing: by their first bytes, the end of their URI, or what they are. */
+function typed(contents: Payload): Payload {
+  const { uri, text, blob } = contents.fields
+  if (hasType(contents.fields)) return contents
+  const byName = typeof uri === 'string' ? types.get(extensionOf(uri)) : undefined
+  const isText = typeof text === 'string'
+  const fallback = isText ? 'text/plain' : 'application/octet-stream'
+  return contents.with({ mimeType: (isText ? undefined : typeOfBytes(blob)) ?? byName ?? fallback })
+}
+
+function extensionOf(uri: string): string {
+  return /\.([a-z0-9]+)(?:[?#].*)?$/i.exec(uri)?.[1]?.toLowerCase() ?? ''
+}
+
+const types = new Map(
+  Object.entries({
+    css: 'text/css',
+    csv: 'text/csv',
+    gif: 'image/gif',
+    gz: 'application/gzip',
+    htm: 'text/html',
+    html: 'text/html',
+    jpeg: 'image/jpeg',
+    jpg: 'image/jpeg',
+    js: 'text/javascript',
+    json: 'application/json',
+    md: 'text/markdown',
+    mp3: 'audio/mpeg',
+    pdf: 'application/pdf',
+    png: 'image/png',
+    svg: 'image/svg+xml',
+    txt: 'text/plain',
+    wav: 'audio/wav',
+    webp: 'image/webp',
+    xml: 'application/xml',
+    yaml: 'application/yaml',
+    yml: 'application/yaml',
+    zip: 'application/zip',
+  }),
+)
+
+/** How the base64 of well-known kinds of bytes begins. */
+const beginnings: readonly (readonly [string, string])[] = [
+  ['iVBORw0KGgo', 'image/png'],
+  ['/9j/', 'image/jpeg'],
+  ['R0lGOD', 'image/gif'],
+  ['JVBERi', 'application/pdf'],
+  ['SUQz', 'audio/mpeg'],
+  ['UEsDB', 'application/zip'],
+  ['H4sI', 'application/gzip'],
+]
+
+function typeOfBytes(base64: unknown): string | undefined {
+  if (typeof base64 !== 'string') return undefined
+  if (base64.startsWith('UklGR')) {
+    const form = Buffer.from(base64.slice(0, 16), 'base64').toString('latin1', 8, 12)
+    return form === 'WEBP' ? 'image/webp' : form === 'WAVE' ? 'audio/wav' : undefined
+  }
+  return beginnings.find(([start]) => base64.startsWith(start))?.[1]
+}

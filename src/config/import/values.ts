@@ -1,0 +1,208 @@
+import { basename, sep } from 'node:path'
+import { hasReference } from '../secrets.ts'
+import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../tokens.ts'
+
+/** What the variables in a client's configuration stand for. */
+interface TextContext {
+  readonly workspace: string
+  readonly inputs: ReadonlyMap<string, string>
+  readonly variables: Variables
+  readonly note: (text: string) => void
+}
+
+/** Rewrites the `${…}` forms of Claude Code, Cursor and VS Code into those of the gateway's configuration. */
+export function convertText(text: string, context: TextContext): string {
+  return text.replaceAll(/\$\{([^}]*)\}?/g, (whole: string, body: string) => converted(whole, body, context))
+}
+
+function converted(whole: string, body: string, { workspace, inputs, variables, note }: TextContext): string {
+  const [, name, fallback] = /^(?:env:)?([A-Za-z_]\w*)(:-.*)?$/s.exec(body) ?? []
+  const known = places(workspace)[body]
+  if (known !== undefined) return known
+  if (name !== undefined && whole.endsWith('}')) {
+    if (fallback === undefined) variables.refer(name, 'the client’s configuration refers to it')
+    return `\${${name}${fallback ?? ''}}`
+  }
+  if (body.startsWith('input:')) {
+    const id = body.slice('input:'.length)
+    const input = variableName(id)
+    variables.refer(input, inputs.get(id) || `what the editor asks for as ${JSON.stringify(id)}`)
+    return `\${${input}}`
+  }
+  note(`${JSON.stringify(whole)} means nothing here and was kept as plain text`)
+  return `$${whole}`
+}
+
+function places(workspace: string): Readonly<Record<string, string>> {
+  return {
+    workspaceFolder: workspace,
+    workspaceFolderBasename: basename(workspace),
+    cwd: workspace,
+    userHome: '${HOME}',
+    pathSeparator: sep,
+    '/': sep,
+  }
+}
+
+/** Whose values are rewritten, and in what context. */
+export interface SecretContext extends TextContext {
+  readonly server: string
+}
+
+/** An environment value for the gateway's file: a reference where it is a secret. */
+export function convertEnv(name: string, value: string, context: SecretContext): string {
+  const isSecret = (namesSecret(name) && !isPath(value)) || isTelling(value)
+  if (value === '' || hasReference(value) || !isSecret) return convertText(value, context)
+  return reference(value, name, `env ${name}`, context)
+}
+
+/** A header value for the gateway's file: a reference unless it is known to be harmless. */
+export function convertHeader(name: string, value: string, context: SecretContext): string {
+  if (value === '' || hasReference(value) || harmless.test(name)) return convertText(value, context)
+  const [, scheme = '', rest = value] = /^((?:Bearer|Basic|Token)\s+)(.*)$/is.exec(value) ?? []
+  const wanted = /^authorization$/i.test(name) ? `${context.server}_TOKEN` : `${context.server}_${name}`
+  return scheme + reference(rest, wanted, `header ${name}`, context)
+}
+
+/** The arguments of a command, with secrets given as options replaced by references. */
+export function convertArguments(words: readonly string[], context: SecretContext): string[] {
+  return words.map((word, index) => {
+    const [, option, value] = /^(--?[\w-]+=|[A-Z_][A-Z0-9_]*=)(.+)$/s.exec(word) ?? []
+    if (option !== undefined && value !== undefined) return option + convertArgument(value, option, context)
+    return convertArgument(word, words[index - 1] ?? '', context)
+  })
+}
+
+/** The user and password in a URL as a header of their own, and the URL without them: neither may stand in a file. */
+export function withoutUser(
+  url: string,
+  context: SecretContext,
+): { readonly url: string; readonly authorization?: string } {
+  const [, start = '', user = '', rest = ''] = /^([a-z][a-z0-9+.-]*:\/\/)([^/?#]*)@(.*)$/is.exec(url) ?? []
+  if (start === '' || user === '') return { url }
+  if (hasReference(user)) {
+    context.note('has a user in its URL, which cannot stand there: write it into `headers` as authorization')
+    return { url: start + rest }
+  }
+  const value = Buffer.from(decoded(user)).toString('base64')
+  const name = `${context.server}_BASIC`
+  return { url: start + rest, authorization: `Basic ${reference(value, name, IN_URL, context)}` }
+}
+
+const IN_URL = 'its URL before the @, as base64'
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/** A URL, with a secret in its query replaced by a reference. */
+export function convertUrl(url: string, context: SecretContext): string {
+  const [start = '', query] = url.split(/\?(.*)/s)
+  if (query === undefined) return convertText(url, context)
+  const parameters = query.split('&').map((parameter) => {
+    const [name = '', value = ''] = parameter.split(/=(.*)/s)
+    const isSecret = value !== '' && !hasReference(value) && (namesSecret(name) || isTelling(value))
+    const wanted = `${context.server}_${name}`
+    return isSecret
+      ? `${name}=${reference(value, wanted, `${name} in its URL`, context)}`
+      : convertText(parameter, context)
+  })
+  return `${convertText(start, context)}?${parameters.join('&')}`
+}
+
+const harmless = /^(accept|accept-language|cache-control|content-type|user-agent|x-mcp-[\w-]+)$/i
+
+function convertArgument(value: string, before: string, context: SecretContext): string {
+  const option = optionName(before)
+  const isOption = value.startsWith('-') && !before.endsWith('=')
+  const isNamed = namesSecret(option) && !isOption && !isPath(value)
+  // A header on the command line, as in `--header "Authorization: Bearer …"`.
+  const [, header, content] = /^([A-Za-z][\w-]*):\s*(\S.*)$/s.exec(value) ?? []
+  if (hasReference(value)) return convertText(value, context)
+  if (header !== undefined && content !== undefined && namesSecret(header)) {
+    return `${header}: ${convertHeader(header, content, context)}`
+  }
+  if (!isNamed && !looksLikeToken(value) && !holdsPassword(value)) return convertText(value, context)
+  return reference(value, `${context.server}_${option || 'SECRET'}`, 'one of its arguments', context)
+}
+
+function optionName(before: string): string {
+  const [, option, variable] = /^(?:--?([\w-]+)=?|([A-Z_][A-Z0-9_]*)=)$/.exec(before) ?? []
+  return option ?? variable ?? ''
+}
+
+function reference(
+  value: string,
+  wanted: string,
+  place: string,
+  { server, variables }: SecretContext,
+): string {
+  const meaning = `the value that ${server} has in ${place}`
+  return `\${${variables.forValue(value, { name: wanted, server, meaning })}}`
+}
+
+function isTelling(value: string): boolean {
+  return looksLikeToken(value) || holdsPassword(value) || looksRandom(value)
+}
+
+function isPath(value: string): boolean {
+  return /^(~|\.{1,2}|\/(home|Users|etc|opt|var|tmp|srv|usr|root|mnt|Applications|Library)|[A-Za-z]:)[\\/]/.test(
+    value,
+  )
+}
+
+/** Collects the environment variables an imported configuration refers to. */
+interface Variables {
+  /** Names a variable for a secret value that stood in the file; the same value gets the same variable. */
+  forValue(value: string, wanted: Wanted): string
+  /** Notes a variable the file refers to already. */
+  refer(name: string, meaning: string): void
+  /** Every variable with what its value is to be. */
+  list(): readonly (readonly [name: string, meaning: string])[]
+}
+
+/** The name a variable should have, the server it is for, and where its value stands now. */
+interface Wanted {
+  readonly name: string
+  readonly server: string
+  readonly meaning: string
+}
+
+/** An empty collection of variables. */
+export function variables(): Variables {
+  const known = new Map<string, { readonly value: string | undefined; readonly meaning: string }>()
+
+  const free = (name: string, value: string): boolean => {
+    const other = known.get(name)
+    return other === undefined || other.value === value
+  }
+  return {
+    forValue(value, { name, server, meaning }) {
+      const plain = variableName(name)
+      const names = [plain, variableName(`${server}_${name}`)]
+      for (let number = 2; !names.some((candidate) => free(candidate, value)); number += 1) {
+        names.push(`${plain}_${number}`)
+      }
+      const chosen = names.find((candidate) => free(candidate, value)) ?? plain
+      if (!known.has(chosen)) known.set(chosen, { value, meaning })
+      return chosen
+    },
+    refer(name, meaning) {
+      if (!known.has(name)) known.set(name, { value: undefined, meaning })
+    },
+    list: () => [...known].map(([name, { meaning }]) => [name, meaning]),
+  }
+}
+
+/** A text as the name of an environment variable. */
+function variableName(text: string): string {
+  const name = text
+    .toUpperCase()
+    .replaceAll(/[^A-Z0-9_]+/g, '_')
+    .replaceAll(/^_+|_+$/g, '')
+  return /^[A-Z]/.test(name) ? name : `MCP_${name}`
+}

@@ -1,0 +1,145 @@
+import { isObject } from '../../core/json/json.ts'
+import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { FeatureSettings } from '../../core/settings.ts'
+import { Secret } from '../../core/text/secret.ts'
+import { bytes, milliseconds } from '../../core/time/units.ts'
+import { schemaOf } from '../schema-lookup.ts'
+import type { FeatureSchema } from '../schema.ts'
+
+type Values = Readonly<Record<string, unknown>>
+
+/**
+ * The settings of every feature that is on somewhere, from the expanded values of a file; `defaults` are values
+ * by feature that go before those of its schema, or `on` for a feature that is off by its schema.
+ */
+export function featureSettings(
+  file: Values,
+  features: readonly FeatureSchema[],
+  defaults: Readonly<Record<string, Values | 'on'>> = {},
+): Readonly<Record<string, FeatureSettings>> {
+  const entries = features.map(
+    (feature) => [feature.name, settingsOf(feature, file, defaults[feature.name] ?? {})] as const,
+  )
+  return Object.fromEntries(
+    entries.filter((entry): entry is [string, FeatureSettings] => entry[1] !== undefined),
+  )
+}
+
+function settingsOf(
+  feature: FeatureSchema,
+  file: Values,
+  preset: Values | 'on',
+): FeatureSettings | undefined {
+  const schema = withSwitches(feature.schema)
+  const defaults = preset === 'on' ? {} : preset
+  const common = written(feature, file) ?? (preset === 'on' ? preset : schema.default)
+  const below = isObject(common) ? merged(defaults, common) : defaults
+  const overrides = Object.entries(isObject(file.upstreams) ? file.upstreams : {}).flatMap(
+    ([name, upstream]) => {
+      if (!isObject(upstream)) return []
+      const isLeft = feature.isLeftToGateway === true && upstream.gateway_key !== undefined
+      const own = written(feature, upstream) ?? (isLeft ? 'off' : undefined)
+      return own === undefined ? [] : [[name, settled(own, below, schema)] as const]
+    },
+  )
+  const settings = { common: settled(common, defaults, schema), upstreams: Object.fromEntries(overrides) }
+  const isOn = [settings.common, ...Object.values(settings.upstreams)].some((value) => value !== false)
+  return isOn ? settings : undefined
+}
+
+function written({ name, place, schema }: FeatureSchema, values: Values): unknown {
+  if (place === 'limits') return isObject(values.limits) ? only(values.limits, schema.properties) : undefined
+  if (place === 'top') return values[name]
+  if (values.features === 'none') return 'off'
+  return isObject(values.features) ? values.features[name] : undefined
+}
+
+/** The values some properties have, or nothing where none of them has any. */
+function only(values: Values, properties: unknown): Values | undefined {
+  const known = isObject(properties) ? properties : {}
+  const own = Object.entries(values).filter(([key]) => Object.hasOwn(known, key))
+  return own.length > 0 ? Object.fromEntries(own) : undefined
+}
+
+function settled(value: unknown, below: unknown, schema: JsonSchema): unknown {
+  if (value === 'off' || value === false) return false
+  return complete(merged(isObject(below) ? below : {}, isObject(value) ? value : {}), schema)
+}
+
+function merged(below: Values, above: Values): Values {
+  const entries = Object.entries(above).map(([key, value]) => {
+    const other = Object.hasOwn(below, key) ? below[key] : undefined
+    return [key, isObject(other) && isObject(value) ? merged(other, value) : value]
+  })
+  return { ...below, ...Object.fromEntries(entries) }
+}
+
+/**
+ * Fills in the defaults of a schema and turns durations into milliseconds, sizes into bytes, switches into
+ * booleans and secrets into `Secret`s. The value must fit the schema.
+ */
+export function complete(value: unknown, schema: JsonSchema): unknown {
+  if (value === undefined) return schema.default === undefined ? undefined : complete(schema.default, schema)
+  const meant = branchFor(value, schema)
+  if (Array.isArray(value))
+    return value.map((item) => (isObject(meant.items) ? complete(item, meant.items) : item))
+  if (isObject(value)) return completeObject(value, meant)
+  return converted(value, meant)
+}
+
+function completeObject(value: Readonly<Record<string, unknown>>, schema: JsonSchema): unknown {
+  const known = isObject(schema.properties) ? Object.keys(schema.properties) : []
+  const keys = new Set([...known, ...Object.keys(value)])
+  const entries = [...keys].map((key) => {
+    const rules = schemaOf(schema, key)
+    const own = Object.hasOwn(value, key) ? value[key] : undefined
+    return [key, rules ? complete(own, rules) : own] as const
+  })
+  return Object.fromEntries(entries.filter(([, entry]) => entry !== undefined))
+}
+
+function converted(value: unknown, schema: JsonSchema): unknown {
+  if (schema['x-secret'] === true) return new Secret(String(value))
+  // Where a schema takes this word in place of a quantity, there is nothing to convert.
+  if (schema['x-unit'] !== undefined && value === 'off') return value
+  if (schema['x-unit'] === 'milliseconds' && typeof value === 'string') return milliseconds(value)
+  if (schema['x-unit'] === 'bytes' && (typeof value === 'string' || typeof value === 'number'))
+    return bytes(value)
+  const isSwitch = typeof value === 'string' && [schema.type].flat().includes('boolean')
+  if (!isSwitch) return value
+  if (value === 'on' || value === 'true') return true
+  return value === 'off' || value === 'false' ? false : value
+}
+
+// Of several ways to write a value, its type tells which one is used.
+function branchFor(value: unknown, schema: JsonSchema): JsonSchema {
+  const branches = [schema.anyOf, schema.oneOf].find(Array.isArray) ?? []
+  const type = Array.isArray(value) ? 'array' : typeof value
+  const fitting = branches.filter(isObject).find((branch) => fits(type, value, branch))
+  return fitting ? { ...schema, ...fitting } : schema
+}
+
+function fits(type: string, value: unknown, branch: JsonSchema): boolean {
+  if (Array.isArray(branch.enum)) return branch.enum.includes(value)
+  if (typeof branch.pattern === 'string' && typeof value === 'string')
+    return new RegExp(branch.pattern).test(value)
+  const types = [branch.type].flat()
+  return types.includes(type) || (type === 'number' && types.includes('integer'))
+}
+
+/** The same schema with every boolean also taking the words on and off, as YAML 1.1 and 1.2 disagree on them. */
+export function withSwitches(schema: JsonSchema): JsonSchema {
+  return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, widened(value)]))
+}
+
+function widened(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(widened)
+  if (!isObject(value)) return value
+  if (value.type !== 'boolean') return withSwitches(value)
+  return {
+    errorMessage: 'must be on or off',
+    ...value,
+    type: ['boolean', 'string'],
+    pattern: '^(on|off|true|false)$',
+  }
+}

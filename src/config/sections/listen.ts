@@ -1,0 +1,66 @@
+import type { JsonSchema } from '../../core/schema/schema.ts'
+import { sizeSchema } from '../../core/time/units.ts'
+
+const origin = '^(\\*|[a-z][a-z0-9+.-]*://[^/\\s*]+)$'
+
+/** The JSON Schema of `listen`. */
+export const listenSchema: JsonSchema = {
+  type: 'object',
+  errorMessage: 'must be a mapping such as { port: 8900 }',
+  default: {},
+  description: 'How clients reach the gateway.',
+  properties: {
+    host: {
+      type: 'string',
+      pattern: '^[A-Za-z0-9.:_-]+$',
+      errorMessage: 'must be an address or host name such as 127.0.0.1, without a scheme',
+      default: '127.0.0.1',
+      description: 'The address to listen on. Any other than loopback needs `auth`.',
+    },
+    port: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 65535,
+      errorMessage: 'must be a whole number from 0 (any free port) to 65535',
+      default: 8900,
+      description: 'The port to listen on; 0 takes any free port.',
+    },
+    public_url: {
+      type: 'string',
+      errorMessage: 'must be a URL such as https://mcp.example.com',
+      description: 'The URL clients know the gateway by, when a proxy stands in front of it.',
+      examples: ['https://mcp.example.com'],
+    },
+    origins: {
+      type: ['array', 'string'],
+      items: {
+        type: 'string',
+        pattern: origin,
+        errorMessage: 'must be an origin such as https://agents.example.com, without a path',
+      },
+      pattern: origin,
+      errorMessage: 'must be a list of origins such as https://agents.example.com, without paths',
+      default: [],
+      description: 'Origins web pages may call from, besides loopback and that of `public_url`.',
+      examples: [['https://agents.example.com']],
+    },
+    legacy_sse: {
+      type: 'boolean',
+      default: false,
+      description: 'Also serve the HTTP+SSE transport of the oldest clients, at /sse and /messages.',
+    },
+    aggregate: {
+      type: 'boolean',
+      default: true,
+      description: 'Serve all upstreams together at /mcp.',
+    },
+  },
+  additionalProperties: false,
+}
+
+/** The JSON Schema of `limits.body`. */
+export const bodySchema: JsonSchema = {
+  ...sizeSchema,
+  default: '1MB',
+  description: 'The largest request a client may send. It is the same for all upstreams.',
+}

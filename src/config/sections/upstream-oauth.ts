@@ -1,0 +1,171 @@
+import { isObject } from '../../core/json/json.ts'
+import type { JsonSchema } from '../../core/schema/schema.ts'
+import type { OAuthSettings } from '../../core/settings.ts'
+import type { Secret } from '../../core/text/secret.ts'
+import { isHttpUrl, isLoopback } from '../names.ts'
+import type { Finding } from '../problem.ts'
+
+const url = {
+  type: 'string',
+  pattern: '^https?://',
+  errorMessage: 'must be a URL such as https://login.example.com',
+}
+
+/** The JSON Schema of `oauth` of an upstream. */
+export const oauthSchema: JsonSchema = {
+  type: 'object',
+  additionalProperties: false,
+  errorMessage: 'must be a mapping such as { client_id: gateway, client_secret: "${SECRET}" }',
+  description: 'How the gateway gets tokens for this server. The token of a caller is never passed on.',
+  properties: {
+    grant: {
+      enum: ['client_credentials', 'token_exchange', 'authorization_code'],
+      description:
+        'As the gateway itself, by exchanging the token of each caller, or by asking each caller to sign in. By default the first where there is a `client_secret`, else the last.',
+    },
+    client_id: {
+      type: 'string',
+      minLength: 1,
+      errorMessage: 'must be the id the gateway is registered under',
+      description: 'What the gateway is registered as; without it, it registers itself before users sign in.',
+    },
+    client_secret: {
+      type: 'string',
+      minLength: 1,
+      'x-secret': true,
+      errorMessage: 'must be text, such as "${CLIENT_SECRET}", and not be empty',
+      description: 'The secret of that client.',
+    },
+    issuer: {
+      ...url,
+      description: 'The authorization server. By default the server behind says which one it trusts.',
+      examples: ['https://login.example.com'],
+    },
+    token_endpoint: {
+      ...url,
+      description: 'Where tokens are got, for an authorization server without metadata.',
+    },
+    scopes: {
+      type: ['array', 'string'],
+      items: { type: 'string', pattern: '^[!#-\\[\\]-~]+$', errorMessage: 'must be one scope' },
+      default: [],
+      errorMessage: 'must be a list of scopes',
+      description: 'The scopes to ask for. By default those the server says it needs.',
+    },
+    audience: {
+      type: 'string',
+      minLength: 1,
+      errorMessage: 'must be text',
+      description: 'The `audience` some authorization servers want to be told.',
+    },
+    resource: {
+      type: ['string', 'boolean'],
+      pattern: '^([a-z][a-z0-9+.-]*:|(off|on|true|false)$)',
+      errorMessage: 'must be the URI of the server, or off',
+      default: 'on',
+      description:
+        'The resource tokens are asked for: `on` is the URL of this server, `off` names none to authorization servers that refuse it.',
+    },
+  },
+}
+
+/** `oauth` of an upstream as it is written. */
+export interface OAuthValues {
+  readonly grant?: OAuthSettings['grant']
+  readonly client_id?: string
+  readonly client_secret?: Secret
+  readonly issuer?: string
+  readonly token_endpoint?: string
+  readonly scopes: string | readonly string[]
+  readonly audience?: string
+  readonly resource: string | boolean
+}
+
+/** The settings of `oauth` for the server at a URL. */
+export function oauthSettings(values: OAuthValues, url: string): OAuthSettings {
+  const { client_id: clientId, client_secret: clientSecret, token_endpoint: tokenEndpoint } = values
+  const { issuer, audience, scopes } = values
+  const resource = values.resource === true ? url.replace(/#.*$/, '') : values.resource
+  return {
+    grant: values.grant ?? (clientSecret ? 'client_credentials' : 'authorization_code'),
+    ...(clientId !== undefined && { clientId }),
+    ...(clientSecret && { clientSecret }),
+    ...(issuer !== undefined && { issuer }),
+    ...(tokenEndpoint !== undefined && { tokenEndpoint }),
+    scopes: typeof scopes === 'string' ? scopes.split(/\s+/).filter(Boolean) : scopes,
+    ...(audience !== undefined && { audience }),
+    ...(resource !== false && { resource }),
+  }
+}
+
+type Values = Readonly<Record<string, unknown>>
+
+/** Checks how `oauth` goes together with the rest of an upstream. */
+export function oauthProblems(upstream: Values, path: readonly string[]): Finding[] {
+  const { oauth, url, token, headers, isolation } = upstream
+  if (!isObject(oauth) || url === undefined) return []
+  const at = [...path, 'oauth']
+  const problems: Finding[] = []
+  const named = isObject(headers) ? Object.keys(headers) : []
+  if (token !== undefined || named.some((name) => name.toLowerCase() === 'authorization')) {
+    problems.push({ path: at, at: 'key', message: 'there is a fixed token too: keep one of the two' })
+  }
+  const grant = grantOf(oauth)
+  const needs = grant === 'client_credentials' ? ['client_id', 'client_secret'] : ['client_id']
+  const isOfItself = grant === 'client_credentials' || grant === 'token_exchange'
+  const isRegistered = isOfItself || oauth.client_secret !== undefined
+  for (const key of isRegistered ? needs : []) {
+    if (oauth[key] === undefined) problems.push({ path: at, at: 'key', message: `needs \`${key}\`` })
+  }
+  if (grant !== 'client_credentials' && isolation === 'shared') {
+    const message =
+      'each caller has credentials of its own here, so connections can not be shared: use auto or per_client'
+    problems.push({ path: [...path, 'isolation'], message })
+  }
+  if (grant === 'authorization_code' && oauth.token_endpoint !== undefined && oauth.issuer === undefined) {
+    const message = 'is not enough for users to sign in: give `issuer`'
+    problems.push({ path: [...at, 'token_endpoint'], at: 'key', message })
+  }
+  return [...problems, ...plainText(oauth, at)]
+}
+
+/** Secrets go to these addresses, so they are encrypted unless they stay on this machine. */
+function plainText(oauth: Values, at: readonly string[]): Finding[] {
+  return ['issuer', 'token_endpoint'].flatMap((key): Finding[] => {
+    const address = oauth[key]
+    if (typeof address !== 'string') return []
+    if (!isHttpUrl(address)) return [{ path: [...at, key], message: 'must be a whole URL' }]
+    const { protocol, hostname } = new URL(address)
+    const isSafe = protocol === 'https:' || isLoopback(hostname)
+    return isSafe ? [] : [{ path: [...at, key], message: 'must start with https://' }]
+  })
+}
+
+/** Warns where what one user grants would be used by everybody who can reach the gateway. */
+export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
+  if (!isForAll) return []
+  return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
+    const oauth = isObject(upstream) ? upstream.oauth : undefined
+    if (!isObject(oauth) || grantOf(oauth) !== 'authorization_code') return []
+    const message =
+      'without `auth` all callers are one, so whoever signs in first does so for everybody: set `auth`'
+    return [{ path: ['upstreams', name, 'oauth'], at: 'key', message }]
+  })
+}
+
+/** Warns where tokens of callers are to be exchanged that nobody comes with. */
+export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
+  const { jwt, opaque }: Values = isObject(auth) ? auth : {}
+  if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []
+  return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
+    const oauth = isObject(upstream) ? upstream.oauth : undefined
+    if (!isObject(oauth) || grantOf(oauth) !== 'token_exchange') return []
+    const message =
+      'no caller comes with a token that could be exchanged: set `auth.jwt` or `auth.opaque.introspect`'
+    return [{ path: ['upstreams', name, 'oauth', 'grant'], message }]
+  })
+}
+
+function grantOf(oauth: Values): unknown {
+  return oauth.grant ?? (oauth.client_secret === undefined ? 'authorization_code' : 'client_credentials')
+}

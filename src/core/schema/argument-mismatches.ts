@@ -1,0 +1,158 @@
+import type { Expression, Value } from '../undo/expression.ts'
+import type { Step } from '../json/path.ts'
+import { type Path, printPath, type Root } from '../json/path.ts'
+import { isObject } from '../json/json.ts'
+import { nearest } from '../text/nearest.ts'
+import { couldBe } from '../undo/tool-shape.ts'
+
+/** Schemas of what paths begin with, each with the name of its tool. */
+type Sources = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
+
+/**
+ * What does not go together between the call an expression makes and the input schema of its tool; the types of what
+ * its paths lead to included, as far as `sources` say them.
+ */
+export function argumentMismatches(
+  { tool, arguments: given }: Expression,
+  inputSchema: unknown,
+  sources: Sources = none,
+): string[] {
+  const schema = isObject(inputSchema) ? inputSchema : {}
+  const required = Array.isArray(schema.required) ? schema.required : []
+  const missing = required.flatMap((name: unknown) =>
+    typeof name === 'string' && !given.has(name) ? [`${tool} needs ${name}, which is not given`] : [],
+  )
+  const wrong = [...given].flatMap(([name, value]) => {
+    if (!takes(schema, name)) return [`${tool} takes no ${name}${hint(name, namesOf(schema))}`]
+    const own = memberSchema(schema, name)
+    const problem = own && (valueProblem(value, own) ?? typeProblem(value, own, sources))
+    return problem === undefined ? [] : [`${name} of ${tool} ${problem}`]
+  })
+  return [...missing, ...wrong]
+}
+
+const none: Sources = { args: [], result: [], snapshot: [] }
+
+/** What the value at the end of a path, or one in a list or an object, can not be: it is of another type. */
+function typeProblem(value: Value, wanted: Schema, sources: Sources): string | undefined {
+  if (value.kind === 'literal') return undefined
+  if (value.kind === 'list') {
+    const { items } = wanted
+    return isObject(items) ? firstOf(value.items, (each) => partProblem(each, items, sources)) : undefined
+  }
+  if (value.kind === 'object') {
+    return firstOf([...value.members], ([name, each]) => {
+      const own = memberSchema(wanted, name)
+      return own && partProblem(each, own, sources)
+    })
+  }
+  const { path } = value
+  return firstOf(sources[path.root], ([tool, schema]) => {
+    const given = schemaAt(path.steps, schema)
+    if (!given || couldBe(given, wanted)) return undefined
+    return `must be ${typeText(wanted)}, but ${printPath(path)} of ${tool} is ${typeText(given)}`
+  })
+}
+
+function partProblem(value: Value, wanted: Schema, sources: Sources): string | undefined {
+  const problem = valueProblem(value, wanted) ?? typeProblem(value, wanted, sources)
+  return problem === undefined ? undefined : `has a part that ${problem}`
+}
+
+function firstOf<Each>(all: readonly Each[], look: (each: Each) => string | undefined): string | undefined {
+  for (const each of all) {
+    const found = look(each)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+/** The schema of what steps lead to; nothing where it is not said. */
+function schemaAt(steps: readonly Step[], schema: unknown): Schema | undefined {
+  const [step, ...rest] = steps
+  if (!isObject(schema)) return undefined
+  if (step === undefined) return schema
+  if (typeof step === 'string') return schemaAt(rest, memberSchema(schema, step))
+  const item = schemaAt(rest, schema.items)
+  if (typeof step === 'number') return item
+  return { type: 'array', ...(item && { items: item }) }
+}
+
+function typeText({ type, items }: Schema): string {
+  const own = [type].flat().filter((each) => typeof each === 'string')
+  if (own.length === 0) return 'something else'
+  const inner = isObject(items) && own[0] === 'array' ? typeText(items) : 'something else'
+  return inner === 'something else' ? own.join(' or ') : `array of ${inner}`
+}
+
+/** What is wrong with a path into what a schema of a tool describes; nothing where it may lead somewhere. */
+export function strayed(path: Path, schema: unknown, tool: string): string | undefined {
+  let at: unknown = schema
+  for (const step of path.steps) {
+    if (!isObject(at)) return undefined
+    if (typeof step !== 'string') at = at.items
+    else if (!takes(at, step)) return `${tool} has no ${printPath(path)}${hint(step, namesOf(at))}`
+    else at = memberSchema(at, step)
+  }
+  return undefined
+}
+
+/** Words that name the nearest of some names, else all there are. */
+export function hint(name: string, known: readonly string[]): string {
+  const meant = nearest(name, known)
+  if (meant !== undefined) return `; did you mean ${meant}?`
+  if (known.length === 0) return ''
+  const rest = known.length > MAX_NAMES ? `, and ${known.length - MAX_NAMES} more` : ''
+  return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MAX_NAMES).join(', ')}${rest}`
+}
+
+/** How many names are told. */
+const MAX_NAMES = 20
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** The members a schema names. */
+export function namesOf({ properties }: Schema): string[] {
+  return isObject(properties) ? Object.keys(properties) : []
+}
+
+/** Whether a schema knows a member, or does not say which members there are. */
+export function takes(schema: Schema, name: string): boolean {
+  const { properties, additionalProperties: others, patternProperties } = schema
+  if (isObject(properties) && Object.hasOwn(properties, name)) return true
+  if (others === false) return isObject(patternProperties)
+  const isOpen = others !== undefined || isObject(patternProperties) || composing.some((key) => key in schema)
+  return isOpen || !isObject(properties)
+}
+
+/** Keywords by which a schema gets members from elsewhere. */
+const composing = ['$ref', '$dynamicRef', 'allOf', 'anyOf', 'oneOf', 'if', 'unevaluatedProperties']
+
+function memberSchema({ properties }: Schema, name: string): Schema | undefined {
+  const found = isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined
+  return isObject(found) ? found : undefined
+}
+
+/** What a value that is written down can not be. */
+function valueProblem(value: Value, schema: Schema): string | undefined {
+  if (value.kind === 'path') return undefined
+  const types = [schema.type].flat().filter((each) => typeof each === 'string')
+  if (types.length > 0 && !types.some((type) => isOfType(value, type))) return `must be ${types.join(' or ')}`
+  if (value.kind !== 'literal') return undefined
+  const allowed = Array.isArray(schema.enum) ? schema.enum : []
+  if (allowed.length > 0 && !allowed.includes(value.value))
+    return `must be one of ${allowed
+      .slice(0, MAX_NAMES)
+      .map((each) => JSON.stringify(each))
+      .join(', ')}`
+  if (schema.const === undefined || isObject(schema.const) || schema.const === value.value) return undefined
+  return `must be ${JSON.stringify(schema.const)}`
+}
+
+function isOfType(value: Value, type: string): boolean {
+  if (value.kind === 'list') return type === 'array'
+  if (value.kind !== 'literal') return type === 'object'
+  if (value.value === null) return type === 'null'
+  if (typeof value.value !== 'number') return type === typeof value.value
+  return type === 'number' || (type === 'integer' && Number.isInteger(value.value))
+}

@@ -1,0 +1,261 @@
+import { canonical, isObject } from '../json/json.ts'
+
+/** How much a change asks of callers: `major` may break them, `minor` adds something, `patch` is wording. */
+export type ChangeLevel = 'major' | 'minor' | 'patch'
+
+/** One change of a schema: where, and what, in words that repeat no values. */
+interface SchemaChange {
+  readonly level: ChangeLevel
+  /** Such as `title` or `items[].name`; empty at the top. */
+  readonly path: string
+  readonly text: string
+}
+
+/** Whether values that fit a schema are sent to a tool, or come from it. */
+type Side = 'input' | 'output'
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** Words for people, and marks nobody checks. */
+const wording: ReadonlySet<string> = new Set([
+  'title',
+  'description',
+  'examples',
+  'example',
+  '$comment',
+  '$id',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+])
+
+/** Schemas by name; each name means what it meant as long as nothing refers to it by another. */
+const named: ReadonlySet<string> = new Set(['$defs', 'definitions', 'patternProperties', 'dependentSchemas'])
+const lowest: ReadonlySet<string> = new Set(
+  'minimum exclusiveMinimum minLength minItems minProperties minContains'.split(' '),
+)
+const highest: ReadonlySet<string> = new Set(
+  'maximum exclusiveMaximum maxLength maxItems maxProperties maxContains'.split(' '),
+)
+/** Where there is one, fewer values fit than where there is none. */
+const narrowing: ReadonlySet<string> = new Set(
+  'pattern multipleOf uniqueItems format propertyNames contains not dependentRequired contentEncoding contentMediaType'.split(
+    ' ',
+  ),
+)
+
+/** Nested deeper than this, a schema is compared as text. */
+const MAX_DEPTH = 64
+
+/**
+ * What changed between two versions of a schema. Nothing only where they are the same; what is not understood counts
+ * as a break. An argument more that nobody has to send is an addition, as is a member more of a result.
+ */
+export function schemaChanges(before: unknown, after: unknown, side: Side): readonly SchemaChange[] {
+  if (canonical(before) === canonical(after)) return []
+  const found = compare(before, after, { side, path: '', depth: 0 })
+  return found.length > 0 ? found : [{ level: 'patch', path: '', text: 'has other words' }]
+}
+
+interface Place {
+  readonly side: Side
+  readonly path: string
+  readonly depth: number
+}
+
+function compare(before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const one = asSchema(before)
+  const other = asSchema(after)
+  if (!one || !other || place.depth > MAX_DEPTH)
+    return canonical(before) === canonical(after) ? [] : [change('major', place, 'is another schema')]
+  const keys = new Set([...Object.keys(one), ...Object.keys(other)])
+  return [...keys]
+    .toSorted()
+    .filter((key) => canonical(one[key]) !== canonical(other[key]))
+    .flatMap((key) => compareKeyword(key, one, other, place))
+}
+
+/** `true` takes everything, `false` nothing. */
+function asSchema(schema: unknown): Schema | undefined {
+  if (schema === true) return {}
+  if (schema === false) return { not: {} }
+  return isObject(schema) ? schema : undefined
+}
+
+function compareKeyword(key: string, before: Schema, after: Schema, place: Place): SchemaChange[] {
+  const [one, other] = [before[key], after[key]]
+  if (wording.has(key)) return []
+  if (key === '$schema') return [change('minor', place, 'names another dialect of JSON Schema')]
+  if (key === 'default') return compareDefault(one, other, place)
+  if (key === 'type') return compareTypes(before, after, place)
+  if (key === 'enum' || key === 'const') return compareValues(key, before, after, place)
+  if (key === 'required') return compareRequired(one, other, place)
+  if (key === 'properties') return compareProperties(one, other, place)
+  if (key === 'additionalProperties' || key === 'unevaluatedProperties')
+    return compareRest(key, one, other, place)
+  if (named.has(key)) return compareNamed(key, one, other, place)
+  if (key === 'items') return compareItems(one, other, place)
+  if (key === 'anyOf' || key === 'oneOf' || key === 'allOf') return compareChoices(key, one, other, place)
+  if (lowest.has(key)) return compareBound(key, one, other, { place, isLower: true })
+  if (highest.has(key)) return compareBound(key, one, other, { place, isLower: false })
+  if (narrowing.has(key) && one === undefined) return [fewer(place, `${key} is asked for`)]
+  if (narrowing.has(key) && other === undefined) return [more(place, `${key} is no longer asked for`)]
+  return [change('major', place, `${key} is another`)]
+}
+
+function compareDefault(before: unknown, after: unknown, place: Place): SchemaChange[] {
+  if (before === undefined) return [change('minor', place, 'has a default')]
+  if (after === undefined) return [change('minor', place, 'has no default any more')]
+  return [change(place.side === 'input' ? 'major' : 'minor', place, 'has another default')]
+}
+
+const types = ['array', 'boolean', 'integer', 'null', 'number', 'object', 'string']
+
+function compareTypes(before: Schema, after: Schema, place: Place): SchemaChange[] {
+  return compareSets(typesOf(before), typesOf(after), place, 'type')
+}
+
+/** The types that fit; a number may be an integer. */
+function typesOf({ type }: Schema): ReadonlySet<string> {
+  const found = type === undefined ? types : [type].flat().map(String)
+  return new Set(found.includes('number') ? [...found, 'integer'] : found)
+}
+
+function compareValues(key: 'enum' | 'const', before: Schema, after: Schema, place: Place): SchemaChange[] {
+  if (before[key] === undefined) return [fewer(place, 'takes fewer values')]
+  if (after[key] === undefined) return [more(place, 'takes more values')]
+  return compareSets(valuesOf(before[key], key), valuesOf(after[key], key), place, 'values')
+}
+
+function valuesOf(value: unknown, key: 'enum' | 'const'): ReadonlySet<string> {
+  return new Set((key === 'enum' && Array.isArray(value) ? value : [value]).map(canonical))
+}
+
+function compareSets(
+  before: ReadonlySet<string>,
+  after: ReadonlySet<string>,
+  place: Place,
+  what: string,
+): SchemaChange[] {
+  const hasGone = [...before].some((each) => !after.has(each))
+  const hasCome = [...after].some((each) => !before.has(each))
+  if (hasGone && hasCome) return [change('major', place, `${what}: some came, some went`)]
+  if (hasGone) return [fewer(place, `${what}: fewer than before`)]
+  return hasCome ? [more(place, `${what}: more than before`)] : []
+}
+
+function compareRequired(before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const [one, other] = [namesOf(before), namesOf(after)]
+  const added = [...other].filter((name) => !one.has(name))
+  const dropped = [...one].filter((name) => !other.has(name))
+  return [
+    ...added.map((name) =>
+      fewer(at(place, name), place.side === 'input' ? 'is required' : 'is always there'),
+    ),
+    ...dropped.map((name) =>
+      more(at(place, name), place.side === 'input' ? 'is no longer required' : 'may be missing'),
+    ),
+  ]
+}
+
+function namesOf(value: unknown): ReadonlySet<string> {
+  return new Set(Array.isArray(value) ? value.map(String) : [])
+}
+
+function compareProperties(before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const [one, other] = [membersOf(before), membersOf(after)]
+  return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
+    const inside = at(place, name)
+    if (!one.has(name)) return [change('minor', inside, 'was added')]
+    if (!other.has(name)) return [change('major', inside, 'was removed')]
+    return compare(one.get(name), other.get(name), inside)
+  })
+}
+
+/** What else an object may have; a result that may have more than before breaks nobody. */
+function compareRest(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const [one, other] = [before ?? true, after ?? true]
+  if (canonical(one) === canonical(other)) return []
+  if (place.side === 'output' && [one, other].every((each) => typeof each === 'boolean'))
+    return [change('minor', place, `${key} is another`)]
+  if (other === true) return [more(place, 'may have other members')]
+  if (one === true) return [fewer(place, 'may not have all other members any more')]
+  if (one === false) return [more(place, 'may have other members')]
+  if (other === false) return [fewer(place, 'may have no other members')]
+  return compare(one, other, at(place, '*'))
+}
+
+function compareNamed(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const [one, other] = [membersOf(before), membersOf(after)]
+  const isMeaning = key === 'patternProperties' || key === 'dependentSchemas'
+  return [...new Set([...one.keys(), ...other.keys()])].toSorted().flatMap((name) => {
+    const inside = at(place, `${key}/${name}`)
+    if (!one.has(name))
+      return [isMeaning ? fewer(inside, 'is asked for') : change('minor', inside, 'was added')]
+    if (!other.has(name)) return [change('major', inside, 'was removed')]
+    return compare(one.get(name), other.get(name), inside)
+  })
+}
+
+function compareItems(before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const inside = { ...place, path: `${place.path}[]`, depth: place.depth + 1 }
+  if (before === undefined) return [fewer(inside, 'is described')]
+  if (after === undefined) return [more(inside, 'is no longer described')]
+  return compare(before, after, inside)
+}
+
+function compareChoices(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
+  const [one, other] = [before, after].map((each) => (Array.isArray(each) ? each : undefined))
+  const isAll = key === 'allOf'
+  if (!one) return [fewer(place, `${key} is asked for`)]
+  if (!other) return [more(place, `${key} is no longer asked for`)]
+  if (one.length === other.length)
+    return one.flatMap((each, index) =>
+      compare(each, other[index], { ...place, path: `${place.path}|${index + 1}`, depth: place.depth + 1 }),
+    )
+  const [ones, others] = [one, other].map((each) => new Set(each.map(canonical)))
+  const isLonger = [...(ones ?? [])].every((each) => others?.has(each))
+  const isShorter = [...(others ?? [])].every((each) => ones?.has(each))
+  // One more of `oneOf` may make two fit where one has to.
+  if (isLonger && key === 'anyOf') return [more(place, 'has more forms')]
+  if (isShorter && key === 'anyOf') return [fewer(place, 'has fewer forms')]
+  if (isAll && isLonger) return [fewer(place, 'has to fit more')]
+  if (isAll && isShorter) return [more(place, 'has to fit less')]
+  return [change('major', place, `${key} is another`)]
+}
+
+function compareBound(
+  key: string,
+  before: unknown,
+  after: unknown,
+  { place, isLower }: { readonly place: Place; readonly isLower: boolean },
+): SchemaChange[] {
+  if (before === undefined) return [fewer(place, `${key} is asked for`)]
+  if (after === undefined) return [more(place, `${key} is no longer asked for`)]
+  if (typeof before !== 'number' || typeof after !== 'number')
+    return [change('major', place, `${key} is another`)]
+  const isTighter = isLower ? after > before : after < before
+  return [isTighter ? fewer(place, `${key} is tighter`) : more(place, `${key} is looser`)]
+}
+
+/** Fewer values fit: callers may send what no longer does, and get nothing they do not know. */
+function fewer(place: Place, text: string): SchemaChange {
+  return change(place.side === 'input' ? 'major' : 'minor', place, text)
+}
+
+/** More values fit: callers may send what they sent, and may get what they do not know. */
+function more(place: Place, text: string): SchemaChange {
+  return change(place.side === 'input' ? 'minor' : 'major', place, text)
+}
+
+function change(level: ChangeLevel, { path }: Place, text: string): SchemaChange {
+  return { level, path, text }
+}
+
+function at(place: Place, name: string): Place {
+  return { ...place, path: place.path === '' ? name : `${place.path}.${name}`, depth: place.depth + 1 }
+}
+
+function membersOf(value: unknown): ReadonlyMap<string, unknown> {
+  return new Map(isObject(value) ? Object.entries(value) : [])
+}

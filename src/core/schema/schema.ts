@@ -1,0 +1,257 @@
+import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
+import { createRequire } from 'node:module'
+import { canonical, isObject } from '../json/json.ts'
+import { compilePattern } from '../text/pattern.ts'
+
+/** A JSON Schema: 2020-12 unless its `$schema` names draft-07 or older. */
+export type JsonSchema = { readonly [keyword: string]: unknown }
+
+/** One way in which a value does not fit a schema. */
+export interface SchemaProblem {
+  /** Where in the value: the unescaped segments of a JSON pointer. */
+  readonly path: readonly string[]
+  /** Where in the schema: a JSON pointer with its leading `#`, `$ref`s already followed. */
+  readonly schemaPath: string
+  readonly keyword: string
+  readonly message: string
+  readonly params: Readonly<Record<string, unknown>>
+}
+
+/** Lists the problems of a value, at most a hundred; empty means it fits. @throws UnusableSchema */
+export type Check = (value: unknown) => readonly SchemaProblem[]
+
+/** A schema that cannot be used: it is malformed or too large, refers to something outside itself, or never ends. */
+export class UnusableSchema extends Error {
+  constructor(cause: unknown) {
+    super(`the schema cannot be used: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+    this.name = 'UnusableSchema'
+  }
+}
+
+interface Trust {
+  /** It is our own: it is not itself checked, which saves 30 ms at the first one, and may use any pattern. */
+  readonly trusted?: boolean
+  /** Hears of a pattern that is not checked, when the schema is compiled. */
+  onUnchecked?(pattern: string): void
+}
+
+/**
+ * The check of a schema, compiled when first used and shared by all schemas with the same text. What a schema of
+ * somebody else may cost is bounded: patterns that could backtrack without end are left out.
+ */
+export function validator(schema: JsonSchema, trust: Trust = {}): Check {
+  const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
+  const known = checks.get(text)
+  const check = known ?? lazyCheck(schema, trust)
+  remember(text, check)
+  return check
+}
+
+const most = { checks: 1000, characters: 16_000_000, problems: 100, perEngine: 200, steps: 100_000 }
+const checks = new Map<string, Check>()
+let characters = 0
+
+function remember(text: string, check: Check): void {
+  if (!checks.delete(text)) characters += text.length
+  checks.set(text, check)
+  for (const oldest of checks.keys()) {
+    if (checks.size <= most.checks && characters <= most.characters) return
+    checks.delete(oldest)
+    characters -= oldest.length
+  }
+}
+
+function lazyCheck(schema: JsonSchema, trust: Trust): Check {
+  let validate: ValidateFunction | undefined
+  let failure: UnusableSchema | undefined
+  return (value) => {
+    if (failure) throw failure
+    try {
+      validate ??= compile(schema, trust)
+    } catch (error) {
+      failure = new UnusableSchema(error)
+      throw failure
+    }
+    steps = 0
+    if (attempt(validate, value)) return []
+    return (validate.errors ?? []).slice(0, most.problems).map(problem)
+  }
+}
+
+/** @throws UnusableSchema where a check would go on for too long */
+function attempt(validate: ValidateFunction, value: unknown): boolean {
+  try {
+    return validate(value)
+  } catch (error) {
+    throw new UnusableSchema(error)
+  }
+}
+
+/** How often the check under way followed a reference. */
+let steps = 0
+
+function takeStep(): boolean {
+  steps += 1
+  if (steps > most.steps) throw new RangeError('it takes too many steps')
+  return true
+}
+
+const NAME = 'https://gatehouse.invalid/schema'
+
+function compile(schema: JsonSchema, { trusted = false, onUnchecked }: Trust): ValidateFunction {
+  // Without a name of its own a schema could not refer to itself.
+  const { $schema, $async: _promises, ...rules }: JsonSchema = { $id: NAME, ...schema }
+  const isOld = typeof $schema === 'string' && /draft-0[4-7]/.test($schema)
+  const chosen = engine(isOld ? 'draft-07' : '2020-12', trusted)
+  if (trusted) return chosen.compile(rules)
+  const bounded = boundedSchema(rules)
+  unchecked = new Set()
+  try {
+    return chosen.compile(bounded)
+  } finally {
+    for (const pattern of unchecked) onUnchecked?.(pattern)
+  }
+}
+
+type Draft = 'draft-07' | '2020-12'
+const require = createRequire(import.meta.url)
+const engines = new Map<string, { readonly ajv: Ajv; compiled: number }>()
+
+// An Ajv keeps something of every schema it ever compiled, so it is replaced after a while.
+function engine(draft: Draft, trusted: boolean): Ajv {
+  const key = `${draft} ${trusted}`
+  const current = engines.get(key)
+  if (current && current.compiled < most.perEngine) {
+    current.compiled += 1
+    return current.ajv
+  }
+  const ajv = newEngine(draft, trusted)
+  engines.set(key, { ajv, compiled: 1 })
+  return ajv
+}
+
+// Loading ajv takes 20 ms, which a start without a config file need not pay.
+function newEngine(draft: Draft, trusted: boolean): Ajv {
+  const options: Options = {
+    strict: false,
+    allErrors: true,
+    logger: false,
+    meta: !trusted,
+    validateSchema: !trusted,
+    validateFormats: false,
+    addUsedSchema: false,
+    // What is our own is checked once, at the start: making its code faster takes longer than that saves.
+    code: { regExp: trusted ? regExp : safeRegExp, optimize: !trusted },
+  }
+  const ajv = load(draft, options)
+  return trusted ? ajv : bound(ajv)
+}
+
+function load(draft: Draft, options: Options): Ajv {
+  if (draft === 'draft-07') {
+    const { Ajv }: typeof import('ajv') = require('ajv')
+    return new Ajv(options)
+  }
+  const { Ajv2020 }: typeof import('ajv/dist/2020.js') = require('ajv/dist/2020.js')
+  return new Ajv2020(options)
+}
+
+/** Keywords whose cost a server could drive up, in a form that stays within bounds. */
+function bound(ajv: Ajv): Ajv {
+  ajv.addKeyword({ keyword: STEP_KEYWORD, errors: false, validate: takeStep })
+  ajv.removeKeyword('uniqueItems')
+  // Ajv compares each item with every other.
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    error: { message: 'must NOT have duplicate items' },
+    validate: (isOn: boolean, items: readonly unknown[]) =>
+      !isOn || new Set(items.map(canonical)).size === items.length,
+  })
+  return ajv
+}
+
+// Servers write patterns such as `a\-b`, which are errors in Unicode mode only.
+const regExp = Object.assign(
+  (pattern: string, flags: string): RegExp => {
+    try {
+      return new RegExp(pattern, flags)
+    } catch {
+      return new RegExp(pattern)
+    }
+  },
+  { code: 'new RegExp' },
+)
+
+/** The patterns the schema being compiled has that are not checked. */
+let unchecked = new Set<string>()
+
+const safeRegExp = Object.assign(
+  (source: string) => {
+    const pattern = compilePattern(source)
+    if (!pattern) unchecked.add(source)
+    // Ajv tells patterns apart by their text.
+    return { test: (text: string) => pattern?.test(text, true) ?? true, toString: () => source }
+  },
+  { code: 'safeRegExp' },
+)
+
+function problem({ instancePath, schemaPath, keyword, message, params }: ErrorObject): SchemaProblem {
+  return { path: segments(instancePath), schemaPath, keyword, message: message ?? 'does not fit', params }
+}
+
+function segments(pointer: string): string[] {
+  if (pointer === '') return []
+  return pointer
+    .slice(1)
+    .split('/')
+    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+/** How much a schema of somebody else may be: nested values, values in all, and characters of its words. */
+const maxSteps = { depth: 64, values: 20_000, characters: 500_000 }
+
+/** The keyword that counts how often references are followed. */
+const STEP_KEYWORD = 'x-gatehouse-step'
+
+/** Keywords whose members are schemas, whatever they are called. */
+const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'])
+/** Keywords whose value is no schema. */
+const plain = new Set(['enum', 'const', 'default', 'examples', 'required', 'type'])
+const references = ['$ref', '$dynamicRef', '$recursiveRef']
+
+/**
+ * A copy of a schema in which following a reference counts as a step, so that a small schema can not stand for
+ * endless work. @throws TypeError where the schema is too large
+ */
+function boundedSchema(schema: JsonSchema): JsonSchema {
+  const left = { values: maxSteps.values, characters: maxSteps.characters }
+
+  const spend = (characters: number, depth: number): void => {
+    left.values -= 1
+    left.characters -= characters
+    if (left.values < 0 || left.characters < 0) throw new TypeError('it is too large')
+    if (depth > maxSteps.depth) throw new TypeError('it is nested too deeply')
+  }
+  const copy = (value: unknown, depth: number, kind: 'schema' | 'map' | 'plain'): unknown => {
+    spend(typeof value === 'string' ? value.length : 0, depth)
+    if (Array.isArray(value)) return value.map((each) => copy(each, depth + 1, kind))
+    if (!isObject(value)) return value
+    const copied = Object.entries(value).map(([key, member]) => {
+      spend(key.length, depth)
+      return [key, copy(member, depth + 1, kindOf(kind, key))] as const
+    })
+    const isReference = kind === 'schema' && references.some((key) => typeof value[key] === 'string')
+    return Object.fromEntries(isReference ? [...copied, [STEP_KEYWORD, true] as const] : copied)
+  }
+  const bounded = copy(schema, 0, 'schema')
+  return isObject(bounded) ? bounded : {}
+}
+
+function kindOf(parent: 'schema' | 'map' | 'plain', key: string): 'schema' | 'map' | 'plain' {
+  if (parent === 'plain') return 'plain'
+  if (parent === 'map') return 'schema'
+  if (plain.has(key)) return 'plain'
+  return maps.has(key) ? 'map' : 'schema'
+}

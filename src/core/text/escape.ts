@@ -1,0 +1,68 @@
+// Characters that show nothing, change the direction of what is around them, or stand for nothing.
+const hidden = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}/gu
+const line = '\n'
+
+/** A part of a text: what can be seen, or one character that can not be. */
+interface Part {
+  readonly text: string
+  readonly isHidden: boolean
+}
+
+/** Cuts a text at the characters that can not be seen; a line feed counts as one that can. */
+export function splitHidden(text: string): readonly Part[] {
+  const parts: Part[] = []
+  let at = 0
+  for (const { 0: character, index } of text.matchAll(hidden)) {
+    if (character === line) continue
+    if (index > at) parts.push({ text: text.slice(at, index), isHidden: false })
+    parts.push({ text: character, isHidden: true })
+    at = index + character.length
+  }
+  if (at < text.length) parts.push({ text: text.slice(at), isHidden: false })
+  return parts
+}
+
+/** The name of a character, such as `U+202E`. */
+export function codePointName(character: string): string {
+  return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`
+}
+
+/** The same JSON, or the same text, in which each character that can not be seen is written as JSON writes it. */
+export function escapeHidden(text: string): string {
+  return splitHidden(text)
+    .map((part) => (part.isHidden ? escapedUnits(part.text) : part.text))
+    .join('')
+}
+
+function escapedUnits(character: string): string {
+  return Array.from({ length: character.length }, (_, index) => {
+    return `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`
+  }).join('')
+}
+
+/** A text of somebody else that is to stand on a line of its own: nothing in it ends the line, or hides. */
+export function oneLine(text: string): string {
+  return escapeHidden(text).replaceAll('\n', '\\n')
+}
+
+/**
+ * Texts of servers as YAML that a person can paste into the configuration.
+ *
+ * Plain words stay as they are; everything else is quoted as JSON, which is YAML, with each character that cannot be
+ * seen by its number.
+ */
+
+/** Any text as a quoted scalar. */
+export function quotedText(text: string): string {
+  return escapeHidden(JSON.stringify(text))
+}
+
+/** A name as the key of a mapping. */
+export function yamlKey(name: string): string {
+  return /^[A-Za-z][\w-]*$/.test(name) && !isYamlWord(name) ? name : quotedText(name)
+}
+
+/** Whether YAML of some version reads a word as something else than text. */
+export function isYamlWord(text: string): boolean {
+  return /^(?:y|n|yes|no|on|off|true|false|null|nan|inf)$/i.test(text)
+}

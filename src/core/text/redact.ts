@@ -1,0 +1,198 @@
+import { isObject } from '../json/json.ts'
+import { Secret } from './secret.ts'
+
+/** What stands in place of a secret. */
+const MASK = '***'
+/** Shorter values are words of every line. */
+const MIN_SECRET_LENGTH = 6
+const MAX_DEPTH = 8
+/** Lines of a secret of several lines are secrets too, unless they are as short as any other line. */
+const SHORTEST_LINE = 16
+/** How many keys are remembered as telling or not. */
+const KEYS = 1000
+/** How many secrets are known at once. */
+const SECRETS = 2000
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Keeps secrets out of what is written down: by their value, and by the key they stand under. */
+export class Redactor {
+  #secrets: RegExp | undefined
+  #known: readonly string[] = []
+
+  /** Adds secrets. Those before are still secret: a server they were given to may be slow to end. */
+  learn(secrets: readonly string[]): void {
+    this.#known = [...new Set([...secrets, ...this.#known])].slice(0, SECRETS)
+    const forms = new Set(this.#known.flatMap(formsOf).filter((form) => form.length >= MIN_SECRET_LENGTH))
+    // Of two that begin alike the longer one is tried first.
+    const sorted = [...forms].toSorted((one, other) => other.length - one.length)
+    this.#secrets = sorted.length > 0 ? new RegExp(sorted.map(escaped).join('|'), 'g') : undefined
+  }
+
+  /** Whether a text holds a secret. */
+  finds(text: string): boolean {
+    if (!this.#secrets) return false
+    this.#secrets.lastIndex = 0
+    return this.#secrets.test(text)
+  }
+
+  /** A text without secrets, but for those that may stay. */
+  text(text: string, mayStay?: (secret: string) => boolean): string {
+    if (!this.#secrets) return text
+    return text.replace(this.#secrets, (found) => (mayStay?.(found) ? found : MASK))
+  }
+
+  /** A value without secrets, whatever it consists of. */
+  value(value: unknown, depth = 0): unknown {
+    if (typeof value === 'string') return this.text(value)
+    if (depth > MAX_DEPTH) return MASK
+    if (Array.isArray(value)) return value.map((each) => this.value(each, depth + 1))
+    if (!isObject(value) || value instanceof Secret) return value
+    const entries = Object.entries(value).map(([key, each]) => {
+      return [
+        this.text(key),
+        isTelling(key) && each !== undefined ? MASK : this.value(each, depth + 1),
+      ] as const
+    })
+    return Object.fromEntries(entries)
+  }
+
+  fields(fields: Fields): Fields {
+    const entries = Object.entries(fields)
+    return Object.fromEntries(entries.map(([key, value]) => [key, isTelling(key) ? MASK : this.value(value)]))
+  }
+}
+
+const telling =
+  /authorization|cookie|passw(?:or)?d|passphrase|secret|credential|api[-_]?key|private[-_]?key|(?:^|[-_a-z])token$/i
+const known = new Map<string, boolean>()
+
+/** Whether what stands under a key is secret, whatever it is. */
+export function isTelling(key: string): boolean {
+  const found = known.get(key)
+  if (found !== undefined) return found
+  const isSecret = telling.test(key)
+  if (known.size < KEYS) known.set(key, isSecret)
+  return isSecret
+}
+
+/** The values of all secrets in some settings. */
+export function secretsOf(settings: unknown): string[] {
+  if (settings instanceof Secret) return [settings.reveal()]
+  if (Array.isArray(settings)) return settings.flatMap(secretsOf)
+  return isObject(settings) ? Object.values(settings).flatMap(secretsOf) : []
+}
+
+/** How a secret may look where it turns up: whole or line by line, without its scheme, escaped in JSON or in a URL. */
+function formsOf(secret: string): string[] {
+  const lines = secret.split(/[\r\n]+/).map((line) => line.trim())
+  const [, bare] = /^(?:bearer|basic|token)\s+(.+)$/i.exec(secret) ?? []
+  const password = URL.canParse(secret) ? new URL(secret).password : ''
+  const parts = lines.length > 1 ? lines.filter((line) => line.length >= SHORTEST_LINE) : []
+  const plain = [secret, bare ?? '', password, decoded(password), ...parts].filter(
+    (each) => each.length >= MIN_SECRET_LENGTH,
+  )
+  return plain.flatMap((each) => [each, JSON.stringify(each).slice(1, -1), encodeURIComponent(each)])
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`)
+}
+
+type Replace = (found: string, groups: readonly string[]) => string
+type Shape = readonly [RegExp, Replace]
+
+/** How much of a text is looked at for an excerpt, in characters. */
+const MAX_EXCERPT_SOURCE_LENGTH = 20_000
+
+/** A text of a stranger without what looks like a secret: keys, tokens, passwords, connection strings, cookies. */
+export function withoutSecrets(text: string): string {
+  return shapes.reduce(
+    (before, [pattern, replace]) =>
+      before.replaceAll(pattern, (found: string, ...groups: string[]) => replace(found, groups)),
+    text,
+  )
+}
+
+/**
+ * The beginning of a text of a stranger, for a log: without what looks like a secret, and cut between words, as
+ * nobody recognises a part of a secret.
+ */
+export function excerpt(text: string, most = 200): string {
+  const safe = withoutSecrets(text.slice(0, MAX_EXCERPT_SOURCE_LENGTH))
+  if (safe.length <= most && text.length <= MAX_EXCERPT_SOURCE_LENGTH) return safe
+  return `${safe.slice(0, most).replace(/\S+$/, '')}…`
+}
+
+const redacted = (): string => '[redacted]'
+const connection = (): string => '[connection]'
+
+const word = String.raw`[\w-]{0,40}(?:passw(?:or)?d|pwd|passphrase|secret|token(?!s|iz)|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|authorization)[\w-]{0,20}`
+const quoted = String.raw`"[^"\n]{0,500}"|'[^'\n]{0,500}'`
+
+const shapes: readonly Shape[] = [
+  [
+    /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
+    redacted,
+  ],
+  [/(?<![\w+.-])[a-z][a-z0-9+.-]{1,30}:\/\/[^\s:/@'"]{0,200}:[^\s@'"]{1,500}@[^\s'"]{0,500}/gi, connection],
+  [
+    /(?<![\w;])(?:[\w ]{1,40}=[^;\n=]{1,200};){1,20}\s?(?:password|pwd)\s?=[^;\n'"]{1,200}(?:;[^\n'"]{0,500})?/gi,
+    connection,
+  ],
+  [/(?<!\w)(bearer|basic)\s{1,3}[A-Za-z0-9._~+/=-]{8,4000}/gi, (_found, [kind = '']) => `${kind} [redacted]`],
+  [/eyJ[\w-]{5,4000}\.[\w-]{5,8000}(?:\.[\w-]{0,4000})?/g, redacted],
+  [/(?<!\w)(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,128}/g, redacted],
+  [
+    /(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|xapp-|[spr]k_(?:live|test)_|AIza|ya29\.|pypi-|dop_v1_|shpat_|(?<!\w)(?:sk-|npm_|hf_|SG\.))[\w.-]{16,1000}/g,
+    redacted,
+  ],
+  [
+    new RegExp(
+      `(?<![\\w-])(${word}["']?\\s{0,3}=\\s{0,3})(\\[[a-z]{4,10}\\]|${quoted}|[^\\s,;&"')\\]}]{1,1000})`,
+      'gi',
+    ),
+    assigned,
+  ],
+  [
+    new RegExp(
+      `(?<![\\w-])(${word}["']?\\s{0,3}:\\s{0,3})(\\[[a-z]{4,10}\\]|${quoted}|[^\\s,;&"')\\]}]{1,1000})(?=(.{0,40}))`,
+      'gi',
+    ),
+    told,
+  ],
+  [
+    /(?<![\w-])((?:set-)?cookie["']?\s{0,3}[:=]\s{0,3}["']?)[\w.!#$%&*+^`|~-]{1,100}=[^\r\n"']{0,4000}/gi,
+    assigned,
+  ],
+]
+
+function assigned(_found: string, [name = '']: readonly string[]): string {
+  return `${name}[redacted]`
+}
+
+/** `token: expired` is a sentence, `password: hunter2` is a secret. */
+function told(found: string, [name = '', value = '', rest = '']: readonly string[]): string {
+  const isWord = /^[a-z]{1,20}[.!]?$/i.test(value)
+  const isSentence = isWord && (/^ [a-z]{1,20}(?![\w:=])/i.test(rest) || isWordOfErrors(value))
+  return isSentence || value === '' ? found : `${name}[redacted]`
+}
+
+/** Whether a word says what is wrong with a secret, and is none: `token: expired`. */
+export function isWordOfErrors(word: string): boolean {
+  return words.has(word.toLowerCase())
+}
+
+const words = new Set(
+  'expired invalid missing required unknown revoked malformed must should cannot not no none null undefined true false string number object'.split(
+    ' ',
+  ),
+)

@@ -1,0 +1,101 @@
+/** The words of a name in lower case: `getHTTPStatus` is get, http, status. */
+export function wordsOf(name: string): string[] {
+  const words = spaced(name)
+    .toLowerCase()
+    .split(/[\s_./:-]+/)
+  return words.filter((word) => word !== '')
+}
+
+/** A text with spaces where camelCase begins another word. */
+export function spaced(text: string): string {
+  return text.replaceAll(/([a-z\d])([A-Z])/g, '$1 $2').replaceAll(/([A-Z])([A-Z][a-z])/g, '$1 $2')
+}
+
+/** Whether two words are one noun, in singular or plural. */
+export function isSameNoun(one: string, other: string): boolean {
+  if (one === other) return true
+  const forms = new Set(singulars(one))
+  return singulars(other).some((form) => forms.has(form))
+}
+
+/** Whether two lists of words are the same nouns, each in singular or plural. */
+export function areSameNouns(ones: readonly string[], others: readonly string[]): boolean {
+  return ones.length === others.length && ones.every((word, at) => isSameNoun(word, others[at] ?? ''))
+}
+
+/** What a word could be in singular, itself included. */
+function singulars(word: string): string[] {
+  if (word.length < 4 || !word.endsWith('s') || word.endsWith('ss')) return [word]
+  const shorter = [word, word.slice(0, -1)]
+  if (word.endsWith('ies')) return [...shorter, `${word.slice(0, -3)}y`]
+  return /(?:s|x|z|ch|sh)es$/.test(word) ? [...shorter, word.slice(0, -2)] : shorter
+}
+
+/**
+ * The words of a text in lower case, without those that every text has. Names fall into their words, whether in
+ * camelCase, snake_case or kebab-case.
+ */
+export function wordsIn(text: string): string[] {
+  const words =
+    spaced(text)
+      .toLowerCase()
+      .match(/[\p{L}\p{M}\p{N}]+/gu) ?? []
+  return words.filter((word) => !stopWords.has(word))
+}
+
+/** The same of what somebody asks for, where an address or the name of a file stands for what it is. */
+export function queryWords(text: string): string[] {
+  return wordsIn(text.split(/\s+/).map(kindOf).join(' '))
+}
+
+/** A token as the kind of thing it names, or as it is; long ones are nobody's word. */
+function kindOf(token: string): string {
+  if (token.length > MAX_TOKEN_LENGTH) return ''
+  if (address.test(token)) return 'url'
+  return fileName.test(token) ? 'file' : token
+}
+
+const MAX_TOKEN_LENGTH = 512
+const address = /^["'(<]?(?:[a-z][a-z\d+.-]*:\/\/|www\.|[\w-]+\.(?:com|org|net|io|dev|app|edu|gov)(?:\W|$))/i
+const fileName = /^["'(`]?[\w~/-][\w~./-]*\.[a-z][a-z\d]{1,4}["')`?!.,;:]*$/i
+
+/** A word without its ending, so that `relations` and `related` are one: not a word any more, only the same for both. */
+export function stem(word: string): string {
+  if (word.length < 4 || !/^[a-z]+$/.test(word)) return word
+  const singular = withoutPlural(word)
+  const noun = singular.replace(/(?<=\w{4})(?:ship|ment|ness)$/, '')
+  const [, root = noun] = endings.map((ending) => ending.exec(noun)).find((found) => found) ?? []
+  return root.replace(doubled, '$1').replace(/(?<=..)e$/, '')
+}
+
+function withoutPlural(word: string): string {
+  if (word.length > 4 && word.endsWith('ies')) return `${word.slice(0, -3)}y`
+  if (/(?:ss|x|z|ch|sh)es$/.test(word)) return word.slice(0, -2)
+  return /[^sui]s$/.test(word) ? word.slice(0, -1) : word
+}
+
+/** Endings with what stays before them; the first one that fits is taken. */
+const endings = [
+  /^(\w{4,})at(?:ion|ing|ed|e)$/,
+  /^(\w{2,}[st])ion$/,
+  /^(\w*[aeiouy]\w+)(?:ing|edly|ed)$/,
+  /^(\w{4,})ly$/,
+]
+
+/** Two equal consonants that an ending doubled, as in `logged`; those of `fill` and `press` are its own. */
+const doubled = /([bdfgkmnprt])\1$/
+
+const stopWords = new Set(
+  [
+    'a an the this that these those there here it its itself',
+    'i me my mine we us our ours you your yours he him his she her hers they them their theirs',
+    'who whom whose what which when where why how',
+    'am is are was were be been being do does did doing done have has had having',
+    'can could may might must shall should will would',
+    'to of in on at by for from with without into onto as than then if or and but so not no nor',
+    'about up out off over under per via just only also too very still yet again',
+    'please want wants need needs like let lets try trying help some any something anything everything',
+  ]
+    .join(' ')
+    .split(' '),
+)

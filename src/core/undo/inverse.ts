@@ -1,0 +1,477 @@
+import type { UndoSettings } from '../settings.ts'
+import { areSameNouns, isSameNoun } from '../text/words.ts'
+import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
+import {
+  doubtOf,
+  mapArguments,
+  type MappedArgument,
+  type ArgumentMapping,
+  fromFields,
+  fromMembers,
+  placed,
+  type Source,
+  namedIn,
+  without,
+} from './argument-mapping.ts'
+import { type Expression, type Value, printExpression } from './expression.ts'
+import { readingOf, indexOf, type ToolNameIndex } from './name-readings.ts'
+import { proposeRestore } from './restore.ts'
+import {
+  isAside,
+  isBulk,
+  isContainer,
+  isDeep,
+  isGlobalId,
+  isFilter,
+  isIdentity,
+  isReplacing,
+  isScope,
+  names,
+} from './selectors.ts'
+import { type Field, fieldsOf, shapeOf, type ToolShape } from './tool-shape.ts'
+
+/**
+ * Finds how a tool could be undone by another one of its server, from names and schemas alone.
+ * Invariant: a proposal without doubts calls its tool with what identifies the thing that was made or changed, and
+ * leaves out no argument that chooses what is touched. It touches nothing else, whatever else there is.
+ */
+
+/** How a tool could be undone, as far as names and schemas tell. */
+export interface Proposal {
+  /** As the configuration would say it. */
+  readonly undo: string | UndoSettings
+  /** Why, for people. */
+  readonly why: readonly string[]
+  /** Why it may do less or more than undo the call, for people. It is sure where there are none. */
+  readonly doubts: readonly string[]
+}
+
+/** What came of looking for a way to undo a tool. */
+interface Suggestion {
+  readonly proposal?: Proposal
+  /** Why tools that seemed to undo it can not, for people. */
+  readonly misses: readonly string[]
+}
+
+type Definition = Readonly<Record<string, unknown>>
+
+/**
+ * How a tool could be undone with the tools of its server, entries of `tools/list`, the tool's own included or not;
+ * and why what seemed to undo it can not.
+ */
+export function proposeUndo(definition: Definition, all: readonly Definition[]): Suggestion {
+  const tool = shapeOf(definition)
+  if (tool.isRead === true) return { misses: [] }
+  const index = indexOf(all)
+  const tried = [
+    ...moveBack(tool),
+    ...toggleBack(tool),
+    ...antonymsOf(tool, index).map((each) => byCounterpart(tool, each)),
+    ...proposeRestore(tool, index),
+    ...byState(tool, index),
+  ]
+  const found = tried.flatMap((each) => (typeof each === 'string' ? [] : [each]))
+  const proposal = found.find(isSure) ?? found[0]
+  const misses = tried.flatMap((each) => (typeof each === 'string' ? [each] : []))
+  return { ...(proposal && { proposal }), misses: [...new Set(misses)] }
+}
+
+/** Whether nobody has to look at a proposal before it is used. */
+export function isSure({ doubts }: Proposal): boolean {
+  return doubts.length === 0
+}
+
+function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string {
+  const { tool: other, verb, opposite, kind } = counterpart
+  const isAll = kind === 'unmakes'
+  const isUseful = (field: Field): boolean =>
+    isAll || isNarrowed(field) || sharedWith(tool, field)?.isRequired === true || isOwn(field, counterpart)
+  const narrowing = isAll ? isForReal : narrowed
+  const filling = mapArguments(other, [narrowing, ...sourcesOf(tool, counterpart)], isUseful)
+  const missing = missingOf(filling, isAll ? other.inputs : [])
+  if (!filling || missing) return missing ? missed(missing, tool, other) : unreadable(other)
+  if (!('call' in filling)) return unreadable(other)
+  const { call } = filling
+  const text = printExpression(call)
+  const why = [`${other.name} has its name with "${opposite}" for "${verb}"`, ...filling.why]
+  if (isAll) {
+    const doubts = ['what was taken away may have held more than its arguments say', ...filling.doubts]
+    return { undo: { call: text, exact: false }, why, doubts }
+  }
+  const aim = aimOf(tool, counterpart, call)
+  if (typeof aim === 'string') return aim
+  return { undo: text, why, doubts: [...filling.doubts, ...leftOpen(other, call), ...aim] }
+}
+
+/** Whether what a call hits can be told from what the tool did: why it can not, or the doubts that are left. */
+function aimOf(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
+  const { tool: other, kind, thing } = counterpart
+  const { inputs = [] } = other
+  const given = inputs.filter(({ name }) => call.arguments.has(name))
+  const isAimed = given.some((field) => isOwn(field, counterpart))
+  const filter = inputs.find((field) => isFilter(field) && !names(field, thing))
+  if (!isAimed && filter)
+    return `${other.name} hits whatever fits ${filter.name}, and nothing tells which of that ${tool.name} is about`
+  if (kind === 'switches') {
+    const takes = [...inputs, ...(tool.inputs ?? [])].filter((field) => !isAside(field))
+    if (takes.length > 0 && given.every(isNarrowed)) return aimless(tool, other)
+    return [`what was so before the call already would be changed by ${other.name} too`]
+  }
+  if (!isAimed) return aimless(tool, other)
+  return doubtsOfMade(tool, counterpart, call)
+}
+
+/** What is left open of a call that takes away what a tool made, and is told by what that is known. */
+function doubtsOfMade(
+  tool: ToolShape,
+  counterpart: Antonym,
+  { arguments: given }: Expression,
+): readonly string[] | string {
+  const { tool: other, thing, verb } = counterpart
+  const { inputs = [] } = other
+  const aims = inputs.flatMap((field) => {
+    const value = given.get(field.name)
+    return value && isOwn(field, counterpart) ? [{ field, value }] : []
+  })
+  const isMany = isBulk(tool, thing)
+  const isList = aims.some(({ field }) => field.schema.type === 'array')
+  if (isMany && !isList) return `${tool.name} may make several at once, and ${other.name} is told of one`
+  const made = aims.filter(({ value }) => isFromServer(value, tool))
+  const isUnique = made.some(({ field }) => isGlobalId(field))
+  const isEmptied = inputs.some((field) => isDeep(field) && given.has(field.name))
+  const isKeyed = !newMakers.has(verb) && tool.inputs?.some((field) => names(field, thing)) === true
+  const isPlural = !isList && !areSameWords(tool, other, verb)
+  return [
+    ...(isKeyed || (made.length === 0 && !newMakers.has(verb)) ? [chosen(tool)] : []),
+    ...(made.length > 0 ? [] : chosenBy(tool, counterpart, { given, isMany })),
+    ...(isUnique ? [] : untold(tool, counterpart, given)),
+    ...(tool.mayFindThere ? [`${tool.name} may take or replace what was there before`] : []),
+    ...(tool.inputs ?? [])
+      .filter(isReplacing)
+      .map(({ name }) => `with ${name} it may replace what was there`),
+    ...(isPlural ? [`${tool.name} may make several at once, and ${other.name} is told of one`] : []),
+    ...(other.takesMore || (isContainer(thing) && !isEmptied)
+      ? ['what others put into it since would go with it']
+      : []),
+  ]
+}
+
+/** What is left open where the caller chooses by what things are known. */
+function chosenBy(
+  tool: ToolShape,
+  { verb }: Antonym,
+  { given, isMany }: { readonly given: Expression['arguments']; readonly isMany: boolean },
+): string[] {
+  const told = namedIn(given)
+  const bare = (tool.inputs ?? []).filter((field) => told.has(field.name) && isBare(field))
+  return [
+    ...(isMany && newMakers.has(verb) ? [chosen(tool)] : []),
+    ...bare.map(({ name }) => `${name} of ${tool.name} may be that of another thing`),
+  ]
+}
+
+function chosen({ name }: ToolShape): string {
+  return `what it is known by is chosen by the caller, so it may have been there before ${name}`
+}
+
+/** What a tool was told that may be part of what tells things apart, and a call that takes them away is not told. */
+function untold(tool: ToolShape, { tool: other, thing }: Antonym, given: Expression['arguments']): string[] {
+  const told = namedIn(given)
+  const left = (tool.inputs ?? []).filter(
+    (field) => !told.has(field.name) && !isAside(field) && isScope(field),
+  )
+  return left
+    .filter((field) => !names(field, thing))
+    .map(({ name }) => `${other.name} is called without ${name}, which ${tool.name} takes`)
+}
+
+/** Verbs of tools that fail where there is one of that name, as far as their servers say nothing else. */
+const newMakers = new Set(['create', 'insert'])
+
+/** An argument called `id` and no more, of a tool that makes something: it may be of what that belongs to. */
+function isBare(field: Field): boolean {
+  return field.words.length === 1 && isIdentity(field) && !['key', 'slug'].includes(field.name)
+}
+
+/** Whether a value is what the server gave, and not only what it was told. */
+function isFromServer(value: Value, { inputs = [] }: ToolShape): boolean {
+  const path = value.kind === 'list' ? value.items[0] : value
+  if (path?.kind !== 'path' || path.path.root !== 'result') return false
+  const [first] = path.path.steps
+  return (
+    path.path.steps.length > 1 ||
+    !inputs.some(({ name, schema }) => name === first && schema.type !== 'array')
+  )
+}
+
+/** Whether two tools name what they are about alike: one of several is not all of them. */
+function areSameWords(tool: ToolShape, { words }: ToolShape, verb: string): boolean {
+  return tool.words.every(
+    (word) => word === verb || words.includes(word) || !words.some((own) => isSameNoun(own, word)),
+  )
+}
+
+function aimless(tool: ToolShape, { name }: ToolShape): string {
+  return `${name} seems to undo it, but nothing tells it which one ${tool.name} is about`
+}
+
+/** What is left over of those that all have to be filled. */
+function missingOf(
+  filling: ArgumentMapping | undefined,
+  all: readonly Field[] | undefined,
+): Field | undefined {
+  if (!filling) return undefined
+  if ('missing' in filling) return filling.missing
+  return all?.find(({ name }) => !filling.call.arguments.has(name))
+}
+
+function sharedWith({ inputs }: ToolShape, { name, words }: Field): Field | undefined {
+  return inputs?.find((each) => each.name === name) ?? inputs?.find((each) => areSameNouns(each.words, words))
+}
+
+/** Whether an argument says which of the things is meant that both tools are about. */
+function isOwn(field: Field, { thing, verb }: Antonym): boolean {
+  if (names(field, thing)) return true
+  return isIdentity(field) && field.words.slice(0, -1).every((word) => isOf(word, verb))
+}
+
+function sourcesOf(tool: ToolShape, { kind, thing: noun, verb }: Antonym): readonly Source[] {
+  const args = fromFields('args', tool.inputs ?? [], { noun, origin: 'arguments' })
+  const results = fromFields('result', tool.outputs ?? [], { noun, origin: 'result' })
+  // Of what was asked for, the result says what was really done.
+  const done: Source = (wanted) =>
+    wanted.schema.type === 'array' || isIdentity(wanted) ? results(wanted) : undefined
+  const members = fromMembers('result', tool.outputs ?? [], 'result')
+  const first = kind === 'makes' ? [done, members] : []
+  return [
+    ...first,
+    args,
+    results,
+    fromMembers('args', tool.inputs ?? [], 'arguments'),
+    ...(kind === 'unmakes' ? [] : [inside(tool, noun), guess(tool, noun, verb)]),
+  ]
+}
+
+/** What was made may stand in the result under its own name. */
+function inside({ outputs }: ToolShape, noun: string | undefined): Source {
+  return (wanted) => {
+    const holder = outputs?.find(({ words }) => noun !== undefined && areSameNouns(words, [noun]))
+    const fields = holder && fieldsOf(holder.schema)
+    if (!holder || !fields || holder.schema.type === 'array') return undefined
+    const found = fromFields('result', fields, { noun, origin: holder.name })(wanted)
+    if (found?.value.kind !== 'path') return undefined
+    const steps = [holder.name, ...found.value.path.steps]
+    const what = `${holder.name} of the result`
+    return { ...found, value: placed('result', steps), ...(holder.isRequired ? {} : doubtOf(what, [holder])) }
+  }
+}
+
+/** Where the server does not say what it answers, what it made is likely known by what such things are known by. */
+function guess({ outputs }: ToolShape, noun: string | undefined, verb: string): Source {
+  return (wanted): MappedArgument | undefined => {
+    if (outputs || !isIdentity(wanted)) return undefined
+    const about = wanted.words.slice(0, -1)
+    if (!about.every((word) => (noun !== undefined && isSameNoun(word, noun)) || isOf(word, verb)))
+      return undefined
+    const name = about.length === 0 ? wanted.name : (without(wanted.words, about[0]).at(-1) ?? wanted.name)
+    return {
+      value: placed('result', [name]),
+      doubt: `${wanted.name} is taken to be ${name} of the result: there is no outputSchema that says so`,
+    }
+  }
+}
+
+/** Whether a noun is made of a verb: subscription, subscribe. */
+function isOf(noun: string, verb: string): boolean {
+  return noun.length > 5 && noun.slice(0, 5) === verb.slice(0, 5)
+}
+
+function missed(field: Field, tool: ToolShape, other: ToolShape): string {
+  return `${other.name} seems to undo it, but takes ${field.name}, which neither the arguments nor the result of ${tool.name} have`
+}
+
+function unreadable({ name }: ToolShape): string {
+  return `${name} seems to undo it, but its inputSchema does not list its arguments one by one`
+}
+
+const moves = ['move', 'rename']
+const ends: readonly (readonly [string, string])[] = [
+  ['source', 'destination'],
+  ['source', 'target'],
+  ['src', 'dst'],
+  ['src', 'dest'],
+  ['from', 'to'],
+  ['old', 'new'],
+  ['', 'new'],
+]
+
+/** What was moved from one place to another is moved the other way. */
+function moveBack(tool: ToolShape): readonly (Proposal | string)[] {
+  const { thing, verb } = readingOf(tool.words).find((each) => moves.includes(each.verb)) ?? {}
+  const needed = tool.inputs?.filter(({ isRequired }) => isRequired) ?? []
+  if (verb === undefined) return []
+  for (const [from, to] of ends) {
+    const start = needed.find((each) => needed.some((end) => end !== each && areEnds(each, end, [from, to])))
+    const end = start && needed.find((each) => each !== start && areEnds(start, each, [from, to]))
+    if (!start || !end) continue
+    const isPlace = isPlaceOf([start, from], thing, verb)
+    if (!isPlace && !needed.some((each) => isOther(each, [start, end], thing)))
+      return [`${tool.name} may move several things, and nothing tells which of them to move back`]
+    const swapped = new Map([
+      [start.name, end.name],
+      [end.name, start.name],
+    ])
+    const again: Source = (wanted) => ({ value: placed('args', [swapped.get(wanted.name) ?? wanted.name]) })
+    const filling = mapArguments(tool, [narrowed, again], isNarrowed)
+    if (!filling || 'missing' in filling) continue
+    const { call } = filling
+    const replaced = (tool.inputs ?? []).filter(isReplacing)
+    const doubts = [
+      ...leftOpen(tool, call),
+      ...replaced.map(({ name }) => `with ${name} it may replace what was there`),
+      ...(tool.failsIfThere ? [] : [`${tool.name} may replace what was at ${end.name} before`]),
+      ...(isPlace ? [] : [`what was in ${end.name} before already would be moved too`]),
+    ]
+    const why = [`it moves from ${start.name} to ${end.name}, and so it moves back`]
+    return [{ undo: printExpression(call), why, doubts }]
+  }
+  return []
+}
+
+/** Whether where something is moved from is the thing itself, and not what it is in. */
+function isPlaceOf(
+  [start, from]: readonly [Field, string],
+  thing: string | undefined,
+  verb: string,
+): boolean {
+  const words = start.words.filter((word) => word !== from)
+  if (words.length === 0) return verb === 'rename' || pathLike.has(thing ?? '')
+  const isBareId = words.length === 1 && isIdentity({ words }) && !isSameNoun(words[0] ?? '', thing ?? '')
+  return !isBareId && names({ ...start, words }, thing)
+}
+
+/** Things that are where their path says, so that `source` is one of them and not what they are in. */
+const pathLike = new Set(['file', 'directory', 'folder', 'dir', 'symlink', 'path'])
+
+/** Whether an argument besides the ends says which thing is moved. */
+function isOther(field: Field, both: readonly Field[], thing: string | undefined): boolean {
+  return !both.includes(field) && field.schema.type !== 'array' && names(field, thing)
+}
+
+/** What switches something over does so the second time too. */
+function toggleBack(tool: ToolShape): readonly Proposal[] {
+  if (!tool.words.includes('toggle') || !tool.inputs) return []
+  const needed = tool.inputs.filter(({ isRequired }) => isRequired)
+  const given = needed.map(({ name }) => [name, placed('args', [name])] as const)
+  const call: Expression = { tool: tool.name, arguments: new Map(given) }
+  const doubts = ['by its name alone it switches something over, which a second call switches back']
+  return [{ undo: printExpression(call), why: [], doubts }]
+}
+
+function areEnds(start: Field, end: Field, [from, to]: readonly [string, string]): boolean {
+  if (!end.words.includes(to) || (from !== '' && !start.words.includes(from))) return false
+  const rest = (words: readonly string[], word: string): string =>
+    words.filter((each) => each !== word).join(' ')
+  return rest(start.words, from) === rest(end.words, to)
+}
+
+const over = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactive', 'disabled']
+const makers = ['create', 'add', 'open', 'insert']
+
+/** What was made and can not be deleted may have a state in which it is over. */
+function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | string)[] {
+  const { verb, nouns = [], thing } = readingOf(tool.words).find((each) => makers.includes(each.verb)) ?? {}
+  if (verb === undefined) return []
+  const updates = index.said(['update', 'edit', 'set', 'modify'], nouns)
+  return updates.flatMap((other): (Proposal | string)[] => {
+    const state = other.inputs?.find(({ words }) => ['state', 'status'].includes(words.at(-1) ?? ''))
+    const values: readonly unknown[] = Array.isArray(state?.schema.enum) ? state.schema.enum : []
+    const value = over.find((each) => values.includes(each))
+    if (!state || value === undefined) return []
+    const said: Source = (wanted) =>
+      wanted === state
+        ? { value: { kind: 'literal', value }, why: `${state.name} can be ${JSON.stringify(value)}` }
+        : undefined
+    const counterpart: Antonym = { tool: other, verb, opposite: 'update', nouns, thing, kind: 'makes' }
+    const isUseful = (field: Field): boolean => field === state || isOwn(field, counterpart)
+    const filling = mapArguments(other, [narrowed, said, ...sourcesOf(tool, counterpart)], isUseful)
+    if (!filling || 'missing' in filling) return []
+    const aim = aimOf(tool, counterpart, filling.call)
+    if (typeof aim === 'string') return [aim]
+    const doubts = ['nothing deletes what it makes, so it is only closed', ...filling.doubts, ...aim]
+    return [{ undo: { call: printExpression(filling.call), exact: false }, why: filling.why, doubts }]
+  })
+}
+
+/** A tool that by its name does the opposite of another one. */
+interface Antonym {
+  readonly tool: ToolShape
+  /** The verbs of both. */
+  readonly verb: string
+  readonly opposite: string
+  /** What both are about. */
+  readonly nouns: readonly string[]
+  /** What is made or changed: of a label that is added to an issue, the label. */
+  readonly thing: string | undefined
+  /** The first one makes something, takes something away, or switches something over. */
+  readonly kind: 'makes' | 'unmakes' | 'switches'
+}
+
+/** The tools that by their names do the opposite of one, the likeliest first. */
+function antonymsOf(tool: ToolShape, index: ToolNameIndex): Antonym[] {
+  return readingOf(tool.words).flatMap(({ verb, nouns, thing }) =>
+    oppositesOf(verb).flatMap(({ opposite, kind }) =>
+      index
+        .said([opposite], nouns)
+        .filter((other) => other.isRead !== true && other.name !== tool.name)
+        .map((other) => ({ tool: other, verb, opposite, nouns, thing, kind })),
+    ),
+  )
+}
+
+function oppositesOf(verb: string): { readonly opposite: string; readonly kind: Antonym['kind'] }[] {
+  const made = makerVerbs.get(verb) ?? []
+  const switched = switches.flatMap(([one, other]) => (one === verb ? other : other === verb ? one : []))
+  const negated = verb.startsWith('un') ? [verb.slice(2)] : [`un${verb}`]
+  const back = backs.get(verb) ?? []
+  const makes = [...makerVerbs].flatMap(([maker, enders]) => (enders.includes(verb) ? [maker] : []))
+  return [
+    ...made.map((opposite) => ({ opposite, kind: 'makes' as const })),
+    ...[...new Set([...switched, ...negated, ...back])].map((opposite) => ({
+      opposite,
+      kind: 'switches' as const,
+    })),
+    ...makes.map((opposite) => ({ opposite, kind: 'unmakes' as const })),
+  ]
+}
+
+const makerVerbs: ReadonlyMap<string, readonly string[]> = new Map([
+  ['create', ['delete', 'remove', 'destroy']],
+  ['add', ['remove', 'delete']],
+  ['insert', ['delete', 'remove']],
+  ['upload', ['delete', 'remove']],
+  ['register', ['unregister', 'deregister', 'delete', 'remove']],
+  ['make', ['delete', 'remove']],
+])
+
+const switches: readonly (readonly [string, string])[] = [
+  ['start', 'stop'],
+  ['open', 'close'],
+  ['reopen', 'close'],
+  ['enable', 'disable'],
+  ['activate', 'deactivate'],
+  ['archive', 'restore'],
+  ['grant', 'revoke'],
+  ['attach', 'detach'],
+  ['connect', 'disconnect'],
+  ['join', 'leave'],
+  ['pause', 'resume'],
+  ['suspend', 'resume'],
+]
+
+/** What takes back what others took away, and is not itself undone by them. */
+const backs: ReadonlyMap<string, readonly string[]> = new Map([
+  ['delete', ['restore', 'undelete', 'recover']],
+  ['remove', ['restore']],
+  ['trash', ['restore', 'untrash']],
+])

@@ -1,0 +1,167 @@
+import type { Descriptor } from '../descriptor.ts'
+import type { Root } from '../json/path.ts'
+import { hint, argumentMismatches, strayed } from '../schema/argument-mismatches.ts'
+import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
+import { type Expression, pathsOf } from './expression.ts'
+import { isSure, type Proposal, proposeUndo } from './inverse.ts'
+import { readUndo, type UndoRule, undoRuleOf } from './rules.ts'
+
+/**
+ * Judges how a tool is undone: by what is configured, else by what its server's list suggests. What `explain` and
+ * `plan` print, what documents say, and what is done when a call is undone all come from here.
+ * Invariant: there is a rule, which is what is really done, only where the configuration gives it, or where a
+ * proposal without doubts may be used.
+ */
+
+/** How a tool is undone, and how that is known. */
+export interface UndoJudgement {
+  /** `proposal` is only shown to people: nothing is ever undone by it. */
+  readonly from: 'configuration' | 'derivation' | 'proposal' | 'nowhere'
+  /** `unsure` where it may do less or more than undo the call; `unneeded` where there is nothing to undo. */
+  readonly how: 'exact' | 'approximate' | 'unsure' | 'impossible' | 'unneeded'
+  /** What is done, where it is configured or may be derived. */
+  readonly rule?: UndoRule
+  /** The same, or what is proposed, as the configuration says it. */
+  readonly undo?: string | UndoSettings
+  /** Why, for people. */
+  readonly why: readonly string[]
+  /** Why it is not sure, or can not work, for people. */
+  readonly doubts: readonly string[]
+}
+
+interface Given {
+  /** What the configuration says of the tools of the server. */
+  readonly tools: Readonly<Record<string, ToolSettings>>
+  /** What the server's list suggests may be used where nothing is configured. */
+  readonly isDerived: boolean
+}
+
+/** Judges how a tool is undone, given all tools of its server. @throws TypeError where its setting can not be read */
+export function judgeUndo(
+  entry: Descriptor,
+  all: readonly Descriptor[],
+  { tools, isDerived }: Given,
+): UndoJudgement {
+  const { name, classification, definition } = entry
+  if (classification.op === 'read')
+    return { from: 'nowhere', how: 'unneeded', why: ['it only reads'], doubts: [] }
+  const configured = settingOf(tools, name, 'undo')
+  const rule = undoRuleOf(tools, name)?.rule
+  if (configured && rule) {
+    const why = [`the configuration says so for ${configured.glob}`]
+    if (rule.kind === 'none') return { from: 'nowhere', how: 'impossible', rule, why, doubts: [] }
+    const doubts = undoMismatches(rule, entry, all)
+    const how = doubts.length > 0 ? 'impossible' : rule.isExact ? 'exact' : 'approximate'
+    return { from: 'configuration', how, rule, undo: configured.value, why, doubts }
+  }
+  const { proposal, misses } = proposeUndo(definition, definitionsOf(all))
+  if (proposal) return proposed(proposal, isDerived)
+  const why = misses.length > 0 ? misses : ['no tool of the server is known to undo it']
+  return { from: 'nowhere', how: 'impossible', why, doubts: [] }
+}
+
+function proposed(proposal: Proposal, isDerived: boolean): UndoJudgement {
+  const { undo, why, doubts } = proposal
+  if (!isSure(proposal)) return { from: 'proposal', how: 'unsure', undo, why, doubts }
+  const rule = readUndo(undo)
+  const how = rule.kind !== 'none' && rule.isExact ? 'exact' : 'approximate'
+  return isDerived
+    ? { from: 'derivation', how, rule, undo, why, doubts }
+    : { from: 'proposal', how, undo, why, doubts }
+}
+
+type Definitions = readonly Descriptor['definition'][]
+
+/** The definitions of entries; the same list for the same entries, so that it is looked through once. */
+function definitionsOf(all: readonly Descriptor[]): Definitions {
+  const found = known.get(all) ?? all.map(({ definition }) => definition)
+  known.set(all, found)
+  return found
+}
+
+const known = new WeakMap<readonly Descriptor[], Definitions>()
+
+/**
+ * Holds the calls that undo or verify a tool against what its server lists: that the tools, arguments and fields
+ * they name are there, and that the types of their values go together.
+ */
+
+/** A call as the configuration has it, and where its values come from. */
+export interface WrittenUndo {
+  readonly expression: Expression
+  /** The tools it is written for. */
+  readonly subjects: readonly Descriptor[]
+  /** Whose result `$.result` stands for; of the subjects unless said otherwise. */
+  readonly resultOf?: 'itself'
+  /** What is read before the call; its result is what `$.snapshot` stands for. */
+  readonly snapshot?: Expression
+  /** The tool it names must not do anything. */
+  readonly mustRead?: true
+}
+
+/** What of a call does not go together with the tools of a server, for people. */
+export function writtenMismatches(
+  written: WrittenUndo,
+  upstream: string,
+  tools: readonly Descriptor[],
+): string[] {
+  const { expression, mustRead, subjects, snapshot, resultOf } = written
+  const named = (name: string): Descriptor | undefined => tools.find((each) => each.name === name)
+  const target = named(expression.tool)
+  if (!target) {
+    const known = tools.map(({ name }) => name)
+    return [`${upstream} has no tool ${expression.tool}${hint(expression.tool, known)}`]
+  }
+  const read = snapshot && named(snapshot.tool)
+  const answering = resultOf === 'itself' ? [target] : subjects
+  const schemas: Schemas = {
+    args: subjects.map(({ name, definition }) => [name, definition.inputSchema]),
+    result: answering.map(({ name, definition }) => [name, definition.outputSchema]),
+    snapshot: read ? [[read.name, read.definition.outputSchema]] : [],
+  }
+  return [
+    ...(mustRead && target.classification.op !== 'read' ? [notReading(target)] : []),
+    ...argumentMismatches(expression, target.definition.inputSchema, schemas),
+    ...astray(expression, schemas),
+  ]
+}
+
+/** The calls of a rule, by the key they are written under. */
+export function callsOf(
+  rule: UndoRule,
+): readonly (Pick<WrittenUndo, 'expression' | 'snapshot' | 'mustRead'> & { readonly key: string })[] {
+  if (rule.kind === 'none') return []
+  if (rule.kind === 'call') return [{ key: 'call', expression: rule.call }]
+  const { snapshot, restore, absent } = rule
+  return [
+    { key: 'snapshot', expression: snapshot, mustRead: true },
+    { key: 'restore', expression: restore, snapshot },
+    ...(absent ? [{ key: 'absent', expression: absent }] : []),
+  ]
+}
+
+/** What of a rule does not go together with the tools of a server, for one tool it is for. */
+function undoMismatches(rule: UndoRule, subject: Descriptor, tools: readonly Descriptor[]): string[] {
+  const found = callsOf(rule).flatMap((call) =>
+    writtenMismatches({ ...call, subjects: [subject] }, subject.upstream, tools),
+  )
+  return [...new Set(found)]
+}
+
+/** What paths lead into: schemas, with the names of their tools. */
+type Schemas = Readonly<Record<Root, readonly (readonly [string, unknown])[]>>
+
+/** A path that leads nowhere for any of the tools is one too many. */
+function astray(expression: Expression, schemas: Schemas): string[] {
+  const { find } = expression
+  const paths = [...pathsOf(expression), ...(find ? [find] : [])]
+  return paths.flatMap((path) =>
+    schemas[path.root].flatMap(([tool, schema]) => strayed(path, schema, tool) ?? []),
+  )
+}
+
+function notReading({ name, classification }: Descriptor): string {
+  const [why] = classification.evidence
+  const because = why === undefined ? '' : ` (${why})`
+  return `${name} is called to look something up, but does not only read${because}; write op: read for it if it does`
+}

@@ -1,0 +1,112 @@
+import { areSameNouns } from '../text/words.ts'
+import { nounOf } from './selectors.ts'
+import { shapeOf, type ToolShape } from './tool-shape.ts'
+
+/**
+ * Names of tools read as a verb and the nouns it is about, in every way that a name can be read.
+ */
+
+/** A name read as a verb and nouns. */
+export interface NameReading {
+  readonly verb: string
+  readonly nouns: readonly string[]
+  /** The noun the verb does something to; absent where none is left. */
+  readonly thing: string | undefined
+}
+
+/** Each way to read a name as a verb and nouns. */
+export function readingOf(words: readonly string[]): NameReading[] {
+  const all = meaning(words)
+  return all.map((verb, at) => ({ verb, nouns: all.toSpliced(at, 1), thing: thingOf(words, verb) }))
+}
+
+/** The noun before what is only told of where it is: behind the verb, else before it. */
+function thingOf(words: readonly string[], verb: string): string | undefined {
+  const at = words.indexOf(verb)
+  const rest = words.slice(at + 1)
+  const end = rest.findIndex((word) => whereabouts.has(word))
+  const behind = end === -1 ? rest : rest.slice(0, end)
+  return nounOf(behind.filter((word) => !little.has(word))) ?? nounOf(words.slice(0, Math.max(at, 0)))
+}
+
+const whereabouts = new Set('to from in into on onto of for at with by'.split(' '))
+
+/** Nouns without the words that only say how a thing is read, and what it is found by. */
+export function plainNouns(nouns: readonly string[]): readonly string[] {
+  const by = nouns.indexOf('by')
+  const about = by > 0 ? nouns.slice(0, by) : nouns
+  const left = about.filter((word) => !manners.has(word))
+  return left.length === 0 ? about : left
+}
+
+/** Words that say how something is read, not what. */
+const manners = new Set('text content contents detail details full raw'.split(' '))
+
+const little = new Set('a an the to from in into on onto of for at with out'.split(' '))
+
+function meaning(words: readonly string[]): readonly string[] {
+  const found = words.filter((word) => !little.has(word))
+  return found.length === 0 ? words : found
+}
+
+/**
+ * The tools of a server by the verbs their names can be read with, so that those that could undo one of them are
+ * found without reading every name again for each: a server may list thousands.
+ */
+
+type Definition = Readonly<Record<string, unknown>>
+
+interface Reading {
+  readonly tool: ToolShape
+  readonly nouns: readonly string[]
+  readonly plain: readonly string[]
+}
+
+/** The tools of one list. */
+export class ToolNameIndex {
+  readonly #readings = new Map<string, Reading[]>()
+  readonly #places = new Map<ToolShape, number>()
+
+  constructor(all: readonly Definition[]) {
+    for (const [place, definition] of all.entries()) {
+      const tool = shapeOf(definition)
+      this.#places.set(tool, place)
+      for (const { verb, nouns } of readingOf(tool.words)) {
+        const known = this.#readings.get(verb) ?? []
+        known.push({ tool, nouns, plain: plainNouns(nouns) })
+        this.#readings.set(verb, known)
+      }
+    }
+  }
+
+  /** The tools whose names can be read as one of these verbs with these nouns, in the order of the list. */
+  said(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
+    return this.#find(verbs, (reading) => areSameNouns(reading.nouns, nouns))
+  }
+
+  /** The same, without the words that only say how a thing is read. */
+  saidPlainly(verbs: readonly string[], nouns: readonly string[]): readonly ToolShape[] {
+    return this.#find(verbs, ({ plain }) => areSameNouns(plain, nouns))
+  }
+
+  #find(verbs: readonly string[], isMeant: (reading: Reading) => boolean): readonly ToolShape[] {
+    const found = new Set<ToolShape>()
+    for (const verb of verbs) {
+      for (const reading of this.#readings.get(verb) ?? []) if (isMeant(reading)) found.add(reading.tool)
+    }
+    return [...found].toSorted((one, other) => this.#placeOf(one) - this.#placeOf(other))
+  }
+
+  #placeOf(tool: ToolShape): number {
+    return this.#places.get(tool) ?? 0
+  }
+}
+
+const known = new WeakMap<readonly Definition[], ToolNameIndex>()
+
+/** The index of a list; the same for the same list. */
+export function indexOf(all: readonly Definition[]): ToolNameIndex {
+  const found = known.get(all) ?? new ToolNameIndex(all)
+  known.set(all, found)
+  return found
+}

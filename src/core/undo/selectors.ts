@@ -1,0 +1,162 @@
+/**
+ * What the arguments of a tool choose, read from their names. A call that undoes another one may touch nothing but
+ * what that one made or changed, so each argument of it is told apart: one that identifies the thing, one that
+ * selects things, one that widens what is touched, or one that only says how it is done.
+ * Invariant: an argument that no list here names counts as one that selects.
+ */
+import { isObject } from '../json/json.ts'
+import { type Field, fieldsOf, type ToolShape } from './tool-shape.ts'
+import { isSameNoun } from '../text/words.ts'
+
+/** Whether an argument only says how a thing is done or told about: leaving it out touches no other thing. */
+export function isAside({ words }: Field): boolean {
+  return words.length > 0 && words.every((word) => asides.has(word))
+}
+
+const asides = wordSet(
+  'message comment reason note description notify notification notifications encoding timeout verbose pretty',
+  'format output commit author committer locale language lang timezone user agent ms seconds sec',
+)
+
+/** Whether an optional argument that is `true` touches more, or hits harder: `force`, `recursive`, `allNamespaces`. */
+export function isWidening({ words, schema }: Field): boolean {
+  return isBoolean(schema) && words.some((word) => widening.has(word))
+}
+
+const widening = wordSet(
+  'all any every everything force forced recursive recursively recurse cascade cascading permanent permanently',
+  'hard purge prune wipe overwrite replace include drop delete remove children descendants subtree ignore',
+)
+
+/** Whether an argument says that what a thing holds goes with it: `recursive`, `cascade`. */
+export function isDeep({ words, schema }: Field): boolean {
+  return isBoolean(schema) && words.some((word) => deep.has(word))
+}
+
+const deep = wordSet('recursive recursively recurse cascade cascading children descendants subtree')
+
+/** Whether an argument asks for a trial that does nothing: `dryRun`, `validate_only`. */
+export function isTrial({ words, schema }: Pick<Field, 'words' | 'schema'>): boolean {
+  return trials.has(words.join('')) && isBoolean(schema)
+}
+
+/** Whether a call of a tool is a trial that does nothing, as its own schema says. */
+export function isTrialCall(definition: Readonly<Record<string, unknown>>, args: unknown): boolean {
+  const given = isObject(args) ? args : {}
+  return (fieldsOf(definition.inputSchema) ?? []).some((field) => {
+    const value = Object.hasOwn(given, field.name) ? given[field.name] : field.schema.default
+    return isTrial(field) && value === true
+  })
+}
+
+const trials = wordSet('dryrun dry simulate simulation validateonly checkonly whatif noop previewonly')
+
+/** Whether an argument lets a call write over what is there: then more is lost than it made. */
+export function isReplacing({ words, schema }: Field): boolean {
+  return isBoolean(schema) && words.some((word) => replacing.has(word))
+}
+
+const replacing = wordSet('force overwrite replace upsert clobber drop truncate merge')
+
+/** Whether an argument selects things by what they are like, however many those are. */
+export function isFilter({ words }: Field): boolean {
+  return words.some((word) => filters.has(word))
+}
+
+const filters = wordSet(
+  'filter filters where query condition conditions criteria criterion selector selectors match matching predicate',
+  'search expression pattern glob regex',
+)
+
+/** Whether an argument has the name of one that tells things apart: `id`, `issue_key`, `names`. */
+export function isIdentity({ words }: Pick<Field, 'words'>): boolean {
+  const last = words.at(-1)
+  return (
+    last !== undefined && (identities.has(last) || (last.endsWith('s') && identities.has(last.slice(0, -1))))
+  )
+}
+
+const identities = wordSet('id key number uuid guid iid identifier arn slug handle ref')
+
+/** Whether an argument has the name of one that tells a thing from all others, wherever they are. */
+export function isGlobalId({ words }: Field): boolean {
+  return globalIds.has(words.at(-1) ?? '')
+}
+
+const globalIds = wordSet('id ids uuid uuids guid guids arn arns identifier identifiers')
+
+/** Whether an argument says which of the things a noun names is meant, as their names and places do too. */
+export function names(field: Field, noun: string | undefined): boolean {
+  const { words } = field
+  if (isIdentity(field)) return words.slice(0, -1).every((word) => isNoun(word, noun))
+  if (words.length > 0 && words.every((word) => isNoun(word, noun))) return true
+  const last = words.at(-1) ?? ''
+  const about = words.slice(0, -1)
+  if (isSameNoun(last, 'name')) return about.every((word) => isNoun(word, noun))
+  if (!locators.has(last) && !locators.has(words.join(''))) return false
+  return about.length > 0 && about.every((word) => isNoun(word, noun)) ? true : placed.has(noun ?? '')
+}
+
+function isNoun(word: string, noun: string | undefined): boolean {
+  return noun !== undefined && isSameNoun(word, noun)
+}
+
+/** Words for where things are, which name those things alone that live at places of their own. */
+const locators = wordSet('path filepath filename file uri url location')
+const placed = wordSet(
+  'file directory folder dir note document doc page object blob asset symlink link bookmark image row',
+)
+
+/** Whether an argument says in what a thing is: together with its name that is what tells it apart. */
+export function isScope(field: Field): boolean {
+  const { words } = field
+  const last = words.at(-1) ?? ''
+  if (origins.has(words[0] ?? '')) return false
+  return isIdentity(field) || isSameNoun(last, 'name') || locators.has(last) || isPlacing(field)
+}
+
+/** Whether an argument names what holds things: `repo`, `project_id`. */
+export function isPlacing({ words }: Field): boolean {
+  return words.some((word) => scopes.has(word))
+}
+
+const origins = wordSet('from source base template new idempotency request client')
+const scopes = wordSet(
+  'owner repo repository project workspace namespace space team org organization organisation account database db',
+  'schema collection table bucket region cluster zone folder parent channel board list tenant environment env',
+  'context connection drive site server host group realm domain profile branch vault catalog dataset stage instance',
+)
+
+/** Whether things of a noun hold other things, which others may have put there since. */
+export function isContainer(noun: string | undefined): boolean {
+  return noun !== undefined && [...containers].some((each) => isSameNoun(noun, each))
+}
+
+const containers = wordSet(
+  'database db table collection schema directory folder dir bucket container project repository repo namespace',
+  'workspace team organization organisation group channel board list album playlist calendar vault space site',
+  'index cluster topic queue stream stack environment app application server notebook branch category label tag',
+  'milestone drive volume share store dataset catalog room thread section graph account user tenant network deployment',
+)
+
+/** Words for how many things a tool is about. */
+const quantities = wordSet('many all bulk batch multiple several every each')
+
+/** Whether a tool is about many things at once: by its name, or as it takes a list of them. */
+export function isBulk({ words, inputs = [] }: ToolShape, noun: string | undefined): boolean {
+  if (words.some((word) => quantities.has(word))) return true
+  return inputs.some((field) => field.schema.type === 'array' && names(field, noun))
+}
+
+/** The noun among words, without those that say how many. */
+export function nounOf(words: readonly string[]): string | undefined {
+  return words.findLast((word) => !quantities.has(word))
+}
+
+function isBoolean({ type, default: usual }: Readonly<Record<string, unknown>>): boolean {
+  return type === 'boolean' || (type === undefined && typeof usual === 'boolean')
+}
+
+function wordSet(...lines: readonly string[]): ReadonlySet<string> {
+  return new Set(lines.join(' ').split(' '))
+}

@@ -1,0 +1,130 @@
+import { isObject } from '../json/json.ts'
+import { wordsOf } from '../text/words.ts'
+
+/** An argument of a tool, or a member of what it answers. */
+export interface Field {
+  readonly name: string
+  readonly words: readonly string[]
+  readonly isRequired: boolean
+  readonly schema: Readonly<Record<string, unknown>>
+}
+
+/** A tool as the list of its server has it, read for what it takes and gives. */
+export interface ToolShape {
+  readonly name: string
+  readonly words: readonly string[]
+  /** Nothing where the schema does not say it in one way. */
+  readonly inputs: readonly Field[] | undefined
+  /** Nothing where the server does not say what it answers. */
+  readonly outputs: readonly Field[] | undefined
+  /** Its server says that it only reads (`true`), or that it does more. */
+  readonly isRead: boolean | undefined
+  /** Its description says that another one is to be used. */
+  readonly isOld: boolean
+  /** It may do nothing new, or write over what is there: its server says so, or its description. */
+  readonly mayFindThere: boolean
+  /** Its description says that it fails where there is something already. */
+  readonly failsIfThere: boolean
+  /** Its description says that it takes away more than it is told of. */
+  readonly takesMore: boolean
+}
+
+/** Reads an entry of `tools/list`. */
+export function shapeOf(definition: Readonly<Record<string, unknown>>): ToolShape {
+  const name = String(definition.name)
+  const { annotations } = definition
+  const description = typeof definition.description === 'string' ? definition.description : ''
+  const hints = isObject(annotations) ? annotations : {}
+  const hint = hints.readOnlyHint
+  return {
+    name,
+    words: wordsOf(name),
+    inputs: fieldsOf(definition.inputSchema),
+    outputs: definition.outputSchema === undefined ? undefined : fieldsOf(definition.outputSchema),
+    isRead: typeof hint === 'boolean' ? hint : undefined,
+    isOld: /\bdeprecated\b/i.test(description),
+    failsIfThere: failsWhereSomeIs.test(description),
+    takesMore: takesAlong.test(description),
+    mayFindThere:
+      hints.idempotentHint === true || findsThere.test(`${wordsOf(name).join(' ')} ${description}`),
+  }
+}
+
+const thereAlready = String.raw`\b(?:destination|target|already)\b(?! (?:\w+ ){0,2}(?:not|doesn't|don't)\b)[^.]{0,40}`
+const failing = String.raw`\b(?:fail|error|refus|reject)`
+const failsWhereSomeIs = new RegExp(
+  String.raw`${thereAlready}\bexist[^.]{0,60}${failing}|${failing}[^.]{0,60}${thereAlready}\bexist`,
+  'i',
+)
+const takesAlong =
+  /\b(?:and|with|including|plus) (?:all )?(?:of )?(?:its|their|associated|related|any|every|all)\b/i
+
+/** Words of tools that take what is there for what they make, or write over it. */
+const findsThere =
+  /\b(?:upsert|ensure|idempotent|overwr|replac)|\bor (?:\w+ )?(?:updat|edit|modif|get|find|reus|return)|\bif (?:\w+ ){0,3}(?:does not|doesn't|do not|don't|not)(?: \w+)? exist|\bmerge[sd]? (?:in)?to\b/i
+
+/** The members an object schema names; nothing where it says them in another way. */
+export function fieldsOf(schema: unknown): readonly Field[] | undefined {
+  if (!isObject(schema)) return undefined
+  const { properties, required } = schema
+  const isVaried = ['$ref', 'anyOf', 'oneOf', 'allOf', 'if', 'not'].some((key) => schema[key] !== undefined)
+  if (isVaried || (properties !== undefined && !isObject(properties))) return undefined
+  const needed = new Set<unknown>(Array.isArray(required) ? required : [])
+  const named: Readonly<Record<string, unknown>> = properties ?? {}
+  const unnamed = [...needed].filter((each) => typeof each === 'string' && !Object.hasOwn(named, each))
+  return [...Object.keys(named), ...unnamed.map(String)].map((name) => {
+    const own = Object.hasOwn(named, name) ? named[name] : {}
+    return { name, words: wordsOf(name), isRequired: needed.has(name), schema: isObject(own) ? own : {} }
+  })
+}
+
+/** Whether what one schema describes can stand where the other is asked for, as far as types say. */
+export function couldBe(given: Field['schema'], wanted: Field['schema']): boolean {
+  const [ones, others] = [typesOf(given), typesOf(wanted)]
+  if (!ones || !others) return true
+  const common = [...ones].filter((type) => others.has(type))
+  if (common.length === 0) return false
+  if (!common.every((type) => type === 'array' || type === 'object')) return true
+  return common.some((type) => (type === 'array' ? couldHold(given, wanted) : couldHave(given, wanted)))
+}
+
+/** Whether a schema asks for a list of what the other one describes. */
+export function couldList(given: Field['schema'], wanted: Field['schema']): boolean {
+  if (!typesOf(wanted)?.has('array') || typesOf(given)?.has('array') !== false) return false
+  return isObject(wanted.items) && couldBe(given, wanted.items)
+}
+
+/** Whether a schema names a type at all. */
+export function isTyped(schema: Field['schema']): boolean {
+  return typesOf(schema) !== undefined
+}
+
+function couldHold(given: Field['schema'], wanted: Field['schema']): boolean {
+  return !isObject(given.items) || !isObject(wanted.items) || couldBe(given.items, wanted.items)
+}
+
+function couldHave(given: Field['schema'], wanted: Field['schema']): boolean {
+  const [own, needed] = [fieldsOf(given), fieldsOf(wanted)]
+  if (!own || !needed || own.length === 0) return true
+  return needed.every(({ name, isRequired, schema }) => {
+    const found = own.find((each) => each.name === name)
+    return found ? couldBe(found.schema, schema) : !isRequired
+  })
+}
+
+/** The types a schema lets through, `integer` as `number`; nothing where it does not say. */
+function typesOf(schema: Field['schema']): Set<string> | undefined {
+  const { type, anyOf, oneOf, enum: values } = schema
+  const choices = Array.isArray(anyOf) ? anyOf : oneOf
+  if (type === undefined && Array.isArray(choices)) {
+    const all = choices.map((each: unknown) => (isObject(each) ? typesOf(each) : undefined))
+    return all.every((each) => each !== undefined) ? new Set(all.flatMap((each) => [...each])) : undefined
+  }
+  if (type === undefined && Array.isArray(values)) return named(values.map((each: unknown) => typeof each))
+  return type === undefined ? undefined : named([type].flat())
+}
+
+function named(types: readonly unknown[]): Set<string> {
+  const known = types.map((each) => (each === 'integer' ? 'number' : String(each)))
+  return new Set(known.filter((each) => each !== 'null'))
+}

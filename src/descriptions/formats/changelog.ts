@@ -1,0 +1,79 @@
+import type { ContractHistory, ContractVersion, KeptChange } from '../../core/contract.ts'
+import { dayOf } from './dashdash.ts'
+import { bullets, code, inline, sentence } from '../model/text.ts'
+
+/** The parts of a changelog, in their order. */
+const kinds = [
+  ['added', 'Added'],
+  ['changed', 'Changed'],
+  ['deprecated', 'Deprecated'],
+  ['removed', 'Removed'],
+] as const
+
+/** The history of what servers offer, as a changelog (Keep a Changelog 1.1.0). */
+export function contractChangelog(histories: readonly ContractHistory[]): string {
+  const head = [
+    '# Changelog',
+    'What servers behind this gateway offer, and what of it changed. Versions are semantic: the first number is raised by what may break callers, the second by what is added, the third by other words.',
+  ]
+  const [only, ...others] = histories
+  const isOne = only !== undefined && others.length === 0
+  const parts = histories.map((history) => {
+    const versions = history.versions.map((each, index) =>
+      versionText(each, isOne ? '##' : '###', isFirst(history, index)),
+    )
+    return isOne ? versions.join('\n\n') : [`## ${inline(history.upstream)}`, ...versions].join('\n\n')
+  })
+  return `${[...head, ...parts].join('\n\n')}\n`
+}
+
+/** The same for programs. */
+export function changelogView(histories: readonly ContractHistory[]): Readonly<Record<string, unknown>> {
+  return {
+    servers: histories.map(({ upstream, versions }) => ({
+      server: upstream,
+      version: versions[0]?.version,
+      versions: versions.map(({ version, at, changes, more = 0 }) => ({
+        version,
+        date: new Date(at).toISOString(),
+        changes: changes.map(({ level, kind, subject, text, isEarly }) => ({
+          level,
+          kind,
+          subject,
+          text,
+          ...(isEarly && { before_its_time: true }),
+        })),
+        ...(more > 0 && { more }),
+      })),
+    })),
+  }
+}
+
+/** Where nothing stands before it, it is what was there at first. */
+function isFirst({ versions }: ContractHistory, index: number): boolean {
+  return index === versions.length - 1 && versions[index]?.changes.length === 0
+}
+
+function versionText(
+  { version, at, changes, more = 0 }: ContractVersion,
+  mark: string,
+  isStart: boolean,
+): string {
+  const parts = kinds.flatMap(([kind, title]) => {
+    const lines = changes.filter((each) => each.kind === kind).map(changeLine)
+    return lines.length > 0 ? [`${mark}# ${title}\n\n${bullets(lines)}`] : []
+  })
+  return [
+    `${mark} [${version}] - ${dayOf(at)}`,
+    ...parts,
+    ...(more > 0 ? [`And ${more} more changes.`] : []),
+    ...(isStart ? ['First seen.'] : []),
+  ].join('\n\n')
+}
+
+function changeLine({ subject, text, level, isEarly }: KeptChange): string {
+  const [, what = subject, name] = /^(.+?) (\S+)$/.exec(subject) ?? []
+  const whole = name === undefined ? inline(what) : `${inline(what)} ${code(name)}`
+  const said = sentence(`${level === 'major' ? 'Breaking: ' : ''}${whole} ${inline(text)}`)
+  return isEarly ? `${said} It was not announced long enough before.` : said
+}

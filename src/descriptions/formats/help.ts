@@ -1,0 +1,165 @@
+import { nearest } from '../../core/text/nearest.ts'
+import { GatewayError } from '../../core/error.ts'
+import { serverObject } from './dashdash.ts'
+import { frontMatter } from './front-matter.ts'
+import type { ServerDescription, ToolDescription } from '../model/description.ts'
+import { toolData, toolReference } from '../sections/reference.ts'
+import type { Section } from '../model/description.ts'
+import { type Detail, sectionsOf } from '../sections/sections.ts'
+import { clippedBytes, inline, listed } from '../model/text.ts'
+
+/** How large an answer may be, in bytes. */
+const MAX_RESPONSE_BYTES = 200 * 1024
+
+/** What is asked for. */
+export interface HelpRequest {
+  readonly format?: unknown
+  readonly section?: unknown
+}
+
+/** The answer of `ai_help`: the whole guide, one section, or one tool. @throws INVALID_INPUT */
+export function helpOf(
+  description: ServerDescription,
+  { format, section }: HelpRequest = {},
+): Record<string, unknown> {
+  if (format !== undefined && format !== null && format !== 'markdown' && format !== 'json') {
+    throw new GatewayError('INVALID_INPUT', 'Invalid params: format must be markdown or json.', {
+      field: 'format',
+    })
+  }
+  const isJson = format === 'json'
+  if (section === undefined || section === null)
+    return isJson ? whole(description) : markdown(helpText(description))
+  const found = sectionNamed(description, section)
+  return isJson ? json(description, found.data) : markdown(`${titled(found)}\n`)
+}
+
+/** One key for an answer, in whichever way its section is written: who asks can write it in any number of ways. */
+export function helpKey({ tools }: ServerDescription, { format, section }: HelpRequest): string {
+  const isTool = tools.some(({ name, alias }) => section === name || section === alias)
+  return `help ${JSON.stringify([format, isTool, isTool || typeof section !== 'string' ? section : fold(section)])}`
+}
+
+/** The whole guide in markdown, with its front matter. */
+export function helpText(description: ServerDescription): string {
+  const text = guide(description, 'full')
+  return fits(text) ? text : cut(guide(description, 'signatures'))
+}
+
+/** A guide of some sections, with the title and what it is for. */
+export function guideOf(description: ServerDescription, sections: readonly Section[]): string {
+  const { emoji = '', title, purpose } = description
+  const heading = `# ${inline(`${emoji} ${title}`)}\n\n> ${inline(purpose)}`
+  return `${frontMatter(description)}\n${[heading, ...sections.map(titled)].join('\n\n')}\n`
+}
+
+/** The keys a section can be asked for by. */
+export function sectionKeys(description: ServerDescription): string[] {
+  return sectionsOf(description, 'signatures').flatMap(({ data }) => Object.keys(data))
+}
+
+function guide(description: ServerDescription, detail: Detail): string {
+  return guideOf(description, sectionsOf(description, detail))
+}
+
+function titled({ heading, markdown: text }: Section): string {
+  return `## ${heading}\n\n${text}`
+}
+
+function whole(description: ServerDescription): Record<string, unknown> {
+  const full = json(description, merged(sectionsOf(description)))
+  if (fits(JSON.stringify(full))) return full
+  const { tools } = description
+  // Fewer and fewer tools are named, until what is left can be told at once.
+  for (let count = tools.length; count > 0; count = Math.floor(count / 2)) {
+    const some = { ...description, tools: tools.slice(0, count) }
+    const short = json(some, { ...merged(sectionsOf(some, 'signatures')), ...left(tools.length - count) })
+    if (fits(JSON.stringify(short))) return short
+  }
+  return json(description, left(tools.length))
+}
+
+function left(count: number): Record<string, unknown> {
+  return count > 0 ? { toolsLeftOut: count } : {}
+}
+
+function merged(sections: readonly Section[]): Record<string, unknown> {
+  return Object.fromEntries(sections.flatMap(({ data }) => Object.entries(data)))
+}
+
+function markdown(content: string): Record<string, unknown> {
+  return { content, contentType: 'text/markdown' }
+}
+
+function json(
+  description: ServerDescription,
+  sections: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const { identity, ...rest } = serverObject(description)
+  return { metadata: { ...Object(identity), ...rest }, sections, contentType: 'application/json' }
+}
+
+/** A section by its key or heading, or the reference of one tool by its name. */
+function sectionNamed(description: ServerDescription, asked: unknown): Section {
+  const wanted = fold(asked)
+  const all = sectionsOf(description, 'signatures')
+  const section = all.find(({ heading, data }) =>
+    [heading, ...Object.keys(data)].some((name) => fold(name) === wanted),
+  )
+  if (section) {
+    const full =
+      section.key === 'toolReference'
+        ? sectionsOf(description).find(({ key }) => key === section.key)
+        : section
+    return full && fits(full.markdown) ? full : section
+  }
+  const found = toolsNamed(description, asked)
+  if (found.length > 0) return ofTools(found)
+  const keys = all.flatMap(({ data }) => Object.keys(data))
+  const close =
+    typeof asked === 'string'
+      ? nearest(asked, [...keys, ...description.tools.map(({ name }) => name)])
+      : undefined
+  const hint = close === undefined ? '' : ` Did you mean ${close}?`
+  throw new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: section must be one of ${listed(keys, 'or')}, or the name of a tool.${hint}`,
+    { field: 'section', details: { sections: keys } },
+  )
+}
+
+/** The tools of a name: each of several servers that are not offered together may have one. */
+function toolsNamed({ tools }: ServerDescription, asked: unknown): readonly ToolDescription[] {
+  const named = tools.filter(({ name }) => name === asked)
+  return named.length > 0 ? named : tools.filter(({ alias }) => alias === asked)
+}
+
+function ofTools(tools: readonly ToolDescription[]): Section {
+  const name = tools[0]?.name ?? ''
+  const texts = tools.map(toolReference)
+  // The heading of the one tool is that of the section.
+  const markdown = tools.length > 1 ? texts : texts.map((text) => text.slice(text.indexOf('\n\n') + 2))
+  return {
+    key: name,
+    heading: inline(name),
+    markdown: markdown.join('\n\n'),
+    data: { toolReference: tools.map(toolData) },
+  }
+}
+
+function fold(name: unknown): string {
+  return typeof name === 'string' ? name.toLowerCase().replaceAll(/[\s_-]+/g, '') : ''
+}
+
+function fits(text: string): boolean {
+  return Buffer.byteLength(text) <= MAX_RESPONSE_BYTES
+}
+
+/** The lines that fit, where even one for each tool is too much. */
+function cut(text: string): string {
+  if (fits(text)) return text
+  const notice = '\n\nThis guide is longer than can be told at once: ask for one section, or one tool.\n'
+  const short = clippedBytes(text, MAX_RESPONSE_BYTES - notice.length)
+  const end = short.lastIndexOf('\n')
+  return short.slice(0, end) + notice
+}

@@ -1,0 +1,111 @@
+import { rates } from '../../core/time/units.ts'
+import { NS } from '../../protocol/meta-keys.ts'
+import { latestModern } from '../../protocol/revisions.ts'
+import { isObject } from '../../core/json/json.ts'
+import { costData, costOf } from '../model/facts.ts'
+import { latencyOf, outputTypesOf, paginates } from '../model/facts.ts'
+import type { ServerDescription, ToolDescription } from '../model/description.ts'
+import { requiredScopes, scopesOf } from '../model/facts.ts'
+import { oneLine } from '../model/text.ts'
+
+type Json = Record<string, unknown>
+
+/** Where it stands whose tool it is, where tools of several servers may have one name. */
+const UPSTREAM = `${NS}/upstream`
+/** Where a name or version stands as the server writes it. */
+const WIRE_NAME = `${NS}/wire_name`
+const WIRE_VERSION = `${NS}/wire_version`
+const MINUTE_MS = 60_000
+const DAY_MS = 86_400_000
+
+/** The version of the form of manifests. */
+export const manifestVersion = '0.1.0'
+
+/** The service manifest of one server, or of all together. */
+export function manifestOf(description: ServerDescription): Json {
+  const { tools, front, recommend, links, wireVersion } = description
+  const limits = rateLimits(front.rates)
+  return {
+    manifest_version: manifestVersion,
+    server: {
+      name: description.name,
+      version: description.version,
+      mcp_spec_version: latestModern.name,
+      description: description.isUp ? description.purpose : `${description.purpose} (unavailable)`,
+      ...(links.homepage !== undefined && { homepage: links.homepage }),
+    },
+    auth: authOf(description),
+    tools: tools.map(manifestTool),
+    supported_extensions: front.extensions,
+    ...(limits && { rate_limits: limits }),
+    ...(recommend.length > 0 && {
+      recommendations: recommend.map(({ capability, server, registryUrl, authFlow, confidence }) => ({
+        capability,
+        server_name: server,
+        ...(registryUrl !== undefined && { registry_url: registryUrl }),
+        ...(authFlow !== undefined && { auth_flow: authFlow }),
+        match_confidence: confidence,
+      })),
+    }),
+    ...(wireVersion !== undefined && { _meta: { [WIRE_VERSION]: wireVersion } }),
+  }
+}
+
+function manifestTool(tool: ToolDescription): Json {
+  const { definition, classification, facts, words, name, alias, of } = tool
+  const { inputSchema, outputSchema } = definition
+  const latency = latencyOf(tool)
+  const cost = costOf(tool)
+  const inputTypes = facts.inputTypes ?? words.accepts
+  const outputTypes = outputTypesOf(tool)
+  const maxInput = facts.maxInput ?? words.maxInput
+  const scopes = requiredScopes(facts)
+  const meta = { ...(alias !== name && { [WIRE_NAME]: name }), ...(of !== undefined && { [UPSTREAM]: of }) }
+  return {
+    name: alias,
+    description: tool.description,
+    input_schema: isObject(inputSchema) ? inputSchema : { type: 'object' },
+    ...(isObject(outputSchema) && { output_schema: outputSchema }),
+    ...(inputTypes && { input_types: inputTypes }),
+    ...(outputTypes.length > 0 && { output_types: outputTypes }),
+    ...(maxInput !== undefined && { max_input_size_bytes: maxInput }),
+    ...(cost && { cost: costData(cost) }),
+    ...(latency && { latency }),
+    idempotent: classification.idempotent,
+    requires_confirmation: facts.confirmation !== undefined,
+    ...(facts.confirmation && { confirmation_message: oneLine(facts.confirmation.message) }),
+    risk_level: classification.risk,
+    ...(scopes.length > 0 && { required_scopes: scopes }),
+    supports_streaming: false,
+    supports_pagination: paginates(tool),
+    ...(Object.keys(meta).length > 0 && { _meta: meta }),
+  }
+}
+
+function authOf(description: ServerDescription): Json {
+  const { auth } = description.front
+  const scopes = scopesOf(description)
+  return {
+    methods: auth.methods,
+    ...(scopes.length > 0 && {
+      scopes: scopes.map(({ name, description, tools }) => {
+        return { name, description, grants: tools.map(({ alias }) => alias) }
+      }),
+    }),
+    ...(auth.sessionTtl !== undefined && { session_ttl_seconds: auth.sessionTtl }),
+  }
+}
+
+function rateLimits(written: readonly string[]): Json | undefined {
+  const known = rates(written)
+  const within = (window: number): number | undefined => {
+    const limits = known.filter((rate) => rate.window === window).map(({ limit }) => limit)
+    return limits.length > 0 ? Math.min(...limits) : undefined
+  }
+  const [minute, day] = [within(MINUTE_MS), within(DAY_MS)]
+  const limits = {
+    ...(minute !== undefined && { requests_per_minute: minute }),
+    ...(day !== undefined && { requests_per_day: day }),
+  }
+  return Object.keys(limits).length > 0 ? limits : undefined
+}

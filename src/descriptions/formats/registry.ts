@@ -1,0 +1,65 @@
+import { NS } from '../../protocol/meta-keys.ts'
+import { revisionNames } from '../../protocol/revisions.ts'
+import { alternativeAccess, specVersion } from './dashdash.ts'
+import { endpointsOf } from '../model/facts.ts'
+import { asksForToken } from '../model/description.ts'
+import type { ServerDescription } from '../model/description.ts'
+import { clipped } from '../model/text.ts'
+
+type Json = Record<string, unknown>
+
+/** The media type of a server card. */
+export const cardType = 'application/mcp-server-card+json'
+
+/** How a registry of MCP servers lists it; nobody verified it. */
+export function registryEntry(server: ServerDescription): Json {
+  const { name, description, install, tools } = server
+  return {
+    name,
+    description,
+    specVersion,
+    install,
+    alternativeAccess: alternativeAccess(server),
+    categories: [...new Set(tools.map(({ category }) => category))].toSorted(),
+    verified: false,
+  }
+}
+
+/** What can be known of it before connecting: SEP-2127, which names no tools. */
+export function serverCard(server: ServerDescription): Json {
+  const { name, version, title, purpose, links, front } = server
+  const isSigned = asksForToken(front)
+  const authorization = {
+    name: 'Authorization',
+    isRequired: true,
+    isSecret: true,
+    placeholder: 'Bearer <token>',
+  }
+  const remotes = Object.values(endpointsOf(server)).map((url) => ({
+    type: 'streamable-http',
+    url,
+    ...(isSigned && { headers: [authorization] }),
+    supportedProtocolVersions: revisionNames,
+  }))
+  return {
+    $schema: 'https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json',
+    name: `${NS}/${name}`,
+    version,
+    description: clipped(purpose, 100),
+    title: clipped(title, 100),
+    ...(links.homepage !== undefined && { websiteUrl: links.homepage }),
+    ...(links.repository !== undefined && { repository: repositoryOf(links.repository) }),
+    ...(remotes.length > 0 && { remotes }),
+  }
+}
+
+/** An entry of the catalogue of all servers of a domain, which names the URL of a card. */
+export function catalogEntry({ name, title }: ServerDescription, cardUrl: string): Json {
+  const { hostname } = new URL(cardUrl)
+  return { identifier: `urn:air:${hostname}:${name}`, displayName: title, type: cardType, url: cardUrl }
+}
+
+function repositoryOf(url: string): Json {
+  const [source = ''] = new URL(url).hostname.replace(/^www\./, '').split('.')
+  return { url, source }
+}

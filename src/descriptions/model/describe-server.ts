@@ -1,0 +1,305 @@
+import { createHash } from 'node:crypto'
+import type { Definition, ServerRecord, Descriptor } from '../../core/descriptor.ts'
+import { self } from '../../core/identity.ts'
+import { isObject } from '../../core/json/json.ts'
+import { verbClass } from '../../core/judgement/lexicon.ts'
+import { type UpstreamSettings, type ToolSettings, type ToolWords, settingOf } from '../../core/settings.ts'
+import { aliasOf, ownAliasOf } from '../../core/text/alias.ts'
+import { actionOf } from '../../core/text/synonyms.ts'
+import { stem, wordsOf } from '../../core/text/words.ts'
+import { shapeOf } from '../../core/undo/tool-shape.ts'
+import { ownTitle } from './completed.ts'
+import {
+  asksForToken,
+  type Front,
+  type Links,
+  type ServerDescription,
+  type ToolDescription,
+} from './description.ts'
+import { isApart, requiredScopes } from './facts.ts'
+import { authOf, installOf, variablesOf } from './installation.ts'
+import {
+  categoriesOf,
+  ownWordsOf,
+  accessOf,
+  describe,
+  purposeOf,
+  purposeOfAll,
+  triggersOf,
+  asksOf,
+  objectOf,
+} from './purpose.ts'
+import { clean, firstSentence, oneLine } from './text.ts'
+
+/** A server as documents are made of it: what is known of it, and how it is configured. */
+interface Source {
+  readonly record: ServerRecord
+  readonly settings: Pick<UpstreamSettings, 'reach' | 'tools' | 'recommend'>
+}
+
+/** The names clients know tools, prompts and resources by. */
+export interface Naming {
+  name(upstream: string, name: string): string
+  uri(upstream: string, uri: string): string
+  /** Tools of several servers may get one name. */
+  readonly isApart?: boolean
+}
+
+const asListed: Naming = { name: (_upstream, name) => name, uri: (_upstream, uri) => uri }
+
+/** What documents say of one server. */
+export function describeServer(
+  { record, settings }: Source,
+  front: Front,
+  naming: Naming = asListed,
+): ServerDescription {
+  const { about, info, name, contentVersion, changedAt, capabilities } = record
+  const tools = toolsOf({ record, settings }, naming, asksForToken(front))
+  const purpose = purposeOf(record, tools)
+  const written = about.useWhen?.map(oneLine)
+  const useWhen = written ?? asksOf(tools)
+  const named = <Kept extends Definition>(entries: readonly Kept[]) =>
+    entries.map((entry) => namedAs(entry, name, naming))
+  const own = semver(info.version)
+  return {
+    name,
+    title: oneLine(info.title) || name,
+    purpose,
+    description: describe(purpose, written ?? triggersOf(tools), written ? undefined : about.about),
+    useWhen,
+    notFor: about.notFor?.map(oneLine) ?? [],
+    ...(about.emoji !== undefined && { emoji: about.emoji }),
+    ...own,
+    isUp: record.isUp,
+    accessLevel: about.access ?? accessOf(tools),
+    links: linksOf(record),
+    install: about.install ?? installOf(settings.reach),
+    requires: {
+      auth: about.requires?.auth ?? authOf(settings.reach),
+      env: about.requires?.env ?? variablesOf(settings.reach),
+      scopes: about.requires?.scopes ?? scopesOf(tools),
+    },
+    contentVersion,
+    ...(changedAt !== undefined && { changedAt }),
+    canSubscribe: canSubscribe(capabilities),
+    tools,
+    prompts: named(record.prompts),
+    resources: named(record.resources),
+    templates: named(record.resourceTemplates),
+    recommend: settings.recommend,
+    parts: [],
+    front,
+  }
+}
+
+/** What documents say of all servers together; those that can not be reached offer nothing just then. */
+export function describeAllServers(parts: readonly ServerDescription[], front: Front): ServerDescription {
+  const up = parts.filter(({ isUp }) => isUp)
+  const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])
+  const purpose = purposeOfAll(parts, isApart({ front, parts }))
+  const most = Math.max(1, Math.floor(8 / parts.length))
+  const useWhen = [...new Set(parts.flatMap((part) => part.useWhen.slice(0, most)))]
+  const tools = up.flatMap((part) => part.tools)
+  return {
+    name: self.name,
+    title: self.title,
+    purpose,
+    description: describe(purpose, useWhen),
+    useWhen,
+    // What one server is not for, another one may well be for.
+    notFor: parts.flatMap((part) => part.notFor.map((each) => `${each} (with ${part.name})`)),
+    version: front.version,
+    isUp: up.length > 0,
+    accessLevel: widest(parts),
+    links: { cli: null, api: null, web: null },
+    install: {},
+    requires: { auth: [], env: [], scopes: scopesOf(tools) },
+    contentVersion: digest(parts.map((part) => `${part.name} ${part.contentVersion} ${part.isUp}`)),
+    ...(changes.length > 0 && { changedAt: Math.max(...changes) }),
+    canSubscribe: parts.some((part) => part.canSubscribe),
+    tools,
+    prompts: up.flatMap(({ prompts }) => prompts),
+    resources: up.flatMap(({ resources }) => resources),
+    templates: up.flatMap(({ templates }) => templates),
+    recommend: parts.flatMap(({ recommend }) => recommend),
+    parts,
+    front,
+  }
+}
+
+function toolsOf({ record, settings }: Source, naming: Naming, isGuarded: boolean): ToolDescription[] {
+  const categories = categoriesOf(record.tools, record.name)
+  const ownWords = ownWordsOf(record.tools, record.name)
+  const drawn = record.tools.map((tool, at): ToolDescription => {
+    const { definition, classification } = tool.entry
+    const words = wordsOfTool(settings.tools, tool.entry.name)
+    const name = naming.name(record.name, tool.entry.name)
+    const title = ownTitle(definition) || oneLine(tool.entry.name)
+    const undo = tool.facts.undo?.tool
+    const description = clean(definition.description).trim()
+    return {
+      name,
+      alias: name === tool.entry.name ? tool.alias : aliasOf(name),
+      upstream: record.name,
+      ...(naming.isApart === true && { of: record.name }),
+      title,
+      description: description === '' ? title : description,
+      summary: firstSentence(definition.description) || title,
+      category: oneLine(words.category) || (categories.get(tool) ?? record.name),
+      effects: words.effects?.map(oneLine) ?? effectsOf(tool.entry, ownWords[at] ?? []),
+      scopes: isGuarded ? requiredScopes(tool.facts) : [],
+      isDeprecated: words.deprecated !== undefined || shapeOf(definition).isOld,
+      ...(undo !== undefined && { undoneBy: naming.name(record.name, undo) }),
+      definition,
+      classification,
+      facts: tool.facts,
+      words,
+      ...(tool.statistics && { statistics: tool.statistics }),
+    }
+  })
+  return withOwnAliases(drawn)
+}
+
+/** What stands for several tools would be taken for another one of them. */
+function withOwnAliases(tools: readonly ToolDescription[]): ToolDescription[] {
+  const count = new Map<string, number>()
+  for (const { alias } of tools) count.set(alias, (count.get(alias) ?? 0) + 1)
+  return tools.map((tool) => {
+    const isOwn = tool.alias === tool.name || count.get(tool.alias) === 1
+    return isOwn ? tool : { ...tool, alias: ownAliasOf(tool.name) }
+  })
+}
+
+function namedAs(entry: Definition, upstream: string, naming: Naming): Definition {
+  const { uri, uriTemplate, name } = entry
+  // What kind of address it is only its server's own tells.
+  if (typeof uri === 'string') return { ...entry, uri: naming.uri(upstream, uri), ownUri: uri }
+  if (typeof uriTemplate === 'string')
+    return { ...entry, uriTemplate: naming.uri(upstream, uriTemplate), ownUri: uriTemplate }
+  return typeof name === 'string' ? { ...entry, name: naming.name(upstream, name) } : entry
+}
+
+function linksOf({ about, info }: ServerRecord): Links {
+  const site = webUrl(info.websiteUrl)
+  const { cli, api, web, homepage = site, repository, statusPage, documentation } = about
+  return {
+    cli: webUrl(cli) ?? null,
+    api: webUrl(api) ?? null,
+    web: webUrl(web) ?? site ?? null,
+    ...withUrl('homepage', homepage),
+    ...withUrl('repository', repository),
+    ...withUrl('statusPage', statusPage),
+    ...withUrl('documentation', documentation),
+  }
+}
+
+function withUrl<Key extends string>(key: Key, value: unknown): { readonly [key in Key]?: string } {
+  const url = webUrl(value)
+  const found: { [key in Key]?: string } = {}
+  if (url !== undefined) found[key] = url
+  return found
+}
+
+/** A URL of a web page, without a name or password in it. */
+function webUrl(value: unknown): string | undefined {
+  if (typeof value !== 'string' || !URL.canParse(value)) return undefined
+  const url = new URL(value)
+  if (!/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') return undefined
+  return url.href === `${value}/` ? value : url.href
+}
+
+function canSubscribe({ resources }: Definition): boolean {
+  return isObject(resources) && resources.subscribe === true
+}
+
+function scopesOf(tools: readonly ToolDescription[]): string[] {
+  return [...new Set(tools.flatMap(({ scopes }) => scopes))].toSorted()
+}
+
+function widest(parts: readonly ServerDescription[]): ServerDescription['accessLevel'] {
+  const levels = parts.map(({ accessLevel }) => accessLevel)
+  if (levels.includes('full')) return 'full'
+  return levels.includes('interact') ? 'interact' : 'read'
+}
+
+function digest(lines: readonly string[]): string {
+  return createHash('sha256').update(lines.join('\n')).digest('hex').slice(0, 16)
+}
+
+/** A version as three numbers, padded; where it is written in another way, as it is written too. */
+function semver(version: unknown): { readonly version: string; readonly wireVersion?: string } {
+  const written = oneLine(version)
+  const [, major, minor = '0', patch = '0', rest = ''] =
+    /^v?(\d+)(?:\.(\d+))?(?:\.(\d+))?([-+][\w.+-]+)?$/.exec(written) ?? []
+  const padded = major === undefined ? '0.0.0' : `${major}.${minor}.${patch}${rest}`
+  return { version: padded, ...(written !== '' && written !== padded && { wireVersion: written }) }
+}
+
+/** What the owner of a tool says of it. */
+function wordsOfTool(tools: Readonly<Record<string, ToolSettings>>, name: string): ToolWords {
+  const found = keys.flatMap((key) => {
+    const said = settingOf(tools, name, key)
+    return said ? [[key, said.value] as const] : []
+  })
+  return Object.fromEntries(found)
+}
+
+const keys = [
+  'category',
+  'effects',
+  'cli',
+  'api',
+  'examples',
+  'errors',
+  'cost',
+  'latency',
+  'accepts',
+  'returns',
+  'maxInput',
+  'provenance',
+  'deprecated',
+] as const satisfies readonly (keyof ToolWords)[]
+
+/** What a tool changes, as far as the words of its own in its name say: nothing where it only reads. */
+function effectsOf({ classification, upstream, definition }: Descriptor, words: readonly string[]): string[] {
+  if (classification.op === 'read') return []
+  const [verb = '', ...rest] = words
+  if (rest.length === 0 || !isVerb(verb, definition.description)) return [`may change data of ${upstream}`]
+  return [`${conjugated(verb)} ${object(rest)} in ${upstream}`]
+}
+
+/** A name may as well begin with a noun: `file_upload`. */
+function isVerb(word: string, description: unknown): boolean {
+  if (!/^[a-z]{2,}$/.test(word)) return false
+  const root = stem(word)
+  const kind = verbClass(word)
+  const [first = ''] = typeof description === 'string' ? wordsOf(description.slice(0, 100)) : []
+  // What stands for administration is often a noun: `role`, `billing`.
+  return (kind !== undefined && kind !== 'admin') || actionOf(root) !== undefined || stem(first) === root
+}
+
+function conjugated(verb: string): string {
+  if (/[^aeiou]y$/.test(verb)) return `${verb.slice(0, -1)}ies`
+  return /(?:s|x|z|ch|sh|o)$/.test(verb) ? `${verb}es` : `${verb}s`
+}
+
+const articles: ReadonlySet<string> = new Set([
+  'a',
+  'an',
+  'the',
+  'all',
+  'any',
+  'multiple',
+  'to',
+  'from',
+  'in',
+])
+
+function object(words: readonly string[]): string {
+  const [first = ''] = words
+  const noun = objectOf(words).at(-1) ?? ''
+  const isBare =
+    articles.has(first) || /[^s]s$/.test(noun) || /(?:[a-z]{3}ing|data|content|access|children)$/.test(noun)
+  const article = isBare ? '' : /^[aeiou]/.test(first) ? 'an ' : 'a '
+  return article + words.join(' ')
+}

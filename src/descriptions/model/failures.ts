@@ -1,0 +1,125 @@
+import { type ErrorCode, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { asksForToken } from './description.ts'
+import type { ServerDescription, ToolDescription } from './description.ts'
+import { oneLine } from './text.ts'
+
+/** How a call can fail, and what to do then. */
+export interface Failure {
+  readonly code: string
+  readonly description: string
+  readonly resolution?: string
+}
+
+/** A failure as clients see it on the wire. */
+export interface WireFailure extends Failure {
+  /** The JSON-RPC error code; where the failure is told in the result of a tool, it has none. */
+  readonly rpc?: number
+  readonly category: string
+}
+
+/** How calls of a tool can fail in its owner's words. */
+export function ownErrors({ words }: Pick<ToolDescription, 'words'>): Failure[] {
+  return (words.errors ?? []).map(({ code, description, resolution }) => ({
+    code: oneLine(code),
+    description: oneLine(description),
+    ...(resolution !== undefined && { resolution: oneLine(resolution) }),
+  }))
+}
+
+/** How calls of a tool can fail: its owner's words, and what the gateway does about it. */
+export function possibleErrors({
+  facts,
+  words,
+  definition,
+  classification,
+  scopes,
+}: ToolDescription): Failure[] {
+  const own = ownErrors({ words })
+  const told = new Set(own.map(({ code }) => code))
+  const codes: ErrorCode[] = []
+  if (hasArguments(definition.inputSchema)) codes.push('INVALID_INPUT')
+  if (scopes.length > 0) codes.push('SCOPE_INSUFFICIENT')
+  if (facts.confirmation) codes.push('CONFIRMATION_REQUIRED', 'CONFIRMATION_DECLINED')
+  if (facts.isIdempotentWithKey === true) codes.push('IDEMPOTENCY_CONFLICT')
+  if (facts.rates !== undefined && facts.rates.length > 0) codes.push('RATE_LIMIT_EXCEEDED')
+  if (facts.timeout !== undefined) codes.push('OPERATION_TIMEOUT')
+  const others = codes
+    .filter((code) => !told.has(code))
+    .map((code) => failure(code, classification.idempotent))
+  return [...own, ...others]
+}
+
+/** How calls can fail at all, with the codes that are really used. */
+export function wireFailures({ tools, front }: ServerDescription): WireFailure[] {
+  const has = (found: (tool: ToolDescription) => boolean): boolean => tools.some(found)
+  const isSigned = asksForToken(front)
+  const isRated = front.rates.length > 0 || has(({ facts }) => (facts.rates?.length ?? 0) > 0)
+  const used: readonly (readonly [ErrorCode, boolean])[] = [
+    ['INVALID_INPUT', true],
+    ['UNKNOWN_TOOL', tools.length > 0],
+    ['AUTHENTICATION_REQUIRED', isSigned],
+    ['SCOPE_INSUFFICIENT', has(({ scopes }) => scopes.length > 0)],
+    ['PERMISSION_DENIED', isSigned],
+    ['CONFIRMATION_REQUIRED', has(({ facts }) => facts.confirmation !== undefined)],
+    ['CONFIRMATION_DECLINED', has(({ facts }) => facts.confirmation !== undefined)],
+    ['RATE_LIMIT_EXCEEDED', isRated],
+    ['OPERATION_TIMEOUT', true],
+    ['OUTCOME_UNKNOWN', has(({ facts }) => facts.isIdempotentWithKey === true)],
+    ['IDEMPOTENCY_CONFLICT', has(({ facts }) => facts.isIdempotentWithKey === true)],
+    ['COMPENSATION_UNAVAILABLE', front.extensions.includes('transactions')],
+    ['PAYLOAD_TOO_LARGE', true],
+    ['SERVER_UNAVAILABLE', true],
+    ['UPSTREAM_ERROR', true],
+    ['SERVER_ERROR', true],
+  ]
+  return used.filter(([, isUsed]) => isUsed).map(([code]) => onWire(code))
+}
+
+function onWire(code: ErrorCode): WireFailure {
+  const { category, rpc, isResult } = new GatewayError(code, '')
+  return { ...failure(code), category, ...(!isResult && { rpc }) }
+}
+
+function failure(code: ErrorCode, isHarmless = false): Failure {
+  const [description, resolution] =
+    isHarmless && code === 'OPERATION_TIMEOUT' ? harmlessTimeout : (texts[code] ?? [code])
+  return { code, description, ...(resolution !== undefined && { resolution }) }
+}
+
+const harmlessTimeout = ['The call took too long.', 'Call again, or ask for less.'] as const
+
+const texts: Partial<Record<ErrorCode, readonly [description: string, resolution?: string]>> = {
+  INVALID_INPUT: ['The arguments do not fit the schema.', 'Correct the arguments it names and call again.'],
+  UNKNOWN_TOOL: ['There is no tool of that name.', 'Take a name from tools/list.'],
+  AUTHENTICATION_REQUIRED: ['No valid token came with the request.', 'Sign in again.'],
+  SCOPE_INSUFFICIENT: ['The caller lacks a scope.', 'Ask for the scopes it names.'],
+  PERMISSION_DENIED: ['A rule forbids this call.', 'Do not try again.'],
+  CONFIRMATION_REQUIRED: [
+    'A person has to agree first.',
+    'Follow what the answer says; do not work around it.',
+  ],
+  CONFIRMATION_DECLINED: ['A person said no, or nobody answered.', 'Do not try again unless asked to.'],
+  RATE_LIMIT_EXCEEDED: ['Too many calls.', 'Wait for retry_after_seconds.'],
+  OPERATION_TIMEOUT: [
+    'The call took too long; it may still take effect.',
+    'Look whether it did before calling again, or repeat it with the same idempotency key.',
+  ],
+  OUTCOME_UNKNOWN: [
+    'An earlier call with this key may have taken effect.',
+    'Look with a tool that reads, then use another key.',
+  ],
+  IDEMPOTENCY_CONFLICT: ['The key was used for another call.', 'Use another key.'],
+  COMPENSATION_UNAVAILABLE: [
+    'This step of a transaction could not be undone.',
+    'Make the call outside of it.',
+  ],
+  PAYLOAD_TOO_LARGE: ['The request is too large.', 'Send less, or in parts.'],
+  SERVER_UNAVAILABLE: ['The server can not be reached just now.', 'Try again after retry_after_seconds.'],
+  UPSTREAM_ERROR: ['The server failed in a way of its own; its text says how.'],
+  SERVER_ERROR: ['The gateway failed.', 'Try again later.'],
+}
+
+function hasArguments(schema: unknown): boolean {
+  return isObject(schema) && isObject(schema.properties) && Object.keys(schema.properties).length > 0
+}

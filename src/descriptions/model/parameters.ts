@@ -1,0 +1,262 @@
+import { isObject } from '../../core/json/json.ts'
+import type { ToolDescription } from './description.ts'
+import { clipped, oneLine, clean } from './text.ts'
+
+/** An argument of a tool, or a member of what it answers. */
+export interface Parameter {
+  readonly name: string
+  readonly type: string
+  readonly isRequired: boolean
+  readonly description?: string
+  readonly choices?: readonly unknown[]
+  readonly default?: unknown
+  /** What else holds for it, each in a few words. */
+  readonly limits?: readonly string[]
+  /** Its own members, or those of each of its items. */
+  readonly fields?: readonly Parameter[]
+}
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** How many members are told of one schema, and choices of one member. */
+const MAX_MEMBERS = 100
+const MAX_CHOICES = 40
+
+/** The members of an object schema, with those of their own members. */
+export function parametersOf(schema: unknown, depth = 1): readonly Parameter[] {
+  return isObject(schema) ? membersOf(schema, { root: schema, depth }) : []
+}
+
+/** The schema that references are into, and how much deeper members are told. */
+interface Reading {
+  readonly root: Schema
+  readonly depth: number
+}
+
+function membersOf(schema: Schema, reading: Reading): readonly Parameter[] {
+  const { properties, required } = resolved(schema, reading.root)
+  if (!isObject(properties)) return []
+  const needed = new Set<unknown>(Array.isArray(required) ? required : [])
+  return Object.entries(properties)
+    .slice(0, MAX_MEMBERS)
+    .map(([name, value]) => {
+      const told = described(isObject(value) ? value : {}, reading)
+      return { name: oneLine(name), isRequired: needed.has(name), ...told }
+    })
+}
+
+function described(written: Schema, { root, depth }: Reading): Omit<Parameter, 'name' | 'isRequired'> {
+  const schema = resolved(written, root)
+  const description = clipped(oneLine(schema.description), 400)
+  const choices = Array.isArray(schema.enum) ? schema.enum.slice(0, MAX_CHOICES) : undefined
+  const limits = limitsOf(schema)
+  const fields = depth > 0 ? fieldsOf(schema, { root, depth: depth - 1 }) : []
+  return {
+    type: typeOf(schema, root),
+    ...(description !== '' && { description }),
+    ...(choices && { choices }),
+    ...(schema.default !== undefined && { default: schema.default }),
+    ...(limits.length > 0 && { limits }),
+    ...(fields.length > 0 && { fields }),
+  }
+}
+
+function fieldsOf(schema: Schema, reading: Reading): readonly Parameter[] {
+  const own = membersOf(schema, reading)
+  return own.length === 0 && isObject(schema.items) ? membersOf(schema.items, reading) : own
+}
+
+/** The schema a reference within the same schema stands for. */
+function resolved(schema: Schema, root: Schema): Schema {
+  const { $ref: reference } = schema
+  if (typeof reference !== 'string' || !reference.startsWith('#/')) return schema
+  let found: unknown = root
+  for (const step of reference.slice(2).split('/')) {
+    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
+    found = isObject(found) && Object.hasOwn(found, key) ? found[key] : undefined
+  }
+  return isObject(found) ? { ...found, ...schema } : schema
+}
+
+function typeOf(schema: Schema, root: Schema, depth = 2): string {
+  const { type, items, anyOf, oneOf, const: fixed } = schema
+  if (Array.isArray(type)) return type.slice(0, 5).map(oneLine).join(' or ')
+  const kinds = Array.isArray(anyOf) ? anyOf : oneOf
+  if (type === undefined && Array.isArray(kinds) && depth > 0) {
+    const named = kinds.slice(0, 8).map((each: unknown) => inner(each, root, depth))
+    return [...new Set(named)].join(' or ') || 'any'
+  }
+  if (type === 'array' && depth > 0)
+    return items === undefined ? 'array' : `array of ${inner(items, root, depth)}`
+  if (typeof type === 'string') return oneLine(type)
+  if (Array.isArray(schema.enum)) return typeof schema.enum[0]
+  if (fixed !== undefined) return typeof fixed
+  return isObject(schema.properties) ? 'object' : 'any'
+}
+
+function inner(schema: unknown, root: Schema, depth: number): string {
+  return isObject(schema) ? typeOf(resolved(schema, root), root, depth - 1) : 'any'
+}
+
+function limitsOf(schema: Schema): string[] {
+  const { pattern, format, const: fixed, multipleOf } = schema
+  return [
+    range(schema.minLength, schema.maxLength, ' characters'),
+    range(schema.minimum, schema.maximum, ''),
+    typeof schema.exclusiveMinimum === 'number' ? `more than ${schema.exclusiveMinimum}` : '',
+    typeof schema.exclusiveMaximum === 'number' ? `less than ${schema.exclusiveMaximum}` : '',
+    range(schema.minItems, schema.maxItems, ' items'),
+    typeof multipleOf === 'number' && multipleOf !== 1 ? `a multiple of ${multipleOf}` : '',
+    typeof format === 'string' ? `format ${oneLine(format)}` : '',
+    typeof pattern === 'string' && pattern.length <= 100 ? `matches ${oneLine(pattern)}` : '',
+    fixed === undefined ? '' : `always ${clipped(oneLine(JSON.stringify(fixed)), 80)}`,
+  ].filter((each) => each !== '')
+}
+
+function range(least: unknown, most: unknown, unit: string): string {
+  const from = isTold(least) && !(unit !== '' && least === 0) ? least : undefined
+  const to = isTold(most) ? most : undefined
+  if (from !== undefined && to !== undefined) return `${from} to ${to}${unit}`
+  if (from !== undefined) return `at least ${from}${from === 1 ? unit.replace(/s$/, '') : unit}`
+  return to === undefined ? '' : `at most ${to}${to === 1 ? unit.replace(/s$/, '') : unit}`
+}
+
+/** Bounds that only say how far numbers go are not worth telling. */
+function isTold(bound: unknown): bound is number {
+  return typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER
+}
+
+/** A call of a tool, as its owner or its schema has it. */
+interface Example {
+  readonly description: string
+  readonly input: Readonly<Record<string, unknown>>
+  readonly output?: unknown
+}
+
+const MAX_DEPTH = 4
+
+/** Calls of a tool: those its owner wrote, else one that its schema lets through, if one can be made. */
+export function examplesOf({ words, definition, title }: ToolDescription): Example[] {
+  if (words.examples) {
+    return words.examples.map(({ description, input, output }) => ({
+      description: oneLine(description) || title,
+      input,
+      ...(output !== undefined && { output }),
+    }))
+  }
+  const input = inputFor(definition.inputSchema)
+  return input ? [{ description: title, input }] : []
+}
+
+/**
+ * Arguments with a value for each one that is required; what stands between `<` and `>` is to be filled in. Nothing
+ * where the schema asks for more than can be told from its plain keywords.
+ */
+export function inputFor(schema: unknown): Readonly<Record<string, unknown>> | undefined {
+  return isObject(schema) ? objectFor(schema, MAX_DEPTH)?.value : undefined
+}
+
+interface Made<Value = unknown> {
+  readonly value: Value
+}
+
+/** Keywords that ask for something an example is not made to meet. */
+const beyond = [
+  '$ref',
+  '$dynamicRef',
+  'allOf',
+  'not',
+  'if',
+  'dependentRequired',
+  'dependentSchemas',
+  'dependencies',
+  'minProperties',
+  'propertyNames',
+  'patternProperties',
+  'contains',
+  'prefixItems',
+  'multipleOf',
+  'pattern',
+]
+
+function isPlain(schema: Schema): boolean {
+  return beyond.every((keyword) => schema[keyword] === undefined)
+}
+
+function objectFor(schema: Schema, depth: number): Made<Record<string, unknown>> | undefined {
+  const { properties, required, anyOf, oneOf } = schema
+  if (!isPlain(schema) || anyOf !== undefined || oneOf !== undefined) return undefined
+  const own = isObject(properties) ? properties : {}
+  const value: Record<string, unknown> = {}
+  for (const name of Array.isArray(required) ? required.map(String) : []) {
+    const member = Object.hasOwn(own, name) ? own[name] : undefined
+    const made = isObject(member) ? valueFor(member, name, depth - 1) : undefined
+    if (!made || !/^[\w$.-]+$/.test(name) || name === '__proto__') return undefined
+    value[name] = made.value
+  }
+  return { value }
+}
+
+function valueFor(schema: Schema, name: string, depth: number): Made | undefined {
+  if (depth < 0) return undefined
+  const { default: given, examples, const: fixed, enum: choices, anyOf, oneOf } = schema
+  const [first] = [given, fixed, ...list(examples), ...list(choices)].filter((each) => each !== undefined)
+  if (first !== undefined) return { value: first }
+  if (!isPlain(schema)) return undefined
+  const kinds = [...list(anyOf), ...list(oneOf)]
+  if (kinds.length === 0) return byType(schema, name, depth)
+  // Of several that hold for it, one would have to be told from the others.
+  if (schema.type !== undefined || schema.properties !== undefined) return undefined
+  for (const kind of anyOf === undefined ? [] : kinds) {
+    const made = isObject(kind) ? valueFor(kind, name, depth - 1) : undefined
+    if (made) return made
+  }
+  return undefined
+}
+
+function byType(schema: Schema, name: string, depth: number): Made | undefined {
+  const [kind] = [schema.type].flat().filter((each) => each !== 'null')
+  if (kind === 'string') return stringFor(schema, name)
+  if (kind === 'boolean') return { value: true }
+  if (kind === 'integer' || kind === 'number') return numberFor(schema)
+  if (kind === 'object') return objectFor(schema, depth)
+  return kind === 'array' ? arrayFor(schema, name, depth) : undefined
+}
+
+function numberFor({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Schema): Made | undefined {
+  if (exclusiveMinimum !== undefined || exclusiveMaximum !== undefined) return undefined
+  const least = Math.max(1, typeof minimum === 'number' ? Math.ceil(minimum) : 1)
+  const value = typeof maximum === 'number' ? Math.min(least, Math.floor(maximum)) : least
+  return typeof minimum === 'number' && value < minimum ? undefined : { value }
+}
+
+function arrayFor(
+  { items, minItems = 0, maxItems = 1 }: Schema,
+  name: string,
+  depth: number,
+): Made | undefined {
+  const isBare = !isObject(items) || maxItems === 0
+  if (isBare) return minItems === 0 ? { value: [] } : undefined
+  const made = valueFor(items, name, depth - 1)
+  return made && (minItems === 0 || minItems === 1) ? { value: [made.value] } : undefined
+}
+
+const byFormat: Readonly<Record<string, string>> = {
+  uri: 'https://example.com/',
+  url: 'https://example.com/',
+  date: '1999-12-31',
+  'date-time': '1999-12-31T12:00:00Z',
+  email: 'user@example.com',
+}
+
+function stringFor({ format, minLength = 0, maxLength = 1000 }: Schema, name: string): Made | undefined {
+  const known = typeof format === 'string' ? byFormat[format] : undefined
+  if (known === undefined && format !== undefined) return undefined
+  const value = known ?? `<${clean(name)}>`
+  const isFitting = Number(minLength) <= value.length && value.length <= Number(maxLength)
+  return isFitting ? { value } : undefined
+}
+
+function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}

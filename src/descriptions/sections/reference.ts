@@ -1,0 +1,250 @@
+import { riskLevels } from '../model/completed.ts'
+import type { ToolDescription, ServerDescription } from '../model/description.ts'
+import { costOf, latencyOf, outputTypesOf } from '../model/facts.ts'
+import { possibleErrors } from '../model/failures.ts'
+import { examplesOf, type Parameter, parametersOf } from '../model/parameters.ts'
+import {
+  bullets,
+  code,
+  inline,
+  jsonCode,
+  listed,
+  oneLine,
+  quotation,
+  sentence,
+  toolCode,
+  upper,
+} from '../model/text.ts'
+
+/** What a document says of the lines that `toolReference` quotes. */
+export const QUOTATION_NOTICE = 'Lines that begin with `>` are the words of the server of the tool.'
+
+/** Everything about one tool, in markdown. */
+export function toolReference(tool: ToolDescription): string {
+  const { definition } = tool
+  const parameters = parametersOf(definition.inputSchema)
+  const given = parameters.length > 0 ? `Parameters:\n\n${parameterLines(parameters)}` : 'Parameters: none'
+  const returned = returns(tool)
+  const [example] = examplesOf(tool)
+  const shown = example ? jsonCode(example.input, 600) : ''
+  return [
+    `### ${inline(tool.of === undefined ? tool.name : `${tool.name} of ${tool.of}`)}`,
+    quotation(tool.description),
+    given,
+    returned === '' ? '' : `Returns: ${returned}`,
+    shown === '' || shown === '`{}`' ? '' : `Example: ${shown}`,
+    ownErrors(tool),
+    bullets(notes(tool)),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n')
+}
+
+/** A tool on one line: its name, its parameters and its summary. */
+export function toolSignature(tool: ToolDescription): string {
+  const parameters = parametersOf(tool.definition.inputSchema, 0)
+  const names = parameters.slice(0, 12).map(({ name, isRequired }) => (isRequired ? name : `${name}?`))
+  const more = parameters.length > names.length ? [...names, '…'] : names
+  return `${toolCode({ ...tool, name: `${tool.name}(${more.join(', ')})` })}: ${inline(tool.summary)}`
+}
+
+/** Everything about one tool, as data. */
+export function toolData(tool: ToolDescription): Record<string, unknown> {
+  const { classification, facts, words, definition } = tool
+  const { scopes } = tool
+  const latency = latencyOf(tool)
+  const returned = parametersOf(definition.outputSchema)
+  const errors = possibleErrors(tool)
+  return {
+    name: tool.name,
+    ...(tool.of !== undefined && { server: tool.of }),
+    title: tool.title,
+    description: tool.description,
+    category: tool.category,
+    operationType: classification.op,
+    riskLevel: classification.risk,
+    idempotent: classification.idempotent,
+    parameters: parametersOf(definition.inputSchema).map(parameterData),
+    ...(returned.length > 0 && { returns: returned.map(parameterData) }),
+    sideEffects: tool.effects,
+    ...(facts.confirmation && { confirmation: oneLine(facts.confirmation.message) }),
+    ...(facts.undo && { undo: undoData(tool) }),
+    ...(scopes.length > 0 && { scopes }),
+    ...(latency && { latency }),
+    ...(words.cli !== undefined && { cliEquivalent: words.cli }),
+    ...(words.api !== undefined && { apiEquivalent: words.api }),
+    examples: examplesOf(tool),
+    ...(errors.length > 0 && { errors }),
+    ...(tool.isDeprecated && { deprecated: words.deprecated ?? true }),
+  }
+}
+
+function undoData({ facts: { undo }, undoneBy }: ToolDescription): Record<string, unknown> {
+  return {
+    ...(undoneBy !== undefined && { tool: undoneBy }),
+    isExact: undo?.isExact === true,
+    description: oneLine(undo?.description),
+  }
+}
+
+function parameterData({ isRequired, fields, choices, ...rest }: Parameter): Record<string, unknown> {
+  return {
+    ...rest,
+    required: isRequired,
+    ...(choices && { enum: choices }),
+    ...(fields && { fields: fields.map(parameterData) }),
+  }
+}
+
+function parameterLines(parameters: readonly Parameter[], indent = ''): string {
+  return parameters
+    .map((each) => {
+      const line = `${indent}- ${parameterLine(each)}`
+      return each.fields ? `${line}\n${parameterLines(each.fields, `${indent}  `)}` : line
+    })
+    .join('\n')
+}
+
+function parameterLine(parameter: Parameter): string {
+  const { name, type, isRequired, description = '', choices, limits = [] } = parameter
+  const told = [
+    sentence(inline(description)),
+    choices ? `One of ${choices.map((each) => jsonCode(each)).join(', ')}.` : '',
+    parameter.default === undefined ? '' : `Default ${jsonCode(parameter.default) || 'see the schema'}.`,
+    limits.length > 0 ? `Limits: ${limits.map(inline).join('; ')}.` : '',
+  ].filter((part) => part !== '')
+  const head = `${code(name)} (${isRequired ? 'required' : 'optional'}, ${inline(type)})`
+  return told.length > 0 ? `${head}: ${told.join(' ')}` : head
+}
+
+function returns(tool: ToolDescription): string {
+  const fields = parametersOf(tool.definition.outputSchema, 0)
+  if (fields.length > 0) {
+    return `${fields.map(({ name, type }) => `${code(name)} (${inline(type)})`).join(', ')}.`
+  }
+  const types = outputTypesOf(tool)
+  return types.length > 0 ? `${types.map(inline).join(', ')}.` : ''
+}
+
+/** The errors only its owner knows of; those of the gateway stand together in one place. */
+function ownErrors({ words }: ToolDescription): string {
+  if (!words.errors) return ''
+  const lines = words.errors.map(({ code: name, description, resolution = '' }) => {
+    return [`${code(name)}: ${sentence(inline(description))}`, sentence(inline(resolution))].join(' ').trim()
+  })
+  return `Errors:\n\n${bullets(lines)}`
+}
+
+/** What the gateway knows about calling it. */
+function notes(tool: ToolDescription): string[] {
+  const { classification, facts, words, effects } = tool
+  const scopes = tool.scopes.map(code)
+  const latency = latencyOf(tool)
+  const cost = costOf(tool)
+  const price = [cost?.units, cost?.label].filter((each) => each !== undefined).join(' ')
+  return [
+    words.deprecated === undefined ? '' : `Deprecated: ${sentence(inline(words.deprecated))}`,
+    classification.op === 'read'
+      ? 'Reads only.'
+      : `Side effects: ${effects.map(inline).join('; ') || 'none known'}. Risk: ${riskWords[classification.risk]}.`,
+    confirmationOf(tool),
+    undoOf(tool),
+    repetitionOf(tool),
+    scopes.length > 0 ? `Scopes: ${listed(scopes)}.` : '',
+    facts.rates && facts.rates.length > 0 ? `Limit: ${listed(facts.rates.map(inline))}.` : '',
+    cost ? `Cost: ${price === '' ? cost.category.replace('_', ' ') : inline(price)}.` : '',
+    latency ? `Takes: ${latencyWords[latency]}.` : '',
+    words.cli === undefined ? '' : `CLI equivalent: ${code(words.cli)}`,
+    words.api === undefined ? '' : `API equivalent: ${code(words.api)}`,
+  ].filter((line) => line !== '')
+}
+
+const riskWords = { ...riskLevels, destructive: `${riskLevels.destructive}, it can destroy or overwrite` }
+
+const latencyWords = { instant: 'less than a second', seconds: 'seconds', minutes: 'minutes' } as const
+
+function confirmationOf({ facts: { confirmation } }: ToolDescription): string {
+  if (!confirmation) return ''
+  const who = confirmation.isOutOfBand ? 'Others are asked first, on a page' : 'A person is asked first'
+  return `${who}: "${inline(confirmation.message)}"`
+}
+
+function undoOf({ facts: { undo }, undoneBy, classification }: ToolDescription): string {
+  if (!undo) return classification.op === 'read' ? '' : 'Undo: none known.'
+  const how = oneLine(undo.description)
+  const what = how === '' && undoneBy !== undefined ? code(undoneBy) : inline(how)
+  return `Undo: ${sentence(what)}${undo.isExact ? '' : ' Not everything is as before then.'}`
+}
+
+function repetitionOf({ classification, facts }: ToolDescription): string {
+  if (classification.op === 'read') return ''
+  if (classification.idempotent) return 'Repeating: the same call again changes nothing more.'
+  if (facts.isIdempotentWithKey === true)
+    return 'Repeating: only with the same idempotency key, else it acts twice.'
+  return 'Repeating: it acts again each time.'
+}
+
+/** Tools that belong together. */
+interface Group {
+  readonly group: string
+  readonly tools: readonly ToolDescription[]
+}
+
+/** How many tools are summed up, and how many others named. */
+const MAX_SUMMARIZED_TOOLS = 20
+const MAX_NAMED_TOOLS = 300
+
+/** Tools by what they are about; where several servers are one, by the server. Lone tools are together. */
+export function grouped({ tools, parts, name }: ServerDescription): Group[] {
+  const key = (tool: ToolDescription): string => (parts.length > 0 ? tool.upstream : tool.category)
+  const all = new Map<string, ToolDescription[]>()
+  for (const tool of tools) all.set(key(tool), [...(all.get(key(tool)) ?? []), tool])
+  const groups = [...all].map(([group, own]) => ({ group, tools: last(own) }))
+  if (parts.length > 0) return groups
+  const lone = groups.filter(({ tools: own }) => own.length === 1)
+  if (lone.length < 2) return groups
+  const others = groups.filter(({ tools: own }) => own.length > 1)
+  const rest = {
+    group: others.length > 0 ? 'other' : name,
+    tools: last(lone.flatMap(({ tools: own }) => own)),
+  }
+  return [...others, rest]
+}
+
+/** Every tool with a few words: the first twenty each on a line, the others by their names. */
+export function quickReference(description: ServerDescription): string {
+  if (description.tools.length === 0) return 'This server has no tools.'
+  const groups = grouped(description)
+  const share =
+    description.tools.length > MAX_SUMMARIZED_TOOLS
+      ? Math.max(1, Math.floor(MAX_SUMMARIZED_TOOLS / groups.length))
+      : MAX_SUMMARIZED_TOOLS
+  let named = 0
+  let left = 0
+  const parts = groups.map(({ group, tools }) => {
+    const rest = tools.slice(share).map(({ name }) => code(name))
+    const kept = rest.slice(0, Math.max(0, MAX_NAMED_TOOLS - named))
+    named += kept.length
+    left += rest.length - kept.length
+    const lines = bullets(tools.slice(0, share).map(toolLine))
+    const also = kept.length > 0 ? `\n- also ${kept.join(', ')}` : ''
+    return groups.length > 1 ? `**${inline(upper(group))}:**\n\n${lines}${also}` : `${lines}${also}`
+  })
+  const more = left > 0 ? [`${left} more tools stand in tools/list.`] : []
+  return [...parts, ...more].join('\n\n')
+}
+
+/** A tool on a line: what it does, and what there is to mind. */
+function toolLine({ name, summary, classification, facts, isDeprecated }: ToolDescription): string {
+  const minds = [
+    classification.risk === 'destructive' ? 'destructive' : '',
+    facts.confirmation ? 'a person is asked first' : '',
+    isDeprecated ? 'deprecated' : '',
+  ].filter((each) => each !== '')
+  return `${code(name)}: ${sentence(inline(summary))}${minds.length > 0 ? ` (${minds.join(', ')})` : ''}`
+}
+
+/** What is deprecated comes last. */
+function last(tools: readonly ToolDescription[]): ToolDescription[] {
+  return tools.toSorted((one, other) => Number(one.isDeprecated) - Number(other.isDeprecated))
+}

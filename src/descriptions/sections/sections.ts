@@ -1,0 +1,155 @@
+import { isObject } from '../../core/json/json.ts'
+import { alternativeAccess } from '../formats/dashdash.ts'
+import { accessSections } from './access.ts'
+import { bestPractices } from './practices.ts'
+import { isApart } from '../model/facts.ts'
+import { failureSections } from './failures.ts'
+import { grouped, quickReference } from './reference.ts'
+import { linksIn } from '../model/description.ts'
+import type { ServerDescription } from '../model/description.ts'
+import { QUOTATION_NOTICE, toolData, toolReference, toolSignature } from './reference.ts'
+import type { Section } from '../model/description.ts'
+import { bullets, code, inline, oneLine, sentence, upper } from '../model/text.ts'
+
+/** Whether the reference of tools is whole, or each tool stands on one line. */
+export type Detail = 'full' | 'signatures'
+
+/** All sections of a document that have something in them. */
+export function sectionsOf(description: ServerDescription, detail: Detail = 'full'): Section[] {
+  const all = [
+    whenToUse(description),
+    reference(description),
+    ...accessSections(description),
+    ...failureSections(description),
+    tools(description, detail),
+    resources(description),
+    prompts(description),
+    alternatives(description),
+    practices(description),
+  ]
+  return all.filter(({ markdown }) => markdown !== '')
+}
+
+/** When to use it, and when not. */
+export function whenToUse({ useWhen, notFor, parts, front }: ServerDescription): Section {
+  const asks = useWhen.length > 0 ? useWhen.map(upper) : ['Work with what this server is for']
+  const one = isApart({ front, parts })
+    ? 'Use one of these servers when the user asks for what it does'
+    : 'Use this endpoint when the user asks for what one of its servers does'
+  const uses =
+    parts.length > 0
+      ? `${one}:\n\n${bullets(parts.map(partLine))}`
+      : `Use this server when the user asks to:\n\n${bullets(asks.map(inline))}`
+  const others =
+    notFor.length > 0
+      ? `Do NOT use ${parts.length > 0 ? 'it' : 'this server'} for:\n\n${bullets(notFor.map((each) => inline(upper(each))))}`
+      : ''
+  return {
+    key: 'whenToUse',
+    heading: 'When to Use',
+    markdown: [uses, others].filter((part) => part !== '').join('\n\n'),
+    data: { whenToUse: asks, whenNotToUse: notFor },
+  }
+}
+
+function partLine({ name, purpose, useWhen, isUp }: ServerDescription): string {
+  const asks = useWhen.length > 0 ? ` Such as: ${useWhen.map(inline).join('; ')}.` : ''
+  return `**${inline(name)}**${isUp ? '' : ' (unavailable just now)'}: ${inline(purpose)}${asks}`
+}
+
+function reference(description: ServerDescription): Section {
+  return {
+    key: 'quickReference',
+    heading: 'Quick Reference',
+    markdown: quickReference(description),
+    data: {
+      quickReference: grouped(description).map(({ group, tools: own }) => ({
+        group,
+        items: own.map(({ name, summary }) => ({ tool: name, summary })),
+      })),
+    },
+  }
+}
+
+function tools(description: ServerDescription, detail: Detail): Section {
+  const markdown =
+    detail === 'full'
+      ? [QUOTATION_NOTICE, ...description.tools.map(toolReference)].join('\n\n')
+      : `${bullets(description.tools.map(toolSignature))}\n\nFor one tool in full, ask for the section of its name.`
+  const data =
+    detail === 'full' ? description.tools.map(toolData) : 'For one tool, ask for the section of its name.'
+  const isEmpty = description.tools.length === 0
+  return {
+    key: 'toolReference',
+    heading: 'Tool Reference',
+    markdown: isEmpty ? '' : markdown,
+    data: { toolReference: data },
+  }
+}
+
+/** How many resources and prompts are named. */
+const MAX_ENTRIES = 100
+
+function resources({ resources: own, templates }: ServerDescription): Section {
+  const lines = [...own, ...templates].slice(0, MAX_ENTRIES).map((each) => {
+    const about = oneLine(each.description) || oneLine(each.title) || oneLine(each.name)
+    return `${code(each.uri ?? each.uriTemplate)}${about === '' ? '' : `: ${sentence(inline(about))}`}`
+  })
+  const left = own.length + templates.length - lines.length
+  const more = left > 0 ? [`and ${left} more, in resources/list`] : []
+  const data = [...own, ...templates]
+    .slice(0, MAX_ENTRIES)
+    .map(({ uri, uriTemplate, name, description, mimeType }) => ({
+      ...(uri !== undefined && { uri: oneLine(uri) }),
+      ...(uriTemplate !== undefined && { uriTemplate: oneLine(uriTemplate) }),
+      name: oneLine(name),
+      ...(description !== undefined && { description: oneLine(description) }),
+      ...(mimeType !== undefined && { mimeType: oneLine(mimeType) }),
+    }))
+  return {
+    key: 'resources',
+    heading: 'Resources',
+    markdown: bullets([...lines, ...more]),
+    data: { resources: data },
+  }
+}
+
+function prompts({ prompts: own }: ServerDescription): Section {
+  const known = own.slice(0, MAX_ENTRIES).map((prompt) => {
+    const given = Array.isArray(prompt.arguments) ? prompt.arguments : []
+    const names = given.filter(isObject).map((each) => ({
+      name: oneLine(each.name),
+      required: each.required === true,
+    }))
+    const about = oneLine(prompt.description) || oneLine(prompt.title)
+    return { name: oneLine(prompt.name), description: about, arguments: names }
+  })
+  const lines = known.map(({ name, description, arguments: given }) => {
+    const shown = given.map((each) => (each.required ? each.name : `${each.name}?`)).join(', ')
+    return `${code(`${name}(${shown})`)}${description === '' ? '' : `: ${sentence(inline(description))}`}`
+  })
+  return { key: 'prompts', heading: 'Prompts', markdown: bullets(lines), data: { prompts: known } }
+}
+
+/** Other ways to the same come first. */
+const order = ['cli', 'api', 'web', 'homepage', 'repository', 'documentation', 'statusPage'] as const
+
+function alternatives(description: ServerDescription): Section {
+  const lines = linksIn(description.links, order).map(({ label, url }) => `${label}: ${inline(url)}`)
+  return {
+    key: 'alternativeAccess',
+    heading: 'Alternative Access Methods',
+    markdown: bullets(lines),
+    data: { alternativeAccess: alternativeAccess(description) },
+  }
+}
+
+function practices(description: ServerDescription): Section {
+  const lines = bestPractices(description)
+  return {
+    key: 'bestPractices',
+    heading: 'Best Practices',
+    markdown: bullets(lines),
+    data: { bestPractices: lines },
+  }
+}

@@ -1,0 +1,286 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Call, Handler } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { background, type Log } from '../../core/log.ts'
+import { hasItsShare, type Principal } from '../../core/principal.ts'
+import type { Refusal } from '../../core/events.ts'
+import { newRequestId } from '../../core/identity.ts'
+import type { RequestStateCodec } from '../../protocol/request-state.ts'
+import { serveStateless } from '../stateless.ts'
+import { classify } from '../../protocol/jsonrpc.ts'
+import { checkMirror, type HeaderMirror } from '../../protocol/headers.ts'
+import {
+  checkNesting,
+  encodeError,
+  type Id,
+  idOf,
+  type JsonRpcMessage,
+  parseMessages,
+  type JsonRpcRequest,
+} from '../../protocol/jsonrpc.ts'
+import { lift } from '../../protocol/lift.ts'
+import { isForServers } from '../../protocol/methods.ts'
+import { modernStatus } from '../../protocol/modern.ts'
+import { latestModern } from '../../protocol/revisions.ts'
+import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
+import { headerTrace } from '../../protocol/trace-context.ts'
+import type { Access } from './origin.ts'
+import type { AuthGate, RequestContext } from '../auth/auth-gate.ts'
+import { readBody } from './body.ts'
+import { accept, checkAccepts, checkNames, LegacyHttp } from './session-endpoint.ts'
+import type { HttpContext } from './context.ts'
+import { HttpSessions } from './session-endpoint.ts'
+import { tokenLifetime } from './context.ts'
+import { HttpReply } from './reply.ts'
+import type { StatusMapping } from './statuses.ts'
+
+interface Options {
+  readonly handle: Handler
+  /** Which arguments of the tool a call names are repeated in headers. */
+  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
+  /** Whether the caller of a tool is permitted to make the call. */
+  isPermitted?(call: Call): Promise<boolean>
+  has(upstream: string): boolean
+  readonly authGate: () => AuthGate
+  readonly access: () => Access
+  readonly seal: RequestStateCodec
+  /** The largest body, in bytes. */
+  readonly body: () => number
+  /** Whether requests must be to the letter: both types in `Accept`, one message at a time. */
+  readonly isStrict: () => boolean
+  /** The HTTP status of each error of a call, for clients with sessions; nothing where all have 200. */
+  statusMapping?(): StatusMapping | undefined
+  /** Hears of every request that is turned away. */
+  onRefused?(refusal: Refusal): void
+  readonly log: Log
+}
+
+/** How many streams of `subscriptions/listen` there may be. */
+const MAX_LISTEN_STREAMS = 10_000
+
+/** The types an answer to a posted message may have. */
+const POST_RESPONSE_TYPES = ['application/json', 'text/event-stream']
+
+/** The MCP endpoint over HTTP, for every revision that has Streamable HTTP. */
+export class HttpFront {
+  readonly #options: Options
+  readonly #legacy: LegacyHttp
+  readonly sessions: HttpSessions
+  /** Who listens, by what ends it. */
+  readonly #listening = new Map<AbortController, Principal>()
+  #running = 0
+
+  constructor(options: Options) {
+    this.#options = options
+    this.sessions = new HttpSessions(options)
+    this.#legacy = new LegacyHttp(this.sessions, options.log, () => options.statusMapping?.())
+  }
+
+  /** Whether a call is under way. */
+  get isBusy(): boolean {
+    return this.#running > 0 || this.sessions.isBusy
+  }
+
+  /** Serves one HTTP request. Never throws. */
+  serve(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): void {
+    const visit = { incoming, outgoing, upstream, requestId: requestId(incoming) }
+    const fail = (error: unknown, text = ''): void => this.#refuse(visit, error, text)
+    try {
+      if (!this.#admit(visit)) return
+      const caller = this.#options.authGate().authenticate(visit)
+      // A token that is known costs no turn of the event loop.
+      if (caller instanceof Promise)
+        caller.then((principal) => this.#receive(visit, principal, fail)).catch(fail)
+      else this.#receive(visit, caller, fail)
+    } catch (error) {
+      fail(error)
+    }
+  }
+
+  #receive(visit: RequestContext, principal: Principal, fail: (error: unknown, text?: string) => void): void {
+    const exchange = this.#open(visit, principal)
+    const { incoming } = visit
+    if (incoming.method === 'POST') {
+      const onBody = (text: string): void => {
+        try {
+          this.#post(exchange, text)?.catch((error: unknown) => fail(error, text))
+        } catch (error) {
+          fail(error, text)
+        }
+      }
+      return readBody(incoming, this.#options.body(), { onBody, onError: fail })
+    }
+    const hasSession = incoming.headers['mcp-session-id'] !== undefined
+    if (incoming.method === 'GET' && hasSession) {
+      if (this.#options.isStrict()) checkNames(incoming, ['text/event-stream'])
+      return this.#legacy.get(exchange)
+    }
+    if (incoming.method === 'DELETE' && hasSession) return this.#legacy.delete(exchange)
+    throw new GatewayError('METHOD_NOT_ALLOWED', 'Method not allowed.')
+  }
+
+  #refuse({ outgoing, requestId }: RequestContext, error: unknown, text: string): void {
+    const { log, onRefused } = this.#options
+    refuse(outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
+  }
+
+  /** Whether the request is not one of a page that may not call, nor a preflight, which is answered. @throws FORBIDDEN */
+  #admit({ incoming, outgoing }: RequestContext): boolean {
+    const access = this.#options.access()
+    access.check(incoming)
+    access.allow(incoming, outgoing)
+    if (incoming.method === 'OPTIONS') {
+      access.preflight(incoming, outgoing)
+      return false
+    }
+    return true
+  }
+
+  /** @throws UNSUPPORTED_OPERATION */
+  #open({ incoming, outgoing, upstream, requestId }: RequestContext, principal: Principal): HttpContext {
+    if (upstream !== undefined && !this.#options.has(upstream)) {
+      throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
+    }
+    const visitor = { incoming, outgoing, upstream, requestId, principal }
+    if (!principal.claims) return visitor
+    return { ...visitor, challenge: (error) => this.#options.authGate().stepUp(visitor, error) }
+  }
+
+  #post(exchange: HttpContext, text: string): Promise<void> | undefined {
+    if (this.#options.isStrict()) checkNames(exchange.incoming, POST_RESPONSE_TYPES)
+    const version = exchange.incoming.headers['mcp-protocol-version']
+    const header = typeof version === 'string' ? version : undefined
+    const message = parseMessages(text)
+    checkNesting(text)
+    const authGate = this.#options.authGate()
+    if (message.kind === 'batch') {
+      authGate.requireAuth(exchange, undefined)
+      return this.#legacy.postBatch(exchange, message)
+    }
+    authGate.requireAuth(exchange, message.kind === 'response' ? undefined : message.method)
+    if (classify(message, header) === 'legacy') return this.#legacy.post(exchange, message, text)
+    if (message.kind === 'request') return this.#stateless(exchange, message)
+    this.#notification(exchange, message)
+    return undefined
+  }
+
+  async #stateless(exchange: HttpContext, request: JsonRpcRequest): Promise<void> {
+    const { incoming, outgoing, upstream, principal, requestId, challenge } = exchange
+    const { handle, seal } = this.#options
+    const controller = new AbortController()
+    // 2026-07-28 basic/utilities/cancellation: closing the stream cancels the request.
+    outgoing.on('close', () => {
+      if (!outgoing.writableFinished)
+        controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
+    })
+    const canStream = checkAccepts(incoming)
+    const isListening = request.method === 'subscriptions/listen'
+    const leave = isListening ? this.#listen(controller, principal) : undefined
+    const onSlow = (): void =>
+      controller.abort(new GatewayError('SLOW_CLIENT', 'The client reads too slowly.'))
+    const trace = headerTrace(incoming.headers)
+    const gatewayMetadata = gatewayMetadataOf(incoming.headers)
+    const telling = { requestId, principal, challenge, trace, gatewayMetadata }
+    const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
+    const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
+    const { headers } = incoming
+    if (!leave) this.#running++
+    try {
+      await serveStateless(request, reply, { handle, seal, upstream, principal, headers, controller, check })
+    } finally {
+      if (leave) leave()
+      else this.#running--
+    }
+  }
+
+  /** Counts a stream that lasts until what is returned is called; it ends with the token of its caller. @throws OVERLOADED */
+  #listen(controller: AbortController, principal: Principal): () => void {
+    if (this.#listening.size >= MAX_LISTEN_STREAMS)
+      throw new GatewayError('OVERLOADED', 'Too many clients listen.')
+    if (hasItsShare(principal, this.#listening, ({ id }) => id, MAX_LISTEN_STREAMS))
+      throw new GatewayError('OVERLOADED', 'Too many clients of one caller listen.')
+    this.#listening.set(controller, principal)
+    const { end } = tokenLifetime(principal, () => controller.abort(over()))
+    return () => {
+      end()
+      this.#listening.delete(controller)
+    }
+  }
+
+  #checkMirror(call: Call, incoming: IncomingMessage): Promise<void> | undefined {
+    if (call.method !== 'tools/call') return undefined
+    const check = (mirror: HeaderMirror): Promise<void> | undefined => {
+      try {
+        checkMirror(mirror, incoming.headers, call.params)
+        return undefined
+      } catch (error) {
+        return this.#complain(call, error)
+      }
+    }
+    const mirror = this.#options.mirror(call)
+    // A server that can not be reached says so itself when it is called.
+    if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
+    return mirror.length > 0 ? check(mirror) : undefined
+  }
+
+  /** What is wrong with a call tells of its tool; who may not call it is refused by what forbids it. */
+  async #complain(call: Call, error: unknown): Promise<void> {
+    if ((await this.#options.isPermitted?.(call)) !== false) throw error
+  }
+
+  #notification(exchange: HttpContext, message: JsonRpcMessage): void {
+    const { incoming, upstream, principal, requestId } = exchange
+    accept(exchange)
+    if (message.kind !== 'notification' || !isForServers(message.method)) return
+    const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
+    const controller = new AbortController()
+    const trace = headerTrace(incoming.headers)
+    const around = { requestId, trace, upstream, client, principal, controller }
+    const call = lift(message, { ...around, emit: () => undefined })
+    background(this.#options.handle(call), this.#options.log)
+  }
+}
+
+function over(): GatewayError {
+  return new GatewayError('TOKEN_EXPIRED', 'The token this stream was opened with has expired.', {
+    suggestion: 'Listen again with another token.',
+  })
+}
+
+interface Refusing {
+  /** The id of the JSON-RPC request. */
+  readonly id: Id
+  /** Names the request in logs and in the answer. */
+  readonly requestId: string
+  readonly log: Log
+  readonly onRefused?: ((refusal: Refusal) => void) | undefined
+}
+
+/** Refuses a request before it was dispatched, with a JSON-RPC error and its HTTP status. */
+export function refuse(outgoing: ServerResponse, error: GatewayError, refusing: Refusing): void {
+  const { id, requestId, log, onRefused } = refusing
+  const { method = '', url = '', socket } = outgoing.req
+  const request = `${method} ${url.split('?', 1)[0]}`
+  onRefused?.({ requestId, error, request, address: socket.remoteAddress })
+  if (error.code === 'SERVER_ERROR')
+    log.error('http.failed', { request_id: requestId, cause: String(error.cause) })
+  if (outgoing.headersSent) {
+    outgoing.destroy()
+    return
+  }
+  const retry = error.data.retry_after_seconds
+  outgoing.writeHead(error.httpStatus, {
+    'content-type': 'application/json',
+    'x-request-id': requestId,
+    ...(error.code === 'METHOD_NOT_ALLOWED' && { allow: 'POST' }),
+    ...(typeof retry === 'number' && { 'retry-after': String(retry) }),
+  })
+  outgoing.end(encodeError(id, error, requestId))
+}
+
+/** The client's own request id where it is a harmless one, else a new one. */
+export function requestId({ headers }: IncomingMessage): string {
+  const given = headers['x-request-id']
+  if (typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given)) return given
+  return newRequestId()
+}

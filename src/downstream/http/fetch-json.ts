@@ -1,0 +1,70 @@
+import { request } from 'undici'
+import { isObject } from '../../core/json/json.ts'
+import { isLoopback } from './origin.ts'
+
+/** How long an answer may take, in milliseconds, and how large it may be, in bytes. */
+const RESPONSE_TIMEOUT_MS = 5000
+const MAX_RESPONSE_BYTES = 256 * 1024
+
+type Json = Readonly<Record<string, unknown>>
+
+interface Request {
+  readonly method?: 'GET' | 'POST'
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+/** An answer other than the wanted one. */
+export class StatusError extends Error {
+  override readonly name = 'StatusError'
+  readonly status: number
+
+  constructor(url: string, status: number) {
+    super(`${url} answered ${status}`)
+    this.status = status
+  }
+}
+
+/** Fetches a JSON object of a bounded size, in bounded time, from exactly this URL. @throws where it can not be had */
+export async function fetchJson(url: string, { method = 'GET', headers, body }: Request = {}): Promise<Json> {
+  const parsed = new URL(url)
+  if (parsed.protocol !== 'https:' && !isLoopback(parsed.hostname)) throw new Error(`${url} is not https`)
+  const response = await request(parsed, {
+    method,
+    headers: { accept: 'application/json', ...headers },
+    ...(body !== undefined && { body }),
+    signal: AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
+  })
+  // What is given up on says so once more when it is gone.
+  response.body.on('error', () => undefined)
+  // A redirect is an answer like any other: who is asked is configured, not told.
+  if (response.statusCode !== 200) {
+    response.body.destroy()
+    throw new StatusError(url, response.statusCode)
+  }
+  const value = jsonOf(await textOf(response.body, url))
+  if (!isObject(value)) throw new Error(`${url} did not answer with an object`)
+  return value
+}
+
+/** Errors of the parser itself quote the text, in which there may be a token. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+async function textOf(body: AsyncIterable<Buffer>, url: string): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    size += chunk.byteLength
+    // Leaving the loop ends what is still to come.
+    if (size > MAX_RESPONSE_BYTES)
+      throw new Error(`${url} answered with more than ${MAX_RESPONSE_BYTES} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}

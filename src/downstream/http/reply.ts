@@ -1,0 +1,215 @@
+import type { ServerResponse } from 'node:http'
+import type { ResponseSink } from '../session/response-sink.ts'
+import type { RateLimitStatus } from '../../core/call.ts'
+import type { GatewayError } from '../../core/error.ts'
+import type { Principal } from '../../core/principal.ts'
+import { Registry } from '../../core/registry.ts'
+import { limitHeaders } from '../../protocol/headers.ts'
+import { encodeEvent, encodePriming, keepAlive } from '../../protocol/sse.ts'
+import type { GatewayMetadata } from '../../protocol/meta-keys.ts'
+import type { TraceContext } from '../../protocol/trace-context.ts'
+import type { StreamSink, RecordedStream } from './replay.ts'
+
+interface Options {
+  readonly requestId: string
+  /** Whose request it is. */
+  readonly principal?: Principal | undefined
+  /** The challenge to a caller that could get a token with the scope that is missing. */
+  challenge?: ((error: GatewayError) => string | undefined) | undefined
+  /** The trace context of the request's headers. */
+  readonly trace?: TraceContext | undefined
+  /** The values for features in the request's headers. */
+  readonly gatewayMetadata?: GatewayMetadata | undefined
+  /** Whether the client reads event streams. */
+  readonly canStream: boolean
+  /** Starts keeping events for a client that comes back; absent where it can not. */
+  record?(): RecordedStream
+  /** Whether the stream may open with an event without data. */
+  readonly primes?: boolean
+  /** The HTTP status of an answer by its error code; 200 where absent. */
+  statusOf?(errorCode: unknown): number
+  /** How long it may wait for something to say before its head is sent, in milliseconds. */
+  readonly headPatience?: number
+  /** The client does not read what it is sent. */
+  onSlow(): void
+}
+
+/** How much may wait for a slow client before progress is left out, and before the call is given up, in bytes. */
+const MAX_BUFFERED_PROGRESS_BYTES = 256 * 1024
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
+/** A call that takes longer answers as a stream that can be taken up again, in milliseconds. */
+const SLOW_CALL_MS = 1000
+/** How often an idle stream is kept open, in milliseconds. */
+const KEEP_ALIVE_INTERVAL_MS = 15_000
+const TICK_MS = 500
+
+/** Every reply that is not finished; one timer serves them all. */
+const unfinished = new Registry<number, HttpReply>()
+let lastReply = 0
+setInterval(() => {
+  const now = Date.now()
+  for (const reply of unfinished.values()) reply.tick(now)
+}, TICK_MS).unref()
+
+/** One HTTP answer: JSON, until something must be said before the answer; then an event stream. */
+export class HttpReply implements ResponseSink, StreamSink {
+  readonly #outgoing: ServerResponse
+  readonly #options: Options
+  readonly #key = ++lastReply
+  readonly #since = Date.now()
+  #lastWrite = this.#since
+  #isStream = false
+  #isEnded = false
+  #skipped: string | undefined
+  #recorded: RecordedStream | undefined
+  #headers: Record<string, string> | undefined
+  #status: number | undefined
+
+  constructor(outgoing: ServerResponse, options: Options) {
+    this.#outgoing = outgoing
+    this.#options = options
+    unfinished.set(this.#key, this)
+  }
+
+  get requestId(): string {
+    return this.#options.requestId
+  }
+
+  get principal(): Principal | undefined {
+    return this.#options.principal
+  }
+
+  get trace(): TraceContext | undefined {
+    return this.#options.trace
+  }
+
+  get gatewayMetadata(): GatewayMetadata | undefined {
+    return this.#options.gatewayMetadata
+  }
+
+  get isStream(): boolean {
+    return this.#isStream
+  }
+
+  /** Answers as an event stream from here on. */
+  open(): void {
+    if (this.#isStream || this.#isEnded) return
+    this.#isStream = true
+    this.#head(200, 'text/event-stream')
+    const recorded = this.#options.record?.()
+    this.#recorded = recorded
+    recorded?.attach(this)
+    if (this.#options.primes && recorded) this.write(encodePriming(recorded.lastId))
+    else this.#outgoing.flushHeaders()
+  }
+
+  reportRateLimit(standing: RateLimitStatus): void {
+    this.#headers = { ...this.#headers, ...limitHeaders(standing) }
+  }
+
+  refuse(error: GatewayError): void {
+    const challenge = this.#options.challenge?.(error)
+    if (challenge !== undefined) this.#header('www-authenticate', challenge)
+    this.#status = challenge === undefined ? error.extra.status : error.httpStatus
+    if (this.#status === undefined) return
+    const wait = error.data.retry_after_seconds
+    if (typeof wait === 'number') this.#header('retry-after', String(wait))
+  }
+
+  emit(message: string): void {
+    if (this.#isEnded || !this.#options.canStream) return
+    this.open()
+    if (isProgress(message) && this.#outgoing.writableLength > MAX_BUFFERED_PROGRESS_BYTES) {
+      // What is said later makes this redundant; the last one is sent once there is room.
+      if (this.#skipped === undefined) this.#outgoing.once('drain', () => this.#catchUp())
+      this.#skipped = message
+      return
+    }
+    this.#event(message)
+  }
+
+  end(message?: string, errorCode?: unknown): void {
+    if (this.#isEnded) return
+    if (this.#isStream) {
+      this.#catchUp()
+      if (message !== undefined) this.#event(message)
+      this.#isEnded = true
+      this.#recorded?.finish()
+      this.#outgoing.end()
+      return
+    }
+    this.#isEnded = true
+    unfinished.delete(this.#key)
+    if (message === undefined) {
+      this.#outgoing.writeHead(202, { 'x-request-id': this.#options.requestId })
+      this.#outgoing.end()
+      return
+    }
+    const size = Buffer.byteLength(message)
+    this.#outgoing.writeHead(this.#status ?? this.#options.statusOf?.(errorCode) ?? 200, {
+      'content-type': 'application/json',
+      'content-length': size,
+      'x-request-id': this.#options.requestId,
+      ...this.#headers,
+    })
+    // As one string with the head it is written at once, and plain ASCII without being encoded.
+    this.#outgoing.end(message, size === message.length ? 'latin1' : 'utf8')
+  }
+
+  /** Writes stream bytes as they are. */
+  write(text: string): boolean {
+    if (this.#outgoing.destroyed || this.#outgoing.writableEnded) return false
+    this.#lastWrite = Date.now()
+    this.#outgoing.write(text)
+    if (this.#outgoing.writableLength > MAX_BUFFERED_BYTES) {
+      this.#options.onSlow()
+      this.#outgoing.destroy()
+    }
+    return true
+  }
+
+  /** Ends the HTTP answer. What is said from here on reaches the client that takes the stream up again. */
+  hangUp(): void {
+    this.#outgoing.end()
+  }
+
+  tick(now: number): void {
+    if (this.#isEnded || this.#outgoing.destroyed) unfinished.delete(this.#key)
+    if (this.#isEnded || !this.#options.canStream) return
+    const { headPatience, primes } = this.#options
+    // Once the head is sent an error has no status of its own any more.
+    const patience = headPatience ?? (primes === true ? SLOW_CALL_MS : KEEP_ALIVE_INTERVAL_MS)
+    if (!this.#isStream && now - this.#since > patience) this.open()
+    if (this.#isStream && now - this.#lastWrite > KEEP_ALIVE_INTERVAL_MS) this.write(keepAlive)
+  }
+
+  #header(name: string, value: string): void {
+    this.#headers = { ...this.#headers, [name]: value }
+  }
+
+  #event(message: string): void {
+    if (this.#recorded) this.#recorded.add(message)
+    else this.write(encodeEvent(message))
+  }
+
+  #catchUp(): void {
+    const message = this.#skipped
+    this.#skipped = undefined
+    if (message !== undefined && !this.#isEnded) this.#event(message)
+  }
+
+  #head(status: number, type: string): void {
+    this.#outgoing.writeHead(status, {
+      'content-type': type,
+      'x-request-id': this.#options.requestId,
+      'cache-control': 'no-cache, no-transform',
+      // Proxies that collect bytes would hold events back.
+      'x-accel-buffering': 'no',
+      ...this.#headers,
+    })
+  }
+}
+
+function isProgress(message: string): boolean {
+  return message.startsWith('{"jsonrpc":"2.0","method":"notifications/progress"')
+}

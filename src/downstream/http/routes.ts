@@ -1,0 +1,228 @@
+import type { HttpBindings } from '@hono/node-server'
+import type { Context, Hono } from 'hono'
+import { createHash } from 'node:crypto'
+import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
+import type { Handler } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { anonymous, type Principal } from '../../core/principal.ts'
+import { checkNesting, parseJson } from '../../protocol/jsonrpc.ts'
+import { lift } from '../../protocol/lift.ts'
+import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
+import { pageMethod } from '../../protocol/methods.ts'
+import { latestModern } from '../../protocol/revisions.ts'
+import { headerTrace } from '../../protocol/trace-context.ts'
+import { wholeBody } from './body.ts'
+import type { HttpContext } from './context.ts'
+
+/** A path documents are read at; `*` stands for the name of a server. */
+export interface DocumentPath {
+  readonly path: string
+  /** Whether nobody has to say who they are to read it. */
+  isOpen?(): boolean
+}
+
+type Env = { Bindings: HttpBindings }
+
+interface Options {
+  /** The paths there are just then. */
+  readonly paths: () => readonly DocumentPath[]
+  readonly handle: Handler
+  /** Serves a request of somebody who may make it, for the server that is named. */
+  guarded(
+    context: Context<Env>,
+    serve: (exchange: HttpContext) => Promise<void>,
+    asked: RequestedDocument,
+  ): Promise<Response>
+}
+
+/** Whose document is asked for, and whether anybody may read it. */
+export interface RequestedDocument {
+  readonly upstream: string | undefined
+  readonly isOpen: boolean
+}
+
+/** Serves the documents of the gateway, which are what a handler answers, as pages that can be kept for a while. */
+export function addDocuments(app: Hono<Env>, { paths, handle, guarded }: Options): void {
+  app.get('/*', async (context, next) => {
+    const { path } = context.req
+    const found = documentAt(path, paths())
+    if (!found) return next()
+    const { document, upstream = context.req.query('upstream') } = found
+    return guarded(
+      context,
+      async (exchange) => {
+        const { upstream: _named, ...query } = context.req.query()
+        const asked = { method: pageMethod(document.path), params: Payload.of(query) }
+        tell(exchange, (await askOwn(exchange, asked, handle)).fields)
+      },
+      { upstream, isOpen: document.isOpen?.() === true },
+    )
+  })
+}
+
+/** The document at a path, and the server the path names. */
+export function documentAt(
+  path: string,
+  documents: readonly DocumentPath[],
+): { readonly document: DocumentPath; readonly upstream?: string } | undefined {
+  const exact = documents.find((each) => each.path === path)
+  if (exact) return { document: exact }
+  for (const document of documents) {
+    const [before = '', after] = document.path.split('*')
+    if (after === undefined || !path.startsWith(before) || !path.endsWith(after)) continue
+    const upstream = path.slice(before.length, path.length - after.length)
+    if (/^[a-z][a-z0-9-]*$/.test(upstream)) return { document, upstream }
+  }
+  return undefined
+}
+
+/** Somebody who reads what is open to all: nobody known, who has no rights where others have. */
+export function reader(auth: AuthSettings): Principal {
+  return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
+}
+
+function tell({ incoming, outgoing, principal, requestId }: HttpContext, page: Payload['fields']): void {
+  const text = String(page.text)
+  const etag = etagOf(page, text)
+  const scope = principal.isEverybody === true ? 'public' : 'private'
+  const headers = {
+    etag,
+    'cache-control': `${scope}, max-age=${Number(page.maxAge)}`,
+    vary: 'Origin, Authorization, Cookie, X-MCP-Session-Token',
+    'x-request-id': requestId,
+  }
+  if (isKnown(incoming.headers['if-none-match'], etag)) {
+    outgoing.writeHead(304, headers).end()
+    return
+  }
+  const body = { 'content-type': String(page.type), 'x-content-type-options': 'nosniff' }
+  outgoing.writeHead(200, { ...headers, ...body }).end(text)
+}
+
+/** RFC 9110 §8.8.1: weak where texts that differ in what does not matter have the same. */
+function etagOf({ lasting }: Payload['fields'], text: string): string {
+  const isWeak = typeof lasting === 'string'
+  const mark = createHash('sha256')
+    .update(isWeak ? lasting : text)
+    .digest('base64url')
+    .slice(0, 22)
+  return isWeak ? `W/"${mark}"` : `"${mark}"`
+}
+
+/** RFC 9110 §13.1.2: compared without regard to whether they are weak. */
+function isKnown(header: string | undefined, etag: string): boolean {
+  const known = (header ?? '').split(',').map((each) => each.trim().replace(/^W\//, ''))
+  return known.includes(etag.replace(/^W\//, '')) || known.includes('*')
+}
+
+/** What is asked of the gateway itself. */
+interface Asked {
+  readonly method: string
+  readonly params: Payload
+}
+
+/** Asks the gateway itself for what a request over plain HTTP is about. @throws what its answer throws */
+async function askOwn(
+  { incoming, outgoing, upstream, principal, requestId }: HttpContext,
+  { method, params }: Asked,
+  handle: Handler,
+): Promise<Payload> {
+  const controller = new AbortController()
+  outgoing.on('close', () => {
+    if (!outgoing.writableFinished)
+      controller.abort(new GatewayError('CANCELLED', 'The client closed the request.'))
+  })
+  const client = { era: 'modern', revision: latestModern.name, capabilities: {} } as const
+  const { headers } = incoming
+  const around = {
+    requestId,
+    trace: headerTrace(headers),
+    gatewayMetadata: gatewayMetadataOf(headers),
+    upstream,
+  }
+  const call = lift(
+    { kind: 'request', id: '0', method, params },
+    { ...around, client, principal, controller, emit: () => undefined },
+  )
+  const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
+  if (outcome.kind === 'input_required')
+    throw new GatewayError('SERVER_ERROR', 'There is nobody to ask here.')
+  return outcome.result
+}
+
+type Method = 'permissions/check' | 'permissions/negotiate'
+type PermissionsEnv = { Bindings: HttpBindings }
+
+interface PermissionsOptions {
+  readonly handle: Handler
+  /** The largest request body, in bytes. */
+  limit(): number
+  /** Serves a request of somebody who may make it. */
+  guarded(
+    context: Context<PermissionsEnv>,
+    serve: (exchange: HttpContext) => Promise<void>,
+  ): Promise<Response>
+}
+
+/** The paths by which one server is asked, or the one that `?upstream=` names, and what is asked by POST. */
+const paths = [
+  ['/permissions/negotiate', 'permissions/negotiate'],
+  ['/permissions/:upstream/negotiate', 'permissions/negotiate'],
+  ['/permissions', 'permissions/check'],
+  ['/permissions/:upstream', 'permissions/check'],
+] as const
+
+/** Adds the paths at which permissions are asked about without MCP. */
+export function addPermissions(
+  app: Hono<PermissionsEnv>,
+  { handle, limit, guarded }: PermissionsOptions,
+): void {
+  for (const [path, method] of paths) {
+    app.post(path, (context) =>
+      guarded(context, async (exchange) => {
+        const text = await wholeBody(exchange.incoming, limit())
+        return servePermissions(exchange, method, bodyParams(text), handle)
+      }),
+    )
+    if (method === 'permissions/negotiate') continue
+    app.get(path, (context) =>
+      guarded(context, (exchange) =>
+        servePermissions(exchange, method, queryParams(context.req.query()), handle),
+      ),
+    )
+  }
+}
+
+/** Answers a request about permissions as the method of MCP with the same params does. @throws what that throws */
+async function servePermissions(
+  exchange: HttpContext,
+  method: Method,
+  params: Payload,
+  handle: Handler,
+): Promise<void> {
+  const { text } = await askOwn(exchange, { method, params }, handle)
+  const type = { 'content-type': 'application/json', 'cache-control': 'no-store' }
+  exchange.outgoing.writeHead(200, { ...type, 'x-request-id': exchange.requestId }).end(text)
+}
+
+/** What to check, from the query of a URL: `tool`, and `scopes_held` with spaces or commas between. */
+function queryParams(query: Readonly<Record<string, string>>): Payload {
+  const { tool, scopes_held: held, parameters, arguments: args } = query
+  return Payload.of({
+    // No query can say them, and nobody shall take the answer for one about them.
+    ...(parameters !== undefined && { parameters }),
+    ...(args !== undefined && { arguments: args }),
+    ...(tool !== undefined && { tool }),
+    ...(held !== undefined && { scopes_held: held.split(/[\s,]+/).filter((scope) => scope !== '') }),
+  })
+}
+
+/** What to check or negotiate, from the body of a request. @throws PARSE_ERROR, INVALID_REQUEST, INVALID_INPUT */
+function bodyParams(text: string): Payload {
+  const value = parseJson(text)
+  checkNesting(text)
+  if (isObject(value)) return Payload.text(text, value)
+  throw new GatewayError('INVALID_INPUT', 'The body must be a JSON object.')
+}

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Handler } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { background, type Log } from '../../core/log.ts'
+import { hasItsShare } from '../../core/principal.ts'
+import type { Refusal } from '../../core/events.ts'
+import { serveBatch, takeBatch } from '../session/batch.ts'
+import { ClientSession } from '../session/session.ts'
+import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
+import { encodeEndpoint, encodeEvent } from '../../protocol/sse.ts'
+import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
+import { headerTrace } from '../../protocol/trace-context.ts'
+import type { HttpContext } from './context.ts'
+import { refuse } from './endpoint.ts'
+import { type TokenLifetime, tokenLifetime } from './context.ts'
+import { HttpReply } from './reply.ts'
+
+interface Options {
+  readonly handle: Handler
+  /** The path clients know the gateway by, without a slash at its end. */
+  readonly prefix: () => string
+  /** Whether messages come one at a time, whatever the revision has. */
+  isStrict?(): boolean
+  /** Hears of every request that is turned away. */
+  onRefused?(refusal: Refusal): void
+  readonly log: Log
+}
+
+interface Open {
+  readonly session: ClientSession
+  readonly reply: HttpReply
+  readonly outgoing: ServerResponse
+  readonly upstream: string | undefined
+  readonly lease: TokenLifetime
+}
+
+const MAX_SESSIONS = 1000
+
+/** The HTTP+SSE transport of 2024-11-05: one stream for everything, and posts that are only accepted. */
+export class LegacySse {
+  readonly #options: Options
+  readonly #open = new Map<string, Open>()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  get isBusy(): boolean {
+    return [...this.#open.values()].some(({ session }) => session.isBusy)
+  }
+
+  /** The server a posted message is for, where its session is of one. */
+  upstreamOf(incoming: IncomingMessage): string | undefined {
+    return this.#open.get(sessionId(incoming) ?? '')?.upstream
+  }
+
+  /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
+  stream({ outgoing, upstream, principal, requestId }: HttpContext): void {
+    // Who is gone by now would never be heard to leave.
+    if (outgoing.destroyed) return
+    if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
+    if (hasItsShare(principal, this.#open, ({ session }) => session.principal.id, MAX_SESSIONS))
+      throw new GatewayError('OVERLOADED', 'Too many sessions of one caller.')
+    const id = randomUUID()
+    const reply = new HttpReply(outgoing, { requestId, canStream: true, onSlow: () => session.close() })
+    const session = new ClientSession({
+      id,
+      upstream,
+      principal,
+      ...this.#options,
+      send: (message) => void reply.write(encodeEvent(message)),
+    })
+    const own = tokenLifetime(principal, () => outgoing.end())
+    this.#open.set(id, { session, reply, outgoing, upstream, lease: own })
+    // Replies have no other way than this stream, so its end is the end of the session.
+    outgoing.on('close', () => {
+      this.#open.delete(id)
+      own.end()
+      session.close()
+    })
+    reply.open()
+    reply.write(encodeEndpoint(`${this.#options.prefix()}/messages?session_id=${id}`))
+  }
+
+  /** Takes a posted message. Never throws. */
+  post(exchange: HttpContext, text: string): void {
+    try {
+      this.#take(exchange, text)
+    } catch (error) {
+      const { log, onRefused } = this.#options
+      const { requestId } = exchange
+      refuse(exchange.outgoing, asGatewayError(error), { id: idOf(text), requestId, log, onRefused })
+    }
+  }
+
+  #take({ incoming, outgoing, principal, requestId }: HttpContext, text: string): void {
+    const found = this.#open.get(sessionId(incoming) ?? '')
+    if (!found || found.session.principal.id !== principal.id) {
+      throw new GatewayError('SESSION_NOT_FOUND', 'Session not found.', {
+        suggestion: 'Open the stream again.',
+      })
+    }
+    const { session } = found
+    found.lease.extend(principal)
+    const message = parseMessages(text)
+    checkNesting(text)
+    const requests = message.kind === 'batch' ? takeBatch(session, message) : []
+    outgoing.writeHead(202, { 'content-type': 'text/plain', 'x-request-id': requestId }).end('Accepted')
+    const send = (answer: string): void => void found.reply.write(encodeEvent(answer))
+    const end = (answer?: string): void => (answer === undefined ? undefined : send(answer))
+    const trace = headerTrace(incoming.headers)
+    const gatewayMetadata = gatewayMetadataOf(incoming.headers)
+    const reply = { requestId, principal, trace, gatewayMetadata, emit: send, end, isStream: false }
+    if (message.kind === 'batch') {
+      if (requests.length > 0) background(serveBatch(session, requests, reply), this.#options.log)
+    } else if (message.kind === 'notification') session.notification(message)
+    else if (message.kind === 'response') session.response(message, text)
+    else background(session.request(message, reply), this.#options.log)
+  }
+
+  /** Ends all streams, once their calls are answered. */
+  async close(): Promise<void> {
+    const ending = [...this.#open.values()].map(async ({ session, outgoing }) => {
+      await session.end()
+      outgoing.end()
+    })
+    await Promise.all(ending)
+  }
+}
+
+function sessionId({ url = '' }: IncomingMessage): string | undefined {
+  return new URLSearchParams(url.split('?', 2)[1]).get('session_id') ?? undefined
+}

@@ -1,0 +1,65 @@
+import { isObject } from '../../core/json/json.ts'
+import type { Settings } from '../../core/settings.ts'
+
+/** What an answer of a call within a session has, where each error has an HTTP status of its own. */
+export interface StatusMapping {
+  /** The status of an answer, by the code of its error. */
+  statusOf(errorCode: unknown): number
+  /**
+   * How long an answer may go without its head, in milliseconds: as long as any call may be silent, so that no time-out
+   * is told with 200.
+   */
+  readonly headPatience: number
+}
+
+/** How statuses are mapped; nothing where all errors have 200, which every client reads. */
+export function statusMapping(settings: Mapped): StatusMapping | undefined {
+  if (!isMapped(settings)) return undefined
+  const mapping = known.get(settings) ?? { statusOf: mappedStatus, headPatience: headPatience(settings) }
+  known.set(settings, mapping)
+  return mapping
+}
+
+type Mapped = Pick<Settings, 'features' | 'profile' | 'upstreams'>
+
+const known = new WeakMap<Mapped, StatusMapping>()
+
+function isMapped({ features, profile }: Mapped): boolean {
+  const own = features.errors?.common
+  if (!isObject(own)) return false
+  return (own.http_status ?? (profile === 'corporate' ? 'mapped' : 'compatible')) === 'mapped'
+}
+
+function headPatience({ features, upstreams }: Mapped): number {
+  const limits = features.limits
+  const given: readonly unknown[] = [limits?.common, ...Object.values(limits?.upstreams ?? {})].map((each) =>
+    isObject(each) ? each.timeout : undefined,
+  )
+  const ofTools = upstreams.flatMap(({ tools }) => Object.values(tools).map(({ timeout }) => timeout))
+  const all = [...given, ...ofTools].filter((each) => typeof each === 'number').filter(Number.isFinite)
+  return Math.max(0, ...all) + DEADLINE_MARGIN_MS
+}
+
+/** How much later than its deadline a call may be told to have missed it, in milliseconds. */
+const DEADLINE_MARGIN_MS = 5000
+
+/** The HTTP status of each JSON-RPC error, for clients that read it. */
+const statuses: Readonly<Record<number, number>> = {
+  [-32700]: 400,
+  [-32600]: 400,
+  [-32602]: 400,
+  [-32603]: 500,
+  [-32000]: 500,
+  [-32003]: 429,
+  [-32004]: 504,
+  [-32005]: 413,
+  [-32006]: 503,
+  [-32007]: 409,
+  // 404 would say that the session is gone (2025-03-26 basic/transports, session management).
+  [-32601]: 200,
+  [-32002]: 200,
+}
+
+function mappedStatus(errorCode: unknown): number {
+  return typeof errorCode === 'number' ? (statuses[errorCode] ?? 200) : 200
+}

@@ -1,0 +1,174 @@
+import type { HttpBindings } from '@hono/node-server'
+import type { Context, Hono } from 'hono'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { FindCookie, PageSignIn, SignInStep } from '../../core/events.ts'
+import type { Log } from '../../core/log.ts'
+import type { ListenSettings } from '../../core/settings.ts'
+import {
+  cookieOf,
+  cookieText,
+  isFromHere,
+  escapeHtml as escape,
+  htmlPage,
+  pageHeaders,
+} from '../../core/web.ts'
+
+/**
+ * The paths of signing in to the gateway's own pages and of signing out: `/sign-in`, `/sign-in/callback`, `/sign-out`.
+ *
+ * A person begins by a link, comes back from the issuer with a code, and goes on to the page the sign-in began at. Signing
+ * out is a form of a page of the gateway, so that no other page ends a session.
+ */
+
+type Env = { Bindings: HttpBindings }
+
+interface Options {
+  readonly pageSignIn: PageSignIn
+  listen(): Pick<ListenSettings, 'publicUrl'>
+  /** Hears of each person who signed in. */
+  onSignedIn?: ((step: SignInStep) => void) | undefined
+  readonly log: Log
+}
+
+/** Adds the paths; nothing of them is there where people cannot sign in. */
+export function addPageSignIn(app: Hono<Env>, { pageSignIn, listen, onSignedIn, log }: Options): void {
+  const guarded = async (context: Context<Env>, serve: () => Promise<Response>): Promise<Response> => {
+    try {
+      return await serve()
+    } catch (error) {
+      const { code, message, httpStatus } = asGatewayError(error)
+      log.warn('page_sign_in.failed', { code, reason: message })
+      const again = pageSignIn.link('/')
+      const way = again === undefined ? '' : `\n<p><a href="${escape(again)}">Sign in again</a></p>`
+      const status = statuses.find((each) => each === httpStatus) ?? 500
+      return context.html(
+        signInPage('Not signed in', `<p>${escape(message)}</p>${way}`),
+        status,
+        signInHeaders,
+      )
+    }
+  }
+  const sendTo = (context: Context<Env>, location: string): Response => {
+    context.header('location', location)
+    return context.body(null, 303, { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' })
+  }
+
+  app.get('/sign-in', (context) =>
+    guarded(context, async () => {
+      const { url, cookie } = await pageSignIn.begin(context.req.query('next'))
+      context.header('set-cookie', cookieText(cookie))
+      return sendTo(context, url)
+    }),
+  )
+  app.get('/sign-in/callback', (context) =>
+    guarded(context, async () => {
+      const { searchParams } = new URL(context.req.url)
+      const { next, cookies, subject } = await pageSignIn.finish(searchParams, cookiesOf(context))
+      for (const cookie of cookies) context.header('set-cookie', cookieText(cookie), { append: true })
+      const principal = `user:${subject}`
+      log.info('page_sign_in.done', { principal })
+      onSignedIn?.({ step: 'finished', principal })
+      return sendTo(context, next)
+    }),
+  )
+  app.post('/sign-out', (context) =>
+    guarded(context, async () => {
+      if (!isFromHere(context.env.incoming.headers, listen().publicUrl))
+        throw new GatewayError('FORBIDDEN', 'This was not sent from a page of the gateway.')
+      const ended = await pageSignIn.end(cookiesOf(context))
+      if (!ended) throw new GatewayError('UNSUPPORTED_OPERATION', 'People do not sign in here.')
+      context.header('set-cookie', cookieText(ended.cookie))
+      return sendTo(context, ended.next)
+    }),
+  )
+}
+
+const statuses = [400, 401, 403, 404, 429, 503] as const
+
+function cookiesOf(context: Context<Env>): FindCookie {
+  const cookies = context.req.header('cookie')
+  return (name) => cookieOf(cookies, name)
+}
+
+/** What users of servers that want them to sign in are shown, and what takes them in. */
+export interface SignIns {
+  /** @throws STATE_INVALID */
+  start(id: string): Promise<Start>
+  /** Resolves with the server's name. @throws STATE_INVALID, SERVER_UNAVAILABLE */
+  finish(params: URLSearchParams, cookieOf: (name: string) => string | undefined): Promise<string>
+  /** The gateway as a client of authorization servers. */
+  document(): Readonly<Record<string, unknown>> | undefined
+  site(): { readonly redirectUri: string } | undefined
+}
+
+interface Start {
+  readonly upstream: string
+  readonly principal: string
+  readonly url: string
+  readonly cookie: { readonly name: string; readonly value: string }
+}
+
+type SignInEnv = { Bindings: HttpBindings }
+
+interface SignInOptions {
+  readonly signIns: SignIns
+  readonly log: Log
+}
+
+/** Adds the pages of signing in to servers: no caller's token reaches them, what they are told is good once. */
+export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOptions): void {
+  const guarded = async (context: Context<SignInEnv>, show: () => Promise<Response>): Promise<Response> => {
+    try {
+      return await show()
+    } catch (error) {
+      const { code, message } = asGatewayError(error)
+      log.warn('sign_in.failed', { code, reason: message })
+      const text = `<p>${escape(message)} Go back and try again.</p>`
+      return context.html(signInPage('Not signed in', text), 400, signInHeaders)
+    }
+  }
+
+  // Whoever was sent a link by someone else sees for whom it is (2025-11-25 client/elicitation, phishing).
+  app.get('/oauth/start/:id', (context) =>
+    guarded(context, async () => {
+      const { upstream, principal, url, cookie } = await signIns.start(context.req.param('id'))
+      context.header('set-cookie', wayCookie(cookie, signIns.site()?.redirectUri))
+      const text = `<p>What you sign in to will be used by <strong>${escape(principal)}</strong>. Go on only if that is you, and you asked for it just now.</p>
+<p><a rel="noreferrer" href="${escape(url)}">Sign in at ${escape(new URL(url).host)}</a></p>`
+      return context.html(signInPage(`Sign in to ${upstream}`, text), 200, signInHeaders)
+    }),
+  )
+  app.get('/oauth/callback', (context) =>
+    guarded(context, async () => {
+      const { searchParams } = new URL(context.req.url)
+      const cookies = context.req.header('cookie')
+      const upstream = await signIns.finish(searchParams, (name) => cookieOf(cookies, name))
+      log.info('sign_in.done', { upstream })
+      const text = `<p>You are signed in to ${escape(upstream)}. You can close this page.</p>`
+      return context.html(signInPage('Signed in', text), 200, signInHeaders)
+    }),
+  )
+  app.get('/oauth/client.json', (context) => {
+    const document = signIns.document()
+    return document ? context.json(document, 200, { 'cache-control': 'max-age=300' }) : context.notFound()
+  })
+}
+
+/** A cookie that comes back from the authorization server's pages, and goes nowhere but to the last of these. */
+function wayCookie(cookie: Start['cookie'], redirectUri: string | undefined): string {
+  const { pathname, protocol } = new URL(redirectUri ?? 'http://localhost/oauth/callback')
+  return cookieText({ ...cookie, path: pathname, lifetime: 600, isSecure: protocol === 'https:' })
+}
+
+const style = `
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 30rem; margin: 4rem auto; padding: 0 1rem }
+`
+/** What such a page is sent with. */
+const signInHeaders = { ...pageHeaders(style), 'referrer-policy': 'no-referrer' }
+
+/** A small page of one heading; `text` is HTML already. */
+function signInPage(title: string, text: string): string {
+  const content = `<h1>${escape(title)}</h1>\n${text}`
+  return htmlPage({ title: `${title} · Gatehouse`, style, content: `<main>\n${content}\n</main>` })
+}

@@ -1,0 +1,58 @@
+import { GatewayError } from '../../core/error.ts'
+import { type Batch, parseMessage, type JsonRpcRequest } from '../../protocol/jsonrpc.ts'
+import type { ResponseSink } from './response-sink.ts'
+import type { ClientSession } from './session.ts'
+
+/** How many messages a batch may hold. */
+const MAX_BATCH = 100
+
+/**
+ * Takes several messages for a session whose revision has batches; gives back the requests, which are to be
+ * served with `serveBatch`. @throws INVALID_REQUEST, PARSE_ERROR; then nothing of it was taken
+ */
+export function takeBatch(session: ClientSession, { texts }: Batch): JsonRpcRequest[] {
+  if (!session.takesBatches) throw invalid('batches are not part of this protocol version')
+  if (texts.length === 0 || texts.length > MAX_BATCH)
+    throw invalid(`a batch holds 1 to ${MAX_BATCH} messages`)
+  const messages = texts.map((text) => [parseMessage(text), text] as const)
+  const requests = messages.flatMap(([message]) => (message.kind === 'request' ? [message] : []))
+  if (requests.some((each) => each.method === 'initialize')) throw invalid('initialize stands alone')
+  for (const [message, text] of messages) {
+    if (message.kind === 'notification') session.notification(message)
+    else if (message.kind === 'response') session.response(message, text)
+  }
+  return requests
+}
+
+/** Serves the requests of a batch side by side; their answers are joined in an array unless `isStream`. */
+export async function serveBatch(
+  session: ClientSession,
+  requests: readonly JsonRpcRequest[],
+  reply: ResponseSink & { readonly isStream: boolean },
+): Promise<void> {
+  const joined = joinReplies(reply, requests.length)
+  await Promise.all(requests.map((request) => session.request(request, joined)))
+}
+
+function joinReplies(reply: ResponseSink & { readonly isStream: boolean }, count: number): ResponseSink {
+  const answers: string[] = []
+  let left = count
+  return {
+    requestId: reply.requestId,
+    principal: reply.principal,
+    trace: reply.trace,
+    gatewayMetadata: reply.gatewayMetadata,
+    emit: (message) => reply.emit(message),
+    end: (message) => {
+      if (message !== undefined) answers.push(message)
+      if (--left > 0) return
+      if (!reply.isStream) return reply.end(answers.length > 0 ? `[${answers.join(',')}]` : undefined)
+      for (const answer of answers) reply.emit(answer)
+      reply.end()
+    },
+  }
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_REQUEST', `Invalid request: ${why}.`)
+}

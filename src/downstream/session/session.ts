@@ -1,0 +1,325 @@
+import {
+  type InputResponses,
+  type Call,
+  type Client,
+  type Handler,
+  type Notification,
+  type InputRequests,
+  resultOf,
+} from '../../core/call.ts'
+import { asGatewayError, GatewayError, isCancelled } from '../../core/error.ts'
+import { background, type Log } from '../../core/log.ts'
+import { isObject } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Principal } from '../../core/principal.ts'
+import { newRequestId } from '../../core/identity.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
+import { type SubscriptionFilter, filterFor } from '../../protocol/subscription-filter.ts'
+import {
+  encodeError,
+  encodeResult,
+  type Id,
+  type JsonRpcNotification,
+  type JsonRpcRequest,
+  type JsonRpcResponse,
+} from '../../protocol/jsonrpc.ts'
+import {
+  encodeLegacyError,
+  encodeLegacyResult,
+  initializeResult,
+  legacyErrorCode,
+} from '../../protocol/legacy.ts'
+import { lift } from '../../protocol/lift.ts'
+import { isForServers, method, severity, unknownMethod } from '../../protocol/methods.ts'
+import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
+import { capabilitiesIn } from '../../protocol/input-requests.ts'
+import { latestLegacy, negotiate, type Revision } from '../../protocol/revisions.ts'
+import { requestInputInline, type RequestInput, inputRounds } from './input-requests.ts'
+import { Subscriptions } from './subscriptions.ts'
+import { requestInput } from './input-requests.ts'
+import { ProgressThrottle, isReported } from './progress-throttle.ts'
+import type { MessageContext, ResponseSink } from './response-sink.ts'
+import { PendingRequests, sessionEnded } from './pending-requests.ts'
+
+interface Options {
+  readonly id: string
+  readonly upstream?: string | undefined
+  readonly principal: Principal
+  readonly handle: Handler
+  /** Sends a message that belongs to no request. */
+  send(message: string): void
+  /** Whether messages come one at a time, whatever the revision has. */
+  isStrict?(): boolean
+  readonly log: Log
+}
+
+/** How long what a client says of itself may be, in characters: it is kept as long as its session. */
+const MAX_HANDSHAKE = 65_536
+
+/** Nothing is said about the message before its answer. */
+const mute = { emit: (): void => undefined }
+
+/** Requests that concern one session. */
+const local = new Set(['logging/setLevel', 'resources/subscribe', 'resources/unsubscribe'])
+
+/** One client of a revision with a handshake, whatever transport it came by. */
+export class ClientSession {
+  readonly id: string
+  readonly principal: Principal
+  readonly #options: Options
+  readonly #peer: JsonRpcPeer
+  readonly #running = new PendingRequests()
+  readonly #listening: Subscriptions
+  readonly #uris = new Set<string>()
+  #revision: Revision | undefined
+  #client: Client
+  #capabilities: Readonly<Record<string, unknown>> = {}
+  #level: string | undefined
+  /** Who asked for what is listened to: what a caller may hear changes with its tokens. */
+  #listener: Pick<MessageContext, 'principal' | 'gatewayMetadata'> = {}
+
+  constructor(options: Options) {
+    this.id = options.id
+    this.principal = options.principal
+    this.#options = options
+    this.#client = { era: 'legacy', revision: latestLegacy.name, capabilities: {}, session: options.id }
+    this.#peer = new JsonRpcPeer(
+      {
+        send: async (message, exchange) => {
+          const reply = exchange.about === undefined ? undefined : this.#running.get(exchange.about)?.reply
+          if (reply) reply.emit(message)
+          else options.send(message)
+        },
+      },
+      { request: () => undefined, notification: () => undefined, noise: () => undefined },
+    )
+    this.#listening = new Subscriptions({
+      handle: requestInputInline(options.handle, (questions, call, withdrawn) =>
+        this.#put(questions, call, withdrawn),
+      ),
+      call: (params, controller, emit) => this.#listenCall(params, controller, emit),
+      onNote: (note) => isReported(note, this.#revision ?? latestLegacy, (message) => options.send(message)),
+      log: options.log,
+    })
+  }
+
+  /** The revision of the handshake, once there was one. */
+  get revision(): Revision | undefined {
+    return this.#revision
+  }
+
+  /** Whether the client may send several messages as an array. */
+  get takesBatches(): boolean {
+    return this.#revision?.batches === true && this.#options.isStrict?.() !== true
+  }
+
+  get isBusy(): boolean {
+    return this.#running.size > 0
+  }
+
+  /** Takes a request; its answer goes to `reply`. Never throws. */
+  async request(request: JsonRpcRequest, reply: ResponseSink): Promise<void> {
+    const controller = new AbortController()
+    if (this.#running.get(request.id)) {
+      const error = new GatewayError('INVALID_REQUEST', 'Invalid request: this id is in use.')
+      reply.end(encodeError(request.id, error, reply.requestId))
+      return
+    }
+    this.#running.add(request.id, { controller, reply, isOpening: request.method === 'initialize' })
+    try {
+      const own = this.#own(request, reply, controller)
+      const answer = own ? await own : await this.#answer(request, reply, controller)
+      reply.end(isCancelled(controller.signal) ? undefined : answer)
+    } catch (error) {
+      // A cancelled request gets no answer (2025-11-25 basic/utilities/cancellation).
+      if (isCancelled(controller.signal)) return reply.end()
+      const failure = asGatewayError(error)
+      reply.refuse?.(failure)
+      reply.end(encodeLegacyError(request, failure, reply.requestId), legacyErrorCode(request, failure))
+    } finally {
+      this.#running.delete(request.id)
+    }
+  }
+
+  notification(note: JsonRpcNotification): void {
+    if (note.method === 'notifications/cancelled') this.#running.cancel(note)
+    if (note.method === 'notifications/initialized' && this.#revision) {
+      background(this.#listening.open(this.#filter()), this.#options.log)
+    }
+    if (!isForServers(note.method) || !this.#revision) return
+    const call = this.#lift(note, { ...mute, requestId: newRequestId() }, new AbortController())
+    background(this.#options.handle(call), this.#options.log)
+  }
+
+  /** Takes the client's answer to a question. */
+  response(response: JsonRpcResponse, text: string): void {
+    if (response.id !== undefined) this.#peer.receive(text)
+  }
+
+  /** The client is gone: nobody waits for an answer. */
+  close(): void {
+    void this.#stop(new GatewayError('CANCELLED', 'The session ended.'))
+  }
+
+  /** Ends the session while the client is there. Resolves when what it waited for is answered, or after a while. */
+  end(): Promise<void> {
+    return this.#stop(sessionEnded())
+  }
+
+  #stop(reason: GatewayError): Promise<void> {
+    const answered = this.#running.end(reason)
+    this.#listening.close()
+    this.#peer.fail(reason)
+    return answered
+  }
+
+  /** The answer to what concerns this session alone; nothing where it is for a server. */
+  #own(
+    request: JsonRpcRequest,
+    reply: ResponseSink,
+    controller: AbortController,
+  ): Promise<string> | undefined {
+    if (request.method === 'ping') return Promise.resolve(encodeResult(request.id, Payload.text('{}')))
+    if (request.method === 'initialize') return this.#initialize(request, reply, controller)
+    if (!this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: initialize comes first.')
+    const { only } = method(request.method)
+    if (only === 'modern') throw unknownMethod(request.method)
+    if (only !== 'legacy' || !local.has(request.method)) return undefined
+    this.#listener = { principal: reply.principal, gatewayMetadata: reply.gatewayMetadata }
+    return this.#local(request).then((result) => encodeResult(request.id, result))
+  }
+
+  /** Hands the request on, and lowers what comes back. */
+  #answer(request: JsonRpcRequest, reply: ResponseSink, controller: AbortController): Promise<string> {
+    const revision = this.#revision ?? latestLegacy
+    const pace = new ProgressThrottle((note) => isReported(note, revision, (message) => reply.emit(message)))
+    const { requestId, principal, trace, gatewayMetadata } = reply
+    const around = { requestId, principal, trace, gatewayMetadata, rateLimitReporter: reply, emit: pace.emit }
+    const call = this.#lift(request, around, controller)
+    const { handle } = this.#options
+    const put: RequestInput = (questions, asking, withdrawn) =>
+      this.#put(questions, asking, withdrawn, request.id)
+    const lowered = (result: Payload): string => {
+      pace.end()
+      return encodeLegacyResult(request.id, request.method, result, revision)
+    }
+    const failed = (error: unknown): never => {
+      pace.stop()
+      throw error
+    }
+    return handle(call).then(
+      (outcome) =>
+        outcome.kind === 'result'
+          ? lowered(outcome.result)
+          : inputRounds(outcome, call, handle, put).then(lowered, failed),
+      failed,
+    )
+  }
+
+  async #initialize(
+    request: JsonRpcRequest,
+    reply: ResponseSink,
+    controller: AbortController,
+  ): Promise<string> {
+    if (this.#revision) throw new GatewayError('INVALID_REQUEST', 'Invalid request: already initialized.')
+    const { protocolVersion, capabilities, clientInfo } = request.params.fields
+    if (typeof protocolVersion !== 'string' || !isObject(capabilities)) {
+      throw invalid('initialize needs protocolVersion and capabilities')
+    }
+    if (request.params.text.length > MAX_HANDSHAKE)
+      throw new GatewayError('PAYLOAD_TOO_LARGE', 'What the client says of itself is too long.')
+    const revision = negotiate(protocolVersion)
+    this.#client = {
+      era: 'legacy',
+      revision: revision.name,
+      capabilities: capabilitiesIn(revision, capabilities),
+      session: this.id,
+      ...(isObject(clientInfo) && { info: clientInfo }),
+    }
+    const meta = request.params.at('_meta')
+    const params = Payload.of({}).with({ ...(meta && { _meta: meta }) })
+    const discover: JsonRpcRequest = { ...request, method: 'server/discover', params }
+    const { requestId, trace } = reply
+    const call = this.#lift(discover, { ...mute, requestId, trace }, controller)
+    const outcome = await this.#options.handle({ ...call, calledAs: 'initialize' })
+    const result = initializeResult(resultOf(outcome), revision)
+    this.#revision = revision
+    this.#capabilities = result.at('capabilities')?.fields ?? {}
+    return encodeResult(request.id, result)
+  }
+
+  /** Requests that concern this session alone. */
+  async #local({ method: name, params }: JsonRpcRequest): Promise<Payload> {
+    if (name === 'logging/setLevel') return this.#setLevel(params.fields.level)
+    const { uri } = params.fields
+    if (typeof uri !== 'string') throw invalid('uri must be a string')
+    const { resources } = this.#capabilities
+    if (!isObject(resources) || resources.subscribe !== true) {
+      throw unknownMethod(name)
+    }
+    if (name === 'resources/subscribe') await this.#subscribe(uri)
+    else if (this.#uris.delete(uri)) await this.#listening.open(this.#filter())
+    return Payload.text('{}')
+  }
+
+  async #setLevel(level: unknown): Promise<Payload> {
+    if (severity(level) < 0) throw invalid('level is not a log level')
+    if (!isObject(this.#capabilities.logging)) {
+      throw unknownMethod('logging/setLevel')
+    }
+    this.#level = String(level)
+    await this.#listening.open(this.#filter())
+    return Payload.text('{}')
+  }
+
+  async #subscribe(uri: string): Promise<void> {
+    if (this.#uris.has(uri)) return
+    if (this.#uris.size >= 1000) throw new GatewayError('OVERLOADED', 'Too many resource subscriptions.')
+    this.#uris.add(uri)
+    try {
+      const honoured = await this.#listening.open(this.#filter())
+      if (honoured.resourceSubscriptions?.includes(uri)) return
+      throw new GatewayError('RESOURCE_NOT_FOUND', 'The server did not accept the subscription.', {
+        data: { uri },
+      })
+    } catch (error) {
+      this.#uris.delete(uri)
+      throw error
+    }
+  }
+
+  #filter(): SubscriptionFilter {
+    return filterFor(this.#capabilities, this.#uris)
+  }
+
+  #put(
+    questions: InputRequests,
+    call: Call,
+    withdrawn: AbortSignal | undefined,
+    about?: Id,
+  ): Promise<InputResponses> {
+    return requestInput(questions, { peer: this.#peer, client: this.#client, call, withdrawn, about })
+  }
+
+  #lift(
+    message: JsonRpcRequest | JsonRpcNotification,
+    around: MessageContext,
+    controller: AbortController,
+  ): Call {
+    const { principal = this.principal } = around
+    const { upstream } = this.#options
+    const call = lift(message, { ...around, upstream, client: this.#client, principal, controller })
+    return this.#level === undefined
+      ? call
+      : { ...call, meta: { ...call.meta, [metaKeys.logLevel]: this.#level } }
+  }
+
+  #listenCall(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call {
+    const message = { kind: 'notification', method: 'subscriptions/listen', params } as const
+    return this.#lift(message, { ...this.#listener, requestId: newRequestId(), emit }, controller)
+  }
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`)
+}

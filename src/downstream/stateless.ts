@@ -1,0 +1,109 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
+import { Payload } from '../core/payload.ts'
+import type { Principal } from '../core/principal.ts'
+import { metaKeys } from '../protocol/meta-keys.ts'
+import type { Headers } from '../protocol/headers.ts'
+import {
+  encodeErrorObject,
+  encodeNotification,
+  encodeResult,
+  type JsonRpcRequest,
+} from '../protocol/jsonrpc.ts'
+import { lift, readInputResponses } from '../protocol/lift.ts'
+import { modernError, modernResult, readClient } from '../protocol/modern.ts'
+import { lowerNote } from '../protocol/projection.ts'
+import { latestModern } from '../protocol/revisions.ts'
+import type { RequestStateCodec } from '../protocol/request-state.ts'
+import { bindingOf } from '../protocol/request-state.ts'
+import { ProgressThrottle } from './session/progress-throttle.ts'
+import type { ResponseSink } from './session/response-sink.ts'
+
+interface Options {
+  readonly handle: Handler
+  readonly seal: RequestStateCodec
+  readonly upstream: string | undefined
+  readonly principal: Principal
+  /** The request's HTTP headers, which must agree with it; absent where it did not come over HTTP. */
+  readonly headers?: Headers
+  /** The connection's one client, where it has but one. */
+  readonly session?: string
+  /** Aborted when the client gives the request up. */
+  readonly controller: AbortController
+  /** A check of the call before it is made. */
+  check?(call: Call): Promise<void> | undefined
+}
+
+/** Serves one request of 2026-07-28. Throws only what is refused before the call is made. */
+export async function serveStateless(
+  request: JsonRpcRequest,
+  reply: ResponseSink,
+  options: Options,
+): Promise<void> {
+  const { handle, seal, upstream, principal, headers, session, controller } = options
+  const { signal } = controller
+  const client = { ...readClient(request, headers), ...(session !== undefined && { session }) }
+  const isListening = request.method === 'subscriptions/listen'
+  const id = Payload.text(request.id)
+  const pace = new ProgressThrottle((each) => {
+    const note = lowerNote(each, latestModern)
+    if (!note) return
+    const params = isListening
+      ? (note.params ?? Payload.of({})).withMeta({ [metaKeys.subscription]: id })
+      : note.params
+    reply.emit(encodeNotification(note.method, params))
+  })
+  const { emit } = pace
+  const { requestId, trace, gatewayMetadata } = reply
+  const lifted = lift(request, {
+    requestId,
+    trace,
+    gatewayMetadata,
+    upstream,
+    client,
+    principal,
+    controller,
+    rateLimitReporter: reply,
+    emit,
+  })
+  const checked = options.check?.(lifted)
+  if (checked) await checked
+  const call = withState(lifted, seal)
+  try {
+    const outcome = await handle(call)
+    pace.end()
+    reply.end(encodeResult(request.id, resultOf(call, outcome, isListening ? id : undefined, seal)))
+  } catch (error) {
+    if (isCancelled(signal)) reply.end()
+    else {
+      // What listens knows only that it is over, not why.
+      const failure = asGatewayError(isListening && signal.aborted ? signal.reason : error)
+      reply.refuse?.(failure)
+      const object = modernError(failure, requestId)
+      reply.end(encodeErrorObject(request.id, object), object.fields.code)
+    }
+  } finally {
+    pace.stop()
+  }
+}
+
+function resultOf(
+  call: Call,
+  outcome: Outcome,
+  subscription: Payload | undefined,
+  seal: RequestStateCodec,
+): Payload {
+  const result = modernResult(call, outcome, (state) => seal.close(state, bindingOf(call)))
+  return subscription ? result.withMeta({ [metaKeys.subscription]: subscription }) : result
+}
+
+/** A retry takes up the state it was given. @throws STATE_INVALID, STATE_EXPIRED */
+function withState(call: Call, seal: RequestStateCodec): Call {
+  const answers = readInputResponses(call.params)
+  const { requestState } = call.params.fields
+  if (requestState === undefined) return answers ? { ...call, inputResponses: answers } : call
+  if (typeof requestState !== 'string') {
+    throw new GatewayError('STATE_INVALID', 'Invalid params: requestState must be a string.')
+  }
+  return { ...call, inputResponses: answers ?? {}, requestState: seal.open(requestState, bindingOf(call)) }
+}

@@ -1,0 +1,127 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import { isObject } from '../core/json/json.ts'
+import { helpKey, helpOf } from '../descriptions/formats/help.ts'
+import { llmsFullText, llmsText } from '../descriptions/formats/llms.ts'
+import type { ServerDescription } from '../descriptions/model/description.ts'
+import { answered, asTool, pageOf } from './builtin-tool.ts'
+import { describedList } from './describing.ts'
+import type { Deps, Feature, BuiltinPage, BuiltinTool } from './feature.ts'
+
+/** The settings of guides. */
+interface Settings {
+  readonly listed?: boolean
+  readonly public: boolean
+}
+
+/** The JSON Schema of the settings of guides. */
+const settingsSchema = {
+  type: 'object',
+  description: 'Guides for agents: `ai_help`, and over HTTP `/ai-help`, `/llms.txt` and `/llms-full.txt`.',
+  properties: {
+    listed: {
+      type: 'boolean',
+      description: 'Whether `ai_help` stands in lists of tools; as `meta_tools` says unless given.',
+    },
+    public: {
+      type: 'boolean',
+      default: false,
+      description: 'Whether `/llms.txt` and `/llms-full.txt` can be read without authentication.',
+    },
+  },
+} as const
+
+const NAME = 'help'
+
+/** Answers how to use a server, for agents: whole, in sections, or about one tool. */
+export const help: Feature<Settings | false> = {
+  name: NAME,
+  place: 'features',
+  isLeftToGateway: true,
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const answer: Handler = async (call) => answered(await helpFor(call, deps))
+    const isListed = (upstream?: string): boolean | undefined => {
+      const own = settings(upstream)
+      return own === false ? undefined : own.listed
+    }
+    const isOpen = (): boolean => {
+      const own = settings()
+      return own !== false && own.public
+    }
+    return {
+      methods: { ai_help: answer },
+      tools: [{ ...readable(asTool(definition, answer)), isListed }],
+      pages: pagesOf(isOpen, deps),
+    }
+  },
+}
+
+/** How long a guide may be kept, in seconds. */
+const MAX_AGE = 60
+
+const definition = {
+  name: 'ai_help',
+  title: 'How to use this server',
+  description:
+    'Returns the guide to this server: when to use it, its tools with parameters, effects and errors, limits and rules. ' +
+    'With `section`, one section or one tool alone.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      format: { type: 'string', enum: ['markdown', 'json'], default: 'markdown' },
+      section: {
+        type: ['string', 'null'],
+        description: 'A section such as `quickReference` or `errorHandling`, or the name of a tool.',
+      },
+    },
+  },
+  annotations: { readOnlyHint: true, idempotentHint: true },
+}
+
+async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>> {
+  const { format, section } = call.params.fields
+  const description = await describedList(NAME, call, deps)
+  const asked = { format, section }
+  return deps.document(description, helpKey(description, asked), (each) => helpOf(each, asked))
+}
+
+/** The guide in markdown is what a model reads, as it is. */
+function readable(tool: BuiltinTool): BuiltinTool {
+  return {
+    ...tool,
+    handle: async (call) => {
+      const outcome = await tool.handle(call)
+      if (outcome.kind === 'input_required') return outcome
+      const { structuredContent: found } = outcome.result.fields
+      if (!isObject(found) || typeof found.content !== 'string') return outcome
+      return {
+        kind: 'result',
+        result: outcome.result.with({ content: [{ type: 'text', text: found.content }] }),
+      }
+    },
+  }
+}
+
+function pagesOf(isOpen: () => boolean, deps: Deps): BuiltinPage[] {
+  const guide: Handler = async (call) => {
+    const { content, ...rest } = await helpFor(call, deps)
+    if (typeof content === 'string') return markdown(content)
+    return pageOf({ text: JSON.stringify(rest), type: 'application/json', maxAge: MAX_AGE })
+  }
+  const text =
+    (key: string, make: (description: ServerDescription) => string): Handler =>
+    async (call) =>
+      markdown(deps.document(await describedList(NAME, call, deps), key, make))
+  const short = text('llms', llmsText)
+  return [
+    { path: '/ai-help', handle: guide },
+    { path: '/ai-help/*', handle: guide },
+    { path: '/llms.txt', isOpen, handle: short },
+    { path: '/.well-known/llms.txt', isOpen, handle: short },
+    { path: '/llms-full.txt', isOpen, handle: text('llms-full', llmsFullText) },
+  ]
+}
+
+function markdown(text: string): Outcome {
+  return pageOf({ text, type: 'text/markdown; charset=utf-8', maxAge: MAX_AGE })
+}

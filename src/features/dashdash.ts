@@ -1,0 +1,178 @@
+import type { Call, Outcome, Middleware } from '../core/call.ts'
+import type { Definition } from '../core/descriptor.ts'
+import { Payload } from '../core/payload.ts'
+import {
+  serverObject,
+  specVersion,
+  listedResourceObject,
+  listedToolObject,
+} from '../descriptions/formats/dashdash.ts'
+import { skillUri } from '../descriptions/formats/skill.ts'
+import { toolNotes } from '../descriptions/formats/tool-notes.ts'
+import type { ServerDescription } from '../descriptions/model/description.ts'
+import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
+import { method } from '../protocol/methods.ts'
+import { introducing, descriptionSoon } from './describing.ts'
+import type { Feature, Deps } from './feature.ts'
+
+/** The name of the feature. */
+const NAME = 'dashdash'
+
+/** There is nothing to set but whether it is on. */
+type Settings = Readonly<Record<never, never>>
+
+/** The JSON Schema of the settings of descriptions. */
+const settingsSchema = {
+  type: 'object',
+  description:
+    'What servers, tools and resources are for, do and need, beside each of them, for agents and those who write skills.',
+  properties: {},
+} as const
+
+/** Where the objects stand in `_meta`, and the name of the extension. */
+const META_KEY = `${NS}/dashdash`
+
+/** Describes servers, tools and resources for those who write skills about them. */
+export const dashdash: Feature<Settings | false> = {
+  name: NAME,
+  place: 'features',
+  isLeftToGateway: true,
+  schema: settingsSchema,
+  create: (settings, deps) => {
+    const said = introducing(async (call) => {
+      const { upstream } = call.target
+      if (settings(upstream) === false) return undefined
+      const description = await descriptionSoon(NAME, call, deps)
+      if (!description) return undefined
+      const object = deps.document(description, 'server', serverObject)
+      return {
+        fields: { dashdash: object },
+        meta: { [META_KEY]: object },
+        experimental: { dashdash: object },
+        extensions: { [META_KEY]: { specVersion, aiHelp: description.front.hasHelp } },
+        instructions: `${deps.document(description, 'purpose', ({ purpose }) => purpose)}${guideOf(description)}`,
+      }
+    })
+    const lists = describeLists(deps, (upstream) => settings(upstream) !== false)
+    return { rewriteResult: (method) => (method === 'server/discover' ? said : lists(method)) }
+  },
+}
+
+/** Where the guide is, for models that call only what lists have. */
+function guideOf(description: ServerDescription): string {
+  const { isHelpListed, isSkillListed } = description.front
+  if (isHelpListed) return '\nCall `ai_help` for the guide.'
+  return isSkillListed ? `\nThe guide is the resource \`${skillUri(description)}\`.` : ''
+}
+
+/** A list as it came, and as it was described; for other texts or another portrait it is described anew. */
+interface Described {
+  readonly description: ServerDescription
+  readonly source: Payload
+  readonly entries: string
+  readonly result: Payload
+  readonly list: Payload
+}
+
+/** How many described lists are kept: of callers who see different ones, and of single pages. */
+const MAX_CACHED_LISTS = 8
+
+const described: ReadonlySet<string> = new Set(['tools/list', 'resources/list', 'resources/templates/list'])
+
+/** Describes the entries of the lists a method asks for, if it does; the same list is described and encoded once. */
+export function describeLists(
+  deps: Deps,
+  isOn: (upstream?: string) => boolean,
+): (asked: string) => Middleware | undefined {
+  const known = new Map<string, readonly Described[]>()
+
+  const show = (call: Call, outcome: Outcome, description: ServerDescription | undefined): Outcome => {
+    const key = method(call.method).list
+    if (outcome.kind === 'input_required' || !description || key === undefined) return outcome
+    const { result } = outcome
+    const isInMeta = isAskedFor(call, META_KEY)
+    const slot = `${call.target.upstream ?? ''} ${key} ${isInMeta}`
+    const all = known.get(slot)?.filter((each) => each.description === description) ?? []
+    // The same text is most often the same list of the same server.
+    const same = all.find(({ source }) => source === result || source.text === result.text)
+    if (same) return { kind: 'result', result: same.result }
+    const list = result.at(key)
+    if (!list || !Array.isArray(list.value)) return outcome
+    const alike = all.find(({ entries }) => entries === list.text)
+    const made = alike?.list ?? describedList(list, { key, description, deps, isInMeta })
+    const shown = result.with({ [key]: made })
+    if (!alike) {
+      const added = { description, source: result, entries: list.text, result: shown, list: made }
+      known.set(slot, [added, ...all].slice(0, MAX_CACHED_LISTS))
+    }
+    return { kind: 'result', result: shown }
+  }
+
+  const policy: Middleware = (next) => (call) => {
+    if (!isOn(call.target.upstream)) return next(call)
+    return next(withoutFlag(call, META_KEY)).then((outcome) => {
+      const description = descriptionSoon(NAME, call, deps)
+      return description instanceof Promise
+        ? description.then((found) => show(call, outcome, found))
+        : show(call, outcome, description)
+    })
+  }
+  return (asked) => (described.has(asked) ? policy : undefined)
+}
+
+interface About {
+  readonly key: string
+  readonly description: ServerDescription
+  readonly deps: Deps
+  /** Whether it also stands in `_meta`. */
+  readonly isInMeta: boolean
+}
+
+function describedList(list: Payload, about: About): Payload {
+  const objectOf = about.key === 'tools' ? toolObjects(about) : resourceObjects(about)
+  const notesOf = about.key === 'tools' ? toolNotesOf(about) : () => undefined
+  const texts = list.items.map((entry) => {
+    const object = objectOf(entry.fields)
+    if (!object) return entry.text
+    // Encoded once, though it may stand in two places.
+    const encoded = Payload.text(JSON.stringify(object), object)
+    const notes = { ...(about.isInMeta && { [META_KEY]: encoded }), ...notesOf(entry.fields) }
+    const described = entry.with({ dashdash: encoded })
+    return (Object.keys(notes).length > 0 ? described.withMeta(notes) : described).text
+  })
+  return Payload.text(`[${texts.join(',')}]`)
+}
+
+type ObjectOf = (definition: Definition) => Definition | undefined
+
+function toolObjects({ description, deps }: About): ObjectOf {
+  const objects = deps.document(description, 'tools', ({ tools }) =>
+    tools.map((tool) => [tool.name, listedToolObject(tool)] as const),
+  )
+  const byName = new Map(objects)
+  return ({ name }) => (typeof name === 'string' ? byName.get(name) : undefined)
+}
+
+/** What else stands in `_meta` of a tool: costs, latency, media. */
+function toolNotesOf({ description, deps }: About): ObjectOf {
+  const notes = new Map(
+    deps.document(description, 'notes', ({ tools }) =>
+      tools.map((tool) => [tool.name, toolNotes(tool)] as const),
+    ),
+  )
+  return ({ name }) => (typeof name === 'string' ? notes.get(name) : undefined)
+}
+
+function resourceObjects({ description, deps }: About): ObjectOf {
+  // What one server can do says nothing of another.
+  const servers = description.parts.length > 0 ? description.parts : [description]
+  const objects = deps.document(description, 'resources', () =>
+    servers.flatMap(({ canSubscribe, resources, templates }) =>
+      [...resources, ...templates].map(
+        (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, canSubscribe)] as const,
+      ),
+    ),
+  )
+  const byUri = new Map(objects)
+  return ({ uri, uriTemplate }) => byUri.get(String(uri ?? uriTemplate))
+}

@@ -1,0 +1,142 @@
+/**
+ * Refuses calls of tools that have a value for the gateway among their arguments, such as `transaction_id`, where the
+ * tool itself names no such argument. The gateway looks for these values beside the arguments alone, so such a call
+ * would run outside its transaction, without its key, or unconfirmed, and its caller would not learn of it.
+ * A tool that no list tells of is left alone: its arguments are not known.
+ */
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import type { Descriptor } from '../core/descriptor.ts'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { namesArgument } from '../core/tool-call.ts'
+import { settingOf } from '../core/settings.ts'
+import { attempt } from '../core/time/waiting.ts'
+import { NS } from '../protocol/meta-keys.ts'
+import type { CallerValue, Deps, Feature } from './feature.ts'
+
+/** Refuses values for the gateway among the arguments of tools. */
+export const misplaced: Feature<Record<never, never>> = {
+  name: 'misplaced_values',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    default: 'on',
+    description:
+      'Whether a call is refused that has a value for the gateway, such as `transaction_id`, among the arguments of a tool that names no such argument: there it would mean nothing.',
+    properties: {},
+  },
+  create: (_settings, deps) => ({
+    middleware: ({ method, upstream, isBuiltin }) => {
+      if (method !== 'tools/call' || upstream === undefined || isBuiltin) return undefined
+      const names = namesOf(deps.callerValues(upstream))
+      if (names.size === 0) return undefined
+      return (next) => (call) => {
+        const found = call.internal ? [] : misplacedIn(call.params.fields.arguments, names)
+        return found.length === 0 ? next(call) : refuseUnlessNamed(call, found, { next, deps })
+      }
+    },
+  }),
+}
+
+/** A value among the arguments. */
+interface Misplaced {
+  /** The argument it is, or is in. */
+  readonly argument: string
+  /** Where it stands: the argument, or a member of one. */
+  readonly path: string
+  readonly value: CallerValue
+}
+
+/** Every name a value can be written by, with the value. */
+function namesOf(values: readonly CallerValue[]): ReadonlyMap<string, CallerValue> {
+  return new Map(
+    values.flatMap((value) =>
+      [value.name, ...(value.aliases ?? [])].flatMap((name) =>
+        [name, `_${name}`, `${NS}/${name}`].map((written) => [written, value] as const),
+      ),
+    ),
+  )
+}
+
+/** The values among arguments; one that is null or empty is none, as models fill in what they need not. */
+function misplacedIn(given: unknown, names: ReadonlyMap<string, CallerValue>): readonly Misplaced[] {
+  if (!isObject(given)) return []
+  const found: Misplaced[] = []
+  for (const argument of Object.keys(given)) {
+    const value = names.get(argument)
+    if (value) {
+      if (isSaid(given[argument])) found.push({ argument, path: argument, value })
+      continue
+    }
+    const inner = argument === '_meta' ? given[argument] : undefined
+    if (!isObject(inner)) continue
+    for (const name of Object.keys(inner)) {
+      const within = names.get(name)
+      if (within && isSaid(inner[name])) found.push({ argument, path: `_meta.${name}`, value: within })
+    }
+  }
+  return found
+}
+
+function isSaid(value: unknown): boolean {
+  return value !== null && value !== ''
+}
+
+interface Around {
+  readonly next: Handler
+  readonly deps: Deps
+}
+
+/** @throws INVALID_INPUT */
+async function refuseUnlessNamed(
+  call: Call,
+  found: readonly Misplaced[],
+  { next, deps }: Around,
+): Promise<Outcome> {
+  const entry = await attemptEntry(call, deps)
+  const first = entry && found.find(({ argument }) => !isOfTool(entry, argument, deps))
+  if (first) throw refusal(first, entry, deps)
+  return next(call)
+}
+
+/** What is known of the tool; nothing where its server can not list it. */
+async function attemptEntry(call: Call, deps: Deps): Promise<Descriptor | undefined> {
+  try {
+    const entry = await attempt(() => deps.entry(call))
+    return entry?.isUnlisted ? undefined : entry
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether an argument belongs to the tool: its schema names it, or the configuration does. */
+function isOfTool({ definition, upstream, name }: Descriptor, argument: string, deps: Deps): boolean {
+  if (namesArgument(definition, argument)) return true
+  return settingOf(deps.server(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
+}
+
+function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, deps: Deps): GatewayError {
+  return new GatewayError(
+    'INVALID_INPUT',
+    `"${path}" is a value for the gateway, not an argument of ${name}: the call was not made.`,
+    {
+      isResult: true,
+      field: path,
+      reason: 'misplaced',
+      suggestion: `Send it ${placesOf(value, upstream, deps).join(', or ')}.`,
+    },
+  )
+}
+
+/** Where a value is looked for. */
+function placesOf({ name, header }: CallerValue, upstream: string, deps: Deps): readonly string[] {
+  const injected = deps.isOn('inject_arguments', upstream)
+    ? deps.reserved(upstream).find((each) => each.value === name)
+    : undefined
+  return [
+    ...(injected ? [`as the argument "${injected.argument}"`] : []),
+    `as "${NS}/${name}" in _meta of the params, beside the arguments`,
+    ...(header === undefined ? [] : [`in the HTTP header ${header}`]),
+  ]
+}

@@ -1,0 +1,317 @@
+import type { Call, Handler, Outcome } from '../core/call.ts'
+import type { Descriptor } from '../core/descriptor.ts'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { settingOf } from '../core/settings.ts'
+import { wordsOf } from '../core/text/words.ts'
+import { attempt } from '../core/time/waiting.ts'
+import { NS } from '../protocol/meta-keys.ts'
+import type { Deps, Feature } from './feature.ts'
+
+/** Where in `_meta` it stands what is odd about the media of a call. */
+const META_KEY = `${NS}/multimodal`
+
+/** Says which media tools take and give, and refuses those that are too large before servers get them. */
+export const multimodal: Feature<Record<never, never>> = {
+  name: 'multimodal',
+  place: 'features',
+  isLeftToGateway: true,
+  schema: {
+    type: 'object',
+    description: 'Whether it is said which media tools take and give, and looked at what they get.',
+    properties: {},
+  },
+  create: (_settings, deps) => {
+    const known = new WeakMap<object, Inputs>()
+    const inputs = ({ definition }: Descriptor): Inputs => {
+      const seen = known.get(definition)
+      if (seen) return seen
+      const all = inputsOf(definition.inputSchema)
+      const found = { all, binary: all.filter(({ isBinary }) => isBinary) }
+      known.set(definition, found)
+      return found
+    }
+    const setting = <Key extends 'accepts' | 'returns' | 'maxInput'>(
+      upstream: string,
+      name: string,
+      key: Key,
+    ) => settingOf(deps.server(upstream)?.tools ?? {}, name, key)?.value
+    return {
+      middleware: ({ upstream, method, name, isBuiltin }) => {
+        if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
+          return undefined
+        const limit = setting(upstream, name, 'maxInput')
+        return (next) => (call) => checked(call, { next, inputs, limit, deps })
+      },
+      logFields: (entry) => {
+        const { upstream, name } = entry
+        const taken = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
+        const given = setting(upstream, name, 'returns')
+        return {
+          ...(taken.length > 0 && { inputTypes: taken }),
+          ...(given && { outputTypes: given }),
+          maxInput: setting(upstream, name, 'maxInput') ?? deps.largestRequest,
+        }
+      },
+    }
+  },
+}
+
+interface Around {
+  readonly next: Handler
+  readonly limit: number | undefined
+  readonly deps: Deps
+  inputs(entry: Descriptor): Inputs
+}
+
+/** What a tool takes that is no plain text, and what of it comes as bytes. */
+interface Inputs {
+  readonly all: readonly Input[]
+  readonly binary: readonly Input[]
+}
+
+function checked(call: Call, around: Around): Promise<Outcome> {
+  const entry = attempt(() => around.deps.entry(call))
+  if (!(entry instanceof Promise)) return looked(call, entry, around)
+  return entry.then(
+    (found) => looked(call, found, around),
+    () => around.next(call),
+  )
+}
+
+function looked(
+  call: Call,
+  entry: Descriptor | undefined,
+  { next, inputs, limit }: Around,
+): Promise<Outcome> {
+  const binary = entry ? inputs(entry).binary : []
+  if (binary.length === 0 && limit === undefined) return next(call)
+  const { arguments: given } = call.params.fields
+  const found = isObject(given) ? mediaIn(given, binary, limit !== undefined) : []
+  const large = found.find(({ bytes }) => limit !== undefined && bytes.size > limit)
+  if (large && limit !== undefined) return Promise.reject(tooLarge(large, limit))
+  const notes = found.flatMap((each) => mismatch(each) ?? [])
+  if (notes.length === 0) return next(call)
+  return next(call).then((outcome) =>
+    outcome.kind === 'result'
+      ? { kind: 'result', result: outcome.result.withMeta({ [META_KEY]: { details: notes } }) }
+      : outcome,
+  )
+}
+
+/** Media in an argument. */
+interface Found {
+  readonly argument: string
+  readonly bytes: Bytes
+}
+
+/** How many texts of one call are looked at. */
+const MAX_TEXTS = 100
+
+/** The media in arguments: those that take them and, where asked, whatever is a data URI. */
+function mediaIn(
+  given: Readonly<Record<string, unknown>>,
+  binary: readonly Input[],
+  isAnywhere: boolean,
+): readonly Found[] {
+  const found: Found[] = []
+  for (const [argument, value] of Object.entries(given)) {
+    const input = binary.find(({ name }) => name === argument)
+    if (!input && !isAnywhere) continue
+    for (const text of textsIn(value)) {
+      const bytes = bytesIn(text, input)
+      if (bytes && found.length < MAX_TEXTS) found.push({ argument, bytes })
+    }
+  }
+  return found
+}
+
+function bytesIn(text: string, input: Input | undefined): Bytes | undefined {
+  const uri = dataUri(text)
+  if (uri || !input || !seemsBase64(text)) return uri
+  return { ...inBase64(text), ...(input.isDeclared && { declared: input.type }) }
+}
+
+function textsIn(value: unknown, depth = 0): string[] {
+  if (typeof value === 'string') return [value]
+  if (depth > 4 || typeof value !== 'object' || value === null) return []
+  return Object.values(value).flatMap((each) => textsIn(each, depth + 1))
+}
+
+/** What is not what it is said to be is noted: the server may know better. */
+function mismatch({ argument, bytes }: Found): Readonly<Record<string, unknown>> | undefined {
+  const { base64, declared } = bytes
+  const found = declared === undefined ? undefined : sniffed(base64)
+  if (found === undefined || declared === undefined || canBe(found, declared)) return undefined
+  return { argument, declared, found, reason: 'media_type_mismatch' }
+}
+
+function tooLarge({ argument, bytes }: Found, limit: number): GatewayError {
+  return new GatewayError(
+    'PAYLOAD_TOO_LARGE',
+    `The argument ${argument} has ${bytes.size} bytes, and at most ${limit} are let through.`,
+    {
+      field: argument,
+      suggestion: 'Send something smaller.',
+      details: { limit, actual: bytes.size },
+      isResult: true,
+    },
+  )
+}
+
+/** An argument of a tool that takes media. */
+interface Input {
+  readonly name: string
+  /** What it takes, as a media type or a range of them. */
+  readonly type: string
+  /** Whether bytes stand in it, in base64 or a data URI; else it says where they are. */
+  readonly isBinary: boolean
+  /** The type is the schema's own word. */
+  readonly isDeclared: boolean
+}
+
+/** The arguments of a tool that take media: as its schema says, else as they are called. */
+export function inputsOf(inputSchema: unknown): readonly Input[] {
+  const properties = isObject(inputSchema) ? inputSchema.properties : undefined
+  if (!isObject(properties)) return []
+  return Object.entries(properties).flatMap(([name, schema]) => inputOf(name, schema) ?? [])
+}
+
+/** The media types a tool takes, each once. */
+export function inputTypes(inputs: readonly Input[]): string[] {
+  return [...new Set(inputs.map(({ type }) => type))].toSorted()
+}
+
+const formats: ReadonlySet<unknown> = new Set(['byte', 'binary', 'data-url', 'data-uri'])
+const OCTETS = 'application/octet-stream'
+
+function inputOf(name: string, schema: unknown): Input | undefined {
+  const own = isObject(schema) && schema.type === 'array' ? schema.items : schema
+  if (!isObject(own) || (own.type !== undefined && ![own.type].flat().includes('string'))) return undefined
+  const { contentEncoding, contentMediaType, format } = own
+  const called = typeCalled(name)
+  const isBinary = contentEncoding === 'base64' || formats.has(format)
+  if (typeof contentMediaType === 'string' && contentMediaType.length <= 100)
+    return { name, type: contentMediaType, isBinary, isDeclared: true }
+  if (isBinary) return { name, type: called ?? OCTETS, isBinary, isDeclared: false }
+  if (format === 'uri' || format === 'url')
+    return { name, type: 'text/uri-list', isBinary, isDeclared: false }
+  if (called === undefined || Array.isArray(own.enum)) return undefined
+  return { name, type: called, isBinary: true, isDeclared: false }
+}
+
+const kinds: Readonly<Record<string, string>> = {
+  image: 'image/*',
+  images: 'image/*',
+  audio: 'audio/*',
+  video: 'video/*',
+  attachment: OCTETS,
+  attachments: OCTETS,
+  file: OCTETS,
+  files: OCTETS,
+  base64: OCTETS,
+}
+const endings: ReadonlySet<string | undefined> = new Set(['data', 'base64', 'bytes', 'content'])
+
+/** What the name of an argument says that it takes: `imageData` takes an image, `image_id` and `file_path` do not. */
+function typeCalled(name: string): string | undefined {
+  const words = wordsOf(name)
+  const last = words.at(-1) ?? ''
+  const about = endings.has(last) && words.length > 1 ? words.at(-2) : undefined
+  const kind = (word: string | undefined): string | undefined =>
+    word !== undefined && Object.hasOwn(kinds, word) ? kinds[word] : undefined
+  return kind(about) ?? kind(last)
+}
+
+/** What a type of media begins with: bytes at an offset. */
+type Mark = readonly [type: string, offset: number, bytes: string]
+
+const marks: readonly Mark[] = [
+  ['image/png', 0, '\x89PNG\r\n\x1a\n'],
+  ['image/jpeg', 0, '\xff\xd8\xff'],
+  ['image/gif', 0, 'GIF8'],
+  ['image/webp', 8, 'WEBP'],
+  ['image/bmp', 0, 'BM'],
+  ['image/tiff', 0, 'II*\0'],
+  ['image/tiff', 0, 'MM\0*'],
+  ['audio/wav', 8, 'WAVE'],
+  ['audio/mpeg', 0, 'ID3'],
+  ['audio/mpeg', 0, '\xff\xfb'],
+  ['audio/flac', 0, 'fLaC'],
+  ['audio/ogg', 0, 'OggS'],
+  ['video/mp4', 4, 'ftyp'],
+  ['video/webm', 0, '\x1aE\xdf\xa3'],
+  ['application/pdf', 0, '%PDF-'],
+  ['application/zip', 0, 'PK\x03\x04'],
+  ['application/gzip', 0, '\x1f\x8b'],
+]
+
+/** How many characters of base64 are looked at. */
+const MAX_HEAD_LENGTH = 32
+
+/** What kind of media bytes in base64 are, by how they begin; nothing where that does not tell. */
+export function sniffed(base64: string): string | undefined {
+  const head = Buffer.from(base64.slice(0, MAX_HEAD_LENGTH), 'base64').toString('latin1')
+  return marks.find(([, offset, bytes]) => head.startsWith(bytes, offset))?.[0]
+}
+
+/** Other names of one type, and types whose files are of another type inside. */
+const aliases: Readonly<Record<string, string>> = {
+  'image/jpg': 'image/jpeg',
+  'image/x-png': 'image/png',
+  'audio/mp3': 'audio/mpeg',
+  'audio/x-wav': 'audio/wav',
+  'audio/wave': 'audio/wav',
+  'audio/vnd.wave': 'audio/wav',
+  'audio/mp4': 'video/mp4',
+  'audio/x-m4a': 'video/mp4',
+  'video/quicktime': 'video/mp4',
+  'image/heic': 'video/mp4',
+  'image/avif': 'video/mp4',
+  'video/x-matroska': 'video/webm',
+  'audio/webm': 'video/webm',
+  'video/ogg': 'audio/ogg',
+  'application/ogg': 'audio/ogg',
+  'application/x-gzip': 'application/gzip',
+}
+
+/** Whether bytes of one type can be what was declared. */
+export function canBe(found: string, declared: string): boolean {
+  const type = (declared.split(';')[0] ?? '').trim().toLowerCase()
+  const known = aliases[type] ?? type
+  if (known === found || known === '*/*' || known === 'application/octet-stream') return true
+  if (known.endsWith('/*')) return found.startsWith(known.slice(0, -1))
+  // Documents, packages and books are archives.
+  return found === 'application/zip' && known.startsWith('application/')
+}
+
+/** Bytes in a text: how many they are, the text they are in, and what they are said to be. */
+interface Bytes {
+  readonly size: number
+  readonly base64: string
+  readonly declared?: string
+}
+
+/** The bytes of a data URI in base64; nothing where a text is none. */
+export function dataUri(text: string): Bytes | undefined {
+  if (!text.startsWith('data:')) return undefined
+  const comma = text.indexOf(',')
+  const head = comma === -1 || comma > 300 ? '' : text.slice(5, comma)
+  if (!head.endsWith(';base64')) return undefined
+  const [declared] = head.split(';')
+  return {
+    ...inBase64(text.slice(comma + 1)),
+    ...(declared !== undefined && declared !== '' && { declared }),
+  }
+}
+
+/** The bytes of base64, which is taken as such without looking at all of it. */
+export function inBase64(text: string): Bytes {
+  const end = /=*\s*$/.exec(text.slice(-100))?.[0].length ?? 0
+  return { size: Math.floor(((text.length - end) * 3) / 4), base64: text }
+}
+
+/** Whether a text can be base64, by its first characters. */
+function seemsBase64(text: string): boolean {
+  return text.length >= 4 && /^[\w+/-]+={0,2}\s*$/.test(text.slice(0, 200))
+}

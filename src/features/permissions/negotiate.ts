@@ -1,0 +1,296 @@
+import { hash } from 'node:crypto'
+import type { Call, Handler } from '../../core/call.ts'
+import { type Extra, GatewayError } from '../../core/error.ts'
+import { canonical } from '../../core/json/json.ts'
+import { Payload } from '../../core/payload.ts'
+import { knownScopes, scopeNameSchema } from '../../core/scope.ts'
+import { escapeHidden } from '../../core/text/escape.ts'
+import { fitting } from '../../core/text/glob.ts'
+import { type Approval, createApprovals, type ApprovalRequest } from '../../records/approvals.ts'
+import type { Deps, SettingsOf } from '../feature.ts'
+import { readStrings } from './preflight.ts'
+import type { Granted, Sessions } from './sessions.ts'
+
+/** The tool that opens a session with fewer scopes. */
+export const negotiateTool = {
+  name: 'negotiate_scopes',
+  title: 'Negotiate scopes',
+  description:
+    'Opens a session that holds only some of the scopes of the caller. Its token narrows later requests.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      requested_scopes: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'The scopes wanted; `temp:30min` among them limits how long.',
+      },
+      justification: { type: 'string', description: 'Why they are needed, for people.' },
+      ttl_seconds: {
+        type: 'integer',
+        minimum: 1,
+        description: 'How long the session should last unless it is refreshed.',
+      },
+      refresh_token: { type: 'string', description: 'Goes on with the session it was given out for.' },
+    },
+  },
+  outputSchema: {
+    type: 'object',
+    properties: {
+      granted_scopes: { type: 'array', items: { type: 'string' } },
+      denied_scopes: {
+        type: 'array',
+        items: {
+          type: 'object',
+          properties: { scope: { type: 'string' }, reason: { type: 'string' } },
+        },
+      },
+      granted: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'Another name of `granted_scopes`.',
+      },
+      denied: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'The names alone of `denied_scopes`.',
+      },
+      session: {
+        type: 'object',
+        properties: {
+          token: { type: 'string' },
+          scopes: { type: 'array', items: { type: 'string' } },
+          expires_at: { type: 'string' },
+          refresh_token: { type: 'string' },
+          inactivity_timeout_seconds: { type: 'integer' },
+        },
+        required: ['token', 'scopes', 'expires_at'],
+      },
+    },
+    required: ['granted_scopes', 'session'],
+  },
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
+} as const
+
+interface Parts {
+  readonly deps: Deps
+  readonly sessions: Sessions
+}
+
+/** Answers `permissions/negotiate`: opens a session with those of the requested scopes its caller may have. */
+export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, sessions }: Parts): Handler {
+  const servers = deps.servers().map((name) => {
+    const server = deps.server(name)
+    return { name, scopes: new Set(server ? knownScopes(server) : []) }
+  })
+  const known = new Set(servers.flatMap(({ scopes }) => [...scopes]))
+  const agreement = createAgreement(deps)
+
+  return async (call) => {
+    const { requested_scopes: wanted, refresh_token: refresh } = call.params.fields
+    if (refresh !== undefined) {
+      if (typeof refresh !== 'string')
+        throw invalid('refresh_token must be a string', { field: 'refresh_token', reason: 'type' })
+      const renewed = await sessions.refresh(refresh, call.principal)
+      return done(renewed.scopes, [], worded(renewed, sessions.idle))
+    }
+    const requested = readStrings(wanted, 'requested_scopes')
+    if (!requested)
+      throw invalid('requested_scopes is missing', { field: 'requested_scopes', reason: 'required' })
+    const isScope = (name: string): boolean =>
+      !name.startsWith('temp:') || (!temp.test(name) && isKnown(name, call))
+    const [asked, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
+    const longest = Math.min(...limits.map(temporary), deps.auth.session.maxTtl)
+    const ttl = ttlOf(call)
+    const judged = [...new Set(asked)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
+    const open = judged.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
+    const answer = open.length > 0 ? await agreement(open, call) : undefined
+    const sorted = judged.map((each) => (each.reason === ASK ? { ...each, reason: answer } : each))
+    const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
+    const denied = sorted.filter(({ reason }) => reason !== undefined)
+    // Where nothing is granted the session tells what is held, of that what nobody has to be asked about.
+    const free = [...(call.principal.scopes ?? known)].filter((scope) => denialOf(scope, call) === undefined)
+    const held = granted.length > 0 ? granted : free
+    const opened = await sessions.open(call.principal, held, { ttl, longest })
+    note(call, granted, denied)
+    return done(granted, denied, worded(opened, sessions.idle))
+  }
+
+  function isKnown(scope: string, { principal }: Call): boolean {
+    return known.has(scope) || principal.scopes?.has(scope) === true
+  }
+
+  function denialOf(scope: string, call: Call): string | undefined {
+    if (!isKnown(scope, call)) return 'unknown scope'
+    const rules = rulesOf(scope, call)
+    if (rules.includes('never')) return 'not granted by policy'
+    if (call.principal.scopes?.has(scope) === false) return 'not held by the caller'
+    return rules.includes('ask') ? ASK : undefined
+  }
+
+  /** What is said of a scope here and by the servers it is of, which may be asked for it at the address of all. */
+  function rulesOf(scope: string, { target }: Call): readonly unknown[] {
+    const owners = servers.filter(({ scopes }) => scopes.has(scope)).map(({ name }) => name)
+    return [target.upstream, ...owners].map((name) => {
+      const { approval = {} } = settings(name) || {}
+      const [rule] = fitting(Object.keys(approval), scope)
+      return rule === undefined ? 'auto' : approval[rule]
+    })
+  }
+
+  function note({ principal, params }: Call, granted: readonly string[], denied: readonly object[]): void {
+    const { justification } = params.fields
+    deps.log.info('permissions.negotiated', {
+      principal: principal.id,
+      granted,
+      denied: denied.length,
+      ...(typeof justification === 'string' && { justification: justification.slice(0, 500) }),
+    })
+  }
+}
+
+/** Why a scope is not granted at once: somebody has to agree. */
+const ASK = 'ask'
+
+/** How long a session is wanted for, in milliseconds. @throws INVALID_INPUT */
+function ttlOf({ params }: Call): number {
+  const { ttl_seconds: seconds } = params.fields
+  if (seconds === undefined) return Number.POSITIVE_INFINITY
+  if (typeof seconds === 'number' && Number.isSafeInteger(seconds) && seconds > 0) return seconds * 1000
+  throw invalid('ttl_seconds must be a whole number above 0', { field: 'ttl_seconds', reason: 'type' })
+}
+
+const units: Readonly<Record<string, number>> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** What is no scope but says how long the session may last at most. */
+const temp = /^temp:([1-9]\d{0,8})(s|min|h|d)$/
+
+/** The milliseconds of a pseudo-scope such as `temp:30min`. @throws INVALID_INPUT */
+function temporary(name: string): number {
+  const [, count = '', unit = ''] = temp.exec(name) ?? []
+  const factor = units[unit]
+  if (factor !== undefined) return Number(count) * factor
+  throw invalid('temp in requested_scopes must be a time above 0 in s, min, h or d, such as temp:30min', {
+    field: 'requested_scopes',
+    reason: 'format',
+  })
+}
+
+function worded({ token, scopes, expiresAt, refreshToken }: Granted, idle: number): Record<string, unknown> {
+  return {
+    token,
+    scopes,
+    expires_at: new Date(expiresAt).toISOString(),
+    refresh_token: refreshToken,
+    inactivity_timeout_seconds: Math.floor(idle / 1000),
+  }
+}
+
+function done(
+  granted: readonly string[],
+  refused: readonly { readonly scope: string }[],
+  session: Record<string, unknown>,
+): { readonly kind: 'result'; readonly result: Payload } {
+  return {
+    kind: 'result',
+    result: Payload.of({
+      granted_scopes: granted,
+      denied_scopes: refused,
+      granted,
+      denied: refused.map(({ scope }) => scope),
+      session,
+    }),
+  }
+}
+
+function invalid(why: string, extra?: Pick<Extra, 'field' | 'reason'>): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${why}.`, extra)
+}
+
+/** How long a person has to agree, in milliseconds. */
+const APPROVAL_TTL_MS = 3_600_000
+
+/** Finds out whether a person agreed that a session gets scopes: nothing where one did, or why it does not yet. */
+function createAgreement(deps: Deps): (scopes: readonly string[], call: Call) => Promise<string | undefined> {
+  const approvals = createApprovals(deps.store, Date.now)
+  return async (scopes, call) => {
+    const draft = draftOf(scopes.toSorted(), call)
+    const found = await approvals.use(draft)
+    if (found?.status === 'approved') return undefined
+    if (found?.status === 'denied') return 'declined'
+    const ways = waysTo(found ?? (await approvals.request(draft)).approval, deps)
+    if (ways.length === 0) return 'needs approval'
+    return `needs approval: ask again once it is approved ${ways.join(', or ')}`
+  }
+}
+
+function draftOf(scopes: readonly string[], { principal, params }: Call): ApprovalRequest {
+  const { id, isEverybody } = principal
+  const { justification } = params.fields
+  const why = typeof justification === 'string' ? { justification: justification.slice(0, 500) } : {}
+  const names = escapeHidden(scopes.join(', '))
+    .replaceAll('\n', String.raw`\n`)
+    .slice(0, 500)
+  return {
+    kind: 'page',
+    caller: id,
+    ...(isEverybody && { isEverybody }),
+    upstream: 'gatehouse',
+    tool: 'negotiate_scopes',
+    arguments: { requested_scopes: scopes, ...why },
+    // Why somebody wants it is not what was agreed to.
+    digest: hash('sha256', canonical([id, 'permissions/negotiate', scopes])),
+    risk: 'destructive',
+    message: `Open a session with ${names}?`,
+    needed: 1,
+    approvers: [],
+    ttl: APPROVAL_TTL_MS,
+  }
+}
+
+function waysTo(approval: Approval, deps: Deps): string[] {
+  const { id } = approval
+  const url = deps.decidesOnPage(approval) === 'person' ? deps.page(`/confirm/${id}`) : undefined
+  const command = deps.isStoreShared ? [`with \`${deps.approvalCommand(id)}\``] : []
+  return url === undefined ? command : [`at ${url}`, ...command]
+}
+
+/** What the configuration says of permissions. */
+export interface Settings {
+  readonly hide_unpermitted: boolean
+  readonly elevate_url?: string
+  readonly approval: Readonly<Record<string, ApprovalSetting>>
+}
+
+/** Whether a session may be given a scope its caller has: at once, after somebody agreed, or not at all. */
+type ApprovalSetting = 'auto' | 'ask' | 'never'
+
+/** The JSON Schema of the settings. */
+export const settingsSchema = {
+  type: 'object',
+  default: {},
+  properties: {
+    hide_unpermitted: {
+      type: 'boolean',
+      default: false,
+      description:
+        'Leave what a caller may not use out of its lists; otherwise lists are whole and tell what it lacks.',
+    },
+    elevate_url: {
+      type: 'string',
+      pattern: '^https?://',
+      errorMessage: 'must be a URL such as https://idp.example.com/request-access',
+      description: 'Where people ask for more rights, instead of `auth.elevate_url`.',
+    },
+    approval: {
+      type: 'object',
+      default: {},
+      propertyNames: { ...scopeNameSchema, 'x-names': 'scope' },
+      errorMessage: 'must be a mapping of scopes to auto, ask or never',
+      additionalProperties: { enum: ['auto', 'ask', 'never'] },
+      description:
+        'Whether a session gets a scope that its caller has, by scope or glob: `auto` at once, `ask` after somebody agreed, `never` not at all.',
+      examples: [{ 'admin:*': 'never' }],
+    },
+  },
+}

@@ -1,0 +1,167 @@
+import type { Descriptor } from '../../core/descriptor.ts'
+import { fits, fitting } from '../../core/text/glob.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { ArgumentRules, UpstreamSettings } from '../../core/settings.ts'
+import {
+  decoded,
+  fold,
+  from,
+  isAbsolute,
+  isWellEncoded,
+  loosePathVariants,
+  pathVariants,
+  tidy,
+} from './path-variants.ts'
+import { uriReadings } from './path-variants.ts'
+
+/** What the configuration lets through of a tool, prompt or resource, whatever the scopes of the caller. */
+export interface Rules {
+  /** Whether no arguments at all are let through. */
+  readonly isClosed: boolean
+  /** It is a resource whose URI could be read in ways nobody can foresee. */
+  readonly isUnreadable?: true
+  permits(args: unknown): boolean
+}
+
+/** The rules for a name; nothing where every call is let through. */
+export function rulesFor(
+  settings: UpstreamSettings,
+  name: string,
+  kind: Descriptor['kind'] = 'tool',
+): Rules | undefined {
+  const isUri = kind === 'resource'
+  const isLimited = hasRules(settings) || Object.keys(settings.scopes).length > 0
+  if (isUri && isLimited && !isWellEncoded(name)) return unreadable
+  const denying = Object.keys(settings.deny).filter((glob) => means(glob, name, isUri))
+  const [allowing] = fitting(Object.keys(settings.allow), name)
+  const denied = denying.flatMap((glob) => ruleOf(settings.deny, glob))
+  const allowed = allowing === undefined ? [] : ruleOf(settings.allow, allowing)
+  if (denied.includes(true)) return closed
+  const directories = directoriesOf(settings)
+  const denials = denied.flatMap((rule) => (rule === true ? [] : argumentsOf(rule, directories, denies)))
+  const conditions = allowed.flatMap((rule) => (rule === true ? [] : argumentsOf(rule, directories, allows)))
+  if (denials.length === 0 && conditions.length === 0) return undefined
+  return {
+    isClosed: false,
+    permits: (args = {}) =>
+      isObject(args) &&
+      !denials.some((matches) => matches(args)) &&
+      conditions.every((matches) => matches(args)),
+  }
+}
+
+/** Whether a server has any rules. */
+export function hasRules({ allow, deny }: UpstreamSettings): boolean {
+  return Object.keys(allow).length > 0 || Object.keys(deny).length > 0
+}
+
+const closed: Rules = { isClosed: true, permits: () => false }
+const unreadable: Rules = { ...closed, isUnreadable: true }
+
+/** How many texts of one argument are looked at, and how long one and all may be; what has more is not let through. */
+const MAX_TEXTS = 1000
+const MAX_LENGTH = 65_536
+const MAX_TOGETHER = 131_072
+
+type Args = Readonly<Record<string, unknown>>
+type Test = (args: Args) => boolean
+
+function ruleOf(rules: ArgumentRules, glob: string): (Readonly<Record<string, string>> | true)[] {
+  const rule = rules[glob]
+  return rule === undefined ? [] : [rule]
+}
+
+/** A resource is meant however its URI is spelled. */
+function means(glob: string, name: string, isUri: boolean): boolean {
+  if (fits(glob, name)) return true
+  return (isUri || name.includes('/')) && denies(glob, [])([name])
+}
+
+function argumentsOf(
+  rule: Readonly<Record<string, string>>,
+  directories: readonly string[],
+  make: (glob: string, directories: readonly string[]) => (texts: readonly string[]) => boolean,
+): Test[] {
+  return Object.entries(rule).map(([argument, glob]) => {
+    const test = make(glob, directories)
+    const isDenial = make === denies
+    return (args) => {
+      const values = valuesOf(args, argument)
+      const texts = textsOf(values, isDenial)
+      const together = texts.reduce((sum, { length }) => sum + length, 0)
+      const isTooLong = together > MAX_TOGETHER || texts.some(({ length }) => length > MAX_LENGTH)
+      if (texts.length > MAX_TEXTS || isTooLong) return isDenial
+      return texts.length > 0 && test(texts)
+    }
+  })
+}
+
+/** Some servers do not tell upper from lower case in the names of arguments. */
+function valuesOf(args: Args, argument: string): unknown[] {
+  const name = fold(argument)
+  return Object.keys(args).flatMap((key) => (key === argument || fold(key) === name ? [args[key]] : []))
+}
+
+/** Every text and number inside values; also the keys of objects in them, where `withKeys` says so. */
+function textsOf(values: readonly unknown[], withKeys: boolean): string[] {
+  const found: string[] = []
+  const left = [...values]
+  while (left.length > 0 && found.length <= MAX_TEXTS) {
+    const value = left.pop()
+    if (Array.isArray(value)) for (const each of value) left.push(each)
+    else if (isObject(value)) {
+      if (withKeys) found.push(...Object.keys(value).slice(0, MAX_TEXTS + 1))
+      for (const key in value) left.push(value[key])
+    } else if (typeof value === 'string') found.push(value)
+    else if (typeof value === 'number' || typeof value === 'boolean') found.push(String(value))
+  }
+  return found
+}
+
+/** Whether one of the texts could be read as something the glob covers. */
+function denies(glob: string, directories: readonly string[]): (texts: readonly string[]) => boolean {
+  const plain = fold(glob)
+  const whole = fold(tidy(glob.replaceAll('\\', '/')))
+  const globs = [...new Set([plain, whole, fold(tidy(decoded(glob)))])]
+  const ends = endsOf(whole)
+  return (texts) =>
+    texts.some((text) =>
+      [...loosePathVariants(text, directories), ...uriReadings(text).map(fold)].some((path) =>
+        (isAbsolute(path) ? globs : [...globs, ...ends]).some((each) => covers(each, path)),
+      ),
+    )
+}
+
+/** Whether all texts can only be read as something the glob covers. */
+function allows(glob: string, directories: readonly string[]): (texts: readonly string[]) => boolean {
+  const whole = tidy(glob)
+  const isPath = isAbsolute(glob)
+  const places = (text: string): string[] =>
+    isPath && !isAbsolute(text) ? directories.map((directory) => tidy(from(directory, text))) : [text]
+  return (texts) =>
+    texts.every((text) => {
+      const read = pathVariants(text).flatMap(places)
+      return read.length > 0 && read.every((each) => covers(glob, each) || covers(whole, each))
+    })
+}
+
+/** A glob of what is in a directory covers the directory too. */
+function covers(glob: string, path: string): boolean {
+  return fits(glob, path) || fits(glob, `${path}/`)
+}
+
+/** What is left of an absolute glob when it is seen from each directory on its way. */
+function endsOf(glob: string): string[] {
+  if (!isAbsolute(glob)) return []
+  const segments = glob.split('/')
+  return segments.flatMap((segment, index) =>
+    index > 0 && segment !== '' && !segment.includes('*') ? [segments.slice(index).join('/')] : [],
+  )
+}
+
+/** Where a server may look for a relative path: its working directory, and the directories it was started for. */
+function directoriesOf({ reach }: UpstreamSettings): string[] {
+  if (reach.kind === 'url') return []
+  const named = reach.args.filter((argument) => isAbsolute(argument))
+  return [...(reach.cwd === undefined ? [] : [reach.cwd]), ...named]
+}

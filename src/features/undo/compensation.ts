@@ -1,0 +1,77 @@
+import { evaluate, type Expression, uses } from '../../core/undo/expression.ts'
+import { displayCall } from '../../core/tool-call.ts'
+import type { UndoRule } from '../../core/undo/rules.ts'
+import { isKeepable, tooLarge, type Compensation } from '../../records/actions.ts'
+
+/** What reading before the call gave: what was there, that nothing was, or that nobody could say. */
+export type ReadSnapshot =
+  | { readonly kind: 'found'; readonly value: unknown }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'unreadable'; readonly reason: string }
+
+/** What is known of a call. */
+interface Known {
+  readonly args: Readonly<Record<string, unknown>>
+  readonly look?: ReadSnapshot | undefined
+  /** What it gave, once it ended. */
+  readonly result?: { readonly value: unknown }
+}
+
+/** How a call is undone, given what is known of it so far. */
+export function compensationFor(rule: UndoRule | undefined, known: Known): Compensation {
+  if (!rule) return none('no undo is configured for it')
+  if (rule.kind === 'none') return none('it is configured to have no undo')
+  const expression = expressionOf(rule, known.look)
+  if (typeof expression === 'string') return none(expression)
+  if (!known.result && uses(expression).has('result')) return none(RESULT)
+  return compute(expression, rule, known)
+}
+
+/** Whether it is known only from what comes back how a call is undone. */
+export function takesResult(rule: UndoRule | undefined, look: ReadSnapshot | undefined): boolean {
+  if (!rule || rule.kind === 'none') return false
+  const expression = expressionOf(rule, look)
+  return typeof expression !== 'string' && uses(expression).has('result')
+}
+
+type Rule = Exclude<UndoRule, { readonly kind: 'none' }>
+
+const RESULT = 'what it takes to undo it is in its result, which is not known'
+
+/** The expression that applies, or why there is none. */
+function expressionOf(rule: Rule, look: ReadSnapshot | undefined): Expression | string {
+  if (rule.kind === 'call') return rule.call
+  if (!look) return 'what was there before was not read'
+  if (look.kind === 'unreadable') return `what was there before could not be read: ${look.reason}`
+  if (look.kind === 'found') return rule.restore
+  return rule.absent ?? 'there was nothing before it, and no undo is configured for that'
+}
+
+/** What stands for bytes that are no text once they were read as text (Unicode, U+FFFD). */
+const NO_TEXT = '\uFFFD'
+
+function compute(expression: Expression, { isExact, description }: Rule, known: Known): Compensation {
+  const { args, look, result } = known
+  try {
+    const given = evaluate(expression, {
+      args,
+      ...(result && { result: result.value }),
+      ...(look?.kind === 'found' && { snapshot: look.value }),
+    })
+    if (look?.kind === 'found' && JSON.stringify(given).includes(NO_TEXT))
+      return none('what was there before is no text, so it was not read as it is')
+    const way: Compensation = {
+      kind: isExact ? 'exact' : 'approximate',
+      tool: expression.tool,
+      arguments: given,
+      description: description ?? displayCall(expression.tool, given),
+    }
+    return isKeepable(way) ? way : tooLarge
+  } catch (error) {
+    return none(error instanceof Error ? error.message : String(error))
+  }
+}
+
+function none(reason: string): Compensation {
+  return { kind: 'none', reason }
+}

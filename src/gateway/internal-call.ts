@@ -1,0 +1,25 @@
+import type { Call } from '../core/call.ts'
+import { Payload } from '../core/payload.ts'
+import type { InternalCall } from '../features/feature.ts'
+import { NS } from '../protocol/meta-keys.ts'
+import { ownCall } from '../protocol/lift.ts'
+
+/** A call of a tool that the gateway makes itself. */
+export function internalCall({
+  purpose,
+  principal,
+  upstream,
+  tool,
+  during,
+  undoes,
+  ...order
+}: InternalCall): Call {
+  const meta = order.idempotencyKey === undefined ? {} : { [`${NS}/idempotency_key`]: order.idempotencyKey }
+  const params = Payload.of({ name: tool, arguments: order.arguments, _meta: meta })
+  const target = { upstream, method: 'tools/call', name: tool }
+  const link = undoes === undefined ? {} : { undoes }
+  const call = ownCall({ method: target.method, params, target, principal, meta, internal: purpose, ...link })
+  if (!during) return call
+  const { client, signal, abort } = during
+  return { ...call, client: { ...client, nonInteractive: true }, signal, abort }
+}

@@ -1,0 +1,372 @@
+import { type HiddenName, hiddenText } from '../catalog/aggregate.ts'
+import { createCallStatistics } from '../catalog/call-statistics.ts'
+import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
+import { prefixed, strict } from '../catalog/names.ts'
+import { listAllPages } from '../catalog/pagination.ts'
+import { createCatalog, type Catalog } from '../catalog/router.ts'
+import { createRecords } from '../catalog/server-records.ts'
+import { createDescriptors } from '../catalog/tool-descriptors.ts'
+import { createUndoRules } from '../catalog/undo-rules.ts'
+import { joinCommand } from '../config/command-line.ts'
+import { isLoopback } from '../config/names.ts'
+import { isProtected } from '../core/auth-settings.ts'
+import { type Call, compose, type Outcome, type Target } from '../core/call.ts'
+import type { ServerRecords, RemainingQuota, Quota } from '../core/descriptor.ts'
+import { GatewayError } from '../core/error.ts'
+import type { Finding } from '../core/finding.ts'
+import { isObject } from '../core/json/json.ts'
+import { background, type Log } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
+import type { Principal } from '../core/principal.ts'
+import { featureSettings, isAsked, type Settings } from '../core/settings.ts'
+import { aliasOf } from '../core/text/alias.ts'
+import type { ServerDescription } from '../descriptions/model/description.ts'
+import { fetchJson } from '../downstream/http/fetch-json.ts'
+import { errors } from '../features/errors/errors.ts'
+import type { Deps } from '../features/feature.ts'
+import { callBounds } from '../features/limits.ts'
+import { permissions } from '../features/permissions/permissions.ts'
+import { transactions } from '../features/transactions/transactions.ts'
+import { withFields } from '../observability/log.ts'
+import { observe, observeServer, observeTarget } from '../observability/observe.ts'
+import type { Observing } from '../observability/observing.ts'
+import { ownCall } from '../protocol/lift.ts'
+import { asSent } from '../protocol/projection.ts'
+import { whoDecidesOnPage } from '../records/approvals.ts'
+import type { Membership } from '../records/members.ts'
+import type { Store } from '../store/store.ts'
+import type { OAuthSite } from '../upstream/oauth/credentials.ts'
+import { startServers } from '../upstream/startup.ts'
+import type { IndexedTool } from '../upstream/tool-index.ts'
+import type { Variables } from '../upstream/transport/child.ts'
+import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
+import { createDescriptions } from './descriptions.ts'
+import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reservedOf } from './features.ts'
+import { internalCall } from './internal-call.ts'
+import { wayTo } from './observers.ts'
+
+/** What was put together from one version of the settings. */
+export interface Runtime {
+  readonly settings: Settings
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly catalog: Catalog
+  readonly active: readonly Active[]
+  readonly entry: Deps['entry']
+  readonly isPermitted: Deps['isPermitted']
+  readonly tools: Deps['tools']
+  /** A document about a server, or about all of them, without secrets. */
+  describe<Made>(upstream: string | undefined, make: (description: ServerDescription) => Made): Promise<Made>
+  /** What documents are made of. */
+  readonly about: Pick<Deps, 'description' | 'document' | 'isOn'>
+  /** What the server's own list says of the tool a call names. */
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
+  /** What the names in the configuration are held against servers by. */
+  readonly names: NameCheck
+  /** Aborted when other settings take over. */
+  readonly ended: AbortController
+}
+
+/** What lasts longer than one version of the settings. */
+export interface Kept {
+  readonly variables: Variables
+  readonly log: Log
+  readonly observing: Observing
+  readonly oauth: OAuthSite
+  readonly store: Store
+  readonly membership: Membership
+  readonly sign: Deps['sign']
+  readonly prove: Deps['prove']
+  readonly page: Deps['page']
+  readonly closing: Deps['closing']
+}
+
+/** Puts the parts together; servers that are configured as before are kept. */
+export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Runtime {
+  const { variables, oauth, log, store, observing, membership, sign, prove, page, closing } = kept
+  const upstreams = new Map(
+    settings.upstreams.map((each) => {
+      const same = before.get(each.name)
+      if (same && settingsEqual(same.settings, each)) return [each.name, same]
+      const own = withFields(log, { upstream: each.name })
+      return [each.name, createUpstream(each, { variables, oauth, log: own })]
+    }),
+  )
+  const tool: Runtime['tool'] = (call) => upstreams.get(call.target.upstream ?? '')?.tool(call)
+  const { of: entry, listed } = createDescriptors({
+    server: (name) => upstreams.get(name)?.settings,
+    tool,
+    own: (call) => catalog.builtinTool(call),
+    resolve: (call) => catalog.resolve(call),
+  })
+  const deps: Deps = {
+    log,
+    store,
+    isStoreShared: settings.store.kind !== 'memory',
+    isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
+    entrances: (name) => entrancesOf(name, settings),
+    call: (call) => catalog.handle(call),
+    internal: internalCall,
+    isPermitted: (call) => isPermitted(call),
+    membership,
+    sign,
+    prove,
+    asSent,
+    page,
+    decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
+    approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
+    hasTools: settings.metaTools !== 'off',
+    isAsked: isAsked(settings),
+    relay: (call) => catalog.servers(call),
+    isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
+    reserved: (name) => reservedOf(active, name),
+    callerValues: (name) => callerValuesOf(active, name),
+    closing,
+    servers: () => [...upstreams.keys()],
+    server: (name) => upstreams.get(name)?.settings,
+    quota: (name) => upstreams.get(name)?.quota(),
+    remainingQuota: (principal, upstream, name) =>
+      remainingQuotaOf(active, { principal, upstream, name, quota: deps.quota }),
+    largestRequest: settings.listen.body,
+    callBounds: (name, tool) => callBounds(settings, name, tool),
+    auth: settings.auth,
+    entry,
+    undoRule: (name, tool) => undoRules.of(name, tool),
+    explained: (failure, call) =>
+      active
+        .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
+        ?.contribution.explained?.(failure, call),
+    undoRuleAmong: (described, all) => undoRules.among(described, all),
+    tools: async (name) =>
+      (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
+    records: () => {
+      if (records) return records
+      records = createRecords({
+        servers: upstreams,
+        listed,
+        facts: (described, all) => factsOf(active, described, all),
+        seen: sightings.of,
+        log,
+      })
+      records.onChange((upstream) => background(names.again(upstream), log))
+      return records
+    },
+    description: (upstream, call) => descriptions.of(upstream, call),
+    document: (description, key, make) => descriptions.document(description, key, make),
+    exposed: (name, tool, isTogether) => {
+      const { isStrict } = settings.listen
+      if (isTogether) return (isStrict ? strict : prefixed).name(name, tool)
+      return isStrict ? aliasOf(tool) : tool
+    },
+    fetchJson,
+    listed,
+  }
+  const descriptions = createDescriptions({
+    settings,
+    records: deps.records,
+    isUp: (name) => upstreams.get(name)?.status.problem === undefined,
+    isOn: (feature, upstream) => deps.isOn(feature, upstream),
+    isGuarded: deps.isGuarded,
+    page,
+    isHiding: (upstream) => {
+      const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
+      const chosen = asked.map((name) => featureSettings(settings, permissions.name, name))
+      return chosen.some((each) => isObject(each) && each.hide_unpermitted === true)
+    },
+    handle: deps.call,
+  })
+  const names = createNameCheck({ names: settings.names, servers: upstreams, log })
+  const sightings = createCallStatistics()
+  let records: ServerRecords | undefined
+  const undoRules = createUndoRules({
+    settings: (name) => upstreams.get(name)?.settings.tools,
+    tools: (name) => deps.tools(name),
+    isDerived: (name) => isUndoDerived(settings, name),
+  })
+  const active = activeFeatures(settings, deps)
+  const catalog = createCatalog({
+    upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
+    policies: (target) => [
+      observeTarget(observing, target),
+      // Features look at the lists of a server, which may be for users who signed in alone.
+      target.isBuiltin ? undefined : upstreams.get(target.upstream ?? '')?.guard,
+      ...policiesOf(active, target),
+      records && sightings.middleware(target),
+      target.isBuiltin
+        ? undefined
+        : observeServer(observing, target, (call) => wayTo(upstreams.get(target.upstream ?? ''), call)),
+    ],
+    observe: observe(observing),
+    shown: (method) => active.map(({ contribution }) => contribution.rewriteResult?.(method)),
+    isAggregate: settings.listen.aggregate,
+    isStrict: settings.listen.isStrict,
+    own: active.map(({ contribution, isOn }) => ({ ...contribution, isOn })),
+    metaTools: settings.metaTools,
+    hasMethods: settings.hasMethods,
+    onHidden: reportOnce(log),
+    tool,
+  })
+  const isPermitted: Deps['isPermitted'] = async (call) => {
+    const found = await catalog.resolve(call)
+    const guard = active.find(({ name }) => name === permissions.name)
+    if (!found || !guard?.isOn(found.target.upstream)) return true
+    const policy = guard.contribution.middleware?.(found.target)
+    return compose(
+      [policy],
+      async () => nothing,
+    )(found).then(
+      () => true,
+      () => false,
+    )
+  }
+  const { tools } = deps
+  const ended = new AbortController()
+  const describe: Runtime['describe'] = async (upstream, make) =>
+    descriptions.clean(make(await descriptions.of(upstream)))
+  return {
+    about: deps,
+    describe,
+    settings,
+    upstreams,
+    catalog,
+    active,
+    entry,
+    isPermitted,
+    tools,
+    tool,
+    names,
+    ended,
+  }
+}
+
+/**
+ * The command that approves a call. Whoever started a gateway on stdio, or one that only this machine can reach and
+ * that asks nobody who they are, runs the command too: it names the configuration or the store, so that it works from
+ * any folder. Callers of others are told no path of this machine.
+ */
+function approvalCommand(id: string, { file, store, listen, auth }: Settings, isHttp: boolean): string {
+  const command = ['gatehouse', 'approvals', 'approve', id]
+  const isOpen = isProtected(auth) || !isLoopback(listen.host) || listen.publicUrl !== undefined
+  if (isHttp && isOpen) return joinCommand(command)
+  if (file !== undefined) return joinCommand([...command, '--config', file])
+  return joinCommand(store.kind === 'folder' ? [...command, '--store', store.path] : command)
+}
+
+/** Together with other servers it has other names there than alone. */
+function entrancesOf(name: string, { upstreams, listen }: Settings): readonly string[] {
+  const shared = upstreams.length === 1 ? ['/mcp'] : listen.aggregate ? ['/mcp of all servers'] : []
+  return ['stdio', `/mcp/${name}`, ...shared, ...(listen.legacySse ? ['/sse'] : [])]
+}
+
+/** The tools a server lists by itself. @throws SERVER_UNAVAILABLE, and what it answers */
+async function listedBy(upstream: Upstream | undefined): Promise<readonly Payload[]> {
+  if (!upstream) return []
+  const { problem } = upstream.status
+  // Trying again and again would only make it longer until it is tried for somebody.
+  if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
+  const call = ownCall({ target: { upstream: upstream.name, method: 'tools/list' } })
+  return listAllPages(upstream.handle, call, 'tools/list')
+}
+
+/** Whether it may be found out from a server's own tools how one of them is undone. */
+export function isUndoDerived(settings: Settings, upstream: string): boolean {
+  const own = featureSettings(settings, transactions.name, upstream)
+  return isObject(own) && own.auto_undo === true
+}
+
+/** How many names that are left out are remembered as reported. */
+const MAX_REPORTED_NAMES = 1000
+
+/** Logs each name that is left out once. */
+function reportOnce(log: Log): (hidden: HiddenName) => void {
+  const reported = new Set<string>()
+  return (hidden) => {
+    if (reported.has(hidden.exposed) || reported.size >= MAX_REPORTED_NAMES) return
+    reported.add(hidden.exposed)
+    log.warn('config.problem', { message: hiddenText(hidden) })
+  }
+}
+
+const nothing: Outcome = { kind: 'result', result: Payload.of({}) }
+
+/** Reaches each server once. Resolves with what does not go together with what they list. */
+export async function startUp(
+  { upstreams, catalog, active, names, ended }: Runtime,
+  log: Log,
+): Promise<Finding[]> {
+  const call = ownCall()
+  await startServers(upstreams.values(), call, {
+    ended: ended.signal,
+    onReached: (upstream) => background(names.again(upstream), log),
+    log,
+  })
+  const collisions = await catalog.collisions(call)
+  const problems = await Promise.all([
+    names.all(),
+    ...active.map(async ({ contribution }) => (await contribution.problems?.()) ?? []),
+  ])
+  // What can not be taken up just then, as the store is away, is no reason not to serve.
+  if (!ended.signal.aborted)
+    for (const { contribution } of active) if (contribution.start) background(contribution.start(), log)
+  return [
+    ...collisions.map((each): Finding => {
+      return { path: ['upstreams'], at: 'key', message: each }
+    }),
+    ...problems.flat(),
+  ]
+}
+
+/** Resolves once the features have ended what they had begun, whatever became of it. */
+export async function closeFeatures({ active }: Runtime): Promise<void> {
+  await Promise.allSettled(active.map(async ({ contribution }) => contribution.close?.()))
+}
+
+/** Ends what was put together before; servers that go on are kept. */
+export function retireBuilt(
+  before: Runtime,
+  { upstreams }: Runtime,
+  { closing, log }: Pick<Kept, 'closing' | 'log'>,
+): void {
+  before.ended.abort()
+  before.catalog.close()
+  for (const [name, upstream] of before.upstreams) {
+    if (upstreams.get(name) !== upstream) background(upstream.retire(closing), log)
+  }
+  background(closeFeatures(before), log)
+}
+
+interface Asked {
+  readonly principal: Principal
+  /** The server, and its tool as it knows it. */
+  readonly upstream: string | undefined
+  readonly name: string | undefined
+  /** What a server says is left of its own limit. */
+  quota(upstream: string): Quota | undefined
+}
+
+/**
+ * What is left to a caller to call: of its budget, where a call costs something; else of the limit that leaves it
+ * least, be it one of the gateway or that of the server.
+ */
+async function remainingQuotaOf(
+  active: readonly Active[],
+  { principal, upstream, name, quota }: Asked,
+): Promise<RemainingQuota | undefined> {
+  const target: Target = {
+    method: 'tools/call',
+    ...(upstream !== undefined && { upstream }),
+    ...(name !== undefined && { name }),
+  }
+  const own = await Promise.all(
+    active.map(async ({ contribution, isOn }) =>
+      // Numbers are left out where the store that counts is away.
+      isOn(upstream) ? contribution.remainingQuota?.(target, principal).catch(() => undefined) : undefined,
+    ),
+  )
+  const server = upstream === undefined ? undefined : quota(upstream)
+  const all = [
+    ...own.flatMap((each) => each ?? []),
+    ...(server ? [{ ...server, of: 'server' } as const] : []),
+  ]
+  const [least] = all.toSorted((one, other) => one.remaining - other.remaining)
+  return all.find((each) => each.of === 'budget') ?? least
+}

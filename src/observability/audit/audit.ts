@@ -1,0 +1,305 @@
+import { createHmac, hash } from 'node:crypto'
+import { bareArguments } from '../../core/tool-call.ts'
+import type { Call } from '../../core/call.ts'
+import type { ApprovalStep } from '../../core/events.ts'
+import { isoTime } from '../../core/time/waiting.ts'
+import { canonical } from '../../core/json/json.ts'
+import type { Log } from '../../core/log.ts'
+import type { AuditSettings } from '../../core/settings.ts'
+import type { OrderStep } from '../../core/events.ts'
+import type { Refusal } from '../../core/events.ts'
+import { self } from '../../core/identity.ts'
+import type { SignInStep } from '../../core/events.ts'
+import type { Target } from '../../core/call.ts'
+import { isVendorRequest } from '../../protocol/methods.ts'
+import { Anchor, type Anchors } from './anchor.ts'
+import { AuditFile } from './file.ts'
+import { encodeLine, type Head } from './line.ts'
+import type { Ending } from '../ending.ts'
+import { displayName } from '../ending.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Something to record; made into a line when it is written. */
+type Entry = () => Fields
+
+/** How long entries may wait to be written together, and to be tried again, in milliseconds. */
+const WRITE_DELAY_MS = 20
+const RETRY_DELAY_MS = 1000
+/** How often writing may fail before the last entries are given up. */
+const MAX_ATTEMPTS = 3
+/** How many entries are written together, and how many may wait. */
+const MAX_BATCH_ENTRIES = 500
+const MAX_WAITING_ENTRIES = 50_000
+
+/** What of a call's target is called by which name. */
+const subjects: Readonly<Record<string, string>> = {
+  'tools/call': 'tool',
+  'prompts/get': 'prompt',
+  'resources/read': 'resource',
+}
+
+/** Whether calls of a method are recorded however they end: what acts, or may do so as the protocol does not say. */
+export function isAudited(method: string): boolean {
+  return Object.hasOwn(subjects, method) || isVendorRequest(method)
+}
+
+/** Records calls and refusals in a file, in the order they ended, without making anybody wait. */
+export class Audit {
+  readonly #file: AuditFile
+  #settings: AuditSettings
+  readonly #log: Log
+  readonly #anchor: Anchor | undefined
+  #head: Head
+  #waiting: Entry[] = []
+  #dropped = 0
+  /** Lines that are being written. */
+  #text = ''
+  #timer: NodeJS.Timeout | undefined
+  #writing: Promise<void> | undefined
+  #hasFailed = false
+  #isClosed = false
+  readonly #onExit = (): void => this.#finish()
+
+  /** Opens the file, and goes on with its chain; `anchors` keep its head besides. @throws Error that names the file, where it cannot be opened */
+  constructor(settings: AuditSettings, log: Log, anchors?: Anchors) {
+    this.#file = opened(settings)
+    this.#settings = settings
+    this.#log = log
+    const { head, torn, missing, path } = this.#file
+    this.#head = head
+    const version = self.version
+    if (torn !== undefined) {
+      log.warn('audit.torn', { file: path, after: head.seq })
+      this.#add(() => ({ ...now(), event: 'torn', torn }))
+    }
+    const tellMissing = (from: number, last: Head): void => {
+      log.error('audit.missing', { file: path, from, to: last.seq })
+      this.#add(() => ({ ...now(), event: 'missing', from, to: last.seq, last: last.hash }))
+    }
+    if (missing) tellMissing(head.seq + 1, missing)
+    const known = missing ?? head
+    this.#anchor =
+      anchors && new Anchor({ path, head: known }, anchors, (cut) => tellMissing(known.seq + 1, cut))
+    this.#add(() => ({ ...now(), event: 'started', version, pid: process.pid }))
+    process.on('exit', this.#onExit)
+  }
+
+  /** Goes on with other settings; tells that it can not where another file is wanted. */
+  configure(settings: AuditSettings): boolean {
+    if (settings.file !== this.#settings.file) return false
+    this.#settings = settings
+    return true
+  }
+
+  /** Records how a call ended. */
+  called(call: Call, target: Target, ending: Ending): void {
+    const { requestId, principal, client, method, logFields } = call
+    const time = Date.now()
+    const subject = subjects[method]
+    const given = bareArguments(call)
+    this.#add(() => ({
+      time: isoTime(time),
+      event: 'call',
+      request_id: requestId,
+      principal: principal.id,
+      client: clientName(client.info),
+      upstream: target.upstream,
+      method,
+      ...(subject !== undefined && { [subject]: displayName(method, target.name) }),
+      rule: logFields.get('rule') ?? logFields.get('limited_by'),
+      approval: logFields.get('approval'),
+      approved_by: logFields.get('approved_by'),
+      declined_by: logFields.get('declined_by'),
+      outcome: ending.outcome,
+      replayed: logFields.get('replayed'),
+      code: ending.code,
+      arguments_digest: given === undefined ? undefined : this.#digest(given),
+      ms: ending.ms,
+    }))
+  }
+
+  /** Records a request that was turned away. */
+  refused({ requestId, error, request, address, principal }: Refusal): void {
+    const time = Date.now()
+    this.#add(() => ({
+      time: isoTime(time),
+      event: 'refused',
+      request_id: requestId,
+      principal,
+      address,
+      request,
+      code: error.code,
+      reason: error.extra.reason,
+    }))
+  }
+
+  /** Records a step of a user who signs in to a server. */
+  signedIn(step: SignInStep): void {
+    const at = now()
+    this.#add(() => ({ ...at, event: 'sign_in', ...step }))
+  }
+
+  /** Records what a person decided on a call that waits for approval. */
+  decided({ by, via, verdict, approval, caller, upstream, tool, given }: ApprovalStep): void {
+    const at = now()
+    this.#add(() => ({
+      ...at,
+      event: 'approval',
+      approval,
+      principal: by,
+      via,
+      verdict,
+      caller,
+      upstream,
+      tool,
+      arguments_digest: this.#digest(given),
+    }))
+  }
+
+  /** Records what an operator ordered at the command line. */
+  ordered({ order, by, transaction, caller }: OrderStep): void {
+    const at = now()
+    this.#add(() => ({
+      ...at,
+      event: 'order',
+      order,
+      principal: by,
+      via: 'command_line',
+      transaction,
+      caller,
+    }))
+  }
+
+  /** Writes what waits, and closes the file. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    await this.#writeAll()
+    await this.#anchor?.close()
+    // The store may have told of lines that are missing.
+    await this.#writeAll()
+    this.#isClosed = true
+    process.off('exit', this.#onExit)
+    clearTimeout(this.#timer)
+    await this.#file.close()
+  }
+
+  async #writeAll(): Promise<void> {
+    await this.#writing
+    for (let failures = 0; this.#isLeft && failures < MAX_ATTEMPTS; failures += this.#hasFailed ? 1 : 0)
+      await this.#flush()
+  }
+
+  get #isLeft(): boolean {
+    return this.#waiting.length > 0 || this.#text !== ''
+  }
+
+  #add(entry: Entry): void {
+    if (this.#waiting.length >= MAX_WAITING_ENTRIES) this.#dropped++
+    else this.#waiting.push(this.#waiting.length < MAX_BATCH_ENTRIES ? entry : made(entry))
+    this.#timer ??= setTimeout(() => void this.#flush(), WRITE_DELAY_MS).unref()
+  }
+
+  #flush(): Promise<void> {
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined
+      clearTimeout(this.#timer)
+      this.#timer = undefined
+      if (!this.#isLeft || this.#isClosed) return
+      const delay = this.#hasFailed
+        ? RETRY_DELAY_MS
+        : this.#waiting.length >= MAX_BATCH_ENTRIES
+          ? 0
+          : WRITE_DELAY_MS
+      this.#timer = setTimeout(() => void this.#flush(), delay).unref()
+    })
+    return this.#writing
+  }
+
+  async #write(): Promise<void> {
+    try {
+      if (this.#text === '') this.#encode()
+      await this.#file.add(this.#text, this.#head)
+      this.#text = ''
+      this.#hasFailed = false
+      this.#anchor?.follow(this.#head)
+    } catch (error) {
+      this.#hasFailed = true
+      this.#log.error('audit.failed', { file: this.#file.path, reason: String(error) })
+    }
+  }
+
+  /** Makes lines of what waits, of a part of it at a time: other work comes in between. */
+  #encode(): void {
+    const { maxSize, keep } = this.#settings
+    if (this.#file.size >= maxSize) {
+      this.#file.rotate(keep)
+      this.#line({ ...now(), event: 'continued', version: self.version, pid: process.pid })
+    }
+    if (this.#dropped > 0) this.#line({ ...now(), event: 'dropped', count: this.#dropped })
+    this.#dropped = 0
+    for (const entry of this.#waiting.splice(0, MAX_BATCH_ENTRIES)) this.#line(entry())
+  }
+
+  #line(fields: Fields): void {
+    const { line, head } = encodeLine(this.#head, fields)
+    this.#text += line
+    this.#head = head
+  }
+
+  /** Writes everything at once: the process ends. What is being written is written again, at the same place. */
+  #finish(): void {
+    try {
+      for (const entry of this.#waiting.splice(0)) this.#line(entry())
+      if (this.#text !== '') this.#file.addNow(this.#text, this.#head)
+      this.#file.closeNow()
+    } catch {
+      // There is nobody left to tell.
+    }
+  }
+
+  /** Names arguments without telling them: a hash of their canonical form (RFC 8785). */
+  #digest(given: unknown): string {
+    const text = canonicalText(given)
+    const { key } = this.#settings
+    if (!key) return `sha256:${hash('sha256', text)}`
+    return `hmac-sha256:${createHmac('sha256', key.reveal()).update(text).digest('hex')}`
+  }
+}
+
+/** The same entry, made at once: while nothing can be written what waits must not keep whole calls. */
+function made(entry: Entry): Entry {
+  const fields = entry()
+  return () => fields
+}
+
+function now(): { readonly time: string } {
+  return { time: isoTime(Date.now()) }
+}
+
+function canonicalText(value: unknown): string {
+  try {
+    return canonical(value)
+  } catch {
+    // Nested deeper than there is room to follow, for whatever would make a text of it.
+    return '"[deep]"'
+  }
+}
+
+const NAME = 128
+
+function clientName(info: Fields = {}): string | undefined {
+  const { name, version } = info
+  if (typeof name !== 'string') return undefined
+  return (typeof version === 'string' ? `${name} ${version}` : name).slice(0, NAME)
+}
+
+function opened(settings: AuditSettings): AuditFile {
+  try {
+    return AuditFile.open(settings)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    const message = `the audit log ${settings.file} can not be written to, so nothing is done: ${reason}`
+    throw new Error(message, { cause })
+  }
+}

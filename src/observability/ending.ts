@@ -1,0 +1,78 @@
+import type { Outcome } from '../core/call.ts'
+import type { ErrorCode, GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { ERROR_KEY } from '../protocol/meta-keys.ts'
+
+/** How a call ended, in the words logs, metrics, spans and the audit log share. */
+export interface Ending {
+  /** `ok`, `tool_error`, `ask`, or the code of the error. */
+  readonly outcome: string
+  /** The code of the error, or of the refusal a tool's result tells of. */
+  readonly code?: string
+  /** The JSON-RPC error code. */
+  readonly rpc?: number
+  readonly reason?: string
+  readonly ms: number
+}
+
+const ok = 'ok'
+const TOOL_ERROR = 'tool_error'
+
+/** The ending of a call with an outcome. */
+export function endingOf(outcome: Outcome, ms: number): Ending {
+  if (outcome.kind === 'input_required') return { outcome: 'ask', ms }
+  const { result } = outcome
+  if (result.member('isError') !== true) return { outcome: ok, ms }
+  const error = result.meta(ERROR_KEY)
+  const code = isObject(error) ? error.code : undefined
+  return { outcome: TOOL_ERROR, ms, ...(typeof code === 'string' && { code }) }
+}
+
+/** The ending of a call that failed. */
+export function failureOf(error: GatewayError, ms: number): Ending {
+  return {
+    outcome: error.code,
+    code: error.code,
+    rpc: error.rpc,
+    reason: error.extra.forOperator ?? error.message,
+    ms,
+  }
+}
+
+const refusals = new Set<string>([
+  'AUTHENTICATION_REQUIRED',
+  'TOKEN_EXPIRED',
+  'FORBIDDEN',
+  'SCOPE_INSUFFICIENT',
+  'PERMISSION_DENIED',
+  'RATE_LIMIT_EXCEEDED',
+  'QUOTA_EXHAUSTED',
+  'CONFIRMATION_REQUIRED',
+  'CONFIRMATION_DECLINED',
+  'CONFIRMATION_TOKEN_INVALID',
+] satisfies ErrorCode[])
+
+/** Whether a code says that a rule forbade the call. */
+export function isRefusal(code: string | undefined): boolean {
+  return code !== undefined && refusals.has(code)
+}
+
+/** Whether a code says that the caller is not known, or may not do this. */
+export function isAuthFailure(code: string | undefined): boolean {
+  return code === 'AUTHENTICATION_REQUIRED' || code === 'TOKEN_EXPIRED' || code === 'SCOPE_INSUFFICIENT'
+}
+
+/** Whether a code says that there were too many calls. */
+export function isRateLimit(code: string | undefined): boolean {
+  return code === 'RATE_LIMIT_EXCEEDED' || code === 'QUOTA_EXHAUSTED'
+}
+
+/** A URI as it is written down: what stands before its host, in its query or after `#` may be a secret. */
+export function displayUri(uri: string): string {
+  return uri.replace(/^([a-z][a-z0-9+.-]*:\/\/)[^/@?#]*@/i, '$1').replace(/([?#]).*$/s, '$1…')
+}
+
+/** The name of what a call is for, as it is written down. */
+export function displayName(method: string, name: string | undefined): string | undefined {
+  return name !== undefined && method.startsWith('resources/') ? displayUri(name) : name
+}

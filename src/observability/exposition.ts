@@ -1,0 +1,99 @@
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
+import { self } from '../core/identity.ts'
+import type { Levels, Series } from './metrics.ts'
+
+/** What was counted so far. */
+interface Counted {
+  readonly calls: ReadonlyMap<string, Series>
+  readonly authFailures: ReadonlyMap<string, number>
+  readonly rateLimited: ReadonlyMap<string, number>
+  levels(): Levels
+  /** How many calls wait for the approval of a person; unknown where the store cannot be read. */
+  pendingApprovals(): Promise<number | undefined>
+}
+
+/** What was counted, in the text format of Prometheus. */
+export interface Exposition {
+  text(): Promise<string>
+  /** Its media type. */
+  readonly type: string
+}
+
+/** Gauges that are named like counters, which `promtool check metrics` complains about. */
+const misnamed = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]
+
+/** Tells what was counted, and how the process fares. */
+export function expose({ calls, authFailures, rateLimited, levels, pendingApprovals }: Counted): Exposition {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry })
+  for (const name of misnamed) registry.removeSingleMetric(name)
+
+  const gauge = (
+    name: string,
+    help: string,
+    labelNames: string[],
+    collect: (gauge: Gauge) => void | Promise<void>,
+  ): void => {
+    const made: Gauge = new Gauge({ name, help, labelNames, registers, collect: () => collect(made) })
+  }
+  const counter = (name: string, help: string, labelNames: string[], fill: (to: Counter) => void): void => {
+    const made: Counter = new Counter({
+      name,
+      help,
+      labelNames,
+      registers,
+      collect: () => {
+        made.reset()
+        fill(made)
+      },
+    })
+  }
+  const perUpstream = (
+    name: string,
+    help: string,
+    value: (each: Levels['upstreams'][number]) => number | undefined,
+  ): void =>
+    gauge(name, help, ['upstream'], (made) => {
+      made.reset()
+      for (const each of levels().upstreams) {
+        const found = value(each)
+        if (found !== undefined) made.set({ upstream: each.name }, found)
+      }
+    })
+
+  const labels = ['method', 'upstream', 'tool', 'outcome']
+  counter('gatehouse_calls_total', 'Calls by what they ended with.', labels, (made) => {
+    for (const series of calls.values())
+      for (const [outcome, { count }] of series.outcomes) made.labels(...series.labels, outcome).inc(count)
+  })
+  const refused = 'Requests refused because of who made them, or because nobody said so.'
+  counter('gatehouse_auth_failures_total', refused, ['reason'], (made) => {
+    for (const [reason, count] of authFailures) made.labels(reason).inc(count)
+  })
+  counter('gatehouse_rate_limited_total', 'Calls refused by a rate or quota.', ['upstream'], (made) => {
+    for (const [upstream, count] of rateLimited) made.labels(upstream).inc(count)
+  })
+  perUpstream('gatehouse_upstream_up', 'Whether a server can be reached.', ({ isUp }) =>
+    isUp === undefined ? undefined : Number(isUp),
+  )
+  perUpstream('gatehouse_upstream_connections', 'Open connections to a server.', (each) => each.connections)
+  gauge('gatehouse_sessions', 'Open sessions of clients.', [], (made) => made.set(levels().sessions))
+  gauge('gatehouse_parked_calls', 'Calls that wait for an answer of their caller.', [], (made) =>
+    made.set(levels().upstreams.reduce((sum, { parked }) => sum + parked, 0)),
+  )
+  const pending = 'Calls that wait for the approval of a person, in the store that gateways share.'
+  gauge('gatehouse_pending_approvals', pending, [], async (made) => {
+    const found = await pendingApprovals()
+    if (found === undefined) made.remove()
+    else made.set(found)
+  })
+  gauge('gatehouse_build_info', 'The version that runs.', ['version', 'node'], (made) =>
+    made.set({ version: self.version, node: process.versions.node }, 1),
+  )
+  return { text: () => registry.metrics(), type: registry.contentType }
+}

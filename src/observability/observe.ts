@@ -1,0 +1,177 @@
+import type { Call, Handler, Middleware } from '../core/call.ts'
+import { asGatewayError } from '../core/error.ts'
+import type { Log } from '../core/log.ts'
+import type { Target } from '../core/call.ts'
+import { type Audit, isAudited } from './audit/audit.ts'
+import { type Ending, endingOf, failureOf, isAuthFailure, isRateLimit, isRefusal } from './ending.ts'
+import type { Meter, Metrics } from './metrics.ts'
+import { displayName } from './ending.ts'
+import type { Tracing, Way } from './tracing.ts'
+
+/** What is told of calls just now. */
+export interface Observers {
+  readonly log: Log
+  readonly metrics: Metrics
+  /** Whether nothing is told of calls that end well: they then need not be looked at. */
+  readonly isQuiet: boolean
+  readonly audit?: Audit | undefined
+  /** Whether spans are made, even if what makes them is still being loaded. */
+  readonly isTraced: boolean
+  readonly tracing?: Tracing | undefined
+  /** The way clients come. */
+  readonly way: Way
+  /** Whether the server lists the tool a call names, as far as that is known. */
+  isListed(call: Call, target: Target): boolean
+}
+
+/** The name of the fact that tells which target a call came to. It is for this file alone. */
+const TARGET_FIELD = 'target'
+
+/** A target calls came to, and what counts them. */
+interface Reached {
+  readonly target: Target
+  readonly meter: Meter
+}
+
+/** The outermost frame: one log line for each call, counted, traced and recorded. */
+export function observe(observers: Observers): Middleware {
+  return (next) => {
+    const watched = watching(observers, next)
+    return (call) => (observers.isQuiet ? next(call).catch(complain(observers, call)) : watched(call))
+  }
+}
+
+/** Tells of what went wrong here, where nothing else is told. */
+function complain(observers: Observers, call: Call): (thrown: unknown) => never {
+  return (thrown) => {
+    const error = asGatewayError(thrown)
+    if (error.code === 'SERVER_ERROR') {
+      observers.log.error('call', { ...line(call, failureOf(error, 0)), cause: stackOf(thrown) })
+    }
+    throw thrown
+  }
+}
+
+function watching(observers: Observers, next: Handler): Handler {
+  return async (given) => {
+    const start = performance.now()
+    const span = isLasting(given) ? undefined : observers.tracing?.received(given, observers.way)
+    const call = span?.call ?? given
+    try {
+      const outcome = await next(call)
+      const ending = endingOf(outcome, since(start))
+      if (observers.log.isInfo !== false) observers.log.info('call', line(call, ending))
+      record(observers, call, ending)
+      span?.end(ending)
+      return outcome
+    } catch (thrown) {
+      const error = asGatewayError(thrown)
+      const ending = failureOf(error, since(start))
+      const fields = line(call, ending)
+      if (error.code === 'SERVER_ERROR') observers.log.error('call', { ...fields, cause: stackOf(thrown) })
+      else observers.log.info('call', fields)
+      record(observers, call, ending)
+      span?.end(ending)
+      throw thrown
+    }
+  }
+}
+
+/** The frame around what one target does: it tells the outermost one where the call came to. */
+export function observeTarget(observers: Observers, target: Target): Middleware {
+  const { metrics } = observers
+  const reached: Reached = { target, meter: metrics.meter(target) }
+  const several: Reached = {
+    target: { method: target.method },
+    meter: metrics.meter({ method: target.method }),
+  }
+  return (next) => (call) => {
+    if (observers.isQuiet) return next(call)
+    const before = reachedBy(call)
+    const isAnother = before?.target.method === target.method && before.target.upstream !== target.upstream
+    call.logFields.set(TARGET_FIELD, isAnother ? several : reached)
+    return next(call)
+  }
+}
+
+/** The frame around the server itself: a span of what it does. Nothing where no spans are made. */
+export function observeServer(
+  observers: Observers,
+  target: Target,
+  way: (call: Call) => Way,
+): Middleware | undefined {
+  if (!observers.isTraced || isLasting(target)) return undefined
+  return (next) => async (call) => {
+    const span = observers.tracing?.sent(call, target, way(call))
+    if (!span) return next(call)
+    const start = performance.now()
+    try {
+      const outcome = await next(span.call)
+      span.end(endingOf(outcome, since(start)))
+      return outcome
+    } catch (thrown) {
+      span.end(failureOf(asGatewayError(thrown), since(start)))
+      throw thrown
+    }
+  }
+}
+
+function record(observers: Observers, call: Call, ending: Ending): void {
+  const { metrics, audit } = observers
+  const reached = reachedBy(call)
+  const target = reached?.target ?? { method: call.method }
+  const meter = call.calledAs
+    ? metrics.meter({ ...target, method: call.calledAs })
+    : (reached?.meter ?? metrics.meter(target))
+  const { outcome, code = outcome } = ending
+  const seconds = isLasting(call) ? undefined : ending.ms / 1000
+  meter.count(isRefusal(code) ? code : outcome, seconds, () => observers.isListed(call, target))
+  if (isRateLimit(ending.code)) metrics.rateLimited(target.upstream ?? '')
+  if (isAuthFailure(ending.code)) metrics.refused(String(ending.code).toLowerCase())
+  if (audit && (isAudited(call.method) || isRefusal(ending.code))) {
+    audit.called(call, target.name === undefined ? call.target : target, ending)
+  }
+}
+
+/** What lasts as long as a client listens is no operation. */
+function isLasting({ method }: Pick<Call, 'method'>): boolean {
+  return method === 'subscriptions/listen'
+}
+
+function reachedBy({ logFields }: Call): Reached | undefined {
+  // Set by the frame above, and by nobody else.
+  return logFields.get(TARGET_FIELD) as Reached | undefined
+}
+
+function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<string, unknown> {
+  const { principal, client, logFields, meta, requestId, rpcId } = call
+  const target = reachedBy(call)?.target
+  const fields: Record<string, unknown> = {
+    method: call.calledAs ?? call.method,
+    upstream: target?.upstream ?? call.target.upstream,
+    name: displayName(call.method, target?.name ?? call.target.name),
+    principal: principal.id,
+    revision: client.revision,
+    outcome,
+    ms,
+    request_id: requestId,
+    rpc_id: rpcId === undefined || rpcId.length <= MAX_ID_LENGTH ? rpcId : rpcId.slice(0, MAX_ID_LENGTH),
+  }
+  if (rpc !== undefined) fields.rpc = rpc
+  else if (code !== undefined) fields.code = code
+  if (reason !== undefined) fields.reason = reason
+  if (typeof meta.traceparent === 'string') fields.trace_id = meta.traceparent.slice(3, 35)
+  for (const [name, value] of logFields) if (name !== TARGET_FIELD) fields[name] = value
+  return fields
+}
+
+/** How much of a JSON-RPC id is told. */
+const MAX_ID_LENGTH = 64
+
+function since(start: number): number {
+  return Math.round((performance.now() - start) * 100) / 100
+}
+
+function stackOf(thrown: unknown): string | undefined {
+  return thrown instanceof Error ? thrown.stack : String(thrown)
+}

@@ -1,0 +1,150 @@
+import type { ApprovalStep } from '../core/events.ts'
+import type { Call } from '../core/call.ts'
+import type { GatewayError } from '../core/error.ts'
+import { background, type Log } from '../core/log.ts'
+import type { ObserveSettings } from '../core/settings.ts'
+import type { Refusal } from '../core/events.ts'
+import type { Settings } from '../core/settings.ts'
+import type { SignInStep } from '../core/events.ts'
+import type { Target } from '../core/call.ts'
+import { Audit } from './audit/audit.ts'
+import type { Anchors } from './audit/anchor.ts'
+import { isAuthFailure, isRateLimit } from './ending.ts'
+import type { OpenLog } from './log.ts'
+import { type Levels, Metrics } from './metrics.ts'
+import type { Observers } from './observe.ts'
+import { secretsOf } from '../core/text/redact.ts'
+import { openTracing, type Tracing, type Way } from './tracing.ts'
+
+interface Options {
+  readonly log: Log | OpenLog
+  levels(): Levels
+  pendingApprovals(): Promise<number | undefined>
+  isMethod(name: string): boolean
+  isListed(call: Call, target: Target): boolean
+  isOutcome(outcome: string): boolean
+  /** Where the heads of audit logs are kept besides the files; absent where nothing outlives the process. */
+  anchors?(): Anchors | undefined
+}
+
+/** Everything that is told of calls, by the settings of the moment. */
+export class Observing implements Observers {
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly isListed: (call: Call, target: Target) => boolean
+  way: Way = { transport: 'tcp' }
+  audit: Audit | undefined
+  tracing: Tracing | undefined
+  readonly #configure: OpenLog['configure'] | undefined
+  readonly #anchors: () => Anchors | undefined
+  #settings: ObserveSettings | undefined
+  #opening: Promise<void> | undefined
+  #isServing = false
+  #hasMetrics = true
+
+  constructor({ log, isListed, anchors = () => undefined, ...options }: Options) {
+    this.log = log
+    this.isListed = isListed
+    this.#anchors = anchors
+    this.#configure = 'configure' in log ? log.configure : undefined
+    this.metrics = new Metrics(options)
+  }
+
+  get isQuiet(): boolean {
+    return !this.#hasMetrics && !this.audit && !this.tracing && this.log.isInfo === false
+  }
+
+  get isTraced(): boolean {
+    return this.#settings?.traces !== undefined
+  }
+
+  /** Resolves once spans are made where they should be. */
+  get opened(): Promise<void> {
+    return this.#opening ?? Promise.resolve()
+  }
+
+  /** Goes on with these settings. @throws the system's error where the audit log can not be opened */
+  apply(settings: Settings): void {
+    const { observe } = settings
+    if (this.#isServing) this.#applyAudit(observe)
+    const before = this.#settings
+    this.#settings = observe
+    this.#hasMetrics = observe.metrics
+    this.#configure?.({ secrets: secretsOf(settings), level: observe.logLevel })
+    if (textOf(before?.traces) !== textOf(observe.traces)) this.#applyTraces(observe)
+  }
+
+  /** Clients are served from here on, who come this way. @throws the system's error where the audit log can not be opened */
+  serve(way: Way): void {
+    this.way = way
+    this.#isServing = true
+    if (this.#settings) this.#applyAudit(this.#settings)
+  }
+
+  /** Takes note of a request that was turned away. */
+  readonly refused = (refusal: Refusal): void => {
+    const { requestId, error, request, address } = refusal
+    const { code } = error
+    // Who is not let in is told of by what does not let them in.
+    if (isAuthFailure(code)) this.metrics.refused(reasonOf(error))
+    else this.log.info('refused', { request_id: requestId, request, code, reason: error.message, address })
+    if (isRateLimit(code)) this.metrics.rateLimited('')
+    this.audit?.refused(refusal)
+  }
+
+  /** Takes note of a step of a user who signs in to a server. */
+  readonly signedIn = (step: SignInStep): void => this.audit?.signedIn(step)
+
+  /** Takes note of what a person decided on a call. */
+  readonly decided = (step: ApprovalStep): void => {
+    const { approval, by, via, verdict, upstream, tool } = step
+    this.log.info('approval.decided', { approval, by, via, verdict, upstream, tool })
+    this.audit?.decided(step)
+  }
+
+  /** What `/metrics` answers; nothing where it is off. */
+  async page(): Promise<{ readonly text: string; readonly type: string } | undefined> {
+    if (this.#settings?.metrics === false) return undefined
+    return this.metrics.page()
+  }
+
+  async close(): Promise<void> {
+    await this.#opening
+    await Promise.all([this.audit?.close(), this.tracing?.close()])
+  }
+
+  #applyAudit({ audit }: ObserveSettings): void {
+    if (audit && this.audit?.configure(audit)) return
+    const before = this.audit
+    this.audit = audit && new Audit(audit, this.log, this.#anchors())
+    if (before) background(before.close(), this.log)
+  }
+
+  #applyTraces({ traces }: ObserveSettings): void {
+    const before = this.tracing
+    this.tracing = undefined
+    if (before) background(before.close(), this.log)
+    this.#opening = traces && this.#open(traces)
+  }
+
+  async #open(traces: NonNullable<ObserveSettings['traces']>): Promise<void> {
+    try {
+      const tracing = await openTracing(traces, this.log)
+      // Other settings may have come meanwhile.
+      if (this.#settings?.traces === traces) this.tracing = tracing
+      else await tracing.close()
+    } catch (error) {
+      this.log.error('traces.failed', { reason: String(error) })
+    }
+  }
+}
+
+/** Why a caller is refused, in one of few words. */
+function reasonOf({ code, extra: { reason } }: GatewayError): string {
+  return reason !== undefined && /^[a-z_]{1,32}$/.test(reason) ? reason : code.toLowerCase()
+}
+
+/** The same text for the same settings, secrets included. */
+function textOf(settings: unknown): string {
+  return JSON.stringify([settings, secretsOf(settings)])
+}

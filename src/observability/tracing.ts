@@ -1,0 +1,156 @@
+import type { Attributes, Context, Span, SpanContext, SpanKind } from '@opentelemetry/api'
+import type { SpanExporter } from '@opentelemetry/sdk-trace'
+import type { Call } from '../core/call.ts'
+import type { Log } from '../core/log.ts'
+import type { TraceSettings } from '../core/settings.ts'
+import { self } from '../core/identity.ts'
+import type { Target } from '../core/call.ts'
+import type { Ending } from './ending.ts'
+import { displayUri } from './ending.ts'
+
+/** A span of a call, and the call as it goes on within it. */
+interface CallSpan {
+  readonly call: Call
+  end(ending: Ending): void
+}
+
+/** What is known of the way a call goes. */
+export interface Way {
+  readonly transport: 'tcp' | 'pipe'
+  readonly address?: string
+  readonly port?: number
+  /** The protocol revision spoken. */
+  readonly revision?: string | undefined
+}
+
+/** Makes spans by the MCP conventions of OpenTelemetry. */
+export interface Tracing {
+  /** The call as its client sees it. */
+  received(call: Call, way: Way): CallSpan
+  /** The part of a call a server does. */
+  sent(call: Call, target: Target, way: Way): CallSpan
+  /** Sends what is left. */
+  close(): Promise<void>
+}
+
+/** How long sending spans may be tried, also the last ones, in milliseconds. */
+const EXPORT_TIMEOUT_MS = 3000
+
+/** Loads what sends spans. Without traces none of it is ever loaded. */
+export async function openTracing(settings: TraceSettings, log: Log): Promise<Tracing> {
+  const [api, sdk, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
+    import('@opentelemetry/api'),
+    import('@opentelemetry/sdk-trace'),
+    import('@opentelemetry/exporter-trace-otlp-http'),
+    import('@opentelemetry/resources'),
+  ])
+  const headers = Object.entries(settings.headers).map(([name, value]) => [name, value.reveal()] as const)
+  const exporter = new OTLPTraceExporter({
+    url: settings.endpoint,
+    headers: Object.fromEntries(headers),
+    timeoutMillis: EXPORT_TIMEOUT_MS,
+  })
+  const provider = new sdk.TracerProvider({
+    sampler: new sdk.ParentBasedSampler({ root: new sdk.TraceIdRatioBasedSampler(settings.sample) }),
+    resource: resourceFromAttributes({
+      'service.name': settings.serviceName,
+      'service.version': self.version,
+    }),
+    spanProcessors: [
+      new sdk.BatchSpanProcessor({ exporter: telling(exporter, log), scheduledDelayMillis: 1000 }),
+    ],
+  })
+  const tracer = provider.getTracer(self.name, self.version)
+
+  const parentOf = ({ meta }: Call): Context => {
+    const { traceparent, tracestate } = meta
+    if (typeof traceparent !== 'string') return api.ROOT_CONTEXT
+    return api.trace.setSpanContext(api.ROOT_CONTEXT, {
+      ...spanContext(traceparent),
+      ...(typeof tracestate === 'string' && { traceState: api.createTraceState(tracestate) }),
+    })
+  }
+  const start = (call: Call, target: Target, way: Way, kind: SpanKind): CallSpan => {
+    const attributes = attributesOf(call, target, way)
+    const { method } = call
+    const isNamed = method === 'tools/call' || method === 'prompts/get'
+    const name = isNamed && target.name !== undefined ? `${method} ${target.name}` : method
+    // What is undone may have been done long ago, by another gateway.
+    const links = call.undoes === undefined ? [] : [{ context: spanContext(call.undoes) }]
+    const span = tracer.startSpan(name.slice(0, NAME), { kind, attributes, links }, parentOf(call))
+    const { traceId, spanId, traceFlags } = span.spanContext()
+    const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
+    return {
+      call: { ...call, meta: { ...call.meta, traceparent } },
+      end: (ending) => end(span, ending, api.SpanStatusCode.ERROR),
+    }
+  }
+  return {
+    received: (call, way) => {
+      const { method, calledAs = method } = call
+      const span = start({ ...call, method: calledAs }, call.target, way, api.SpanKind.SERVER)
+      return { ...span, call: { ...span.call, method } }
+    },
+    sent: (call, target, way) => start(call, target, way, api.SpanKind.CLIENT),
+    close: async () => {
+      const late = new Promise((resolve) => setTimeout(resolve, EXPORT_TIMEOUT_MS).unref())
+      await Promise.race([provider.shutdown().catch(() => undefined), late])
+    },
+  }
+}
+
+/** A `traceparent`, which was checked where it came in (W3C Trace Context). */
+function spanContext(traceparent: string): SpanContext {
+  const [, traceId = '', spanId = '', flags = '00'] = traceparent.split('-')
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true }
+}
+
+/** How long names and ids may be. */
+const NAME = 200
+const MAX_ID_LENGTH = 64
+
+function attributesOf(call: Call, target: Target, way: Way): Attributes {
+  const { method, rpcId } = call
+  const name = target.name?.slice(0, NAME)
+  const id = rpcId?.slice(0, MAX_ID_LENGTH)
+  return {
+    'mcp.method.name': method.slice(0, NAME),
+    'mcp.protocol.version': way.revision ?? call.client.revision,
+    'network.transport': way.transport,
+    ...(way.transport === 'tcp' && { 'network.protocol.name': 'http' }),
+    ...(way.address !== undefined && { 'server.address': way.address }),
+    ...(way.port !== undefined && { 'server.port': way.port }),
+    ...(typeof id === 'string' && { 'jsonrpc.request.id': id }),
+    ...(method === 'tools/call' && { 'gen_ai.operation.name': 'execute_tool' }),
+    ...(method === 'tools/call' && name !== undefined && { 'gen_ai.tool.name': name }),
+    ...(method === 'prompts/get' && name !== undefined && { 'gen_ai.prompt.name': name }),
+    ...(method === 'resources/read' && name !== undefined && { 'mcp.resource.uri': displayUri(name) }),
+    ...(target.upstream !== undefined && { 'gatehouse.upstream': target.upstream }),
+    'gatehouse.request_id': call.requestId,
+  }
+}
+
+function end(span: Span, { outcome, code, rpc }: Ending, failed: 2): void {
+  if (code !== undefined) span.setAttribute('gatehouse.error.code', code)
+  if (rpc !== undefined) span.setAttribute('rpc.response.status_code', String(rpc))
+  const type = rpc === undefined ? outcome : String(rpc)
+  if (rpc !== undefined || outcome === 'tool_error') {
+    span.setAttribute('error.type', type)
+    span.setStatus({ code: failed })
+  }
+  span.end()
+}
+
+/** Says so when spans could not be sent. */
+function telling(exporter: SpanExporter, log: Log): SpanExporter {
+  return {
+    export: (spans, done) => {
+      exporter.export(spans, (result) => {
+        if (result.error) log.warn('traces.failed', { spans: spans.length, reason: result.error.message })
+        done(result)
+      })
+    },
+    shutdown: () => exporter.shutdown(),
+    forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
+  }
+}

@@ -1,0 +1,221 @@
+import { GatewayError } from '../core/error.ts'
+import { elements, isDeeperThan, isObject, members } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { metaKeys } from './meta-keys.ts'
+import { claimsModern, findRevision } from './revisions.ts'
+
+/** A request id as the JSON text it came in, so that it goes back as it was: `7`, `"7"`, `9007199254740993`. */
+export type Id = string
+
+export interface JsonRpcRequest {
+  readonly kind: 'request'
+  readonly id: Id
+  readonly method: string
+  readonly params: Payload
+}
+
+export interface JsonRpcNotification {
+  readonly kind: 'notification'
+  readonly method: string
+  readonly params: Payload
+}
+
+export interface JsonRpcResponse {
+  readonly kind: 'response'
+  /** Absent where the sender could not tell. */
+  readonly id?: Id
+  readonly result?: Payload
+  readonly error?: Payload
+}
+
+export type JsonRpcMessage = JsonRpcRequest | JsonRpcNotification | JsonRpcResponse
+
+/** Messages joined in an array, each as its text (2025-03-26). */
+export interface Batch {
+  readonly kind: 'batch'
+  readonly texts: readonly string[]
+}
+
+/** How deep a message of a client may nest: what looks through it, or keeps it, does so level by level. */
+const MAX_NESTING = 1000
+
+/** Refuses the text of a client's message that nests deeper than can be worked with. @throws INVALID_REQUEST */
+export function checkNesting(text: string): void {
+  if (isDeeperThan(text, MAX_NESTING)) throw invalid(`it nests deeper than ${MAX_NESTING} levels`)
+}
+
+/** Parses JSON text from a peer. @throws PARSE_ERROR */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new GatewayError('PARSE_ERROR', 'Parse error: the message is not valid JSON.', { cause })
+  }
+}
+
+/** Reads one JSON-RPC message. @throws PARSE_ERROR, INVALID_REQUEST */
+export function parseMessage(text: string): JsonRpcMessage {
+  return readUsual(text) ?? readMessage(text, parseJson(text))
+}
+
+/** Reads a JSON-RPC message, or what is an array of them. @throws PARSE_ERROR, INVALID_REQUEST */
+export function parseMessages(text: string): JsonRpcMessage | Batch {
+  const usual = readUsual(text)
+  if (usual) return usual
+  const value = parseJson(text)
+  return Array.isArray(value) ? { kind: 'batch', texts: elements(text) } : readMessage(text, value)
+}
+
+function readMessage(text: string, value: unknown): JsonRpcMessage {
+  if (!isObject(value)) throw invalid('a message is a JSON object')
+  if (value.jsonrpc !== '2.0') throw invalid('"jsonrpc" must be "2.0"')
+  const part = slicer(text, value)
+  if (typeof value.method !== 'string') return readResponse(value, part)
+  if (value.method === '') throw invalid('"method" must not be empty')
+  const params = value.params === null ? undefined : value.params
+  if (params !== undefined && !isObject(params)) throw invalid('"params" must be an object')
+  const payload = params === undefined ? noParams : part('params')
+  if (!Object.hasOwn(value, 'id')) return { kind: 'notification', method: value.method, params: payload }
+  if (!isId(value.id)) throw invalid('"id" must be a string or an integer')
+  return { kind: 'request', id: part('id').text, method: value.method, params: payload }
+}
+
+/** The id of a message that may be malformed, or `null`: an error reply names it where it can be read. */
+export function idOf(text: string): Id {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) && isId(value.id) ? slicer(text, value)('id').text : 'null'
+  } catch {
+    return 'null'
+  }
+}
+
+export function encodeRequest(id: Id, method: string, params: Payload | undefined): string {
+  const body = params === undefined ? '' : `,"params":${params.text}`
+  return `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)}${body}}`
+}
+
+export function encodeNotification(method: string, params?: Payload): string {
+  const body = params === undefined ? '' : `,"params":${params.text}`
+  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)}${body}}`
+}
+
+export function encodeResult(id: Id, result: Payload): string {
+  return `{"jsonrpc":"2.0","id":${id},"result":${result.text}}`
+}
+
+export function encodeErrorObject(id: Id, error: Payload): string {
+  return `{"jsonrpc":"2.0","id":${id},"error":${error.text}}`
+}
+
+/**
+ * The JSON-RPC error object of a failure: the server's own where it is relayed, else ours with its data, which names
+ * the request where that has a name.
+ */
+export function errorObject(error: GatewayError, requestId?: string): Payload {
+  if (error.extra.relayed) return error.extra.relayed
+  const data = requestId === undefined ? error.data : { ...error.data, requestId }
+  return Payload.of({ code: error.rpc, message: error.message, data })
+}
+
+export function encodeError(id: Id, error: GatewayError, requestId?: string): string {
+  return encodeErrorObject(id, errorObject(error, requestId))
+}
+
+/** The empty params object. */
+const noParams = Payload.text('{}')
+
+/** What stands around the params or the result of a message, as nearly all write it: the rest first or last. */
+const FIRST = /^\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14}),(?:"method":"([\w/.-]{1,100})","params"|"result"):/
+const LEAD = /^\{(?:"method":"([\w/.-]{1,100})","params"|"result"):/
+const TRAILING_MEMBERS = /^,"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14})\}$/
+
+/**
+ * Reads a message written as nearly all are, of which only the params or the result are parsed: where that is one
+ * JSON value, the message has no other members than those that were seen.
+ */
+function readUsual(text: string): JsonRpcMessage | undefined {
+  const first = FIRST.exec(text)
+  if (first)
+    return text.endsWith('}') ? usual(first[1], first[2], text.slice(first[0].length, -1)) : undefined
+  const lead = LEAD.exec(text)
+  const end = lead ? text.lastIndexOf(',"jsonrpc"') : -1
+  const last = end === -1 ? null : TRAILING_MEMBERS.exec(text.slice(end))
+  return lead && last ? usual(last[1], lead[1], text.slice(lead[0].length, end)) : undefined
+}
+
+function usual(id = '', method: string | undefined, body: string): JsonRpcMessage | undefined {
+  if (!body.startsWith('{') || !body.endsWith('}')) return undefined
+  let value: unknown
+  try {
+    value = JSON.parse(body)
+  } catch {
+    return undefined
+  }
+  const payload = Payload.text(body, value)
+  return method === undefined
+    ? { kind: 'response', id, result: payload }
+    : { kind: 'request', id, method, params: payload }
+}
+
+function readResponse(value: Record<string, unknown>, part: (key: string) => Payload): JsonRpcResponse {
+  if (Object.hasOwn(value, 'method')) throw invalid('"method" must be a string')
+  const id = isId(value.id) ? part('id').text : undefined
+  if (isObject(value.error)) {
+    const { code, message } = value.error
+    const error = part('error')
+    const isSound = Number.isInteger(code) && typeof message === 'string'
+    const sound = isSound
+      ? error
+      : error.with({ code: Number.isInteger(code) ? code : -32603, message: String(message) })
+    return { kind: 'response', ...(id !== undefined && { id }), error: sound }
+  }
+  if (!isObject(value.result))
+    throw invalid('a message has a "method", a "result" object or an "error" object')
+  return { kind: 'response', ...(id !== undefined && { id }), result: part('result') }
+}
+
+/** Cuts members out of a message's text. A key that stands twice could be read two ways, so it is refused. */
+function slicer(text: string, value: Record<string, unknown>): (key: string) => Payload {
+  const found = members(text)
+  if (found.length !== Object.keys(value).length) throw invalid('a key stands twice in the message')
+  return (key) => {
+    const member = found.find((each) => each.key === key)
+    const slice = member ? text.slice(member.valueStart, member.end) : 'null'
+    return Payload.text(slice, value[key])
+  }
+}
+
+function isId(id: unknown): id is string | number {
+  return typeof id === 'string' || (typeof id === 'number' && Number.isInteger(id))
+}
+
+function invalid(why: string): GatewayError {
+  return new GatewayError('INVALID_REQUEST', `Invalid request: ${why}.`)
+}
+
+/**
+ * Tells the era of a message: by its body first, by the version header where the body says nothing
+ * (2026-07-28 basic/lifecycle). @throws INVALID_INPUT for a header that claims what the body lacks
+ */
+export function classify(message: JsonRpcMessage, versionHeader: string | undefined): 'legacy' | 'modern' {
+  if (message.kind === 'response') return 'legacy'
+  if (hasClaim(message)) return 'modern'
+  const isModernHeader = versionHeader !== undefined && claimsModern(versionHeader)
+  if (message.kind === 'notification') return isModernHeader ? 'modern' : 'legacy'
+  if (!isModernHeader || message.method === 'initialize') return 'legacy'
+  throw new GatewayError('INVALID_INPUT', `Invalid params: _meta lacks ${metaKeys.version}.`, {
+    suggestion: `A request of revision ${versionHeader} carries ${metaKeys.version} and ${metaKeys.capabilities} in params._meta.`,
+  })
+}
+
+/** Whether a version header names a revision the gateway can not know the rules of. */
+export function isUnknownVersion(versionHeader: string | undefined): boolean {
+  return versionHeader !== undefined && findRevision(versionHeader) === undefined
+}
+
+function hasClaim(message: JsonRpcMessage): boolean {
+  if (message.kind === 'response') return false
+  const meta = message.params.fields._meta
+  return isObject(meta) && Object.hasOwn(meta, metaKeys.version)
+}

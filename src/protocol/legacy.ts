@@ -1,0 +1,96 @@
+import type { Call, Notification } from '../core/call.ts'
+import type { GatewayError } from '../core/error.ts'
+import { self } from '../core/identity.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { encodeErrorObject, encodeResult, errorObject, type Id, type JsonRpcRequest } from './jsonrpc.ts'
+import { metaKeys, tasksExtension } from './meta-keys.ts'
+import { lowerResult } from './projection.ts'
+import type { Revision } from './revisions.ts'
+
+/** The answer to `initialize`, made from what the server said of itself. */
+export function initializeResult(discovered: Payload, revision: Revision): Payload {
+  const meta = discovered.fields._meta
+  const info = isObject(meta) ? meta[metaKeys.serverInfo] : undefined
+  const capabilities = discovered.at('capabilities') ?? Payload.of({})
+  return discovered
+    .with({
+      protocolVersion: revision.name,
+      capabilities: withoutTasks(capabilities),
+      serverInfo: isObject(info) ? info : self,
+      supportedVersions: undefined,
+      resultType: undefined,
+      ttlMs: undefined,
+      cacheScope: undefined,
+    })
+    .withMeta({ [metaKeys.serverInfo]: undefined })
+}
+
+/** The response to a client of a revision with a handshake. */
+export function encodeLegacyResult(id: Id, name: string, result: Payload, revision: Revision): string {
+  return encodeResult(id, lowerResult(name, result, revision))
+}
+
+/**
+ * The response for a failure. A missing capability is something a model can read about in a tool's result; the
+ * codes of 2026-07-28 mean nothing to these clients.
+ */
+export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, requestId: string): string {
+  const { id } = request
+  const object = errorObject(error, requestId)
+  const code = legacyErrorCode(request, error)
+  if (code === undefined) {
+    const text = `This tool needs something the client does not offer: ${missing(object)}. ${error.message}`
+    return encodeResult(id, Payload.of({ content: [{ type: 'text', text }], isError: true }))
+  }
+  return encodeErrorObject(id, code === error.rpc ? object : object.with({ code }))
+}
+
+/** The JSON-RPC code these clients get for a failure; nothing where they are told in a tool's result. */
+export function legacyErrorCode({ method: name }: JsonRpcRequest, error: GatewayError): number | undefined {
+  const { rpc } = error
+  if (rpc === -32021) return name === 'tools/call' ? undefined : -32602
+  if (rpc === -32020) return -32603
+  if (rpc !== -32602) return rpc
+  const data = error.extra.relayed ? error.extra.relayed.fields.data : error.data
+  const hasUri = isObject(data) && typeof data.uri === 'string'
+  const isNotFound = error.code === 'RESOURCE_NOT_FOUND' || (name === 'resources/read' && hasUri)
+  return isNotFound ? -32002 : rpc
+}
+
+function missing(error: Payload): string {
+  const { data } = error.fields
+  const required = isObject(data) ? data.requiredCapabilities : undefined
+  return isObject(required) ? Object.keys(required).join(', ') : 'a client capability'
+}
+
+/** The tasks extension is not what these clients know as tasks. */
+function withoutTasks(capabilities: Payload): Payload {
+  const extensions = capabilities.at('extensions')
+  if (!extensions || !Object.hasOwn(extensions.fields, tasksExtension)) return capabilities
+  const rest = extensions.with({ [tasksExtension]: undefined })
+  return capabilities.with({ extensions: Object.keys(rest.fields).length > 0 ? rest : undefined })
+}
+
+/** The progress token of a request, as the text it came in. */
+function progressToken(params: Payload): Payload | undefined {
+  return params.at('_meta')?.at('progressToken')
+}
+
+/**
+ * Passes progress on to a call under the client's own token. Values must grow (2025-11-25
+ * basic/utilities/progress), so one that does not is left out.
+ */
+export function progressTo(call: Pick<Call, 'params' | 'emit'>): (note: Notification) => void {
+  const token = progressToken(call.params)
+  let last = Number.NEGATIVE_INFINITY
+  return (note) => {
+    const progress = note.params?.fields.progress
+    if (!token || typeof progress !== 'number' || progress <= last) return
+    last = progress
+    call.emit({
+      method: note.method,
+      ...(note.params && { params: note.params.with({ progressToken: token }) }),
+    })
+  }
+}

@@ -1,0 +1,101 @@
+import type {
+  InputResponse,
+  InputResponses,
+  Call,
+  Client,
+  RateLimitReporter,
+  Notification,
+  Target,
+} from '../core/call.ts'
+import { newRequestId, self } from '../core/identity.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { type Principal, anonymous } from '../core/principal.ts'
+import type { JsonRpcNotification, JsonRpcRequest } from './jsonrpc.ts'
+import { type GatewayMetadata, noMeta, withGatewayMetadata } from './meta-keys.ts'
+import { method } from './methods.ts'
+import { latestLegacy } from './revisions.ts'
+import { type TraceContext, withTrace } from './trace-context.ts'
+
+interface CallContext {
+  /** Names the request in logs. */
+  readonly requestId: string
+  /** The trace context its transport carried. */
+  readonly trace?: TraceContext | undefined
+  /** The values for features its transport carried. */
+  readonly gatewayMetadata?: GatewayMetadata | undefined
+  /** The server the client's URL names; absent where it names all of them. */
+  readonly upstream?: string | undefined
+  readonly client: Client
+  readonly principal: Principal
+  readonly controller: AbortController
+  readonly rateLimitReporter?: RateLimitReporter | undefined
+  emit(note: Notification): void
+}
+
+/** A message of a client as a call. */
+export function lift(message: JsonRpcRequest | JsonRpcNotification, around: CallContext): Call {
+  const { params } = message
+  const meta = params.fields._meta
+  return {
+    requestId: around.requestId,
+    method: message.method,
+    params,
+    target: targetOf(message, around.upstream),
+    principal: around.principal,
+    client: around.client,
+    meta: withGatewayMetadata(
+      withTrace(isObject(meta) ? meta : noMeta, around.trace),
+      around.gatewayMetadata,
+    ),
+    requestState: {},
+    signal: around.controller.signal,
+    abort: (reason) => around.controller.abort(reason),
+    ...(message.kind === 'request' && { rpcId: message.id }),
+    logFields: new Map(),
+    rateLimitReporter: around.rateLimitReporter,
+    emit: around.emit,
+  }
+}
+
+/** The answers a 2026-07-28 client sends along. */
+export function readInputResponses(params: Payload): InputResponses | undefined {
+  const responses = params.at('inputResponses')
+  if (!responses) return undefined
+  const answers: Record<string, InputResponse> = {}
+  for (const key of Object.keys(responses.fields)) {
+    const result = responses.at(key)
+    if (result) answers[key] = { result }
+  }
+  return answers
+}
+
+function targetOf(message: JsonRpcRequest | JsonRpcNotification, upstream: string | undefined): Target {
+  const { nameIn } = method(message.method)
+  const name = nameIn === undefined ? undefined : message.params.fields[nameIn]
+  return {
+    method: message.method,
+    ...(upstream !== undefined && { upstream }),
+    ...(typeof name === 'string' && { name }),
+  }
+}
+
+/** A call of the gateway itself, of a client that has nothing: `server/discover` of all servers, unless given. */
+export function ownCall(given: Partial<Call> = {}): Call {
+  const controller = new AbortController()
+  return {
+    requestId: newRequestId(),
+    method: 'server/discover',
+    params: Payload.of({}),
+    target: { method: 'server/discover' },
+    principal: anonymous,
+    client: { era: 'legacy', revision: latestLegacy.name, capabilities: {}, info: self },
+    meta: {},
+    requestState: {},
+    signal: controller.signal,
+    abort: (reason) => controller.abort(reason),
+    logFields: new Map(),
+    emit: () => undefined,
+    ...given,
+  }
+}

@@ -1,0 +1,102 @@
+import { isUtf8 } from 'node:buffer'
+
+/** Takes a line; `isSound` tells whether its bytes were valid UTF-8. Others were replaced by U+FFFD. */
+type Take = (line: string, isSound: boolean) => void
+
+/** Tells what happened to a line that was too long to keep. */
+type Overflow = (bytes: number) => void
+
+const CARRIAGE_RETURN = 13
+
+/**
+ * Splits a byte stream into lines at 0x0A only, however it is cut into chunks; a trailing CR is dropped.
+ * A line over `limit` bytes is skipped and reported.
+ */
+export function lines(limit: number, onLine: Take, onOverflow: Overflow): (chunk: Buffer) => void {
+  const parts = new Chunks()
+  let size = 0
+
+  const add = (bytes: Buffer): void => {
+    size += bytes.length
+    if (size <= limit) parts.add(bytes)
+    else parts.clear()
+  }
+
+  const finish = (): void => {
+    if (size > limit) onOverflow(size)
+    else take(parts.take(), onLine)
+    size = 0
+  }
+
+  return (chunk) => {
+    let from = 0
+    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, from)) {
+      add(chunk.subarray(from, end))
+      finish()
+      from = end + 1
+    }
+    if (from < chunk.length) add(chunk.subarray(from))
+  }
+}
+
+/** Decoded whole: a character may be cut by a chunk, but not by a line. */
+function take(bytes: Buffer, onLine: Take): void {
+  const end = bytes.at(-1) === CARRIAGE_RETURN ? bytes.length - 1 : bytes.length
+  if (end > 0) onLine(bytes.toString('utf8', 0, end), isUtf8(bytes))
+}
+
+/** A message as one line. JSON text holds no raw newline unless it was pretty-printed. */
+export function encodeLine(message: string): string {
+  return `${singleLine(message)}\n`
+}
+
+/**
+ * JSON text without line breaks. Raw U+2028 and U+2029 are legal JSON, yet some readers split lines there,
+ * so they are escaped.
+ */
+export function singleLine(message: string): string {
+  if (!breaks.test(message)) return message
+  return message
+    .replaceAll(/[\r\n]/g, ' ')
+    .replaceAll('\u2028', '\\u2028')
+    .replaceAll('\u2029', '\\u2029')
+}
+
+const breaks = /[\r\n\u2028\u2029]/
+
+/** How many pieces are kept apart before they are joined. */
+const MAX_PIECES = 1024
+
+/** Collects bytes that come in pieces. However small the pieces are, little more is held than the bytes. */
+export class Chunks {
+  #pieces: Buffer[] = []
+  #unjoined = 0
+  #size = 0
+
+  /** How many bytes there are. */
+  get size(): number {
+    return this.#size
+  }
+
+  add(piece: Buffer): void {
+    this.#size += piece.length
+    this.#pieces.push(piece)
+    if (++this.#unjoined < MAX_PIECES) return
+    this.#pieces.push(Buffer.concat(this.#pieces.splice(-MAX_PIECES)))
+    this.#unjoined = 0
+  }
+
+  /** All bytes in one piece; nothing is kept. */
+  take(): Buffer {
+    const [first, ...others] = this.#pieces
+    const whole = first && others.length === 0 ? first : Buffer.concat(this.#pieces)
+    this.clear()
+    return whole
+  }
+
+  clear(): void {
+    this.#pieces = []
+    this.#unjoined = 0
+    this.#size = 0
+  }
+}

@@ -1,0 +1,309 @@
+import type { Call } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { isObject, isSame, cutMembers } from '../core/json/json.ts'
+import { isTaskAccepted } from '../core/outcome.ts'
+import type { Payload } from '../core/payload.ts'
+import type { Headers } from './headers.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** `_meta` keys of 2026-07-28 (basic/index, `_meta`), and what 2025-11-25 ties messages to a task with. */
+export const metaKeys = {
+  version: 'io.modelcontextprotocol/protocolVersion',
+  capabilities: 'io.modelcontextprotocol/clientCapabilities',
+  clientInfo: 'io.modelcontextprotocol/clientInfo',
+  logLevel: 'io.modelcontextprotocol/logLevel',
+  serverInfo: 'io.modelcontextprotocol/serverInfo',
+  subscription: 'io.modelcontextprotocol/subscriptionId',
+  relatedTask: 'io.modelcontextprotocol/related-task',
+} as const
+
+/** The tasks extension of 2026-07-28. */
+export const tasksExtension = 'io.modelcontextprotocol/tasks'
+
+/** The prefix of every key, method and extension the gateway invents. */
+export const NS = 'dev.gatehouse'
+
+/** Where the public keys are read of what the gateway signs. */
+export const KEYS_PATH = '/.well-known/jwks.json'
+
+/** Where in `_meta` stands which version there is of what servers offer. */
+export const CONTRACT_KEY = `${NS}/contract`
+
+/** Where in the `_meta` of a tool's result the structured error stands. */
+export const ERROR_KEY = `${NS}/error`
+
+/** Where in the `_meta` of a result it stands what is said of confirmation. */
+export const CONFIRMATION_KEY = `${NS}/confirmation`
+
+/** Where in the `_meta` of a result it stands where that comes from. */
+export const PROVENANCE_KEY = `${NS}/provenance`
+
+/** Where in the `_meta` of a result the receipt stands. */
+export const RECEIPT_KEY = `${NS}/receipt`
+
+/** What is said among capabilities: the schema of 2026-07-28 (JSONValue) has no null there, so it is left out. */
+export function amongCapabilities(members: Fields, { era }: Call['client']): Fields {
+  return era === 'modern' ? withoutNulls(members) : members
+}
+
+function withoutNulls(members: Fields): Fields {
+  const told = Object.entries(members).filter(([, value]) => value !== null)
+  return Object.fromEntries(told.map(([key, value]) => [key, isObject(value) ? withoutNulls(value) : value]))
+}
+
+/** What values for several features are called. */
+export const SESSION_TOKEN = 'session_token'
+export const IDEMPOTENCY_KEY = 'idempotency_key'
+export const TRANSACTION_ID = 'transaction_id'
+
+/** Whether a call carries a value for a feature, wherever `extensionOf` would find it. */
+export function hasExtension({ meta, params }: Call, name: string): boolean {
+  // Every call is looked at for each of them.
+  if (meta !== noMeta && (meta[keyOf(name)] !== undefined || meta[name] !== undefined)) return true
+  return params.fields[name] !== undefined
+}
+
+/**
+ * Whether a client reads what is said under a key of `_meta`: it names the key among the extensions it declares, or asks
+ * for it with `true` in the request.
+ */
+export function isAskedFor({ client, meta }: Call, key: string): boolean {
+  const { extensions } = client.capabilities
+  return (isObject(extensions) && isObject(extensions[key])) || meta[key] === true
+}
+
+/** The same call without the flag by which a client asks for what is said under a key: servers do not read it. */
+export function withoutFlag(call: Call, key: string): Call {
+  if (call.meta[key] === undefined) return call
+  const { [key]: _flag, ...meta } = call.meta
+  return { ...call, meta, params: call.params.withMeta({ [key]: undefined }) }
+}
+
+/** The `_meta` of calls without one. */
+export const noMeta: Fields = {}
+
+/**
+ * A value a client sends for a feature: in `_meta` under our own key or its bare name, or beside the other params.
+ * @throws INVALID_INPUT where two places differ
+ */
+export function extensionOf({ meta, params }: Call, name: string): unknown {
+  const found = [meta[keyOf(name)], meta[name], params.fields[name]].filter((each) => each !== undefined)
+  const [first, ...others] = found
+  if (others.every((other) => isSame(other, first))) return first
+  throw mismatch(name)
+}
+
+function mismatch(name: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: ${name} is given twice, with different values.`, {
+    field: name,
+    data: { reason: 'mismatch' },
+  })
+}
+
+/** The same call with a value for a feature; where it has another one already, it has both. */
+export function withExtension(call: Call, name: string, value: unknown): Call {
+  return { ...call, meta: withGatewayMetadata(call.meta, [[name, value]]) }
+}
+
+/** The same call with a value it carries in its params, for a server that is to know it too. */
+export function withWritten(call: Call, name: string): Call {
+  const { [name]: beside, _meta: meta } = call.params.fields
+  const isWritten = beside !== undefined || (isObject(meta) && isAmong(meta, name))
+  return isWritten ? call : { ...call, params: call.params.withMeta({ [name]: extensionOf(call, name) }) }
+}
+
+function isAmong(meta: Fields, name: string): boolean {
+  return Object.hasOwn(meta, keyOf(name)) || Object.hasOwn(meta, name)
+}
+
+/** The same call without a value that is for a feature alone. */
+export function withoutExtension(call: Call, name: string): Call {
+  const { [keyOf(name)]: _own, [name]: _bare, ...meta } = call.meta
+  const written = call.params.fields._meta
+  const isWritten = isObject(written) && isAmong(written, name)
+  const params = isWritten
+    ? call.params.withMeta({ [keyOf(name)]: undefined, [name]: undefined })
+    : call.params
+  return {
+    ...call,
+    meta,
+    params: params.fields[name] === undefined ? params : params.with({ [name]: undefined }),
+  }
+}
+
+/** Values for features that were carried beside the message, each with its name. */
+export type GatewayMetadata = readonly (readonly [name: string, value: unknown])[]
+
+/** The headers that carry a value for a feature. */
+const carriers = [
+  ['x-mcp-session-token', SESSION_TOKEN],
+  ['idempotency-key', IDEMPOTENCY_KEY],
+  ['x-idempotency-key', IDEMPOTENCY_KEY],
+] as const
+
+/** The values for features in a request's headers; nothing where there are none. */
+export function gatewayMetadataOf(headers: Headers): GatewayMetadata | undefined {
+  let carried: (readonly [string, string])[] | undefined
+  for (const [header, name] of carriers) {
+    const value = headers[header]
+    if (typeof value === 'string') (carried ??= []).push([name, bare(header, value)])
+  }
+  return carried
+}
+
+/** `Idempotency-Key` is a string in quotes (RFC 9651 §3.3.3); many send it without. */
+function bare(header: string, value: string): string {
+  return header === 'idempotency-key' ? (/^"([^"\\]*)"$/.exec(value)?.[1] ?? value) : value
+}
+
+/** The members of `_meta` with what the transport carried; where they have another value, both are kept. */
+export function withGatewayMetadata(meta: Fields, carried: GatewayMetadata | undefined): Fields {
+  if (carried === undefined) return meta
+  const whole: Record<string, unknown> = { ...meta }
+  for (const [name, value] of carried) {
+    const key = keyOf(name)
+    const own = whole[key]
+    if (own === undefined) whole[key] = value
+    else if (own !== value) whole[name] = value
+  }
+  return whole
+}
+
+const keys = new Map<string, string>()
+
+/** Our own key of a value, which is made once. */
+function keyOf(name: string): string {
+  const known = keys.get(name)
+  if (known !== undefined) return known
+  const key = `${NS}/${name}`
+  keys.set(name, key)
+  return key
+}
+
+/** The other name of the idempotency key. */
+export const CAMEL_KEY = 'idempotencyKey'
+
+/** What an idempotency key looks like. */
+export const keyShape = /^[a-zA-Z0-9_\-:.]{1,128}$/
+
+/** Whether a call carries an idempotency key, of whatever shape. */
+export function hasIdempotencyKey(call: Call): boolean {
+  return hasExtension(call, IDEMPOTENCY_KEY) || hasExtension(call, CAMEL_KEY)
+}
+
+/** The idempotency key of a call that carries one. @throws INVALID_INPUT */
+export function idempotencyKeyOf(call: Call): string {
+  const [plain, camel] = [extensionOf(call, IDEMPOTENCY_KEY), extensionOf(call, CAMEL_KEY)]
+  if (plain !== undefined && camel !== undefined && plain !== camel) throw mismatch(IDEMPOTENCY_KEY)
+  const key = plain ?? camel
+  // The gateway makes its own keys, of names that others gave.
+  if (typeof key === 'string' && (keyShape.test(key) || call.internal !== undefined)) return key
+  const field = plain === undefined ? CAMEL_KEY : placeOf(call)
+  throw new GatewayError(
+    'INVALID_INPUT',
+    `Invalid params: ${field} must be 1 to 128 letters, digits, or characters of "_-:.".`,
+    { field, reason: typeof key === 'string' ? 'pattern' : 'type' },
+  )
+}
+
+/** What the client calls the key: what it did not write came as a header. */
+function placeOf({ params }: Call): string {
+  const { [IDEMPOTENCY_KEY]: beside, _meta: meta } = params.fields
+  const written: Fields = isObject(meta) ? meta : {}
+  if (beside !== undefined || written[IDEMPOTENCY_KEY] !== undefined) return IDEMPOTENCY_KEY
+  const own = keyOf(IDEMPOTENCY_KEY)
+  return written[own] === undefined ? 'Idempotency-Key' : own
+}
+
+/** The same call without its idempotency key. */
+export function withoutIdempotencyKey(call: Call): Call {
+  return withoutExtension(withoutExtension(call, IDEMPOTENCY_KEY), CAMEL_KEY)
+}
+
+/** Whether a client wants a call as a task (2025-11-25 basic/utilities/tasks). */
+export function isTask({ params }: Call): boolean {
+  const { task } = params.fields
+  return task !== undefined && task !== null
+}
+
+/** The task a result accepts: a member of it in 2025-11-25, its own members in 2026-07-28. */
+export function acceptedTask(
+  result: Payload,
+): { readonly id: string; readonly ttlMs: number | undefined } | undefined {
+  if (!isTaskAccepted(result)) return undefined
+  const { taskId, ttl, ttlMs = ttl } = (result.at('task') ?? result).fields
+  if (typeof taskId !== 'string') return undefined
+  return { id: taskId, ttlMs: typeof ttlMs === 'number' && ttlMs >= 0 ? ttlMs : undefined }
+}
+
+/** Whether the answer may be a task: the client asks for one, or takes them (SEP-2663). */
+export function mayBeginTask(call: Call): boolean {
+  const { era, capabilities } = call.client
+  if (era === 'legacy') return isTask(call)
+  return isObject(capabilities.extensions) && capabilities.extensions[tasksExtension] !== undefined
+}
+
+/** The same call of a client that takes no tasks, so that its server answers with what the tool gives. */
+export function withoutTasks(call: Call): Call {
+  const { capabilities } = call.client
+  const { extensions } = capabilities
+  if (!isObject(extensions) || extensions[tasksExtension] === undefined) return call
+  const { [tasksExtension]: _tasks, ...rest } = extensions
+  const client = { ...call.client, capabilities: { ...capabilities, extensions: rest } }
+  const isWritten = call.meta[metaKeys.capabilities] !== undefined
+  const params = isWritten
+    ? call.params.withMeta({ [metaKeys.capabilities]: client.capabilities })
+    : call.params
+  return { ...call, client, params }
+}
+
+// Members whose names begin with the gateway's own prefix are the gateway's word: an approval, a receipt, what is known
+// of a key. A server that writes them would speak in the gateway's name, so they are cut out of every message of a
+// server as it arrives, before anything reads it. Invariant: everything else of the message keeps the very characters it
+// came in. `structuredContent` is data of a tool, where no client looks for the gateway's word: it is not looked into.
+
+/** Whether one server may use a member name of the gateway's own, as a peer that is trusted. */
+export type MayKeep = (key: string) => boolean
+
+/** A message of a server without what would speak in the gateway's name. */
+interface Cleaned {
+  readonly text: string
+  /** The names of the members that were cut out: each once, cut short, and at most a few of them. */
+  readonly removed: readonly string[]
+}
+
+const MAX_NAMES_TOLD = 10
+const MAX_NAME_LENGTH = 80
+
+/** A letter of the prefix written as an escape: `\u0064ev.gatehouse` is the same name. */
+const ESCAPED_LETTER = /\\u00(?:2[eE]|6[14578fF]|7[3-6])/
+
+/** Whether a member name is one of the gateway's own. */
+export function isReservedKey(key: string): boolean {
+  return key === NS || key.startsWith(`${NS}/`) || key.startsWith(`${NS}.`)
+}
+
+/** Cuts the members that are the gateway's own out of the JSON text of a message, at any depth. */
+export function withoutReservedKeys(text: string, mayKeep?: MayKeep): Cleaned {
+  if (!mayHoldReservedKey(text)) return { text, removed: [] }
+  const removed = new Set<string>()
+  const cleaned = cutMembers(text, (key) => {
+    if (key === 'structuredContent') return 'skip'
+    if (!isReservedKey(key) || mayKeep?.(key) === true) return 'enter'
+    if (removed.size < MAX_NAMES_TOLD) removed.add(key.slice(0, MAX_NAME_LENGTH))
+    return 'cut'
+  })
+  return { text: cleaned, removed: [...removed] }
+}
+
+/**
+ * Every message of a server is looked at, and nearly none holds one. V8 finds fewer than seven characters that begin
+ * with a rare one twenty times as fast as the whole prefix, and `u00` as much faster than the backslash before it.
+ */
+function mayHoldReservedKey(text: string): boolean {
+  return text.includes(RARE_PART) || (text.includes('u00') && ESCAPED_LETTER.test(text))
+}
+
+/** A part of the prefix. */
+const RARE_PART = NS.slice(2, 8)

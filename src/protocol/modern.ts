@@ -1,0 +1,141 @@
+import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import { isObject } from '../core/json/json.ts'
+import { Payload } from '../core/payload.ts'
+import { self } from '../core/identity.ts'
+import { metaKeys } from './meta-keys.ts'
+import { checkStandardHeaders, type Headers, mismatch } from './headers.ts'
+import { errorObject, type JsonRpcRequest } from './jsonrpc.ts'
+import { method, severity, unknownMethod } from './methods.ts'
+import { encodeInputRequest } from './input-requests.ts'
+import { findRevision, modernRevisions, revisionNames } from './revisions.ts'
+
+/**
+ * Reads who calls from a request of the stateless era, checking its envelope and, over HTTP, its headers.
+ * @throws INVALID_INPUT, HEADER_MISMATCH, UNSUPPORTED_VERSION
+ */
+export function readClient(request: JsonRpcRequest, headers?: Headers): Client {
+  const meta = request.params.fields._meta
+  const fields = isObject(meta) ? meta : {}
+  const version = fields[metaKeys.version]
+  if (typeof version !== 'string') throw envelope(metaKeys.version, 'must be a string')
+  if (headers) checkVersionHeader(headers['mcp-protocol-version'], version)
+  if (findRevision(version)?.era !== 'modern') throw unsupported(version)
+  const capabilities = fields[metaKeys.capabilities]
+  if (!isObject(capabilities)) throw envelope(metaKeys.capabilities, 'must be an object')
+  const info = fields[metaKeys.clientInfo]
+  if (info !== undefined && !isObject(info)) throw envelope(metaKeys.clientInfo, 'must be an object')
+  const level = fields[metaKeys.logLevel]
+  if (level !== undefined && severity(level) < 0) throw envelope(metaKeys.logLevel, 'is not a log level')
+  if (method(request.method).only === 'legacy') throw unknownMethod(request.method)
+  if (headers) checkStandardHeaders(headers, request.method, request.params)
+  return { era: 'modern', revision: version, capabilities, ...(info && { info }) }
+}
+
+/** The result of a call in the words of 2026-07-28; `seal` makes the opaque state of a question. */
+export function modernResult(
+  call: Call,
+  outcome: Outcome,
+  seal: (state: Call['requestState']) => string,
+): Payload {
+  if (outcome.kind === 'input_required') {
+    return Payload.of({ resultType: 'input_required' }).with({
+      inputRequests: worded(outcome.inputRequests, call.client),
+      requestState: seal(outcome.requestState),
+      _meta: { [metaKeys.serverInfo]: self },
+    })
+  }
+  const { result } = outcome
+  const { fields } = result
+  const missing: Record<string, unknown> = {}
+  if (typeof fields.resultType !== 'string') missing.resultType = 'complete'
+  if (method(call.method).caches) {
+    const ttl = fields.ttlMs
+    if (typeof ttl !== 'number' || ttl < 0) missing.ttlMs = 0
+    if (fields.cacheScope !== 'public' && fields.cacheScope !== 'private') missing.cacheScope = 'private'
+  }
+  const meta = fields._meta
+  const hasInfo = isObject(meta) && Object.hasOwn(meta, metaKeys.serverInfo)
+  if (meta === undefined) missing._meta = ownMeta
+  const shaped = shape(call.method, result)
+  const whole = Object.keys(missing).length > 0 ? shaped.with(missing) : shaped
+  return hasInfo || meta === undefined ? whole : whole.withMeta({ [metaKeys.serverInfo]: self })
+}
+
+/** The `_meta` of a result that came without one. */
+const ownMeta = Payload.text(JSON.stringify({ [metaKeys.serverInfo]: self }))
+
+/** The JSON-RPC error object of a failure in the words of 2026-07-28. */
+export function modernError(error: GatewayError, requestId?: string): Payload {
+  const object = errorObject(error, requestId)
+  if (!error.extra.relayed) return object
+  // basic/index: -32002 and -32042 must not be emitted; of -32020…-32099 only what the specification defines.
+  if (error.rpc === -32002) return object.with({ code: -32602 })
+  if (error.rpc <= -32020 && error.rpc >= -32099 && !isAboutCapabilities(object)) {
+    const { data } = object.fields
+    const told = isObject(data) && typeof data.category === 'string' ? data : undefined
+    const upstream = told ? object.with({ data: theirs(told, error) }) : object
+    const whole = Payload.of({ ...told }).with({ upstream })
+    return Payload.of({ code: -32603, message: error.message }).with({ data: whole })
+  }
+  return object
+}
+
+/** Whether an error names what the client lacks; servers with a handshake may mean something else by the code. */
+function isAboutCapabilities({ fields: { code, data } }: Payload): boolean {
+  return code === -32021 && isObject(data) && isObject(data.requiredCapabilities)
+}
+
+/** What of the data of a relayed error is the server's own; nothing where it sent none. */
+function theirs(told: Readonly<Record<string, unknown>>, { data }: GatewayError): unknown {
+  const { upstream, requestId: _ours, ...rest } = told
+  if (upstream !== undefined) return upstream
+  const members = Object.entries(rest).filter(([key]) => !Object.hasOwn(data, key))
+  return members.length === 0 ? undefined : Object.fromEntries(members)
+}
+
+/** The HTTP status that goes with a JSON-RPC error code of an answered call (2026-07-28 basic/transports). */
+export function modernStatus(code: unknown): number {
+  if (code === -32601) return 404
+  return code === -32020 || code === -32021 || code === -32022 ? 400 : 200
+}
+
+function worded(questions: InputRequests, client: Client): Payload {
+  const entries = Object.entries(questions).map(([key, question]) => {
+    const { method: name, params } = encodeInputRequest(question, client)
+    return [key, Payload.of({ method: name }).with({ params })] as const
+  })
+  return Payload.of({}).with(Object.fromEntries(entries))
+}
+
+/** What older servers say that 2026-07-28 has no place for. */
+function shape(name: string, result: Payload): Payload {
+  if (name === 'server/discover') {
+    const capabilities = result.at('capabilities')?.with({ tasks: undefined })
+    return result.with({
+      supportedVersions: revisionNames.toReversed(),
+      ...(capabilities && { capabilities }),
+    })
+  }
+  const { tools } = result.fields
+  if (name !== 'tools/list' || !Array.isArray(tools)) return result
+  if (!tools.some((tool) => isObject(tool) && Object.hasOwn(tool, 'execution'))) return result
+  return result.withItems('tools', (tool) =>
+    Object.hasOwn(tool.fields, 'execution') ? tool.with({ execution: undefined }) : tool,
+  )
+}
+
+function checkVersionHeader(header: Headers[string], version: string): void {
+  if (header === undefined) throw mismatch('MCP-Protocol-Version', 'is missing')
+  if (header !== version) throw mismatch('MCP-Protocol-Version', 'is not what the body says')
+}
+
+function unsupported(requested: string): GatewayError {
+  return new GatewayError('UNSUPPORTED_VERSION', `Unsupported protocol version: ${requested.slice(0, 64)}`, {
+    data: { supported: modernRevisions, requested },
+  })
+}
+
+function envelope(key: string, why: string): GatewayError {
+  return new GatewayError('INVALID_INPUT', `Invalid params: _meta["${key}"] ${why}.`)
+}

@@ -1,0 +1,192 @@
+import type { Call, Notification } from '../core/call.ts'
+import { isObject } from '../core/json/json.ts'
+import { isTaskAccepted } from '../core/outcome.ts'
+import { Payload } from '../core/payload.ts'
+import { metaKeys } from './meta-keys.ts'
+import { isProtocolMethod } from './methods.ts'
+import { findRevision, type Revision } from './revisions.ts'
+
+/** A result in the words of an older revision: what it does not know is converted, never dropped silently. */
+export function lowerResult(name: string, result: Payload, revision: Revision): Payload {
+  // What a method of an extension answers is the same for clients of all revisions.
+  const stripped = stripModern(result, isProtocolMethod(name) ? modernFields : ['resultType'])
+  switch (name) {
+    case 'tools/list':
+      return lowerTools(stripped)
+    case 'tools/call':
+      // The acceptance of a task has no content yet (2025-11-25 basic/utilities/tasks).
+      if (isTaskAccepted(result)) return stripped
+      return lowerStructured(lowerContent(stripped, 'content', revision))
+    case 'prompts/get':
+      return lowerMessages(stripped, revision)
+    default:
+      return stripped
+  }
+}
+
+/** What a call came to, as its client will be sent it. */
+export function asSent(result: Payload, call: Call): Payload {
+  const named = call.rewriteResult?.(result) ?? result
+  const revision = findRevision(call.client.revision)
+  return revision?.era === 'legacy' ? lowerResult(call.method, named, revision) : named
+}
+
+const modernFields = ['resultType', 'ttlMs', 'cacheScope']
+
+function stripModern(result: Payload, fields: readonly string[]): Payload {
+  const found = fields.filter((key) => result.member(key) !== undefined)
+  const bare =
+    found.length > 0 ? result.with(Object.fromEntries(found.map((key) => [key, undefined]))) : result
+  return result.meta(metaKeys.serverInfo) === undefined
+    ? bare
+    : bare.withMeta({ [metaKeys.serverInfo]: undefined })
+}
+
+/** Output schemas that are not of an object, in the wrapping the SDKs use; else clients refuse the whole list. */
+function lowerTools(result: Payload): Payload {
+  const { tools } = result.fields
+  if (!Array.isArray(tools) || !tools.some(needsWrap)) return result
+  return result.withItems('tools', (tool) => {
+    const schema = needsWrap(tool.value) ? tool.at('outputSchema') : undefined
+    return schema ? tool.with({ outputSchema: wrapSchema(schema) }) : tool
+  })
+}
+
+function needsWrap(tool: unknown): boolean {
+  return isObject(tool) && isObject(tool.outputSchema) && tool.outputSchema.type !== 'object'
+}
+
+/** `structuredContent` was an object before 2026-07-28, and clients before 2025-06-18 read only the text. */
+function lowerStructured(result: Payload): Payload {
+  const structuredContent = result.member('structuredContent')
+  const content = result.member('content')
+  if (structuredContent === undefined) return Array.isArray(content) ? result : result.with({ content: [] })
+  const hasText = Array.isArray(content) && content.some((each) => isObject(each) && each.type === 'text')
+  const raw = result.at('structuredContent')
+  const told = hasText ? result : result.withItem('content', { type: 'text', text: raw?.text ?? 'null' })
+  if (isObject(structuredContent)) return told
+  return told.with({ structuredContent: Payload.of({}).with({ result: raw }) })
+}
+
+function lowerMessages(result: Payload, revision: Revision): Payload {
+  const { messages } = result.fields
+  const isKnown = (message: unknown): boolean => !isObject(message) || knows(revision, message.content)
+  if (!Array.isArray(messages) || messages.every(isKnown)) return result
+  return result.withItems('messages', (message) => {
+    const content = message.at('content')
+    return content ? message.with({ content: lowerBlock(content, revision) }) : message
+  })
+}
+
+function lowerContent(result: Payload, key: string, revision: Revision): Payload {
+  const blocks = result.member(key)
+  if (!Array.isArray(blocks)) return result
+  if (blocks.every((block) => knows(revision, block))) return result
+  return result.withItems(key, (block) => lowerBlock(block, revision))
+}
+
+/** Strict readers fail the whole result over one block type they do not know. */
+function knows({ content }: Revision, block: unknown): boolean {
+  const type = isObject(block) ? block.type : undefined
+  return (type !== 'audio' && type !== 'resource_link') || content.has(type)
+}
+
+function lowerBlock(block: Payload, revision: Revision): Payload {
+  if (knows(revision, block.value)) return block
+  return block.fields.type === 'audio' ? audioAsResource(block) : linkAsText(block.fields)
+}
+
+function audioAsResource(block: Payload): Payload {
+  const { data, mimeType } = block.fields
+  const resource = { uri: 'audio:inline', mimeType, blob: data }
+  return Payload.of({ type: 'resource', resource }).with({ annotations: block.at('annotations') })
+}
+
+function linkAsText({ title, name, uri, description }: Readonly<Record<string, unknown>>): Payload {
+  const known = title ?? name
+  const label = typeof known === 'string' ? `${known}: ` : ''
+  const details = typeof description === 'string' ? ` (${description})` : ''
+  return Payload.of({ type: 'text', text: `${label}${String(uri)}${details}` })
+}
+
+/** A notification in the words of a revision; nothing where it has none for it. */
+export function lowerNote(note: Notification, revision: Revision): Notification | undefined {
+  if (followUps.has(note.method) && !revision.followUps) return undefined
+  const fields = note.params?.fields
+  if (note.method !== 'notifications/progress' || revision.progressMessage || fields?.message === undefined)
+    return note
+  return { ...note, ...(note.params && { params: note.params.with({ message: undefined }) }) }
+}
+
+/** What servers of 2025-11-25 tell by themselves; clients of other revisions learn it by asking again. */
+const followUps: ReadonlySet<string> = new Set([
+  'notifications/elicitation/complete',
+  'notifications/tasks/status',
+])
+
+/**
+ * An output schema of any root as one of an object with a member `result`, the form the official SDKs use for
+ * clients before 2026-07-28. Content that is an object is not wrapped, so where the root allows for one it may also
+ * stand for itself. References to the old root are moved with it.
+ */
+export function wrapSchema(schema: Payload): Payload {
+  const { $schema, type } = schema.fields
+  const whole = Payload.of({ ...(typeof $schema === 'string' && { $schema }), type: 'object' })
+  const mayBeObject = type === undefined || (Array.isArray(type) && type.includes('object'))
+  if (!mayBeObject) return whole.with(resultOf(moved(schema, '#/properties/result')))
+  const wrapped = Payload.of(resultOf({ $ref: EITHER }))
+  return whole.with({ anyOf: Payload.text(`[${wrapped.text},${moved(schema, EITHER).text}]`) })
+}
+
+/** Where the schema of an object that is not wrapped stands. */
+const EITHER = '#/anyOf/1'
+
+function resultOf(schema: unknown): Record<string, unknown> {
+  const properties = Payload.of({}).with({ result: schema })
+  return { properties, required: ['result'] }
+}
+
+/** A schema whose references to its own root lead to its place; without any it keeps its text. */
+function moved(schema: Payload, root: string): Payload {
+  const hasReferences = /"\$(?:dynamicR|r)ef"/.test(schema.text)
+  return hasReferences ? Payload.of(moveRefs(schema.value, root)) : schema
+}
+
+/** Keywords whose values are data, and those whose values are maps of names to schemas. */
+const data = new Set(['const', 'enum', 'default', 'examples'])
+const maps = new Set([
+  'properties',
+  'patternProperties',
+  '$defs',
+  'definitions',
+  'dependentSchemas',
+  'dependencies',
+])
+
+function moveRefs(schema: unknown, root: string): unknown {
+  if (Array.isArray(schema)) return schema.map((each) => moveRefs(each, root))
+  if (!isObject(schema) || hasOwnBase(schema)) return schema
+  return Object.fromEntries(
+    Object.entries(schema).map(([key, value]) => {
+      if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string')
+        return [key, pointer(value, root)]
+      if (data.has(key)) return [key, value]
+      if (maps.has(key) && isObject(value)) return [key, mapValues(value, root)]
+      return [key, moveRefs(value, root)]
+    }),
+  )
+}
+
+function mapValues(schemas: Record<string, unknown>, root: string): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, moveRefs(schema, root)]))
+}
+
+/** A subtree with an `$id` of its own resolves its references against that. */
+function hasOwnBase(schema: Record<string, unknown>): boolean {
+  return typeof schema.$id === 'string' && !schema.$id.startsWith('#')
+}
+
+function pointer(reference: string, root: string): string {
+  if (reference === '#') return root
+  return reference.startsWith('#/') ? `${root}${reference.slice(1)}` : reference
+}

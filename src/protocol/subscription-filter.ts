@@ -1,0 +1,98 @@
+import type { Notification } from '../core/call.ts'
+import { isObject } from '../core/json/json.ts'
+import type { Payload } from '../core/payload.ts'
+
+/** What a client wants to hear of, as `subscriptions/listen` has it. */
+export interface SubscriptionFilter {
+  readonly toolsListChanged?: boolean
+  readonly promptsListChanged?: boolean
+  readonly resourcesListChanged?: boolean
+  readonly resourceSubscriptions?: readonly string[]
+}
+
+/** The first message of a listening call: what of the filter is honoured. */
+export const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged'
+
+/** The honoured filter of an acknowledgement. */
+export function readFilter(params: Payload | undefined): SubscriptionFilter {
+  const notifications = params?.fields.notifications
+  if (!isObject(notifications)) return {}
+  const uris = notifications.resourceSubscriptions
+  return {
+    ...(notifications.toolsListChanged === true && { toolsListChanged: true }),
+    ...(notifications.promptsListChanged === true && { promptsListChanged: true }),
+    ...(notifications.resourcesListChanged === true && { resourcesListChanged: true }),
+    ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter((uri) => typeof uri === 'string') }),
+  }
+}
+
+/** Everything a server with these capabilities tells of, and the resources somebody subscribed to. */
+export function filterFor(
+  capabilities: Readonly<Record<string, unknown>>,
+  uris: ReadonlySet<string>,
+): SubscriptionFilter {
+  const { tools, prompts, resources } = capabilities
+  return {
+    ...(isListed(tools) && { toolsListChanged: true }),
+    ...(isListed(prompts) && { promptsListChanged: true }),
+    ...(isListed(resources) && { resourcesListChanged: true }),
+    ...(uris.size > 0 && { resourceSubscriptions: [...uris] }),
+  }
+}
+
+const UPDATED = 'notifications/resources/updated'
+
+/** The notification of each kind of change, and the member of a filter that asks for it. */
+const changes: Readonly<Record<string, keyof SubscriptionFilter>> = {
+  'notifications/tools/list_changed': 'toolsListChanged',
+  'notifications/prompts/list_changed': 'promptsListChanged',
+  'notifications/resources/list_changed': 'resourcesListChanged',
+}
+
+/** The member of a filter that asks for a notification; nothing for one that is not about a list. */
+export function memberFor(notification: string): keyof SubscriptionFilter | undefined {
+  return Object.hasOwn(changes, notification) ? changes[notification] : undefined
+}
+
+/** Whether a notification says that a list or a resource changed: what is told only to those who asked for it. */
+export function isChange({ method }: Notification): boolean {
+  return memberFor(method) !== undefined || method === UPDATED
+}
+
+/** Whether a filter asks for the change a notification tells of. */
+export function asksFor(filter: SubscriptionFilter, { method, params }: Notification): boolean {
+  const member = memberFor(method)
+  if (member) return filter[member] === true
+  const uri = params?.fields.uri
+  return filter.resourceSubscriptions?.some((each) => covers(each, uri)) === true
+}
+
+/** The notifications a listener with this filter gets when every list may have changed. */
+export function reportedChanges(filter: SubscriptionFilter): string[] {
+  return Object.entries(changes).flatMap(([name, member]) => (filter[member] === true ? [name] : []))
+}
+
+/** A filter with the URIs of resources as the other side knows them. */
+export function withUris(filter: SubscriptionFilter, map: (uri: string) => string): SubscriptionFilter {
+  const uris = filter.resourceSubscriptions?.map(map)
+  return { ...filter, ...(uris && { resourceSubscriptions: uris }) }
+}
+
+/** A notification with the URI of an updated resource as the other side knows it. */
+export function withUri(note: Notification, map: (uri: string) => string): Notification {
+  const uri = note.params?.fields.uri
+  if (note.method !== UPDATED || typeof uri !== 'string') return note
+  return { ...note, ...(note.params && { params: note.params.with({ uri: map(uri) }) }) }
+}
+
+/** An update may name a part of what was subscribed to (2025-11-25 server/resources). */
+function covers(subscribed: string, updated: unknown): boolean {
+  if (typeof updated !== 'string') return false
+  return (
+    updated === subscribed || updated.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`)
+  )
+}
+
+function isListed(capability: unknown): boolean {
+  return isObject(capability) && capability.listChanged === true
+}

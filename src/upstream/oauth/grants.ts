@@ -1,0 +1,259 @@
+import { LRUCache } from 'lru-cache'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { Principal } from '../../core/principal.ts'
+import { pause } from '../../core/time/waiting.ts'
+import type { HttpAnswer } from '../transport/http-client.ts'
+import type { Login, LoginHeaders } from '../transport/auth-retry.ts'
+import { readChallenge, words } from './discovery.ts'
+import type { Issuer } from './discovery.ts'
+import type { OAuthHttp } from './oauth-http.ts'
+import { asClient, forgetClient } from './registration.ts'
+import { RenewingLogin, type Token } from './token-renewal.ts'
+import { type Grant, type OAuthClient, oauthError, requestToken } from './token-endpoint.ts'
+import type { TokenVault } from './token-vault.ts'
+
+/** What a user granted, and by whom it was given out. */
+interface UserGrant extends Grant {
+  readonly issuer: string
+  readonly client: OAuthClient
+  /** Where the user came back to, which is what the gateway is registered with. */
+  readonly redirectUri?: string | undefined
+  readonly resource?: string | undefined
+  readonly scopes: readonly string[]
+}
+
+/** A grant as it can be used; with its refresh token where it has to be renewed first. */
+interface Usable {
+  readonly grant: UserGrant
+  readonly refresh?: string
+}
+
+interface Options {
+  /** The server it is for: its name and its URL. */
+  readonly audience: readonly [name: string, url: string]
+  readonly vault: TokenVault
+  readonly http: OAuthHttp
+  issuer(): Promise<Issuer>
+}
+
+/** The logins of users who signed in. */
+export interface Grants {
+  login(principal: Pick<Principal, 'id'>): UserLogin
+  /** Keeps what a user granted, and uses it from now on. */
+  keep(principal: string, grant: UserGrant): Promise<void>
+}
+
+/** How long an unused grant is kept, in milliseconds. */
+const GRANT_TTL_MS = 90 * 24 * 3_600_000
+/** A token refused so soon after it was granted is not made good by signing in again, in milliseconds. */
+const FRESH_TOKEN_MS = 60_000
+/** How long a gateway has to renew a grant before others try, and how often they look, in milliseconds. */
+const RENEWAL_TIMEOUT_MS = 15_000
+const POLL_INTERVAL_MS = 50
+
+export function createGrants(options: Options): Grants {
+  const { audience, vault } = options
+  const logins = new LRUCache<string, UserLogin>({ max: 10_000 })
+  const nameOf = (principal: string) => ['grant', ...audience, principal] as const
+
+  const write = (principal: string, grant: UserGrant): Promise<void> => {
+    const ttl =
+      grant.refresh === undefined ? Math.min(GRANT_TTL_MS, grant.expiresAt - Date.now()) : GRANT_TTL_MS
+    return vault.write(nameOf(principal), { ...grant }, ttl)
+  }
+  const read = async (principal: string): Promise<UserGrant | undefined> =>
+    asGrant(await vault.read(nameOf(principal)))
+
+  const usable = async (principal: string, refused: string | undefined): Promise<Usable> => {
+    const grant = await read(principal)
+    if (!grant) throw signInRequired()
+    if (grant.value !== refused && grant.expiresAt > Date.now() + 5000) return { grant }
+    if (grant.refresh === undefined) throw signInRequired()
+    return { grant, refresh: grant.refresh }
+  }
+
+  const renew = async (principal: string, { grant, refresh }: Required<Usable>): Promise<Token> => {
+    try {
+      const fresh = await refreshed(grant, refresh, options)
+      await write(principal, fresh)
+      return fresh
+    } catch (error) {
+      if (!isFinal(error)) throw error
+      // Another gateway may have used the refresh token first.
+      const other = await read(principal)
+      if (other && other.value !== grant.value) return other
+      const { issuer, redirectUri } = grant
+      if (oauthError(error) === 'invalid_client' && redirectUri !== undefined)
+        await forgetClient({ issuer }, redirectUri, vault)
+      await vault.delete(nameOf(principal))
+      throw signInRequired()
+    }
+  }
+
+  /** Waits for a turn; false where nobody gave it back for so long that it is not waited for any more. */
+  const taken = async (turn: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> => {
+    for (const end = Date.now() + RENEWAL_TIMEOUT_MS; Date.now() < end; await pause(POLL_INTERVAL_MS))
+      if (await vault.setIfAbsent(turn, RENEWAL_TIMEOUT_MS)) return true
+    return false
+  }
+
+  const obtain = async (principal: string, refused: string | undefined): Promise<Token> => {
+    const turn = ['turn', ...audience, principal] as const
+    const first = await usable(principal, refused)
+    if (first.refresh === undefined) return first.grant
+    // OAuth 2.1 §4.3.1: a refresh token that is used twice may end the grant, so gateways take turns.
+    const isOurs = await taken(turn)
+    try {
+      const { grant, refresh } = await usable(principal, refused)
+      return refresh === undefined ? grant : await renew(principal, { grant, refresh })
+    } finally {
+      // One that can not be given back ends by itself.
+      if (isOurs) await vault.delete(turn).catch(() => undefined)
+    }
+  }
+
+  const login = ({ id }: Pick<Principal, 'id'>): UserLogin => {
+    const known = logins.get(id)
+    if (known) return known
+    const made = new UserLogin(
+      (refused) => obtain(id, refused),
+      async () => (await read(id))?.scopes ?? [],
+    )
+    logins.set(id, made)
+    return made
+  }
+
+  return {
+    login,
+    keep: async (principal, grant) => {
+      await write(principal, grant)
+      login({ id: principal }).signedIn(grant)
+    },
+  }
+}
+
+/** One user's login at one server. */
+export class UserLogin implements Login {
+  readonly #renewing: RenewingLogin
+  readonly #scopes: () => Promise<readonly string[]>
+  /** The scopes to ask for at the next sign-in, where those granted are too few. */
+  #wanted: readonly string[] | undefined
+  #signedInAt = 0
+  #arrival = Promise.withResolvers<void>()
+
+  constructor(
+    obtain: (refused: string | undefined) => Promise<Token>,
+    scopes: () => Promise<readonly string[]>,
+  ) {
+    this.#renewing = new RenewingLogin(obtain)
+    this.#scopes = scopes
+  }
+
+  get isReady(): boolean {
+    return this.#renewing.isReady
+  }
+
+  headers(): LoginHeaders | Promise<LoginHeaders> {
+    return this.#renewing.headers()
+  }
+
+  async refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
+    if (refusal.status === 401) return this.#renewed(refusal, sent)
+    const { error, scopes } = readChallenge(refusal.header('www-authenticate'))
+    if (error !== 'insufficient_scope') return false
+    const granted = await this.#scopes()
+    // A server that wants what was granted already would want it for ever.
+    const isMore = scopes.some((scope) => !granted.includes(scope))
+    this.#wanted = isMore ? [...new Set([...granted, ...scopes])] : undefined
+    return false
+  }
+
+  async #renewed(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean> {
+    const isFresh = this.#isFresh
+    try {
+      return await this.#renewing.refused(refusal, sent)
+    } catch (error) {
+      if (isFresh && asGatewayError(error).code === 'AUTHENTICATION_REQUIRED') return false
+      throw error
+    }
+  }
+
+  signedIn(token: Token): void {
+    this.#wanted = undefined
+    this.#signedInAt = Date.now()
+    this.#renewing.accept(token)
+    this.#arrival.resolve()
+    this.#arrival = Promise.withResolvers<void>()
+  }
+
+  /** Resolves when the user signs in the next time. @throws CANCELLED when `signal` is aborted before */
+  async arrival(signal: AbortSignal): Promise<void> {
+    const gone = Promise.withResolvers<never>()
+    const stop = (): void => gone.reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop)
+    await Promise.race([this.#arrival.promise, gone.promise]).finally(() =>
+      signal.removeEventListener('abort', stop),
+    )
+  }
+
+  /** The scopes to sign in for, where a failure can be mended by it: `[]` for those the server names. */
+  wantedAfter(error: unknown): readonly string[] | undefined {
+    const { details } = asGatewayError(error).extra
+    // By its own mark, not by its code: what a server's words are taken for may have been said after the deed.
+    if (details?.sign_in === true) return this.#wanted ?? []
+    const status = details?.http_status
+    if (status === 403) return this.#wanted
+    if (status !== 401 || this.#isFresh) return undefined
+    this.#renewing.drop()
+    return []
+  }
+
+  get #isFresh(): boolean {
+    return Date.now() - this.#signedInAt < FRESH_TOKEN_MS
+  }
+}
+
+async function refreshed(grant: UserGrant, refresh: string, options: Options): Promise<UserGrant> {
+  const { server } = await options.issuer()
+  if (server.issuer !== grant.issuer) throw signInRequired()
+  const { client, resource } = grant
+  const fresh = await requestToken({ server, client, http: options.http }, 'refresh_token', {
+    refresh_token: refresh,
+    resource,
+  })
+  const scopes = fresh.scope === undefined ? grant.scopes : words(fresh.scope)
+  return { ...grant, ...fresh, refresh: fresh.refresh ?? refresh, scopes }
+}
+
+/** Whether a grant is over, and not just out of reach. */
+function isFinal(error: unknown): boolean {
+  if (asGatewayError(error).code === 'AUTHENTICATION_REQUIRED') return true
+  return ['invalid_grant', 'invalid_client', 'unauthorized_client'].includes(oauthError(error) ?? '')
+}
+
+function asGrant(value: Readonly<Record<string, unknown>> | undefined): UserGrant | undefined {
+  const client = asClient(readObject(value?.client))
+  if (!value || !client || typeof value.value !== 'string' || typeof value.issuer !== 'string')
+    return undefined
+  return {
+    value: value.value,
+    expiresAt: Number(value.expiresAt),
+    issuer: value.issuer,
+    client,
+    scopes: Array.isArray(value.scopes) ? value.scopes.map(String) : [],
+    ...(typeof value.refresh === 'string' && { refresh: value.refresh }),
+    ...(typeof value.redirectUri === 'string' && { redirectUri: value.redirectUri }),
+    ...(typeof value.resource === 'string' && { resource: value.resource }),
+  }
+}
+
+function readObject(value: unknown): Readonly<Record<string, unknown>> | undefined {
+  return typeof value === 'object' && value !== null ? { ...value } : undefined
+}
+
+function signInRequired(): GatewayError {
+  return new GatewayError('AUTHENTICATION_REQUIRED', 'The user has to sign in to this server first.', {
+    details: { sign_in: true },
+  })
+}

@@ -1,0 +1,152 @@
+import { timingSafeEqual } from 'node:crypto'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { ListenSettings } from '../../core/settings.ts'
+import type { SignInStep } from '../../core/events.ts'
+import type { Store } from '../../store/store.ts'
+import { isLoopbackHost } from './oauth-http.ts'
+import { clientMetadata, type Site } from './registration.ts'
+import type { SignInRecord } from './sign-in.ts'
+import { oauthError } from './token-endpoint.ts'
+import { createTokenVault, type TokenVault } from './token-vault.ts'
+
+interface Options {
+  store(): Store
+  /** What grants are locked with; a key of this process unless given. */
+  key?(): Promise<Buffer>
+  listen(): ListenSettings
+  /** Takes in a user who comes back to a server; nothing where no such server lets users sign in. */
+  finisher(upstream: string): ((record: SignInRecord, params: URLSearchParams) => Promise<void>) | undefined
+  /** Hears of each step of those who sign in. */
+  onStep?(step: SignInStep): void
+}
+
+/** Where users come back to from signing in, for all servers. */
+export interface OAuthCallbackHandler {
+  readonly vault: TokenVault
+  /** The URL by which browsers reach the gateway; undefined where they cannot. */
+  base(): string | undefined
+  /** The same for those who sign in to servers. */
+  site(): Site | undefined
+  /** A user was sent on the way to sign in. */
+  begun(upstream: string, principal: string): void
+  /** The gateway listens at this URL. */
+  opened(url: string): void
+  /** What to show to a user who begins. @throws STATE_INVALID */
+  start(id: string): Promise<SignInStart>
+  /**
+   * Takes in a user who came back with the cookie of the beginning. Resolves with the server.
+   * @throws STATE_INVALID, SERVER_UNAVAILABLE
+   */
+  finish(params: URLSearchParams, cookieOf: (name: string) => string | undefined): Promise<string>
+  /** The gateway as a client of authorization servers; nothing where they can not read it. */
+  document(): Readonly<Record<string, unknown>> | undefined
+}
+
+/** The beginning of a sign-in. */
+interface SignInStart {
+  readonly upstream: string
+  /** Who asked for it. */
+  readonly principal: string
+  /** Where the user signs in. */
+  readonly url: string
+  /** What only the browser that begins can show at the end. */
+  readonly cookie: { readonly name: string; readonly value: string }
+}
+
+const START = '/oauth/start'
+const CALLBACK = '/oauth/callback'
+/** Where the gateway describes itself as a client. */
+const DOCUMENT = '/oauth/client.json'
+
+export function createOAuthCallbackHandler({
+  store,
+  key,
+  listen,
+  finisher,
+  onStep,
+}: Options): OAuthCallbackHandler {
+  let own: string | undefined
+  const vault = createTokenVault(
+    {
+      get: (name) => store().get(name),
+      put: (name, value, ttl) => store().put(name, value, ttl),
+      setIfAbsent: (name, value, ttl) => store().setIfAbsent(name, value, ttl),
+      delete: (name) => store().delete(name),
+    },
+    key,
+  )
+
+  const base = (): string | undefined => {
+    const isReachable = own !== undefined && isLoopbackHost(new URL(own).hostname)
+    return (listen().publicUrl ?? (isReachable ? own : undefined))?.replace(/\/$/, '')
+  }
+  const site = (): Site | undefined => {
+    const { publicUrl } = listen()
+    const here = base()
+    if (here === undefined) return undefined
+    const document = publicUrl?.startsWith('https://') === true ? `${here}${DOCUMENT}` : undefined
+    return {
+      startUri: `${here}${START}`,
+      redirectUri: `${here}${CALLBACK}`,
+      ...(document !== undefined && { document }),
+    }
+  }
+
+  return {
+    vault,
+    base,
+    site,
+    begun: (upstream, principal) => onStep?.({ step: 'begun', upstream, principal }),
+    opened: (url) => {
+      own = url
+    },
+    start: async (id) => {
+      const record = id.length <= MAX_STATE ? await vault.read(['start', id]) : undefined
+      const { upstream, principal, url, browser } = record ?? {}
+      if (typeof upstream !== 'string' || typeof principal !== 'string') throw unknownSignIn()
+      if (typeof url !== 'string' || typeof browser !== 'string') throw unknownSignIn()
+      return { upstream, principal, url, cookie: { name: cookieName(id), value: browser } }
+    },
+    finish: async (params, cookieOf) => {
+      const state = params.get('state') ?? ''
+      const record = state.length <= MAX_STATE ? await vault.take(['state', state]) : undefined
+      const { upstream, id, browser } = record ?? {}
+      const finish = typeof upstream === 'string' ? finisher(upstream) : undefined
+      if (!record || typeof upstream !== 'string' || typeof id !== 'string' || !finish) throw unknownSignIn()
+      await vault.delete(['start', id])
+      const who = { upstream, principal: String(record.principal) }
+      try {
+        if (typeof browser !== 'string' || !isSameText(cookieOf(cookieName(id)), browser)) {
+          throw new GatewayError('STATE_INVALID', 'This sign-in was begun in another browser.')
+        }
+        await finish({ ...record, upstream }, params)
+      } catch (error) {
+        onStep?.({ step: 'failed', ...who, code: asGatewayError(error).code, reason: oauthError(error) })
+        throw error
+      }
+      onStep?.({ step: 'finished', ...who })
+      return upstream
+    },
+    document: () => {
+      const here = site()
+      return here?.document === undefined
+        ? undefined
+        : { client_id: here.document, ...clientMetadata(here, 'none') }
+    },
+  }
+}
+
+const MAX_STATE = 128
+
+function cookieName(id: string): string {
+  return `gatehouse-${id}`
+}
+
+function isSameText(given: string | undefined, expected: string): boolean {
+  const [one, other] = [Buffer.from(given ?? ''), Buffer.from(expected)]
+  return one.length === other.length && timingSafeEqual(one, other)
+}
+
+function unknownSignIn(): GatewayError {
+  return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
+}

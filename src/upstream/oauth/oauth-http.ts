@@ -1,0 +1,196 @@
+import { lookup, type LookupAddress } from 'node:dns'
+import { type LookupFunction, BlockList, isIP } from 'node:net'
+import { Agent, request } from 'undici'
+import { GatewayError } from '../../core/error.ts'
+
+/** One request of the OAuth conversation. */
+interface OAuthRequest {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+/** Requests to authorization servers: encrypted, small, short, without redirects. */
+export interface OAuthHttp {
+  /** @throws SERVER_UNAVAILABLE */
+  send(url: string, request?: OAuthRequest): Promise<Response>
+  /** Asks the server itself, whose address the configuration names. @throws SERVER_UNAVAILABLE */
+  probe(url: string, request: OAuthRequest): Promise<Headers>
+  close(): Promise<void>
+}
+
+/** How long one exchange may take, in milliseconds. */
+const REQUEST_TIMEOUT_MS = 10_000
+/** The largest answer that is read, in bytes. */
+const MAX_RESPONSE_BYTES = 256 * 1024
+
+/** `mayBePrivate` lets requests go to private networks: not where the addresses come from a server of the internet. */
+export function createOAuthHttp(mayBePrivate: boolean): OAuthHttp {
+  const options = {
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    headersTimeout: REQUEST_TIMEOUT_MS,
+    bodyTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: 1000,
+  }
+  const own = new Agent({ ...options, connect: { timeout: REQUEST_TIMEOUT_MS } })
+  const guarded = mayBePrivate
+    ? own
+    : new Agent({ ...options, connect: { timeout: REQUEST_TIMEOUT_MS, lookup: publicOnly } })
+
+  return {
+    send: async (url, given = {}) => {
+      checkUrl(url, mayBePrivate)
+      try {
+        const answer = await request(url, { ...wire(given), dispatcher: guarded })
+        const text = await answer.body.text()
+        const hasBody = answer.statusCode >= 200 && answer.statusCode !== 204 && answer.statusCode !== 304
+        return new Response(hasBody ? text : null, {
+          status: answer.statusCode,
+          headers: flat(answer.headers),
+        })
+      } catch (error) {
+        throw unreachable(url, error)
+      }
+    },
+    probe: async (url, given) => {
+      try {
+        const answer = await request(url, { ...wire(given), dispatcher: own })
+        // The answer may be a stream without an end.
+        answer.body.on('error', () => undefined).destroy()
+        return flat(answer.headers)
+      } catch (error) {
+        throw unreachable(url, error)
+      }
+    },
+    close: async () => {
+      await Promise.all([own.destroy(), guarded.destroy()])
+    },
+  }
+}
+
+/** Refuses URLs no OAuth conversation may go to. @throws SERVER_UNAVAILABLE */
+export function checkUrl(url: string, mayBePrivate: boolean): URL {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined
+  const isPlain = parsed?.protocol === 'http:' && isLoopbackHost(parsed.hostname)
+  if (!parsed || (parsed.protocol !== 'https:' && !isPlain)) {
+    throw refused(`must be https: ${shown(url)}`)
+  }
+  if (!mayBePrivate && isPrivateLiteral(parsed.hostname)) {
+    throw refused(`may not lead to a private network: ${shown(url)}`)
+  }
+  return parsed
+}
+
+function refused(what: string): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', `The address of an authorization server ${what}`, {
+    suggestion: 'Set oauth.issuer of this server in the configuration if that address is right.',
+  })
+}
+
+function wire({ method = 'GET', headers, body }: OAuthRequest) {
+  return {
+    method,
+    headers: { 'user-agent': 'gatehouse', ...headers },
+    body: body ?? null,
+    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+  }
+}
+
+function flat(headers: Readonly<Record<string, string | string[] | undefined>>): Headers {
+  const pairs = Object.entries(headers).flatMap(([name, value]) =>
+    [value ?? []].flat().map((each): [string, string] => [name, each]),
+  )
+  return new Headers(pairs)
+}
+
+/** Looks a name up as the connection is made, so that it can not mean another address by then. */
+const publicOnly: LookupFunction = (hostname, options, callback) => {
+  lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    const [first] = addresses ?? []
+    if (error || !first) return callback(error ?? new Error('No address.'), '')
+    if (addresses.some(({ address }) => isPrivateAddress(address))) {
+      return callback(new Error('The name leads to a private network.'), '')
+    }
+    return options.all ? callback(null, addresses) : one(first, callback)
+  })
+}
+
+function one({ address, family }: LookupAddress, callback: Parameters<LookupFunction>[2]): void {
+  callback(null, address, family)
+}
+
+function unreachable(url: string, cause: unknown): GatewayError {
+  if (cause instanceof GatewayError) return cause
+  const why = cause instanceof Error ? cause.message : 'no answer'
+  return new GatewayError(
+    'SERVER_UNAVAILABLE',
+    `The authorization server at ${shown(url)} can not be reached: ${why}`,
+    { cause },
+  )
+}
+
+/** An address without what may be secret in it. */
+function shown(url: string): string {
+  return URL.canParse(url) ? new URL(url).origin : 'an address that is none'
+}
+
+/** Whether only this machine can reach a host, named as in a URL. */
+export function isLoopbackHost(host: string): boolean {
+  const name = bare(host)
+  return name === 'localhost' || name.endsWith('.localhost') || (isIP(name) > 0 && within(loopback, name))
+}
+
+/** Whether an IP address is of this machine or a private network. */
+export function isPrivateAddress(address: string): boolean {
+  return within(inner, address) || within(loopback, address)
+}
+
+/** Whether a host, by its name alone, is of this machine or a private network. */
+export function isNearHost(host: string): boolean {
+  const name = bare(host)
+  if (isIP(name) > 0) return isPrivateAddress(name)
+  return isLoopbackHost(name) || !name.includes('.') || /\.(local|internal|home\.arpa)$/.test(name)
+}
+
+/** Whether a URL's host is an address of this machine or a private network. */
+function isPrivateLiteral(host: string): boolean {
+  const name = bare(host)
+  return isIP(name) > 0 ? isPrivateAddress(name) : isLoopbackHost(name)
+}
+
+function bare(host: string): string {
+  return host.replaceAll(/^\[|\]$|\.$/g, '').toLowerCase()
+}
+
+function within(list: BlockList, address: string): boolean {
+  return list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
+}
+
+const loopback = blockList(['127.0.0.0/8'], ['::1/128'])
+
+// RFC 6890 and what came after it: networks that are not of the internet.
+const inner = blockList(
+  [
+    '0.0.0.0/8',
+    '10.0.0.0/8',
+    '100.64.0.0/10',
+    '169.254.0.0/16',
+    '172.16.0.0/12',
+    '192.0.0.0/24',
+    '192.168.0.0/16',
+    '198.18.0.0/15',
+    '224.0.0.0/3',
+  ],
+  ['::/128', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16', 'fc00::/7', 'fe80::/10', 'fec0::/10', 'ff00::/8'],
+)
+
+function blockList(four: readonly string[], six: readonly string[]): BlockList {
+  const list = new BlockList()
+  for (const [ranges, family] of [[four, 'ipv4'] as const, [six, 'ipv6'] as const]) {
+    for (const range of ranges) {
+      const [network = '', bits] = range.split('/')
+      list.addSubnet(network, Number(bits), family)
+    }
+  }
+  return list
+}

@@ -1,0 +1,272 @@
+/**
+ * The sign-in of people to the gateway's own pages, at the issuer of `auth.jwt`: the authorization code flow of OpenID
+ * Connect with PKCE, a state and a nonce.
+ *
+ *   begin: the way (state, nonce, verifier, next page) goes into a sealed cookie of that browser; nothing is stored
+ *   finish: cookie and state fit → code → statement about the person, signature, nonce and claims checked → session
+ *   session: a random name in a cookie; what it stands for is in the vault, so signing out ends it everywhere
+ *
+ * A session is good for its issuer and client alone, for an hour, and on pages alone: no call is ever made by it.
+ */
+import { createHash } from 'node:crypto'
+import {
+  type AuthorizationServer,
+  generateRandomCodeVerifier,
+  generateRandomNonce,
+  generateRandomState,
+} from 'oauth4webapi'
+import type { AuthSettings, JwtSettings, PageClient } from '../../core/auth-settings.ts'
+import type { Cookie } from '../../core/web.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { IdentityClaims, PageSignIn } from '../../core/events.ts'
+import { authorizationUrl } from './sign-in.ts'
+import { readServer } from './discovery.ts'
+import { createOAuthHttp } from './oauth-http.ts'
+import { clientAuth, type OAuthClient, redeemIdentity } from './token-endpoint.ts'
+import type { TokenVault } from './token-vault.ts'
+
+interface Options {
+  auth(): Pick<AuthSettings, 'jwt'>
+  /** The URL by which browsers reach the gateway; undefined where they cannot. */
+  base(): string | undefined
+  readonly vault: TokenVault
+  /** In milliseconds since 1970. */
+  now(): number
+}
+
+/** How long a person may take to sign in, and how long the session lasts, in seconds. */
+const SIGN_IN_SECONDS = 600
+const SESSION_SECONDS = 3600
+/** How long the issuer's metadata is good, and how long nothing is asked after a failure, in milliseconds. */
+const METADATA_TTL_MS = 3_600_000
+const FAILURE_WAIT_MS = 5000
+/** How many conversations with the issuer there may be at once: whoever finds the page can begin one. */
+const MAX_CONVERSATIONS = 32
+const MAX_NEXT_LENGTH = 2048
+
+const BEGIN = '/sign-in'
+const CALLBACK = '/sign-in/callback'
+
+/** Lets people sign in, and closes what that holds open. */
+export function createPageSignIn(options: Options): PageSignIn & { close(): Promise<void> } {
+  const { vault, now } = options
+  // The configuration names the issuer, which may be anywhere.
+  const http = createOAuthHttp(true)
+  const metadata = createMetadata((issuer) => readServer(issuer, http, unusable), now)
+  let conversations = 0
+
+  const offered = (): Offered | undefined => {
+    const { jwt } = options.auth()
+    const base = options.base()
+    return jwt?.client && base !== undefined ? { jwt, client: jwt.client, base } : undefined
+  }
+  const needed = (): Offered => {
+    const found = offered()
+    if (found) return found
+    throw new GatewayError('UNSUPPORTED_OPERATION', 'People do not sign in here.')
+  }
+  const conversing = async <Result>(talk: () => Promise<Result>): Promise<Result> => {
+    if (conversations >= MAX_CONVERSATIONS)
+      throw new GatewayError('OVERLOADED', 'Too many people sign in right now.')
+    conversations++
+    return talk().finally(() => conversations--)
+  }
+  const session = async (cookieOf: (name: string) => string | undefined): Promise<Session | undefined> => {
+    const here = offered()
+    const id = here && cookieOf(cookieName(here, 'session'))
+    if (here === undefined || id === undefined || !RANDOM.test(id)) return undefined
+    const { claims, client, until } = (await vault.read(['session', id])) ?? {}
+    if (!isObject(claims) || claims.iss !== here.jwt.issuer || client !== here.client.id) return undefined
+    return typeof until === 'number' && until > now() ? { here, id, claims } : undefined
+  }
+
+  return {
+    link: (next) => {
+      const here = offered()
+      return here && `${here.base}${BEGIN}?${new URLSearchParams({ next }).toString()}`
+    },
+    begin: (next) =>
+      conversing(async () => {
+        const here = needed()
+        const server = await metadata(here.jwt)
+        const [state, nonce, verifier] = [
+          generateRandomState(),
+          generateRandomNonce(),
+          generateRandomCodeVerifier(),
+        ]
+        const redirectUri = `${here.base}${CALLBACK}`
+        const asked = { client: here.client.id, redirectUri, state, verifier, nonce, scopes: ['openid'] }
+        const { href } = await authorizationUrl(server, asked, true)
+        const until = now() + SIGN_IN_SECONDS * 1000
+        const way = { nonce, verifier, next: ownPath(next), until, issuer: here.jwt.issuer }
+        const value = await vault.seal(['way', state], way)
+        return { url: href, cookie: wayCookie(here, state, value) }
+      }),
+    finish: (params, cookieOf) =>
+      conversing(async () => {
+        const here = needed()
+        const state = params.get('state') ?? ''
+        const sealed = RANDOM.test(state) ? cookieOf(cookieName(here, 'way', state)) : undefined
+        // Sealed under the name of its state: with another one it is not read.
+        const way = sealed === undefined ? undefined : await vault.unseal(['way', state], sealed)
+        const { nonce, verifier, next, until, issuer } = way ?? {}
+        if (typeof nonce !== 'string' || typeof verifier !== 'string' || typeof next !== 'string')
+          throw unknownWay()
+        if (typeof until !== 'number' || until <= now() || issuer !== here.jwt.issuer) throw unknownWay()
+        const server = await metadata(here.jwt)
+        const redirectUri = `${here.base}${CALLBACK}`
+        const conversation = { server, client: clientOf(here.client, server), http }
+        const claims = await redeemIdentity(conversation, { params, state }, { redirectUri, verifier, nonce })
+        checkClaims(claims, here.jwt)
+        // A session of before in this browser is no longer wanted.
+        const before = await session(cookieOf)
+        if (before) await vault.delete(['session', before.id])
+        const id = generateRandomState()
+        const kept = { claims: keptClaims(claims, here.jwt), client: here.client.id }
+        const end = now() + SESSION_SECONDS * 1000
+        await vault.write(['session', id], { ...kept, until: end }, SESSION_SECONDS * 1000)
+        return {
+          next: `${here.base}${ownPath(next)}`,
+          subject: claims.sub,
+          cookies: [sessionCookie(here, id), wayCookie(here, state, undefined)],
+        }
+      }),
+    identity: async (cookieOf) => (await session(cookieOf))?.claims,
+    end: async (cookieOf) => {
+      const here = offered()
+      if (!here) return undefined
+      const open = await session(cookieOf)
+      if (open) await vault.delete(['session', open.id])
+      return { next: `${here.base}/`, cookie: sessionCookie(here, undefined) }
+    },
+    close: () => http.close(),
+  }
+}
+
+/** The sign-in as the configuration has it just then. */
+interface Offered {
+  readonly jwt: JwtSettings
+  readonly client: PageClient
+  readonly base: string
+}
+
+interface Session {
+  readonly here: Offered
+  readonly id: string
+  readonly claims: IdentityClaims
+}
+
+/** What the library makes states and verifiers of: 32 random bytes. */
+const RANDOM = /^[\w-]{43}$/
+
+/** A path of the gateway that may follow a sign-in; the front page in place of any other text. */
+function ownPath(next: string | undefined): string {
+  if (next === undefined || next.length > MAX_NEXT_LENGTH) return '/'
+  // Browsers take a backslash for a slash, and leave out tabs and line ends (WHATWG URL).
+  if (!/^\/(?!\/)[\x21-\x5b\x5d-\x7e]*$/.test(next)) return '/'
+  const origin = 'http://gatehouse.invalid'
+  const url = URL.canParse(next, origin) ? new URL(next, origin) : undefined
+  if (url?.origin !== origin || url.pathname.startsWith('//')) return '/'
+  return /^\/sign-(?:in|out)(?:\/|$)/.test(url.pathname) ? '/' : `${url.pathname}${url.search}`
+}
+
+/** Finds the metadata of an issuer once in a while; a failure counts for a moment too. */
+function createMetadata(
+  read: (issuer: string) => Promise<AuthorizationServer>,
+  now: () => number,
+): (jwt: JwtSettings) => Promise<AuthorizationServer> {
+  let known:
+    | { readonly key: string; readonly server: Promise<AuthorizationServer>; until: number }
+    | undefined
+  return ({ issuer, jwks, secret, algorithms }) => {
+    // A shared key is of bearer tokens alone.
+    const signatures = secret ? ['RS256', 'ES256'] : [...algorithms]
+    const key = JSON.stringify([issuer, jwks, signatures])
+    if (known?.key === key && now() < known.until) return known.server
+    const server = read(issuer).then((found) => ({
+      ...found,
+      ...(jwks !== undefined && { jwks_uri: jwks }),
+      // Only what is taken of bearer tokens is taken of statements about people.
+      id_token_signing_alg_values_supported: signatures,
+    }))
+    const made = { key, server, until: now() + METADATA_TTL_MS }
+    known = made
+    server.catch(() => {
+      made.until = now() + FAILURE_WAIT_MS
+    })
+    return server
+  }
+}
+
+function clientOf({ id, secret }: PageClient, server: AuthorizationServer): OAuthClient {
+  if (!secret) return { id, auth: 'none' }
+  return { id, secret: secret.reveal(), auth: clientAuth(server.token_endpoint_auth_methods_supported) }
+}
+
+/** What bearer tokens have to say, statements about people have to say too. @throws AUTHENTICATION_REQUIRED */
+function checkClaims(claims: IdentityClaims, { issuer, requiredClaims }: JwtSettings): void {
+  // The client of a statement is its audience, which was checked.
+  const lacking = requiredClaims.find((name) => name !== 'client_id' && claims[name] === undefined)
+  if (claims.iss === issuer && lacking === undefined) return
+  throw new GatewayError(
+    'AUTHENTICATION_REQUIRED',
+    lacking === undefined
+      ? 'The issuer calls itself otherwise than the configuration does.'
+      : 'The issuer does not say of this person what the configuration requires.',
+    { reason: 'claims' },
+  )
+}
+
+/** What tells who a person is, and what that person may do. */
+function keptClaims(claims: IdentityClaims, { scopeClaim }: JwtSettings): IdentityClaims {
+  const { iss, sub, [scopeClaim]: scopes } = claims
+  return { iss, sub, ...(scopes !== undefined && { [scopeClaim]: scopes }) }
+}
+
+/** Gateways on other ports of a machine get each other's cookies: each has names of its own. */
+function cookieName({ base, client }: Offered, kind: 'session' | 'way', state = ''): string {
+  const { protocol, pathname } = new URL(base)
+  // RFC 6265bis §4.1.3: no other host or page can set cookies of these names.
+  const isHost = kind === 'session' && pathname === '/'
+  const prefix = protocol === 'https:' ? (isHost ? '__Host-' : '__Secure-') : ''
+  const own = createHash('sha256').update(`${base} ${client.id}`).digest('hex').slice(0, 8)
+  const name = kind === 'session' ? `session-${own}` : `sign-in-${own}-${state.slice(0, 12)}`
+  return `${prefix}gatehouse-${name}`
+}
+
+function sessionCookie(here: Offered, id: string | undefined): Cookie {
+  const { pathname, protocol } = new URL(here.base)
+  return {
+    name: cookieName(here, 'session'),
+    value: id ?? '',
+    path: pathname,
+    lifetime: id === undefined ? 0 : SESSION_SECONDS,
+    isSecure: protocol === 'https:',
+  }
+}
+
+/** It comes back with the browser from the issuer, and goes nowhere else. */
+function wayCookie(here: Offered, state: string, value: string | undefined): Cookie {
+  const { pathname, protocol } = new URL(`${here.base}${CALLBACK}`)
+  return {
+    name: cookieName(here, 'way', state),
+    value: value ?? '',
+    path: pathname,
+    lifetime: value === undefined ? 0 : SIGN_IN_SECONDS,
+    isSecure: protocol === 'https:',
+  }
+}
+
+function unusable(what: string): GatewayError {
+  return new GatewayError('SERVER_UNAVAILABLE', `Sign-in is not available: the configuration ${what}.`, {
+    suggestion: 'Check auth.jwt.issuer in the configuration.',
+  })
+}
+
+function unknownWay(): GatewayError {
+  return new GatewayError(
+    'STATE_INVALID',
+    'This sign-in was begun in another browser, or too long ago, or is finished.',
+  )
+}

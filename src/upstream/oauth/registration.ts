@@ -1,0 +1,118 @@
+import * as oauth from 'oauth4webapi'
+import { GatewayError } from '../../core/error.ts'
+import type { OAuthSettings } from '../../core/settings.ts'
+import { isLoopbackHost } from './oauth-http.ts'
+import type { OAuthHttp } from './oauth-http.ts'
+import { attempt, type ClientAuth, clientAuth, type OAuthClient, through } from './token-endpoint.ts'
+import type { TokenVault } from './token-vault.ts'
+
+/** How the gateway is known to browsers and authorization servers. */
+export interface Site {
+  /** Where users begin to sign in. */
+  readonly startUri: string
+  /** Where browsers are sent back to. */
+  readonly redirectUri: string
+  /** Where the gateway describes itself as a client; only where the internet can read it. */
+  readonly document?: string
+}
+
+interface Options {
+  readonly oauth: OAuthSettings
+  readonly vault: TokenVault
+  readonly http: OAuthHttp
+}
+
+/** How long a registration is kept unless the server says otherwise, in milliseconds. */
+const REGISTRATION_TTL_MS = 365 * 24 * 3_600_000
+
+/** What the gateway says of itself as a client (RFC 7591, OAuth Client ID Metadata Document). */
+export function clientMetadata(site: Site, auth: ClientAuth) {
+  const isNative = isLoopbackHost(new URL(site.redirectUri).hostname)
+  return {
+    client_name: 'Gatehouse',
+    redirect_uris: [site.redirectUri],
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    token_endpoint_auth_method: auth,
+    application_type: isNative ? 'native' : 'web',
+  }
+}
+
+/**
+ * What the gateway is to an authorization server: as configured, else by its metadata document, else by
+ * registering. @throws SERVER_UNAVAILABLE
+ */
+export async function clientFor(
+  server: oauth.AuthorizationServer,
+  site: Site,
+  options: Options,
+): Promise<OAuthClient> {
+  const { oauth: settings, vault } = options
+  if (settings.clientId !== undefined) return configured(settings, settings.clientId, server)
+  if (server.client_id_metadata_document_supported === true && site.document !== undefined) {
+    return { id: site.document, auth: 'none' }
+  }
+  const kept = asClient(await vault.read(['client', server.issuer, site.redirectUri]))
+  return kept ?? register(server, site, options)
+}
+
+/** Forgets a registration that the authorization server does not know any more. */
+export function forgetClient(
+  server: Pick<oauth.AuthorizationServer, 'issuer'>,
+  redirectUri: string,
+  vault: TokenVault,
+): Promise<void> {
+  return vault.delete(['client', server.issuer, redirectUri])
+}
+
+/** A client the configuration names. */
+export function configured(
+  { clientSecret }: OAuthSettings,
+  id: string,
+  server: oauth.AuthorizationServer,
+): OAuthClient {
+  if (!clientSecret) return { id, auth: 'none' }
+  const auth = clientAuth(server.token_endpoint_auth_methods_supported)
+  return { id, secret: clientSecret.reveal(), auth }
+}
+
+async function register(
+  server: oauth.AuthorizationServer,
+  site: Site,
+  { vault, http }: Options,
+): Promise<OAuthClient> {
+  if (server.registration_endpoint === undefined) {
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server registers no clients by itself.', {
+      suggestion: 'Register the gateway there, and set oauth.client_id of this server in the configuration.',
+    })
+  }
+  const ways = server.token_endpoint_auth_methods_supported
+  const isPublic = ways !== undefined && !ways.some((each) => each.startsWith('client_secret_'))
+  const wanted = clientMetadata(site, isPublic ? 'none' : clientAuth(ways))
+  const made = await attempt(async () => {
+    const response = await oauth.dynamicClientRegistrationRequest(server, wanted, through(http))
+    return oauth.processDynamicClientRegistrationResponse(response)
+  })
+  const secret = typeof made.client_secret === 'string' ? made.client_secret : undefined
+  const client: OAuthClient = {
+    id: made.client_id,
+    ...(secret !== undefined && { secret }),
+    auth: readAuth(made.token_endpoint_auth_method) ?? (secret === undefined ? 'none' : clientAuth(ways)),
+  }
+  const ends = Number(made.client_secret_expires_at ?? 0)
+  const ttl = ends > 0 ? ends * 1000 - Date.now() : REGISTRATION_TTL_MS
+  if (ttl > 0) await vault.write(['client', server.issuer, site.redirectUri], { ...client }, ttl)
+  return client
+}
+
+/** A client as it was stored. */
+export function asClient(value: Readonly<Record<string, unknown>> | undefined): OAuthClient | undefined {
+  const auth = readAuth(value?.auth)
+  if (typeof value?.id !== 'string' || auth === undefined) return undefined
+  return { id: value.id, auth, ...(typeof value.secret === 'string' && { secret: value.secret }) }
+}
+
+function readAuth(value: unknown): ClientAuth | undefined {
+  const known: readonly ClientAuth[] = ['none', 'client_secret_basic', 'client_secret_post']
+  return known.find((each) => each === value)
+}

@@ -1,0 +1,194 @@
+import { LRUCache } from 'lru-cache'
+import { randomUUID } from 'node:crypto'
+import {
+  type AuthorizationServer,
+  generateRandomCodeVerifier,
+  generateRandomState,
+  calculatePKCECodeChallenge,
+} from 'oauth4webapi'
+import { GatewayError } from '../../core/error.ts'
+import { words, type Issuer } from './discovery.ts'
+import type { Grants } from './grants.ts'
+import { type OAuthHttp, checkUrl } from './oauth-http.ts'
+import { asClient, forgetClient, type Site } from './registration.ts'
+import { oauthError, type OAuthClient, redeemCode } from './token-endpoint.ts'
+import type { TokenVault } from './token-vault.ts'
+
+/** A user on the way through the pages of an authorization server. */
+export interface SigningIn {
+  readonly id: string
+  /** Where the user begins. */
+  readonly url: string
+  readonly scopes: readonly string[]
+  /** Resolves when the user has come back. */
+  readonly done: Promise<void>
+}
+
+/** What is kept of a sign-in until the user comes back; the state it is kept under is good once. */
+export type SignInRecord = Readonly<Record<string, unknown>> & { readonly upstream: string }
+
+/** The sign-ins of one server's users. */
+interface SignIns {
+  /** Sends a user on the way, or names the way the user is on. @throws SERVER_UNAVAILABLE */
+  begin(principal: string, wanted: readonly string[]): Promise<SigningIn>
+  /** The sign-in a user is in the middle of. */
+  current(principal: string): SigningIn | undefined
+  /** Takes in the user who came back. @throws SERVER_UNAVAILABLE */
+  finish(record: SignInRecord, params: URLSearchParams): Promise<void>
+}
+
+interface Options {
+  readonly upstream: string
+  readonly vault: TokenVault
+  readonly http: OAuthHttp
+  readonly grants: Grants
+  readonly mayBePrivate: boolean
+  readonly scopes: readonly string[]
+  issuer(): Promise<Issuer>
+  client(server: AuthorizationServer, site: Site): Promise<OAuthClient>
+  /** @throws SERVER_UNAVAILABLE where no browser can reach the gateway */
+  site(): Site
+  /** A user was sent on the way. */
+  onBegun(principal: string): void
+}
+
+/** How long a user may take to sign in, in milliseconds. */
+const SIGN_IN_TIME = 600_000
+
+export function createSignIns(options: Options): SignIns {
+  const { upstream, vault, http, grants, site } = options
+  const under = new LRUCache<string, Way>({ max: 10_000, ttl: SIGN_IN_TIME - 60_000 })
+
+  const start = async (principal: string, wanted: readonly string[]): Promise<Way> => {
+    const here = site()
+    const issuer = await options.issuer()
+    const { server, resource } = issuer
+    checkPkce(server)
+    const client = await options.client(server, here)
+    const state = generateRandomState()
+    const verifier = generateRandomCodeVerifier()
+    const scopes = scopesOf(options, issuer, wanted)
+    // What the browser that begins is given, so that no other one can end it.
+    const [id, browser] = [randomUUID(), generateRandomState()]
+    const known = { upstream, principal, id, browser }
+    const record = { ...known, verifier, issuer: server.issuer, client, scopes, resource }
+    await vault.write(['state', state], { ...record, redirectUri: here.redirectUri }, SIGN_IN_TIME)
+    const asked = { client: client.id, redirectUri: here.redirectUri, state, verifier, scopes, resource }
+    const { href } = await authorizationUrl(server, asked, options.mayBePrivate)
+    await vault.write(['start', id], { ...known, url: href }, SIGN_IN_TIME)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    return { id, url: `${here.startUri}/${id}`, scopes: wanted, done: promise, resolve }
+  }
+
+  /** Whether a way can be gone still: it may have failed, or have ended at another gateway. */
+  const isOpen = async ({ id }: Way): Promise<boolean> => (await vault.read(['start', id])) !== undefined
+
+  return {
+    begin: async (principal, wanted) => {
+      const known = under.get(principal)
+      const isEnough = wanted.every((scope) => known?.scopes.includes(scope))
+      if (known && isEnough && (await isOpen(known))) return known
+      const way = await start(principal, wanted)
+      under.set(principal, way)
+      options.onBegun(principal)
+      return way
+    },
+    current: (principal) => under.get(principal),
+    finish: async (record, params) => {
+      const { principal, verifier, redirectUri, resource } = record
+      const client = asClient(isRecord(record.client) ? record.client : undefined)
+      const { server } = await options.issuer()
+      if (typeof principal !== 'string' || typeof verifier !== 'string' || !client) throw unknownState()
+      if (typeof redirectUri !== 'string' || record.issuer !== server.issuer) throw unknownState()
+      const way = under.get(principal)
+      under.delete(principal)
+      const named = typeof resource === 'string' ? resource : undefined
+      const answer = { params, state: params.get('state') ?? '' }
+      const granted = await redeemCode({ server, client, http }, answer, {
+        redirectUri,
+        verifier,
+        resource: named,
+      }).catch(async (error: unknown) => {
+        if (oauthError(error) === 'invalid_client') await forgetClient(server, redirectUri, vault)
+        throw error
+      })
+      const asked = Array.isArray(record.scopes) ? record.scopes.map(String) : []
+      // RFC 6749 §5.1: a scope that is not named is the one that was asked for.
+      const scopes = granted.scope === undefined ? asked : words(granted.scope)
+      const from = { issuer: server.issuer, client, redirectUri, resource: named }
+      await grants.keep(principal, { ...granted, ...from, scopes })
+      way?.resolve()
+    },
+  }
+}
+
+interface Way extends SigningIn {
+  resolve(): void
+}
+
+/** 2025-11-25 basic/authorization: without PKCE a client does not go on. @throws SERVER_UNAVAILABLE */
+function checkPkce(server: AuthorizationServer): void {
+  if (server.code_challenge_methods_supported?.includes('S256')) return
+  throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server does not offer PKCE with S256.')
+}
+
+function scopesOf({ scopes }: Options, issuer: Issuer, wanted: readonly string[]): readonly string[] {
+  const asked = new Set([...(scopes.length > 0 ? scopes : issuer.scopes), ...wanted])
+  if (issuer.server.scopes_supported?.includes('offline_access')) asked.add('offline_access')
+  return [...asked]
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null
+}
+
+function unknownState(): GatewayError {
+  return new GatewayError('STATE_INVALID', 'This sign-in is not known, or was finished already.')
+}
+
+/**
+ * The first half of the authorization code flow: the address at which a person signs in (RFC 6749 §4.1.1), always with
+ * PKCE (RFC 7636) and a state. The second half is in token-endpoint.ts.
+ *
+ * Both kinds of sign-in use it: that of users to servers (sign-in.ts) and that of people to the gateway's own pages
+ * (page-sign-in.ts).
+ */
+
+interface Asked {
+  readonly client: string
+  readonly redirectUri: string
+  readonly state: string
+  /** The PKCE verifier, which only the token endpoint gets. */
+  readonly verifier: string
+  readonly scopes: readonly string[]
+  readonly resource?: string | undefined
+  /** What the statement about the person has to repeat (OpenID Connect Core §3.1.2.1). */
+  readonly nonce?: string
+}
+
+/** Where a person signs in; `mayBePrivate` as for `createOAuthHttp`. @throws SERVER_UNAVAILABLE where that would not be safe */
+export async function authorizationUrl(
+  server: AuthorizationServer,
+  { client, redirectUri, state, verifier, scopes, resource, nonce }: Asked,
+  mayBePrivate: boolean,
+): Promise<URL> {
+  if (server.authorization_endpoint === undefined) {
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server has no page to sign in at.')
+  }
+  const url = checkUrl(server.authorization_endpoint, mayBePrivate)
+  const asked = {
+    response_type: 'code',
+    client_id: client,
+    redirect_uri: redirectUri,
+    state,
+    code_challenge: await calculatePKCECodeChallenge(verifier),
+    code_challenge_method: 'S256',
+    ...(scopes.length > 0 && { scope: scopes.join(' ') }),
+    ...(resource !== undefined && { resource }),
+    ...(nonce !== undefined && { nonce }),
+    // OpenID Connect Core §11: offline access is granted only where the user is asked.
+    ...(scopes.includes('offline_access') && { prompt: 'consent' }),
+  }
+  for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value)
+  return url
+}

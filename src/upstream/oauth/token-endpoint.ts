@@ -1,0 +1,199 @@
+import * as oauth from 'oauth4webapi'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { OAuthHttp } from './oauth-http.ts'
+import type { Token } from './token-renewal.ts'
+
+/** What the gateway is to an authorization server. */
+export interface OAuthClient {
+  readonly id: string
+  readonly secret?: string
+  readonly auth: ClientAuth
+}
+
+export type ClientAuth = 'none' | 'client_secret_basic' | 'client_secret_post'
+
+/** What came from a token endpoint. */
+export interface Grant extends Token {
+  readonly refresh?: string
+  readonly scope?: string
+}
+
+/** One conversation with a token endpoint. */
+export interface TokenConversation {
+  readonly server: oauth.AuthorizationServer
+  readonly client: OAuthClient
+  readonly http: OAuthHttp
+}
+
+/** Asks for a token by any grant. @throws SERVER_UNAVAILABLE */
+export async function requestToken(
+  { server, client, http }: TokenConversation,
+  grantType: string,
+  parameters: Readonly<Record<string, string | undefined>>,
+): Promise<Grant> {
+  const given = Object.entries(parameters).filter((each): each is [string, string] => each[1] !== undefined)
+  const as = { ...server }
+  const own = { client_id: client.id }
+  return attempt(async () => {
+    const auth = authOf(client)
+    const response = await oauth.genericTokenEndpointRequest(as, own, auth, grantType, given, through(http))
+    return grantOf(await oauth.processGenericTokenEndpointResponse(as, own, await withoutIdToken(response)))
+  })
+}
+
+/** Turns the code of a sign-in into a grant, checking who answered (RFC 9207). @throws SERVER_UNAVAILABLE */
+export async function redeemCode(
+  conversation: TokenConversation,
+  answer: CodeAnswer,
+  redemption: Redemption,
+): Promise<Grant> {
+  const { server, client } = conversation
+  const own = { client_id: client.id }
+  return attempt(async () => {
+    const response = await sendCode(conversation, answer, redemption)
+    return grantOf(await oauth.processAuthorizationCodeResponse(server, own, await withoutIdToken(response)))
+  })
+}
+
+/**
+ * Turns the code of a sign-in into what the issuer says of the person, its signature and nonce checked (OpenID Connect
+ * Core §3.1.3.7). The tokens that come with it are left unread. @throws SERVER_UNAVAILABLE
+ */
+export async function redeemIdentity(
+  conversation: TokenConversation,
+  answer: CodeAnswer,
+  redemption: Redemption & { readonly nonce: string },
+): Promise<oauth.IDToken> {
+  const { server, client, http } = conversation
+  const own = { client_id: client.id, [oauth.clockTolerance]: CLOCK_SKEW }
+  return attempt(async () => {
+    const response = await sendCode(conversation, answer, redemption)
+    const options = { expectedNonce: redemption.nonce, requireIdToken: true }
+    const granted = await oauth.processAuthorizationCodeResponse(server, own, response, options)
+    await oauth.validateApplicationLevelSignature(server, response, through(http))
+    const claims = oauth.getValidatedIdTokenClaims(granted)
+    if (!claims) throw new GatewayError('SERVER_UNAVAILABLE', 'The issuer does not say who signed in.')
+    return claims
+  })
+}
+
+/** How far clocks may be apart, in seconds. */
+const CLOCK_SKEW = 30
+
+/** What a browser that came back says, and the state it has to say. */
+interface CodeAnswer {
+  readonly params: URLSearchParams
+  readonly state: string
+}
+
+/** Sends the code to the token endpoint, once it is known who answered (RFC 9207). */
+async function sendCode(
+  { server, client, http }: TokenConversation,
+  { params, state }: CodeAnswer,
+  { redirectUri, verifier, resource }: Redemption,
+): Promise<Response> {
+  const own = { client_id: client.id }
+  const checked = oauth.validateAuthResponse(server, own, params, state)
+  const additionalParameters = resource === undefined ? {} : { resource }
+  const options = { ...through(http), additionalParameters }
+  const auth = authOf(client)
+  return oauth.authorizationCodeGrantRequest(server, own, auth, checked, redirectUri, verifier, options)
+}
+
+/**
+ * An answer without the statement of OpenID Connect about who signed in: nothing here reads it, and the library would
+ * refuse the whole grant over one it cannot verify.
+ */
+async function withoutIdToken(response: Response): Promise<Response> {
+  const value: unknown = await response
+    .clone()
+    .json()
+    .catch(() => undefined)
+  if (!isObject(value) || value.id_token === undefined) return response
+  const { id_token: _ignored, ...rest } = value
+  return new Response(JSON.stringify(rest), { status: response.status, headers: response.headers })
+}
+
+interface Redemption {
+  readonly redirectUri: string
+  readonly verifier: string
+  readonly resource?: string | undefined
+}
+
+/** How a client with a secret proves itself where the authorization server takes these ways. */
+export function clientAuth(supported: readonly string[] | undefined): ClientAuth {
+  // RFC 8414 §2: where nothing is said, this one is.
+  const ways = supported ?? ['client_secret_basic']
+  if (ways.includes('client_secret_basic')) return 'client_secret_basic'
+  return ways.includes('client_secret_post') ? 'client_secret_post' : 'client_secret_basic'
+}
+
+/** The error code of the authorization server that made a request fail. */
+export function oauthError(error: unknown): string | undefined {
+  const code = error instanceof GatewayError ? error.extra.details?.oauth_error : undefined
+  return typeof code === 'string' ? code : undefined
+}
+
+/** The options of every request of the library: all of them go through the one door, which checks addresses. */
+export function through(http: OAuthHttp) {
+  return {
+    [oauth.allowInsecureRequests]: true,
+    [oauth.customFetch]: async (url: string, { method, headers, body }: Given): Promise<Response> => {
+      const response = await http.send(url, { method, headers, ...(body && { body: body.toString() }) })
+      // The error in the body says more than the challenge to authenticate the client.
+      response.headers.delete('www-authenticate')
+      return response
+    },
+  }
+}
+
+interface Given {
+  readonly method: string
+  readonly headers: Record<string, string>
+  readonly body?: URLSearchParams | string | null | undefined
+}
+
+/** Runs a step; its failure is told without what the answer held, which may be a token. @throws SERVER_UNAVAILABLE */
+export async function attempt<Result>(step: () => Promise<Result>): Promise<Result> {
+  try {
+    return await step()
+  } catch (error) {
+    if (error instanceof GatewayError) throw error
+    const code = errorCode(error)
+    const why = code ?? (error instanceof Error ? error.message : 'it failed')
+    throw new GatewayError('SERVER_UNAVAILABLE', `The authorization server granted no token (${why}).`, {
+      // Refused, which says nothing of other callers.
+      ...(code !== undefined && { details: { http_status: 401, oauth_error: code } }),
+    })
+  }
+}
+
+function errorCode(error: unknown): string | undefined {
+  if (!(error instanceof oauth.ResponseBodyError) && !(error instanceof oauth.AuthorizationResponseError)) {
+    return undefined
+  }
+  return /^[\w.-]{1,64}$/.test(error.error) ? error.error : 'an error'
+}
+
+function authOf({ secret, auth }: OAuthClient): oauth.ClientAuth {
+  if (secret === undefined || auth === 'none') return oauth.None()
+  return auth === 'client_secret_post' ? oauth.ClientSecretPost(secret) : oauth.ClientSecretBasic(secret)
+}
+
+function grantOf(response: oauth.TokenEndpointResponse): Grant {
+  if (response.token_type !== 'bearer') {
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server granted no bearer token.')
+  }
+  // A token on one line: it becomes a header.
+  if (!/^[\x21-\x7e]+$/.test(response.access_token)) {
+    throw new GatewayError('SERVER_UNAVAILABLE', 'The authorization server granted a malformed token.')
+  }
+  const { expires_in: seconds, refresh_token: refresh, scope } = response
+  return {
+    value: response.access_token,
+    expiresAt: seconds === undefined ? Number.MAX_SAFE_INTEGER : Date.now() + seconds * 1000,
+    ...(refresh !== undefined && { refresh }),
+    ...(scope !== undefined && { scope }),
+  }
+}

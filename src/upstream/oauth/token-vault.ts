@@ -1,0 +1,84 @@
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
+import { isObject } from '../../core/json/json.ts'
+import type { Store } from '../../store/store.ts'
+
+/** Keeps what servers granted, encrypted and each under its own name. */
+export interface TokenVault {
+  read(name: Name): Promise<Kept | undefined>
+  write(name: Name, value: Kept, ttl: number): Promise<void>
+  /** Reads a value that is good once. */
+  take(name: Name): Promise<Kept | undefined>
+  /** Takes a name for a while; false where somebody has it. Who deletes it gives it back. */
+  setIfAbsent(name: Name, ttl: number): Promise<boolean>
+  delete(name: Name): Promise<void>
+  /** A value as a text that only a vault of the same key can read, and only under this name; nothing is stored. */
+  seal(name: Name, value: Kept): Promise<string>
+  unseal(name: Name, sealed: string): Promise<Kept | undefined>
+}
+
+/** What a value is of: its kind first. Only a hash of it is stored. */
+type Name = readonly [
+  kind: 'grant' | 'turn' | 'start' | 'state' | 'client' | 'way' | 'session',
+  ...rest: string[],
+]
+
+type Kept = Readonly<Record<string, unknown>>
+
+const IV = 12
+const TAG = 16
+
+/** A vault in a store, under AES-256-GCM. Without a key its values can be read by this process only. */
+export function createTokenVault(
+  store: Pick<Store, 'get' | 'put' | 'setIfAbsent' | 'delete'>,
+  keyOfVault: () => Promise<Buffer> = ownKey(),
+): TokenVault {
+  const open = async (at: string, sealed: string | undefined): Promise<Kept | undefined> =>
+    sealed === undefined ? undefined : decrypt(sealed, at, await keyOfVault())
+
+  return {
+    read: async (name) => open(keyOf(name), await store.get(keyOf(name))),
+    write: async (name, value, ttl) =>
+      store.put(keyOf(name), encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()), ttl),
+    take: async (name) => {
+      const sealed = await store.get(keyOf(name))
+      // Of several who read it, one deletes it.
+      return (await store.delete(keyOf(name))) ? open(keyOf(name), sealed) : undefined
+    },
+    setIfAbsent: async (name, ttl) => (await store.setIfAbsent(keyOf(name), 'taken', ttl)) === undefined,
+    delete: async (name) => void (await store.delete(keyOf(name))),
+    seal: async (name, value) => encrypt(JSON.stringify(value), keyOf(name), await keyOfVault()),
+    unseal: async (name, sealed) => open(keyOf(name), sealed),
+  }
+}
+
+function ownKey(): () => Promise<Buffer> {
+  const key = Promise.resolve(randomBytes(32))
+  return () => key
+}
+
+function keyOf([kind, ...rest]: Name): string {
+  return `oauth:${kind}:${createHash('sha256').update(JSON.stringify(rest)).digest('base64url')}`
+}
+
+function encrypt(text: string, at: string, key: Buffer): string {
+  const iv = randomBytes(IV)
+  const cipher = createCipheriv('aes-256-gcm', key, iv).setAAD(Buffer.from(at))
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
+  return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url')
+}
+
+/** What was written under another key, or moved to another name, is as good as gone. */
+function decrypt(text: string, at: string, key: Buffer): Kept | undefined {
+  const bytes = Buffer.from(text, 'base64url')
+  if (bytes.length <= IV + TAG) return undefined
+  try {
+    const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV), { authTagLength: TAG })
+    decipher.setAAD(Buffer.from(at)).setAuthTag(bytes.subarray(IV, IV + TAG))
+    const value: unknown = JSON.parse(
+      Buffer.concat([decipher.update(bytes.subarray(IV + TAG)), decipher.final()]).toString('utf8'),
+    )
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}

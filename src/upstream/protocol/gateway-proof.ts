@@ -1,0 +1,67 @@
+/**
+ * Makes sure that a server is the gateway whose key the configuration names, before anything else is taken from it: what
+ * that gateway does for callers, such as asking them, is then left to it. Each connection has a challenge of its own.
+ */
+import { randomBytes } from 'node:crypto'
+import { GatewayError } from '../../core/error.ts'
+import type { Payload } from '../../core/payload.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+import { audienceOf, CHALLENGE_KEY, PROOF_KEY, proofClaims } from '../../protocol/gateway-proof.ts'
+
+/** One challenge, and the check of what is answered. */
+export interface Proof {
+  /** The opening request with the challenge. */
+  withChallenge(params: Payload): Payload
+  /** The answer to it without the proof. @throws SERVER_UNAVAILABLE */
+  verify(answer: Payload): Promise<Payload>
+}
+
+/** For a server that may be anything. */
+const noProof: Proof = { withChallenge: (params) => params, verify: (answer) => Promise.resolve(answer) }
+
+/** What a new connection to a server is asked to prove. */
+export function proofFor({ gatewayKey, reach }: UpstreamSettings): Proof {
+  if (gatewayKey === undefined) return noProof
+  const challenge = { nonce: randomBytes(24).toString('base64url'), audience: audienceOf(reach) }
+  const claims = proofClaims(challenge)
+  return {
+    withChallenge: (params) => params.withMeta({ [CHALLENGE_KEY]: challenge }),
+    verify: async (answer) => {
+      const meta = answer.at('_meta')?.fields ?? {}
+      await verify(meta[PROOF_KEY], { key: gatewayKey, claims })
+      return answer.withMeta({ [PROOF_KEY]: undefined })
+    },
+  }
+}
+
+interface Expected {
+  /** The thumbprint of the key (RFC 7638). */
+  readonly key: string
+  readonly claims: Readonly<Record<string, unknown>>
+}
+
+async function verify(proof: unknown, { key, claims }: Expected): Promise<void> {
+  if (typeof proof !== 'string') {
+    throw refused(
+      'it gave no proof. Is it a Gatehouse of this version, called at an address it knows as its own?',
+    )
+  }
+  const jose = await import('jose')
+  const verified = await jose
+    .jwtVerify(proof, jose.EmbeddedJWK, { algorithms: ['ES256'] })
+    .catch((cause: unknown) => Promise.reject(refused('the signature of its proof does not fit', cause)))
+  const { jwk } = verified.protectedHeader
+  const held = jwk && (await jose.calculateJwkThumbprint(jwk))
+  if (held !== key) throw refused(`it holds another key (${held})`)
+  const isOurs = Object.entries(claims).every(([name, value]) => verified.payload[name] === value)
+  if (!isOurs) throw refused('its proof was made for another challenge')
+}
+
+function refused(reason: string, cause?: unknown): GatewayError {
+  const message = 'The server did not prove that it is the gateway whose key "gateway_key" names.'
+  return new GatewayError('SERVER_UNAVAILABLE', message, {
+    cause,
+    forOperator: `the server is not the gateway whose key gateway_key names: ${reason}`,
+    isUnsent: true,
+  })
+}

@@ -1,0 +1,399 @@
+import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { self } from '../../core/identity.ts'
+import { isObject } from '../../core/json/json.ts'
+import { background, type Log } from '../../core/log.ts'
+import { Payload } from '../../core/payload.ts'
+import { excerpt } from '../../core/text/redact.ts'
+import { canBeAsked, hearsOfRoots, canAnswer, requiredCapability } from '../../protocol/input-requests.ts'
+import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
+import { isTaskStatus, method, rootsChanged } from '../../protocol/methods.ts'
+import { findRevision, latestLegacy, type Revision } from '../../protocol/revisions.ts'
+import { callHeaders } from '../../protocol/trace-context.ts'
+import type { UpstreamCall } from '../suspended-calls.ts'
+import { type IndexedTool, ToolIndex } from '../tool-index.ts'
+import type { MessageRedactor } from '../transport/redactor.ts'
+import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
+import type { UpstreamConnection } from './connection.ts'
+import type { Proof } from './gateway-proof.ts'
+import { NotificationRouter } from './notifications.ts'
+import { legacyParams } from './params.ts'
+import {
+  ActiveCall,
+  RequestCorrelator,
+  FirstRoots,
+  ServerRequestHandler,
+  type Release,
+  FairMutex,
+} from './server-requests.ts'
+
+interface Options {
+  readonly connect: OpenTransport
+  /** What the server is told the client can do. */
+  readonly capabilities: Readonly<Record<string, unknown>>
+  readonly clientInfo?: Readonly<Record<string, unknown>>
+  /** The revision to ask for; the newest with a handshake where it is not pinned. */
+  readonly revision?: string
+  /** Roots the configuration lists. */
+  readonly roots?: readonly string[]
+  /** What the server is to prove with each handshake. */
+  readonly proof: () => Proof
+  readonly patience: StepTimeout
+  readonly discretion: MessageRedactor
+  readonly log: Log
+}
+
+/** A conversation with a server of a revision with a handshake. */
+export class LegacyConnection implements UpstreamConnection {
+  readonly era = 'legacy'
+  readonly #options: Options
+  readonly #canBeAsked: boolean
+  readonly #turns = new FairMutex()
+  readonly #attribution = new RequestCorrelator()
+  readonly #hearing: NotificationRouter
+  readonly #tools: ToolIndex
+  readonly #questioning: ServerRequestHandler
+  readonly #peer: JsonRpcPeer
+  #link: UpstreamTransport | undefined
+  #revision: Revision = latestLegacy
+  #discovered = Payload.of({})
+  #renewing: Promise<void> | undefined
+  #firstRoots: FirstRoots | undefined
+  #handshakes = 0
+  #takesTasks = false
+  #isClosed = false
+
+  private constructor(options: Options) {
+    this.#options = options
+    this.#canBeAsked = canBeAsked(options.capabilities)
+    this.#peer = this.#createPeer()
+    this.#hearing = new NotificationRouter((name, params) => this.#send(name, params), options.log)
+    this.#questioning = new ServerRequestHandler({
+      peer: this.#peer,
+      attribution: this.#attribution,
+      listeners: () => this.#hearing.listeners(),
+      roots: options.roots,
+      firstRoots: () => this.#firstRoots,
+    })
+    this.#tools = new ToolIndex((params) => this.#send('tools/list', params))
+  }
+
+  /** Connects and shakes hands. @throws SERVER_UNAVAILABLE, or what the server answered */
+  static async open(options: Options): Promise<LegacyConnection> {
+    const connection = new LegacyConnection(options)
+    try {
+      await connection.#connect()
+      await connection.#shakeHands()
+      return connection
+    } catch (error) {
+      // A process that does not end at once is not waited for.
+      background(connection.close(), options.log)
+      throw error
+    }
+  }
+
+  get discovered(): Payload {
+    return this.#discovered
+  }
+
+  get revision(): string {
+    return this.#revision.name
+  }
+
+  get canAsk(): boolean {
+    return this.#link?.isStateless !== true
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
+  get isBusy(): boolean {
+    return this.#peer.waiting > 0 || this.#hearing.isHeard || this.#questioning.isOpen
+  }
+
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+    return this.#tools.of(String(call.params.fields.name))
+  }
+
+  readonly open = (working: UpstreamCall): Promise<Outcome> => {
+    const { call } = working
+    if (call.method === 'server/discover')
+      return Promise.resolve({ kind: 'result', result: this.#discovered })
+    if (call.method === 'subscriptions/listen') return this.#hearing.listen(working, this.#discovered)
+    return call.method.startsWith('notifications/') ? this.#notify(call) : this.#call(working)
+  }
+
+  async close(): Promise<void> {
+    this.#closed(new Error('The connection was closed.'))
+    await this.#link?.close()
+  }
+
+  async #notify(call: Call): Promise<Outcome> {
+    const isTold = call.method !== rootsChanged || hearsOfRoots(this.#options.capabilities)
+    if (isTold) await this.#peer.notify(call.method, legacyParams(call, 0, this.#revision))
+    return { kind: 'result', result: Payload.of({}) }
+  }
+
+  async #call(working: UpstreamCall): Promise<Outcome> {
+    const { call } = working
+    const level = call.meta[metaKeys.logLevel]
+    if (level !== undefined) await this.#hearing.setLevel(level, this.#discovered)
+    const release = this.#needsTurn(working) ? await this.#takeTurn(working) : free
+    const active = new ActiveCall(working, release, () => this.#takeTurn(working, true))
+    let handshakes = this.#handshakes
+    try {
+      // Nothing is sent to a server that is being met anew before it knows that it was.
+      if (this.#renewing) await this.#renewing
+      await this.#awaitRoots(active)
+      handshakes = this.#handshakes
+      return done(await this.#perform(active), call)
+    } catch (error) {
+      const questions = urlQuestions(error, call)
+      if (questions) return { kind: 'input_required', inputRequests: questions, requestState: { url: true } }
+      if (asGatewayError(error).code !== 'SESSION_NOT_FOUND') throw error
+      // The server refused the request without looking at it, so it may be sent again, once.
+      if (handshakes === this.#handshakes) await this.#renew()
+      return done(await this.#perform(active), call)
+    } finally {
+      this.#attribution.end(active)
+      active.end()
+    }
+  }
+
+  /** What the server does for a client may depend on its roots. */
+  async #awaitRoots(active: ActiveCall): Promise<void> {
+    const { call, signal } = active.working
+    if (this.#firstRoots?.isSettled !== false || method(call.method).asks !== true) return
+    this.#attribution.expect(active)
+    await this.#firstRoots.settled(signal)
+  }
+
+  #perform(active: ActiveCall): Promise<Payload> {
+    const { call } = active.working
+    const make = (id: number): Payload => legacyParams(call, id, this.#revision)
+    if (!this.#takesTasks || call.method !== 'tools/call' || call.params.fields.task !== undefined) {
+      const answer = this.#request(active, call.method, make)
+      return call.method === 'tools/list' ? answer.then((listed) => this.#learnt(call, listed)) : answer
+    }
+    return runAsTask({
+      tool: this.#tools.of(String(call.params.fields.name)),
+      signal: active.working.signal,
+      call: (edit) => this.#request(active, call.method, (id) => edit(make(id))),
+      request: (name, params) => this.#request(active, name, () => params),
+      cancel: (params) => background(this.#send('tasks/cancel', params), this.#options.log),
+    })
+  }
+
+  #learnt({ params }: Call, listed: Payload): Payload {
+    this.#tools.learn(listed, params)
+    return listed
+  }
+
+  #request(active: ActiveCall, name: string, make: (id: number) => Payload): Promise<Payload> {
+    const { signal, progress } = active.working
+    const params = (id: number): Payload => {
+      this.#attribution.begin(id, active)
+      return make(id)
+    }
+    const headers = callHeaders(active.working.call)
+    return this.#peer.request(name, params, { signal, onProgress: progress, headers })
+  }
+
+  /** Where the transport does not tell whose question it is, callers who can be asked take turns. */
+  #needsTurn({ call }: UpstreamCall): boolean {
+    if (!this.#canBeAsked || !method(call.method).asks) return false
+    return this.#link?.hasProvenance !== true || this.#attribution.isDoubtful
+  }
+
+  async #takeTurn(working: UpstreamCall, goesOn = false): Promise<Release> {
+    const { call, signal } = working
+    return this.#needsTurn(working) ? this.#turns.take(call.client.session, signal, goesOn) : free
+  }
+
+  #createPeer(): JsonRpcPeer {
+    const { log } = this.#options
+    const absent = (): Promise<void> =>
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+    return new JsonRpcPeer(
+      {
+        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
+        release: (id) => this.#link?.release?.(id),
+      },
+      {
+        request: (request, about) => background(this.#questioning.take(request, about), log),
+        notification: (note, about) => this.#heard(note, about),
+        noise: (text) => log.debug('upstream.noise', { text: excerpt(text) }),
+      },
+    )
+  }
+
+  async #connect(): Promise<void> {
+    const peer = this.#peer
+    this.#link = await this.#options.connect({
+      receive: (text, about) => peer.receive(text, about),
+      isWaiting: (id) => peer.isWaiting(id),
+      reject: (id, error) => peer.reject(id, error),
+      closed: (error) => this.#closed(error),
+      sessionLost: () => background(this.#renew(), this.#options.log),
+    })
+  }
+
+  async #shakeHands(): Promise<void> {
+    const { capabilities, clientInfo = self, patience } = this.#options
+    const proof = this.#options.proof()
+    const asked = { protocolVersion: this.#options.revision ?? latestLegacy.name, capabilities, clientInfo }
+    const signal = patience()
+    const initialized = await this.#peer
+      .request('initialize', () => proof.withChallenge(Payload.of(asked)), { signal })
+      .then((answer) => proof.verify(answer))
+      .catch((cause: unknown) => {
+        if (!signal.aborted || cause === signal.reason) throw cause
+        throw new GatewayError('SERVER_UNAVAILABLE', 'The server did not answer initialize in time.', {
+          cause,
+        })
+      })
+    const revision = findRevision(initialized.fields.protocolVersion)
+    if (revision?.era !== 'legacy') {
+      const version = String(initialized.fields.protocolVersion).slice(0, 64)
+      throw new GatewayError(
+        'SERVER_UNAVAILABLE',
+        `The server speaks an unknown protocol version: ${version}.`,
+      )
+    }
+    this.#revision = revision
+    this.#discovered = asDiscovered(initialized)
+    this.#takesTasks = takesTasks(this.#discovered)
+    this.#link?.established?.(revision.name)
+    const { roots } = this.#options
+    if (capabilities.roots !== undefined && !roots) this.#firstRoots = new FirstRoots()
+    // 2025-11-25 basic/lifecycle: nothing else is sent before this notification.
+    await this.#peer.notify('notifications/initialized')
+    await this.#link?.listen?.()
+  }
+
+  /** Shakes hands again with a server that forgot the session. */
+  #renew(): Promise<void> {
+    this.#renewing ??= (async () => {
+      this.#options.log.info('upstream.session_renewed')
+      await this.#shakeHands()
+      this.#handshakes++
+      await this.#hearing.restore(this.#discovered)
+    })().finally(() => {
+      this.#renewing = undefined
+    })
+    return this.#renewing
+  }
+
+  #closed(error: Error): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    const lost = new GatewayError(
+      'OUTCOME_UNKNOWN',
+      `${error.message} A call under way may have taken effect.`,
+      {
+        cause: error,
+        suggestion: 'Check whether the call took effect before making it again.',
+      },
+    )
+    this.#peer.fail(lost)
+    this.#hearing.close()
+    this.#questioning.close()
+  }
+
+  #send(name: string, params: Payload): Promise<Payload> {
+    return this.#peer.request(name, () => params, { signal: this.#options.patience() })
+  }
+
+  #heard(note: Notification, about: number | undefined): void {
+    if (note.method === 'notifications/cancelled') {
+      const id = note.params?.at('requestId')?.text
+      if (id !== undefined) this.#questioning.withdraw(id)
+      return
+    }
+    if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
+    // How a task fares is for whom the task is of, not for whom a call happens to be under way.
+    const isAboutCall = about !== undefined || !isTaskStatus(note.method)
+    const calls = isAboutCall ? this.#attribution.recipients(about) : []
+    this.#hearing.dispatch(this.#options.discretion.note(note), calls, (call) =>
+      this.#attribution.mayHear(call),
+    )
+  }
+}
+
+const free: Release = () => undefined
+
+/** An answer to `initialize` as one to `server/discover`. */
+function asDiscovered(initialized: Payload): Payload {
+  return initialized
+    .with({ protocolVersion: undefined, serverInfo: undefined })
+    .withMeta({ [metaKeys.serverInfo]: initialized.fields.serverInfo })
+}
+
+/** A result as an outcome. Older servers end a list with an empty cursor, which newer clients would follow for ever. */
+function done(result: Payload, call: Call): Outcome {
+  const { nextCursor } = result.fields
+  const isEnd = nextCursor === '' || nextCursor === null
+  const isOver = isEnd && method(call.method).list !== undefined
+  return { kind: 'result', result: isOver ? result.with({ nextCursor: undefined }) : result }
+}
+
+interface TaskOptions {
+  readonly tool: IndexedTool | undefined | Promise<IndexedTool | undefined>
+  readonly signal: AbortSignal
+  /** Makes the call with changed params. */
+  call(edit: (params: Payload) => Payload): Promise<Payload>
+  /** Makes another request for the same caller, who is asked what the server asks meanwhile. */
+  request(method: string, params: Payload): Promise<Payload>
+  cancel(params: Payload): void
+}
+
+/** Whether a server of 2025-11-25 runs tools as tasks. */
+function takesTasks({ fields: { capabilities } }: Payload): boolean {
+  const tasks = isObject(capabilities) ? capabilities.tasks : undefined
+  const requests = isObject(tasks) ? tasks.requests : undefined
+  return isObject(requests) && isObject(requests.tools) && isObject(requests.tools.call)
+}
+
+/**
+ * Calls a tool; one that only runs as a task is run as one, and its result waited for, since the caller did not
+ * ask for a task (2025-11-25 basic/utilities/tasks).
+ */
+async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): Promise<Payload> {
+  // A server that can not list its tools may do the call nevertheless.
+  const found = await Promise.resolve(tool).catch(() => undefined)
+  if (found?.isTask !== true) return call((params) => params)
+  const created = await call((params) => params.with({ task: {} }))
+  const taskId = created.at('task')?.fields.taskId
+  if (typeof taskId !== 'string') return created
+  const params = Payload.of({ taskId })
+  const stop = (): void => cancel(params)
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    const result = await request('tasks/result', params)
+    // The caller knows of no task that this could be related to.
+    return result.withMeta({ [metaKeys.relatedTask]: undefined })
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}
+
+/** The error -32042 of 2025-11-25 ("visit these pages first") as questions for a client that does not know it. */
+function urlQuestions(error: unknown, call: Call): Record<string, InputRequest> | undefined {
+  if (call.client.era === 'legacy') return undefined
+  const { relayed } = asGatewayError(error).extra
+  const data = relayed?.fields.code === -32042 ? relayed.fields.data : undefined
+  if (!isObject(data) || !Array.isArray(data.elicitations)) return undefined
+  const questions = data.elicitations.filter(isObject).map((each, index): [string, InputRequest] => {
+    return [`url${index + 1}`, { method: 'elicitation/create', params: Payload.of({ ...each, mode: 'url' }) }]
+  })
+  const [first] = questions
+  if (!first) return undefined
+  if (!canAnswer(call.client, first[1])) {
+    throw new GatewayError('CAPABILITY_REQUIRED', 'This needs a client that can open URLs for the user.', {
+      data: { requiredCapabilities: requiredCapability(first[1]) },
+    })
+  }
+  return Object.fromEntries(questions)
+}

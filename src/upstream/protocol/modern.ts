@@ -1,0 +1,272 @@
+import type { UpstreamCall } from '../suspended-calls.ts'
+import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import { background, type Log } from '../../core/log.ts'
+import { Payload } from '../../core/payload.ts'
+import { excerpt } from '../../core/text/redact.ts'
+import { Registry } from '../../core/registry.ts'
+import { self } from '../../core/identity.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
+import { ACKNOWLEDGED, readFilter } from '../../protocol/subscription-filter.ts'
+import { mirrorHeaders, readMirror, standardHeaders } from '../../protocol/headers.ts'
+import { rootsChanged } from '../../protocol/methods.ts'
+import { JsonRpcPeer } from '../../protocol/json-rpc-peer.ts'
+import { requiredCapability, unanswerable } from '../../protocol/input-requests.ts'
+import { callHeaders } from '../../protocol/trace-context.ts'
+import type { UpstreamConnection } from './connection.ts'
+import type { MessageRedactor } from '../transport/redactor.ts'
+import type { OpenTransport, UpstreamTransport, StepTimeout } from '../transport/transport.ts'
+import { modernCapabilities, modernParams } from './params.ts'
+import type { Proof } from './gateway-proof.ts'
+import { recipientsOf, type Under } from './notifications.ts'
+import { type IndexedTool, ToolIndex } from '../tool-index.ts'
+
+interface Options {
+  readonly connect: OpenTransport
+  readonly revision: string
+  /** Over HTTP some of a request is repeated in headers. */
+  readonly mirrors: boolean
+  /** What the server is to prove first. */
+  readonly proof: Proof
+  readonly patience: StepTimeout
+  readonly discretion: MessageRedactor
+  readonly log: Log
+}
+
+/** The slot of a call's state that keeps the server's own `requestState`. */
+const STATE_KEY = 'server'
+
+/** A conversation with a server of 2026-07-28: every request stands alone. */
+export class ModernConnection implements UpstreamConnection {
+  readonly era = 'modern'
+  readonly canAsk = true
+  readonly #options: Options
+  readonly #peer: JsonRpcPeer
+  readonly #tools: ToolIndex
+  readonly #working = new Registry<number, Under>()
+  #link: UpstreamTransport | undefined
+  #discovered = Payload.of({})
+  #isClosed = false
+  /** How many notifications had no recipient. */
+  #dropped = 0
+
+  private constructor(options: Options) {
+    this.#options = options
+    this.#tools = new ToolIndex((params, client) => this.#own('tools/list', params, client))
+    const absent = (): Promise<void> =>
+      Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'Not connected.'))
+    this.#peer = new JsonRpcPeer(
+      {
+        cancelsByRelease: options.mirrors,
+        send: (message, exchange) => (this.#link ? this.#link.send(message, exchange) : absent()),
+        release: (id) => this.#link?.release?.(id),
+      },
+      {
+        // Servers of this revision send no requests.
+        request: (request) => options.log.debug('upstream.noise', { method: request.method }),
+        notification: (note, about) => this.#heard(note, about),
+        noise: (text) => options.log.debug('upstream.noise', { text: excerpt(text) }),
+      },
+    )
+  }
+
+  /** Connects and asks the server what it is. @throws SERVER_UNAVAILABLE, or what the server answered */
+  static async open(options: Options): Promise<ModernConnection> {
+    const connection = new ModernConnection(options)
+    const peer = connection.#peer
+    try {
+      connection.#link = await options.connect({
+        receive: (text, about) => peer.receive(text, about),
+        isWaiting: (id) => peer.isWaiting(id),
+        reject: (id, error) => peer.reject(id, error),
+        closed: (error) => connection.#closed(error),
+        sessionLost: () => undefined,
+      })
+      const { proof } = options
+      connection.#discovered = await proof.verify(
+        await connection.#own('server/discover', proof.withChallenge(Payload.of({}))),
+      )
+      return connection
+    } catch (error) {
+      // A process that does not end at once is not waited for.
+      background(connection.close(), options.log)
+      throw error
+    }
+  }
+
+  get discovered(): Payload {
+    return this.#discovered
+  }
+
+  get revision(): string {
+    return this.#options.revision
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
+  get isBusy(): boolean {
+    return this.#peer.waiting > 0
+  }
+
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+    return this.#tools.of(String(call.params.fields.name), call.client)
+  }
+
+  readonly open = async (working: UpstreamCall): Promise<Outcome> => {
+    const { call } = working
+    if (call.method.startsWith('notifications/')) return this.#notify(working)
+    if (call.method === 'subscriptions/listen') return this.#listen(working)
+    try {
+      return this.#outcome(working, await this.#request(working))
+    } catch (error) {
+      if (asGatewayError(error).rpc !== -32020) throw error
+      // The headers were made from a schema that is not the server's any more.
+      this.#tools.forget()
+      return this.#outcome(working, await this.#request(working))
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed(new Error('The connection was closed.'))
+    await this.#link?.close()
+  }
+
+  async #request(working: UpstreamCall): Promise<Payload> {
+    const { call, signal } = working
+    const made = this.#options.mirrors ? this.#headers(working) : {}
+    const headers = made instanceof Promise ? await made : made
+    let id = 0
+    const params = (given: number): Payload => {
+      id = given
+      this.#working.set(id, { id, working })
+      return modernParams(call, id, this.#options.revision, call.requestState[STATE_KEY])
+    }
+    try {
+      return await this.#peer.request(call.method, params, { signal, onProgress: working.progress, headers })
+    } finally {
+      this.#working.delete(id)
+    }
+  }
+
+  /** A result, or the questions the server ended the call with. */
+  #outcome({ call }: UpstreamCall, result: Payload): Outcome {
+    if (result.fields.resultType !== 'input_required') {
+      return { kind: 'result', result: call.method === 'tools/list' ? this.#offered(call, result) : result }
+    }
+    const { requestState } = result.fields
+    const questions = readQuestions(result)
+    const beyond = unanswerable(call.client, questions)
+    if (beyond) {
+      throw new GatewayError('CAPABILITY_REQUIRED', `The client can not be asked: ${beyond.method}.`, {
+        data: { requiredCapabilities: requiredCapability(beyond) },
+      })
+    }
+    return {
+      kind: 'input_required',
+      inputRequests: questions,
+      requestState: { [STATE_KEY]: requestState ?? null },
+    }
+  }
+
+  /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
+  #offered({ params, client }: Call, result: Payload): Payload {
+    const { tools } = result.fields
+    this.#tools.learn(result, params, client)
+    if (!this.#options.mirrors || !Array.isArray(tools)) return result
+    const isOffered = (tool: unknown): boolean =>
+      !isObject(tool) || readMirror(tool.inputSchema) !== undefined
+    if (tools.every(isOffered)) return result
+    const offered = result.at('tools')?.items.filter(({ value }) => isOffered(value)) ?? []
+    return result.with({ tools: Payload.text(`[${offered.map(({ text }) => text).join(',')}]`) })
+  }
+
+  #headers({ call }: UpstreamCall): Record<string, string> | Promise<Record<string, string>> {
+    const headers = { ...standardHeaders(call.method, call.params), ...callHeaders(call) }
+    const { name } = call.params.fields
+    if (call.method !== 'tools/call' || typeof name !== 'string') return headers
+    const found = this.tool(call)
+    const mirrored = (tool: IndexedTool | undefined): Record<string, string> =>
+      tool && tool.mirror.length > 0 ? { ...headers, ...mirrorHeaders(tool.mirror, call.params) } : headers
+    return found instanceof Promise ? found.then(mirrored, () => headers) : mirrored(found)
+  }
+
+  async #listen(working: UpstreamCall): Promise<Outcome> {
+    const filter = readFilter(working.call.params)
+    if (Object.keys(filter).length === 0) {
+      working.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: {} }) })
+      return untilAborted(working.signal)
+    }
+    return { kind: 'result', result: await this.#request(working) }
+  }
+
+  async #notify({ call }: UpstreamCall): Promise<Outcome> {
+    const headers = this.#options.mirrors ? { 'mcp-method': call.method, ...callHeaders(call) } : {}
+    if (call.method !== rootsChanged) await this.#peer.notify(call.method, call.params, { headers })
+    return { kind: 'result', result: Payload.of({}) }
+  }
+
+  /** A request of the gateway itself, which can do what a client can where there is one. */
+  #own(name: string, params: Payload, client?: Client): Promise<Payload> {
+    const { revision, mirrors, patience } = this.#options
+    const whole = params.withMeta({
+      [metaKeys.version]: revision,
+      [metaKeys.capabilities]: client ? modernCapabilities(client) : {},
+      [metaKeys.clientInfo]: self,
+    })
+    const headers = mirrors ? standardHeaders(name, params) : {}
+    return this.#peer.request(name, () => whole, { signal: patience(), headers })
+  }
+
+  #heard(note: Notification, about: number | undefined): void {
+    if (note.method === 'notifications/tools/list_changed') this.#tools.forget()
+    if (note.method === 'notifications/cancelled') return this.#ended(Number(note.params?.fields.requestId))
+    const { to, why } = recipientsOf(note, about, this.#working)
+    if (why !== undefined) {
+      const { log } = this.#options
+      log.debug('upstream.note_dropped', { method: note.method, why, dropped: ++this.#dropped })
+    }
+    if (to.length === 0) return
+    const { params: told } = this.#options.discretion.note(note)
+    const params = told?.withMeta({ [metaKeys.subscription]: undefined })
+    for (const working of to) working.notify({ method: note.method, ...(params && { params }) })
+  }
+
+  /** A server that goes away may end its subscriptions by this message instead of a result. */
+  #ended(id: number): void {
+    if (this.#working.get(id)?.working.call.method !== 'subscriptions/listen') return
+    this.#peer.reject(id, new GatewayError('SERVER_UNAVAILABLE', 'The server ended the subscription.'))
+  }
+
+  #closed(error: Error): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#peer.fail(
+      new GatewayError('OUTCOME_UNKNOWN', `${error.message} A call under way may have taken effect.`, {
+        cause: error,
+        suggestion: 'Check whether the call took effect before making it again.',
+      }),
+    )
+  }
+}
+
+function readQuestions(result: Payload): Record<string, InputRequest> {
+  const requests = result.at('inputRequests')
+  const questions: Record<string, InputRequest> = {}
+  for (const [key, value] of Object.entries(requests?.fields ?? {})) {
+    if (!isObject(value) || typeof value.method !== 'string') continue
+    const params = requests?.at(key)?.at('params')
+    questions[key] = { method: value.method, ...(params && { params }) }
+  }
+  return questions
+}
+
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const stop = (): void => reject(new GatewayError('CANCELLED', 'The subscription was cancelled.'))
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop, { once: true })
+  })
+}

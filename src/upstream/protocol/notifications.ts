@@ -1,0 +1,299 @@
+import type { Call, Notification, Outcome } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject } from '../../core/json/json.ts'
+import type { Log } from '../../core/log.ts'
+import { Payload } from '../../core/payload.ts'
+import type { Registry } from '../../core/registry.ts'
+import { excerpt } from '../../core/text/redact.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
+import { levelOf, severity } from '../../protocol/methods.ts'
+import {
+  ACKNOWLEDGED,
+  asksFor,
+  type SubscriptionFilter,
+  isChange,
+  readFilter,
+  reportedChanges,
+} from '../../protocol/subscription-filter.ts'
+import type { UpstreamCall } from '../suspended-calls.ts'
+
+interface Listener {
+  readonly working: UpstreamCall
+  readonly filter: SubscriptionFilter
+}
+
+type Send = (method: string, params: Payload) => Promise<Payload>
+
+/** What a server with a handshake says outside of answers, brought to those who want to hear it. */
+export class NotificationRouter {
+  readonly #send: Send
+  readonly #log: Log
+  readonly #listeners = new Map<Listener, () => void>()
+  /** How many listen to each resource. */
+  readonly #uris = new Map<string, number>()
+  #level: number | undefined
+  /** How many notifications had no recipient. */
+  #dropped = 0
+
+  constructor(send: Send, log: Log) {
+    this.#send = send
+    this.#log = log
+  }
+
+  get isHeard(): boolean {
+    return this.#listeners.size > 0
+  }
+
+  listeners(): UpstreamCall[] {
+    return [...this.#listeners.keys()].map((each) => each.working)
+  }
+
+  /** A listening call: lasts until nobody wants it or the connection closes. */
+  async listen(working: UpstreamCall, discovered: Payload): Promise<Outcome> {
+    const filter = await this.#honour(readFilter(working.call.params), discovered)
+    const level = working.call.meta[metaKeys.logLevel]
+    if (level !== undefined) await this.setLevel(level, discovered)
+    const ended = Promise.withResolvers<void>()
+    const listener = { working, filter }
+    this.#listeners.set(listener, ended.resolve)
+    working.signal.addEventListener('abort', () => ended.resolve(), { once: true })
+    working.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: filter }) })
+    if (working.signal.aborted) ended.resolve()
+    await ended.promise
+    this.#listeners.delete(listener)
+    await Promise.all((filter.resourceSubscriptions ?? []).map((uri) => this.#unsubscribe(uri)))
+    if (working.signal.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
+    return { kind: 'result', result: Payload.of({}) }
+  }
+
+  /** Makes the server send log messages of this level and above, where it does not yet. */
+  async setLevel(level: unknown, discovered: Payload): Promise<void> {
+    const rank = severity(level)
+    if (rank < 0 || !has(discovered, 'logging') || (this.#level !== undefined && this.#level <= rank)) return
+    this.#level = rank
+    try {
+      await this.#send('logging/setLevel', Payload.of({ level: levelOf(rank) }))
+    } catch (error) {
+      // What is asked for is only how much is heard of; the call itself can do without.
+      this.#log.warn('upstream.level_refused', { error: excerpt(String(error)) })
+    }
+  }
+
+  /** Brings a message to the calls it may be about; where there are none, to those who listen and may hear it. */
+  dispatch(note: Notification, calls: readonly UpstreamCall[], mayHear: (call: Call) => boolean): void {
+    if (isChange(note)) return this.#broadcast(note, ({ filter }) => asksFor(filter, note))
+    const told = calls.filter((each) => this.#wants(each, note))
+    for (const each of told) each.notify(note)
+    if (calls.length > 0) {
+      if (told.length === 0) this.#drop(note)
+      return
+    }
+    const isLog = note.method === 'notifications/message'
+    this.#broadcast(note, ({ working }) => {
+      // A listen stream of 2026-07-28 carries only what was subscribed to.
+      const isHeardOf = working.call.client.era === 'legacy' && (!isLog || mayHear(working.call))
+      return isHeardOf && this.#wants(working, note)
+    })
+  }
+
+  /** Tells a server that starts afresh what it was told before. */
+  async restore(discovered: Payload): Promise<void> {
+    const level = this.#level
+    this.#level = undefined
+    if (level !== undefined) await this.setLevel(levelOf(level), discovered)
+    await Promise.all(
+      [...this.#uris.keys()].map((uri) => this.#send('resources/subscribe', Payload.of({ uri }))),
+    )
+    for (const { working, filter } of this.#listeners.keys())
+      for (const method of reportedChanges(filter)) working.notify({ method })
+  }
+
+  close(): void {
+    for (const end of this.#listeners.values()) end()
+  }
+
+  /** The part of a filter this server can fulfil. */
+  async #honour(asked: SubscriptionFilter, discovered: Payload): Promise<SubscriptionFilter> {
+    const { tools, prompts, resources } = capabilities(discovered)
+    const can = (capability: unknown, what: string): boolean =>
+      isObject(capability) && capability[what] === true
+    const uris = can(resources, 'subscribe') ? (asked.resourceSubscriptions ?? []) : []
+    const taken = await Promise.all(uris.map((uri) => this.#subscribe(uri)))
+    const kept = uris.filter((_uri, index) => taken[index])
+    return {
+      ...(asked.toolsListChanged && can(tools, 'listChanged') && { toolsListChanged: true }),
+      ...(asked.promptsListChanged && can(prompts, 'listChanged') && { promptsListChanged: true }),
+      ...(asked.resourcesListChanged && can(resources, 'listChanged') && { resourcesListChanged: true }),
+      ...(kept.length > 0 && { resourceSubscriptions: kept }),
+    }
+  }
+
+  async #subscribe(uri: string): Promise<boolean> {
+    const count = this.#uris.get(uri) ?? 0
+    this.#uris.set(uri, count + 1)
+    if (count > 0) return true
+    try {
+      await this.#send('resources/subscribe', Payload.of({ uri }))
+      return true
+    } catch (error) {
+      this.#uris.delete(uri)
+      this.#log.warn('upstream.subscribe_refused', { error: excerpt(String(error)) })
+      return false
+    }
+  }
+
+  async #unsubscribe(uri: string): Promise<void> {
+    const count = this.#uris.get(uri) ?? 0
+    if (count > 1) {
+      this.#uris.set(uri, count - 1)
+      return
+    }
+    this.#uris.delete(uri)
+    // The server may be gone, and then so is the subscription.
+    await this.#send('resources/unsubscribe', Payload.of({ uri })).catch(() => undefined)
+  }
+
+  #broadcast(note: Notification, wants: (listener: Listener) => boolean): void {
+    const told = [...this.#listeners.keys()].filter(wants)
+    for (const { working } of told) working.notify(note)
+    if (told.length === 0) this.#drop(note)
+  }
+
+  #drop({ method }: Notification): void {
+    this.#log.debug('upstream.note_dropped', { method, dropped: ++this.#dropped })
+  }
+
+  /** Log messages go to those who asked for their level; older clients that named none get them from `info` up. */
+  #wants(working: UpstreamCall, note: Notification): boolean {
+    if (note.method !== 'notifications/message') return true
+    const { client, meta } = working.call
+    const wanted = severity(meta[metaKeys.logLevel])
+    const rank = severity(note.params?.fields.level)
+    if (wanted >= 0) return rank >= wanted
+    return client.era === 'legacy' && (this.#level === undefined || rank >= severity('info'))
+  }
+}
+
+function capabilities(discovered: Payload): Readonly<Record<string, unknown>> {
+  const { capabilities: declared } = discovered.fields
+  return isObject(declared) ? declared : {}
+}
+
+function has(discovered: Payload, name: string): boolean {
+  return isObject(capabilities(discovered)[name])
+}
+
+// Finds out whom a notification of a server is for. Over HTTP the stream of a request tells; over stdio many requests
+// share one pipe, and most servers mark nothing but progress and subscriptions. Invariant: what may belong to another
+// caller goes to none, and nothing is dropped without a reason: `why` gives it.
+
+/** A call under way, by the id of its request. */
+export interface Under {
+  readonly id: number
+  readonly working: UpstreamCall
+}
+
+/** Who hears a notification; where that is none, why. */
+interface Recipients {
+  readonly to: readonly UpstreamCall[]
+  readonly why?: 'unsubscribed' | 'ended' | 'unasked' | 'ambiguous'
+}
+
+/** Whom a notification of a 2026-07-28 server is for; `about` is the request whose stream carried it, where the transport tells. */
+export function recipientsOf(
+  note: Notification,
+  about: number | undefined,
+  underWay: Registry<number, Under>,
+): Recipients {
+  const subscription = numberAt(note, metaKeys.subscription)
+  const carrier = about === undefined ? undefined : underWay.get(about)?.working
+  if (subscription !== undefined) return toListener(note, underWay.get(subscription)?.working)
+  if (isChange(note)) {
+    if (carrier && isListening(carrier)) return toListener(note, carrier)
+    const to = listeners(underWay).filter((each) => isAskedFor(each, note))
+    return to.length > 0 ? { to } : { to, why: 'unsubscribed' }
+  }
+  if (about !== undefined) return carrier ? { to: [carrier] } : { to: [], why: 'ended' }
+  const named = namedBy(note, underWay)
+  if (named) return { to: [named] }
+  const calls = underWay.values().flatMap(({ working }) => (isOfClient(working) ? [working] : []))
+  const asked = calls.filter((each) => wants(each, note))
+  // Some servers log unasked. On the stream of a request that reaches its client, so on a shared pipe it does, too.
+  return amongCalls(asked.length > 0 ? asked : calls.filter((each) => logLevelOf(each) < 0))
+}
+
+function toListener(note: Notification, listener: UpstreamCall | undefined): Recipients {
+  if (!listener) return { to: [], why: 'ended' }
+  const isWanted = !isChange(note) || isAskedFor(listener, note)
+  return isWanted ? { to: [listener] } : { to: [], why: 'unsubscribed' }
+}
+
+/** Who gets a notification about one of these calls: each client once; several clients only where one caller owns all. */
+export function amongCalls(calls: readonly UpstreamCall[]): Recipients {
+  const [first] = calls
+  if (!first) return { to: [], why: 'unasked' }
+  const { principal } = first.call
+  const clients = new Map(calls.map((each) => [clientOf(each), each]))
+  const isOneCaller = calls.every(({ call }) => call.principal.id === principal.id)
+  // Sessions of anonymous callers may belong to different people.
+  if (!isOneCaller || (clients.size > 1 && principal.isEverybody)) return { to: [], why: 'ambiguous' }
+  return { to: calls.filter((each) => each.call.client.session === undefined || isLast(each, clients)) }
+}
+
+function isLast(working: UpstreamCall, clients: ReadonlyMap<string, UpstreamCall>): boolean {
+  return clients.get(clientOf(working)) === working
+}
+
+/** Clients of 2026-07-28 have no sessions: there only callers can be told apart. */
+function clientOf({ call: { client, principal } }: UpstreamCall): string {
+  return client.session === undefined ? `caller ${principal.id}` : `session ${client.session}`
+}
+
+/** Members of `_meta` by which servers may say which request they speak of. */
+const marks = ['io.modelcontextprotocol/requestId', 'requestId', 'progressToken']
+
+/** The request a notification names. A number of something else may stand there, too. */
+function namedBy(note: Notification, underWay: Registry<number, Under>): UpstreamCall | undefined {
+  for (const mark of marks) {
+    const id = numberAt(note, mark)
+    const found = id === undefined ? undefined : underWay.get(id)
+    if (found) return found.working
+  }
+  return undefined
+}
+
+function numberAt({ params }: Notification, key: string): number | undefined {
+  const meta = params?.fields._meta
+  const value = isObject(meta) ? meta[key] : undefined
+  if (typeof value !== 'number' && typeof value !== 'string') return undefined
+  return Number(value)
+}
+
+function listeners(underWay: Registry<number, Under>): UpstreamCall[] {
+  return underWay.values().flatMap(({ working }) => (isListening(working) ? [working] : []))
+}
+
+function isListening({ call }: UpstreamCall): boolean {
+  return call.method === 'subscriptions/listen'
+}
+
+function isAskedFor({ call }: UpstreamCall, note: Notification): boolean {
+  return asksFor(readFilter(call.params), note)
+}
+
+/** Whether a client waits for the answer of a call, and not the gateway itself. */
+export function isOfClient(working: UpstreamCall): boolean {
+  return working.call.rpcId !== undefined && !isListening(working)
+}
+
+/** A log message is for who asked for its level (2026-07-28 server/utilities/logging). */
+function wants(working: UpstreamCall, { method, params }: Notification): boolean {
+  if (method !== 'notifications/message') return true
+  const level = logLevelOf(working)
+  return level >= 0 && severity(params?.fields.level) >= level
+}
+
+/** The rank of the level of log messages a call asked for; negative where it asked for none. */
+function logLevelOf({ call }: UpstreamCall): number {
+  return severity(call.meta[metaKeys.logLevel])
+}

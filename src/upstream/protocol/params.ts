@@ -1,0 +1,82 @@
+import type { InputResponses, Call, Client } from '../../core/call.ts'
+import { GatewayError } from '../../core/error.ts'
+import { Payload } from '../../core/payload.ts'
+import { metaKeys } from '../../protocol/meta-keys.ts'
+import type { Revision } from '../../protocol/revisions.ts'
+import { traceEdits, tracedParams } from '../../protocol/trace-context.ts'
+
+const STANDARD = 'io.modelcontextprotocol/'
+
+/** The params of a call for a server with a handshake: without what only 2026-07-28 says. */
+export function legacyParams(call: Call, id: number, revision: Revision): Payload {
+  let params = withLegacyMeta(call, id)
+  const { inputResponses, requestState, context } = params.fields
+  if (inputResponses !== undefined) params = params.with({ inputResponses: undefined })
+  if (requestState !== undefined) params = params.with({ requestState: undefined })
+  const isUnknown =
+    call.method === 'completion/complete' && !revision.completionContext && context !== undefined
+  return isUnknown ? params.with({ context: undefined }) : params
+}
+
+function withLegacyMeta(call: Call, id: number): Payload {
+  const { params, meta } = call
+  if (params.fields._meta === undefined) return tracedParams(call)
+  const keys = Object.keys(meta)
+  const foreign = keys.filter((key) => !key.startsWith(STANDARD) || key === metaKeys.relatedTask)
+  if (foreign.length === 0) return params.with({ _meta: undefined })
+  const edits: Record<string, unknown> = { ...traceEdits(call) }
+  for (const key of keys) if (!foreign.includes(key)) edits[key] = undefined
+  if (meta.progressToken !== undefined) edits.progressToken = id
+  return Object.keys(edits).length > 0 ? params.withMeta(edits) : params
+}
+
+/** The params of a call for a server of 2026-07-28: with the envelope, the answers and the server's own state. */
+export function modernParams(call: Call, id: number, revision: string, requestState: unknown): Payload {
+  const { client, meta } = call
+  const { fields } = call.params
+  if (
+    client.era === 'modern' &&
+    client.revision === revision &&
+    !call.inputResponses &&
+    requestState === undefined &&
+    // What answered a question of the gateway says nothing to the server.
+    fields.requestState === undefined &&
+    fields.inputResponses === undefined
+  ) {
+    // The client's own envelope is what the server wants.
+    const params = tracedParams(call)
+    return meta.progressToken === undefined ? params : params.withMeta({ progressToken: id })
+  }
+  return call.params
+    .with({
+      inputResponses: call.inputResponses && responses(call.inputResponses),
+      requestState: requestState ?? undefined,
+    })
+    .withMeta({
+      [metaKeys.version]: revision,
+      [metaKeys.capabilities]: modernCapabilities(client),
+      [metaKeys.clientInfo]: client.info,
+      [metaKeys.logLevel]: meta[metaKeys.logLevel],
+      ...(meta.progressToken !== undefined && { progressToken: id }),
+      ...traceEdits(call),
+    })
+}
+
+/** Answers as a server of 2026-07-28 takes them: it knows no error, yet a form can be cancelled. */
+function responses(answers: InputResponses): Payload {
+  const results = Object.entries(answers).map(([key, answer]) => {
+    if ('result' in answer) return [key, answer.result] as const
+    const { message } = answer.error.fields
+    throw new GatewayError('UPSTREAM_ERROR', `The client refused the server's question: ${String(message)}`, {
+      relayed: answer.error,
+    })
+  })
+  return Payload.of({}).with(Object.fromEntries(results))
+}
+
+/** What a client declared, without what has no place in 2026-07-28. */
+export function modernCapabilities(client: Client): Readonly<Record<string, unknown>> {
+  if (client.era === 'modern') return client.capabilities
+  const { tasks: _tasks, roots, ...rest } = client.capabilities
+  return { ...rest, ...(roots !== undefined && { roots: {} }) }
+}

@@ -1,0 +1,88 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import type { UpstreamCall } from './suspended-calls.ts'
+import type { Call, Outcome } from '../core/call.ts'
+import { GatewayError } from '../core/error.ts'
+import type { Log } from '../core/log.ts'
+import { Payload } from '../core/payload.ts'
+import { excerpt } from '../core/text/redact.ts'
+import { ACKNOWLEDGED, readFilter, reportedChanges } from '../protocol/subscription-filter.ts'
+import type { UpstreamConnection } from './protocol/connection.ts'
+import { isPassing } from './failures.ts'
+
+/** A listening call outlives connections: where one is lost, it goes on with the next. */
+export async function listenOn(
+  working: UpstreamCall,
+  connect: (call: Call) => Promise<UpstreamConnection>,
+  retired: AbortSignal,
+  log: Log,
+): Promise<Outcome> {
+  const controller = new AbortController()
+  const stop = (): void => controller.abort()
+  for (const signal of [working.signal, retired]) signal.addEventListener('abort', stop)
+  let isAcknowledged = false
+  const quiet: UpstreamCall = {
+    get call() {
+      return working.call
+    },
+    get signal() {
+      return controller.signal
+    },
+    progress: working.progress,
+    requestInput: (question, options) => working.requestInput(question, options),
+    notify: (note) => {
+      if (note.method !== ACKNOWLEDGED) return working.notify(note)
+      if (isAcknowledged) return tellChanges(working)
+      isAcknowledged = true
+      working.notify(note)
+    },
+  }
+  // Who listens to several servers is not kept waiting for one that is away.
+  const later = (): void => {
+    const { resourceSubscriptions: _uris, ...lists } = readFilter(working.call.params)
+    if (!isAcknowledged) quiet.notify({ method: ACKNOWLEDGED, params: Payload.of({ notifications: lists }) })
+  }
+  try {
+    return await keepListening(quiet, connect, { gone: working.signal, retired, log }, later)
+  } finally {
+    for (const signal of [working.signal, retired]) signal.removeEventListener('abort', stop)
+  }
+}
+
+interface Ends {
+  /** Nobody listens any more. */
+  readonly gone: AbortSignal
+  /** The server is to be closed. */
+  readonly retired: AbortSignal
+  readonly log: Log
+}
+
+async function keepListening(
+  working: UpstreamCall,
+  connect: (call: Call) => Promise<UpstreamConnection>,
+  { gone, retired, log }: Ends,
+  onLost: () => void,
+): Promise<Outcome> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      if (retired.aborted) return { kind: 'result', result: Payload.of({}) }
+      const connection = await connect(working.call)
+      const outcome = await connection.open(working)
+      if (!connection.isClosed) return outcome
+    } catch (error) {
+      if (retired.aborted && !gone.aborted) return { kind: 'result', result: Payload.of({}) }
+      if (gone.aborted || !isPassing(error)) throw error
+      log.debug('upstream.listen_again', { error: excerpt(String(error)) })
+    }
+    onLost()
+    await wait(Math.min(250 * 2 ** attempt, 30_000), undefined, {
+      signal: working.signal,
+      ref: false,
+    }).catch(() => undefined)
+    if (gone.aborted) throw new GatewayError('CANCELLED', 'The subscription was cancelled.')
+  }
+}
+
+/** While the server was away anything may have changed. */
+function tellChanges(working: UpstreamCall): void {
+  for (const method of reportedChanges(readFilter(working.call.params))) working.notify({ method })
+}

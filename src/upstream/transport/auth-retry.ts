@@ -1,0 +1,101 @@
+import { asGatewayError, GatewayError } from '../../core/error.ts'
+import type { HttpAnswer, HttpRequest } from './http-client.ts'
+
+export type LoginHeaders = Readonly<Record<string, string>>
+
+/** What proves to a server for whom requests are made. */
+export interface Login {
+  /** The headers to add; at once where they are known. @throws SERVER_UNAVAILABLE, AUTHENTICATION_REQUIRED */
+  headers(): LoginHeaders | Promise<LoginHeaders>
+  /** The server answered 401 or 403 to these headers. Resolves with whether it is worth another try. */
+  refused(refusal: HttpAnswer, sent: LoginHeaders): Promise<boolean>
+}
+
+interface Ends {
+  resolve(answer: HttpAnswer): void
+  reject(error: unknown): void
+}
+
+/**
+ * Makes a request with what a login adds. One that is refused was not carried out, so it is made once more where
+ * the login has something better to show.
+ */
+export function startWithAuth(
+  login: Login,
+  request: HttpRequest,
+  send: (request: HttpRequest, ends: Ends) => void,
+  { resolve, reject }: Ends,
+): void {
+  let stop: (() => void) | undefined
+  let isStopped = false
+  request.onAbortable?.(() => {
+    isStopped = true
+    stop?.()
+  })
+  const onAbortable = (abort: () => void): void => {
+    stop = abort
+    if (isStopped) abort()
+  }
+
+  const attempt = (headers: LoginHeaders, isLast: boolean): void => {
+    if (isStopped) return reject(new GatewayError('CANCELLED', 'The request was cancelled.'))
+    const end = (answer: HttpAnswer): void => {
+      if (isLast || !isRefusal(answer)) return resolve(answer)
+      login.refused(answer, headers).then((isWorth) => {
+        if (isWorth) return begin(true)
+        request.onHead?.(answer)
+        resolve(answer)
+      }, reject)
+    }
+    send(withAuthRetry(request, headers, { onAbortable, isLast }), { resolve: end, reject })
+  }
+  const begin = (isLast: boolean): void => {
+    try {
+      const headers = login.headers()
+      if (headers instanceof Promise) headers.then((found) => attempt(found, isLast), reject)
+      else attempt(headers, isLast)
+    } catch (error) {
+      reject(error)
+    }
+  }
+  begin(false)
+}
+
+/** Whether a failure is about credentials. */
+export function isOfCredentials(error: unknown): boolean {
+  const { code, extra } = asGatewayError(error)
+  const status = extra.details?.http_status
+  return code === 'AUTHENTICATION_REQUIRED' || status === 401 || status === 403
+}
+
+/** Whether an answer is about credentials, not about what was asked. */
+export function isAboutCredentials(answer: HttpAnswer): boolean {
+  return answer.status === 401 || (answer.status === 403 && answer.header('www-authenticate') !== undefined)
+}
+
+function isRefusal({ status }: HttpAnswer): boolean {
+  return status === 401 || status === 403
+}
+
+interface Attempt {
+  readonly isLast: boolean
+  onAbortable(abort: () => void): void
+}
+
+function withAuthRetry(request: HttpRequest, headers: LoginHeaders, attempt: Attempt): HttpRequest {
+  const { body, path, timeout, onEvent } = request
+  return {
+    method: request.method,
+    headers: { ...request.headers, ...headers },
+    ...(body !== undefined && { body }),
+    ...(path !== undefined && { path }),
+    ...(timeout !== undefined && { timeout }),
+    ...(onEvent && { onEvent: (event) => request.onEvent?.(event) }),
+    onRetry: (milliseconds) => request.onRetry?.(milliseconds),
+    onHead: (answer) => {
+      // Nobody hears of an attempt that may be made again.
+      if (attempt.isLast || !isRefusal(answer)) request.onHead?.(answer)
+    },
+    onAbortable: (abort) => attempt.onAbortable(abort),
+  }
+}

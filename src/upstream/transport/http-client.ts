@@ -1,0 +1,409 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { type Dispatcher, Pool } from 'undici'
+import type { Quota } from '../../core/descriptor.ts'
+import { GatewayError } from '../../core/error.ts'
+import { isObject, readJson } from '../../core/json/json.ts'
+import { readEvents, type ServerEvent } from '../../protocol/sse.ts'
+import { type Login, startWithAuth } from './auth-retry.ts'
+import { MAX_MESSAGE } from './transport.ts'
+
+/** Requests to one URL, with its credentials. */
+export interface HttpClient {
+  readonly pool: Pool
+  readonly url: URL
+  /** Headers of every request. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Hears of each answer what its headers say is left to ask. */
+  readonly quota?: UpstreamQuota | undefined
+  /** Adds to each request what proves for whom it is made, where that is not always the same. */
+  readonly login?: Login | undefined
+}
+
+/** One HTTP exchange to make, and who hears of it. */
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  /** All headers; begin with `baseHeaders`. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+  /** Path and query, where not those of the client's URL. */
+  readonly path?: string
+  /** How long the whole exchange may take, in milliseconds. */
+  readonly timeout?: number
+  /** How long to wait before it, in milliseconds. */
+  readonly delay?: number
+  onEvent?(event: ServerEvent): void
+  onRetry?(milliseconds: number): void
+  /** The status and headers are there. */
+  onHead?(answer: HttpAnswer): void
+  onAbortable?(abort: () => void): void
+}
+
+/** An HTTP answer, its body read. Events were handed out as they came. */
+export interface HttpAnswer {
+  readonly status: number
+  readonly isEventStream: boolean
+  readonly body: string
+  header(name: string): string | undefined
+}
+
+/** A client for a URL. No timeouts of its own: a stream may be silent for long, and calls have deadlines. */
+export function createHttpClient(url: URL, headers: Readonly<Record<string, string>>): HttpClient {
+  const pool = new Pool(url.origin, { bodyTimeout: 0, headersTimeout: 0, connect: { timeout: 10_000 } })
+  return { pool, url, headers }
+}
+
+/** Makes one HTTP exchange. @throws SERVER_UNAVAILABLE before it was sent, OUTCOME_UNKNOWN after */
+export async function exchangeHttp(client: HttpClient, request: HttpRequest): Promise<HttpAnswer> {
+  if (request.delay) await wait(request.delay)
+  return new Promise((resolve, reject) => startHttp(client, request, resolve, reject))
+}
+
+type Resolve = (answer: HttpAnswer) => void
+type Reject = (error: unknown) => void
+interface Ends {
+  readonly resolve: Resolve
+  readonly reject: Reject
+}
+
+/** The same without a promise, for what is made at every call. */
+export function startHttp(client: HttpClient, request: HttpRequest, resolve: Resolve, reject: Reject): void {
+  const path = request.path ?? client.url.pathname + client.url.search
+  if (!client.login)
+    return dispatch(client, request, path, new HttpExchange(client, request, { resolve, reject }))
+  startWithAuth(
+    client.login,
+    request,
+    (each, ends) => dispatch(client, each, path, new HttpExchange(client, each, ends)),
+    { resolve, reject },
+  )
+}
+
+/** The headers of a request to a client's URL, besides those of the request itself. */
+export function baseHeaders({ headers }: HttpClient, method: HttpRequest['method']): Record<string, string> {
+  return {
+    ...(method === 'POST' && { 'content-type': 'application/json' }),
+    // Servers want both types named, literally.
+    accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
+    ...headers,
+  }
+}
+
+function dispatch(client: HttpClient, request: HttpRequest, path: string, handler: HttpExchange): void {
+  const { method, headers, body } = request
+  client.pool.dispatch({ path, method, headers, body: body ?? null }, handler)
+}
+
+class HttpExchange implements Dispatcher.DispatchHandler {
+  readonly #request: HttpRequest
+  readonly #client: HttpClient
+  /** Whether a redirect may still be followed: one is. */
+  readonly #mayRedirect: boolean
+  readonly #resolve: Resolve
+  readonly #reject: Reject
+  #timer: NodeJS.Timeout | undefined
+  #answer: (HttpAnswer & { body: string }) | undefined
+  #feed: ((chunk: Uint8Array) => void) | undefined
+  #chunks: Buffer[] = []
+  #size = 0
+  #isSent = false
+
+  constructor(client: HttpClient, request: HttpRequest, ends: Ends, mayRedirect = true) {
+    this.#client = client
+    this.#mayRedirect = mayRedirect
+    this.#request = request
+    this.#resolve = ends.resolve
+    this.#reject = ends.reject
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#isSent = true
+    const abort = (): void => controller.abort(new GatewayError('CANCELLED', 'The request was cancelled.'))
+    this.#request.onAbortable?.(abort)
+    if (this.#request.timeout !== undefined) this.#timer = setTimeout(abort, this.#request.timeout).unref()
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Readonly<Record<string, string | string[] | undefined>>,
+  ): void {
+    const type = single(headers['content-type']) ?? ''
+    const isEventStream = status < 300 && type.toLowerCase().startsWith('text/event-stream')
+    this.#answer = { status, isEventStream, body: '', header: (name) => single(headers[name]) }
+    this.#client.quota?.read(this.#answer.header)
+    this.#request.onHead?.(this.#answer)
+    if (!isEventStream || !this.#request.onEvent) return
+    this.#feed = readEvents(MAX_MESSAGE, {
+      onEvent: (event) => this.#request.onEvent?.(event),
+      onRetry: (milliseconds) => this.#request.onRetry?.(milliseconds),
+      onOverflow: () => controller.abort(tooLarge()),
+    })
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#feed) return this.#feed(chunk)
+    this.#size += chunk.length
+    if (this.#size > MAX_MESSAGE) controller.abort(tooLarge())
+    else this.#chunks.push(chunk)
+  }
+
+  onResponseEnd(): void {
+    clearTimeout(this.#timer)
+    const [first, ...others] = this.#chunks
+    const bytes = first && others.length === 0 ? first : Buffer.concat(this.#chunks)
+    const answer = this.#answer
+    if (!answer) return
+    const client = this.#client
+    const moved = answer.status < 300 || !this.#mayRedirect ? undefined : redirectPath(client, answer)
+    if (moved) {
+      const ends = { resolve: this.#resolve, reject: this.#reject }
+      return dispatch(client, this.#request, moved, new HttpExchange(client, this.#request, ends, false))
+    }
+    answer.body = bytes.toString('utf8')
+    this.#resolve(answer)
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    clearTimeout(this.#timer)
+    // A stream that breaks is an answer that ended: what it carried was handed out.
+    if (this.#answer?.isEventStream && !(error instanceof GatewayError)) return this.#resolve(this.#answer)
+    this.#reject(error instanceof GatewayError ? error : noAnswer(error, this.#client.url, this.#isSent))
+  }
+}
+
+/** Where a redirect that keeps method and body leads, on the same origin: credentials go nowhere else. */
+function redirectPath({ url }: HttpClient, answer: HttpAnswer): string | undefined {
+  if (answer.status !== 307 && answer.status !== 308) return undefined
+  const location = answer.header('location')
+  if (location === undefined || !URL.canParse(location, url.href)) return undefined
+  const target = new URL(location, url)
+  return target.origin === url.origin ? target.pathname + target.search : undefined
+}
+
+function single(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value[0] : value
+}
+
+function tooLarge(): GatewayError {
+  return new GatewayError('UPSTREAM_ERROR', 'The server sent a message that is too large.')
+}
+
+/**
+ * What is wrong with a URL that gives no MCP answer, in words. Each failure has two texts: the message that callers
+ * get names the cause, and `forOperator` adds the address and what to correct. Only the latter names the address,
+ * which callers have no need to know. Addresses are shown without user, query and whatever looks like a secret.
+ */
+
+/** Codes of the system and of HTTP clients after which it is certain that no request was sent. */
+const UNSENT = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+])
+
+/** The failure of a request that got no HTTP answer. */
+function noAnswer(cause: Error, url: URL, isSent: boolean): GatewayError {
+  const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
+  const { what, fix } = causeOf(code, cause, url)
+  const forOperator = `no answer from ${displayUrl(url)}: ${what}. ${fix}`
+  if (!isSent || UNSENT.has(code)) {
+    const message = `The server cannot be reached: ${what}.`
+    return new GatewayError('SERVER_UNAVAILABLE', message, { cause, isUnsent: true, forOperator })
+  }
+  return new GatewayError('OUTCOME_UNKNOWN', 'The connection to the server broke before it answered.', {
+    cause,
+    suggestion: 'Check whether the call took effect before making it again.',
+    forOperator,
+  })
+}
+
+/** The failure of a request whose HTTP answer is no MCP message. */
+export function noMessage(answer: HttpAnswer, url: URL): GatewayError {
+  const { status } = answer
+  const details = { http_status: status }
+  const extra = { details, ...seenOf(answer), forOperator: refusalText(answer, url) }
+  if (status === 401 || status === 403) {
+    const message = `The server refused the gateway's credentials (HTTP ${status}).`
+    const suggestion =
+      'Ask the operator of the gateway to correct the credentials of this server: headers, token or oauth.'
+    return new GatewayError('SERVER_UNAVAILABLE', message, { ...extra, category: 'permanent', suggestion })
+  }
+  if (status >= 500)
+    return new GatewayError('SERVER_UNAVAILABLE', `The server answered HTTP ${status}.`, extra)
+  if (status >= 300) return new GatewayError('UPSTREAM_ERROR', `The server answered HTTP ${status}.`, extra)
+  const what = isEmpty(answer)
+    ? 'accepted the request and answered nothing'
+    : `answered with ${contentOf(answer)} and not in MCP`
+  return new GatewayError('UPSTREAM_ERROR', `The server ${what}.`, extra)
+}
+
+/** An address as people may see it: without user, query and fragment, and without parts that may be secrets. */
+function displayUrl({ protocol, host, pathname }: URL): string {
+  const parts = pathname.split('/').map((part) => (looksSecret(part) ? '***' : part))
+  return `${protocol}//${host}${parts.join('/')}`
+}
+
+/** Addresses of hosted servers may hold a key: long, with digits, and no word. */
+function looksSecret(part: string): boolean {
+  return part.length >= 20 && /\d/.test(part)
+}
+
+interface Cause {
+  readonly what: string
+  readonly fix: string
+}
+
+function causeOf(code: string, { name, message }: Error, { hostname, port, protocol }: URL): Cause {
+  const at = port === '' ? (protocol === 'https:' ? '443' : '80') : port
+  if (code === 'ECONNREFUSED')
+    return {
+      what: 'the connection is refused',
+      fix: `Nothing listens on port ${at} of ${hostname}: start the server, or correct the port`,
+    }
+  if (code === 'ENOTFOUND')
+    return {
+      what: 'its host is not known',
+      fix: `No address is known for the name ${hostname}: correct the name, or check the DNS`,
+    }
+  if (code === 'EAI_AGAIN')
+    return {
+      what: 'its host name cannot be looked up',
+      fix: `The DNS gives no answer about ${hostname}: check the network and the DNS`,
+    }
+  if (code === 'EHOSTUNREACH' || code === 'ENETUNREACH')
+    return {
+      what: 'there is no route to its host',
+      fix: `Check the address ${hostname}, the network and the VPN`,
+    }
+  if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT')
+    return {
+      what: 'the connection takes too long',
+      fix: `A firewall may drop packets to port ${at} of ${hostname}`,
+    }
+  if (code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'EPROTO')
+    return {
+      what: 'it does not speak TLS',
+      fix: `Port ${at} of ${hostname} answers without TLS: write http:// if that is meant`,
+    }
+  if (code === 'CERT_HAS_EXPIRED')
+    return { what: 'its certificate has expired', fix: 'Renew the certificate of the server' }
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return {
+      what: 'its certificate is for another host',
+      fix: `Write the host name of the certificate, or give the server one for ${hostname}`,
+    }
+  if (/CERT|ISSUER|SIGNATURE/.test(code))
+    return {
+      what: `its certificate is not trusted (${code})`,
+      fix: 'Name the file of the authority that issued it in the environment variable NODE_EXTRA_CA_CERTS',
+    }
+  if (name === 'HTTPParserError')
+    return {
+      what: 'it does not speak HTTP',
+      fix: `Port ${at} of ${hostname} belongs to another protocol: correct the port`,
+    }
+  const detail = code === '' ? message : `${message}, ${code}`
+  return {
+    what: `the connection broke (${detail})`,
+    fix: `Check that an MCP server over HTTP listens on port ${at} of ${hostname}, and look at its log`,
+  }
+}
+
+function refusalText(answer: HttpAnswer, url: URL): string {
+  const { status } = answer
+  const at = displayUrl(url)
+  if (status === 401 || status === 403)
+    return `${at} refused the gateway's credentials (HTTP ${status}): give this server the right \`token\`, \`headers\` or \`oauth\``
+  if (status === 404)
+    return `${at} does not exist (HTTP 404): correct the path; MCP endpoints are often at /mcp or /sse`
+  if (status === 405 || status === 501)
+    return `${at} takes no MCP requests (HTTP ${status}): is this the MCP endpoint?`
+  if (status === 429) return `${at} refuses more requests for now (HTTP 429): wait, or ask for a higher limit`
+  if (status >= 500) return `${at} failed (HTTP ${status}): look at the log of the server`
+  if (status >= 400)
+    return `${at} refused the request (HTTP ${status}): is this the MCP endpoint, and does it need \`headers\`?`
+  if (status >= 300)
+    return `${at} redirects${locationOf(answer, url)} (HTTP ${status}): write the address of the MCP endpoint itself`
+  if (isEmpty(answer))
+    return `expected MCP, got an empty answer from ${at} (HTTP ${status}): is this the MCP endpoint?`
+  return `expected MCP, got ${contentOf(answer)} from ${at} (HTTP ${status}): is this the MCP endpoint?`
+}
+
+function locationOf(answer: HttpAnswer, url: URL): string {
+  const location = answer.header('location') ?? ''
+  return URL.canParse(location, url.href) ? ` to ${displayUrl(new URL(location, url))}` : ''
+}
+
+/** The body of an answer may not be read yet: one that names its type has some. */
+function isEmpty(answer: HttpAnswer): boolean {
+  return answer.body === '' && answer.header('content-type') === undefined
+}
+
+/** What an answer consists of, by its media type; JSON that holds no message is other JSON. */
+function contentOf(answer: HttpAnswer): string {
+  const type = (answer.header('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  if (!/^[\w.+-]{1,60}\/[\w.+-]{1,60}$/.test(type)) return 'something without a media type'
+  return /[/+]json$/.test(type) ? `other JSON (${type})` : type
+}
+
+/** How much of the body of a refusal rules are tried on, in characters. */
+const MAX_BODY_LENGTH = 2000
+
+/** What an answer said, for rules alone. */
+function seenOf({ body }: HttpAnswer): { readonly body?: string } {
+  return body === '' ? {} : { body: body.slice(0, MAX_BODY_LENGTH) }
+}
+
+/**
+ * The message of a refusal, where its body is one and not the words of something before the server. Errors that could
+ * not tell the id (`null`, or none) belong to the request they answer.
+ */
+export function errorIn(body: string, id: number): string | undefined {
+  const value = readJson(body)
+  if (!isObject(value)) return body
+  const { error } = value
+  if (value.jsonrpc === undefined && !(isObject(error) && typeof error.code === 'number')) return undefined
+  if (!isObject(error) || (value.id !== null && value.id !== undefined)) return body
+  return JSON.stringify({ ...value, jsonrpc: '2.0', id })
+}
+
+/** What the answers of a server over HTTP say is left of its own limit. */
+export class UpstreamQuota {
+  #last: Quota | undefined
+
+  /** Looks at the headers of an answer: `RateLimit-*`, `X-RateLimit-*`, or `RateLimit` in one. */
+  read(header: (name: string) => string | undefined): void {
+    const whole = header('ratelimit')
+    const left = header('ratelimit-remaining') ?? header('x-ratelimit-remaining')
+    if (whole === undefined && left === undefined) return
+    const remaining = whole === undefined ? left : member(whole, /(?:^|[;,\s])(?:remaining|r)=(\d{1,15})/)
+    if (remaining === undefined || !/^\d{1,15}$/.test(remaining)) return
+    const reset =
+      whole === undefined
+        ? (header('ratelimit-reset') ?? header('x-ratelimit-reset'))
+        : member(whole, /(?:^|[;,\s])(?:reset|t)=(\d{1,15})/)
+    const resetsAt = timeOf(reset, Date.now())
+    this.#last = { remaining: Number(remaining), ...(resetsAt !== undefined && { resetsAt }) }
+  }
+
+  /** What was said last; nothing once that is over. */
+  get last(): Quota | undefined {
+    const { resetsAt } = this.#last ?? {}
+    return resetsAt !== undefined && resetsAt <= Date.now() ? undefined : this.#last
+  }
+}
+
+function member(text: string, pattern: RegExp): string | undefined {
+  return pattern.exec(text)?.[1]
+}
+
+/** Some tell how many seconds are left, others when it is, in seconds or milliseconds since 1970. */
+function timeOf(text: string | undefined, now: number): number | undefined {
+  if (text === undefined || !/^\d{1,15}$/.test(text)) return undefined
+  const value = Number(text)
+  if (value > 1e12) return value
+  return value > 1e9 ? value * 1000 : now + value * 1000
+}

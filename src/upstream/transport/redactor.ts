@@ -1,0 +1,43 @@
+import type { Notification } from '../../core/call.ts'
+import { isObject } from '../../core/json/json.ts'
+import { isTelling, Redactor, secretsOf } from '../../core/text/redact.ts'
+import { withoutSecrets } from '../../core/text/redact.ts'
+import type { UpstreamSettings } from '../../core/settings.ts'
+
+/** Keeps what a server says from telling secrets: those it was given, and what looks like others. */
+export interface MessageRedactor {
+  text(text: string): string
+  /** A notification as its listeners may hear it. Log messages are for people, and often say too much. */
+  note(note: Notification): Notification
+}
+
+/** The discretion a server needs. */
+export function createMessageRedactor(settings: UpstreamSettings): MessageRedactor {
+  const redactor = new Redactor()
+  redactor.learn(secretsOf(settings))
+  const text = (given: string): string => withoutSecrets(redactor.text(given))
+  return {
+    text,
+    note: (note) => {
+      const data = note.method === 'notifications/message' ? note.params?.at('data') : undefined
+      if (!note.params || !data || text(data.text) === data.text) return note
+      return { ...note, params: note.params.with({ data: cleaned(data.value, text) }) }
+    },
+  }
+}
+
+const MAX_DEPTH = 64
+const MASK = '***'
+
+function cleaned(value: unknown, text: (given: string) => string, depth = 0): unknown {
+  if (typeof value === 'string') return text(value)
+  if (typeof value !== 'object' || value === null) return value
+  if (depth > MAX_DEPTH) return MASK
+  if (Array.isArray(value)) return value.map((each) => cleaned(each, text, depth + 1))
+  if (!isObject(value)) return value
+  const members = Object.entries(value).map(([key, member]) => {
+    const isSecret = isTelling(key) && typeof member === 'string'
+    return [text(key), isSecret ? MASK : cleaned(member, text, depth + 1)] as const
+  })
+  return Object.fromEntries(members)
+}

@@ -1,0 +1,114 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createRecords } from '../../../src/catalog/server-records.ts'
+import type { Handler } from '../../../src/core/call.ts'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+const classification = { op: 'read', risk: 'safe', idempotent: true, evidence: [] } as const
+
+function bench() {
+  const state: { tools: string[]; asked: number; problem?: string; isSilent: boolean } = {
+    tools: ['a'],
+    asked: 0,
+    isSilent: false,
+  }
+  const handle: Handler = async ({ method }) => {
+    if (method === 'server/discover') state.asked++
+    if (state.isSilent) return new Promise(() => undefined)
+    if (state.problem !== undefined) throw new Error(state.problem)
+    if (method === 'server/discover')
+      return { kind: 'result', result: Payload.of({ capabilities: { tools: {} } }) }
+    return { kind: 'result', result: Payload.of({ tools: state.tools.map((name) => ({ name })) }) }
+  }
+  const server = {
+    settings: serverSettings({ name: 'one' }),
+    handle,
+    get status() {
+      return state.problem === undefined ? {} : { problem: state.problem }
+    },
+  }
+  const changed: string[] = []
+  const records = createRecords({
+    servers: new Map([['one', server]]),
+    listed: (upstream, definition): Descriptor => {
+      return {
+        upstream,
+        kind: 'tool',
+        name: String(definition['name']),
+        definition,
+        classification: classification,
+      }
+    },
+    facts: () => ({}),
+    seen: () => undefined,
+    log: silentLog,
+  })
+  records.onChange((upstream) => changed.push(upstream))
+  const names = async () => (await records.of('one')).tools.map(({ entry }) => entry.name)
+  return { state, records, changed, names }
+}
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+describe('what is known of a server', () => {
+  test('is listed once for all who ask, and told at once while it is fresh', async () => {
+    const { state, records, names } = bench()
+    expect(records.last('one')).toBeUndefined()
+    expect(await Promise.all([names(), names()])).toEqual([['a'], ['a']])
+    state.tools = ['a', 'b']
+    await vi.advanceTimersByTimeAsync(9000)
+    expect(records.of('one')).not.toBeInstanceOf(Promise)
+    expect(state.asked).toBe(1)
+  })
+
+  test('is told as it was while it is listed again, and who listens hears of what changed', async () => {
+    const { state, changed, names } = bench()
+    await names()
+    await vi.advanceTimersByTimeAsync(10_001)
+    await names()
+    await vi.advanceTimersByTimeAsync(1)
+    expect(changed).toEqual([])
+    state.tools = ['a', 'b']
+    await vi.advanceTimersByTimeAsync(10_001)
+    expect(await names()).toEqual(['a'])
+    await vi.advanceTimersByTimeAsync(1)
+    expect(await names()).toEqual(['a', 'b'])
+    expect(changed).toEqual(['one'])
+  })
+
+  test('is listed anew once when the server says so again and again', async () => {
+    const { state, records, changed, names } = bench()
+    await names()
+    state.tools = ['b']
+    for (let index = 0; index < 10; index++) records.renew('one')
+    await vi.advanceTimersByTimeAsync(999)
+    expect(state.asked).toBe(1)
+    await vi.advanceTimersByTimeAsync(1)
+    expect(state.asked).toBe(2)
+    expect(changed).toEqual(['one'])
+  })
+
+  test('stays known while it can not be reached, and is left alone for a while', async () => {
+    const { state, records, names } = bench()
+    await names()
+    state.problem = 'away'
+    expect(await records.of('one')).toMatchObject({ isUp: false, tools: [{ alias: 'x_a' }] })
+    await vi.advanceTimersByTimeAsync(29_000)
+    expect(await names()).toEqual(['a'])
+    expect(state.asked).toBe(1)
+    await vi.advanceTimersByTimeAsync(2000)
+    await names()
+    expect(state.asked).toBe(2)
+  })
+
+  test('is nothing for a server that lists nothing in time', async () => {
+    const { state, records } = bench()
+    state.isSilent = true
+    const found = records.of('one')
+    await vi.advanceTimersByTimeAsync(5000)
+    expect(await found).toMatchObject({ isUp: false, tools: [], contentVersion: '' })
+  })
+})

@@ -1,0 +1,67 @@
+import { expect, it } from 'vitest'
+import { approvalLine, approvalText, decidedLine } from '../../../../src/cli/format/approvals.ts'
+import type { Approval } from '../../../../src/records/approvals.ts'
+
+const at = Date.UTC(2026, 10, 21, 12)
+const approval: Approval = {
+  id: '00112233445566778899aabbccddeeff',
+  kind: 'out_of_band',
+  caller: 'token:agent',
+  upstream: 'files',
+  tool: 'delete_file',
+  arguments: { path: '/srv/a' },
+  digest: 'sha256:1',
+  risk: 'destructive',
+  message: 'Delete /srv/a?\nFor good.',
+  typed: '/srv/a',
+  createdAt: at,
+  expiresAt: at + 60_000,
+  needed: 2,
+  approvers: ['anna', 'bert'],
+  decisions: [{ by: 'anna', via: 'password', verdict: 'approved', at, reason: 'spare' }],
+  status: 'pending',
+}
+
+it('an approval is printed whole', () => {
+  expect(approvalText({ ...approval, sent: '{"path":"/srv/a","path":"/srv/a"}' })).toBe(
+    `approval   00112233445566778899aabbccddeeff
+status     pending
+asked      Delete /srv/a?
+           For good.
+tool       delete_file
+server     files
+risk       destructive
+caller     token:agent
+expires    2026-11-21 12:01:00 UTC
+approvals  1 of 2, by anna, bert
+to type    /srv/a
+arguments
+  {
+    "path": "/srv/a"
+  }
+arguments as they were sent, which say more
+  {"path":"/srv/a","path":"/srv/a"}
+approved   by anna (password), 2026-11-21 12:00:00 UTC: spare`,
+  )
+})
+
+it('nothing of a call reaches the terminal but as text on its line', () => {
+  const hostile = '\u001b]0;title\u0007\u202e\nrisk       safe\r'
+  const shown = `${approvalText({
+    ...approval,
+    tool: hostile,
+    caller: hostile,
+    arguments: { [hostile]: hostile },
+    decisions: [{ by: hostile, via: 'token', verdict: 'denied', at, reason: hostile }],
+  })}\n${approvalLine({ ...approval, tool: hostile })}`
+  for (const character of ['\u001b', '\u0007', '\u202e', '\r']) expect(shown).not.toContain(character)
+  expect(shown).not.toMatch(/^risk {7}safe/m)
+})
+
+it('a decision says what it comes to', () => {
+  expect(decidedLine(approval, 'approved')).toContain(': 1 of 2.')
+  expect(decidedLine({ ...approval, status: 'approved' }, 'approved')).toContain(
+    'runs when the call is made again',
+  )
+  expect(decidedLine({ ...approval, status: 'denied' }, 'denied')).toMatch(/^Denied delete_file on files/)
+})

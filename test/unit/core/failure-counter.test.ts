@@ -1,0 +1,31 @@
+import { expect, it } from 'vitest'
+import { createFailureCounter } from '../../../src/core/failure-counter.ts'
+
+it('after so many failures in a minute nothing more is tried, until the first is a minute old', () => {
+  let now = 0
+  const tries = createFailureCounter(2, () => now)
+  tries.check('anna')
+  tries.failed('anna')
+  now = 10_000
+  tries.check('anna')
+  tries.failed('anna')
+  expect(() => tries.check('anna')).toThrow(
+    expect.objectContaining({
+      code: 'RATE_LIMIT_EXCEEDED',
+      extra: expect.objectContaining({ retryAfterSeconds: 50 }),
+    }),
+  )
+  tries.check('bert')
+  now = 60_001
+  tries.check('anna')
+  tries.failed('anna')
+  expect(() => tries.check('anna')).toThrow('Wait a minute')
+})
+
+it('a failure more while nothing is tried makes nothing longer than the limit', () => {
+  let now = 0
+  const tries = createFailureCounter(1, () => now)
+  for (now = 0; now < 50; now++) tries.failed('anna')
+  now += 60_001
+  expect(() => tries.check('anna')).not.toThrow()
+})

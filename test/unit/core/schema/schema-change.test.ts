@@ -1,0 +1,172 @@
+import fc from 'fast-check'
+import { describe, expect, it, test } from 'vitest'
+import { schemaChanges } from '../../../../src/core/schema/schema-change.ts'
+import { validator } from '../../../../src/core/schema/schema.ts'
+import { canonical } from '../../../../src/core/json/json.ts'
+
+const object = (more: object = {}) => ({ type: 'object', ...more })
+const text = { type: 'string' }
+
+function told(before: unknown, after: unknown, side: 'input' | 'output'): string[] {
+  return schemaChanges(before, after, side).map(({ level, path, text: what }) => `${level} ${path} ${what}`)
+}
+
+describe('a change of arguments', () => {
+  it.each([
+    [
+      'an argument that went',
+      object({ properties: { a: text } }),
+      object({ properties: {} }),
+      'major a was removed',
+    ],
+    [
+      'an argument more that need not be sent',
+      object({ properties: {} }),
+      object({ properties: { a: text } }),
+      'minor a was added',
+    ],
+    ['an argument that has to be sent', object(), object({ required: ['a'] }), 'major a is required'],
+    [
+      'an argument that need not be sent',
+      object({ required: ['a'] }),
+      object(),
+      'minor a is no longer required',
+    ],
+    ['a type less', { type: ['string', 'null'] }, text, 'major  type: fewer than before'],
+    ['a type more', text, { type: ['string', 'null'] }, 'minor  type: more than before'],
+    [
+      'integers in place of numbers',
+      { type: 'number' },
+      { type: 'integer' },
+      'major  type: fewer than before',
+    ],
+    ['another type', text, { type: 'number' }, 'major  type: some came, some went'],
+    ['a value less', { enum: ['a', 'b'] }, { enum: ['a'] }, 'major  values: fewer than before'],
+    ['a value more', { enum: ['a'] }, { enum: ['a', 'b'] }, 'minor  values: more than before'],
+    ['a tighter bound', { maximum: 5 }, { maximum: 4 }, 'major  maximum is tighter'],
+    ['a looser bound', { minLength: 5 }, { minLength: 4 }, 'minor  minLength is looser'],
+    ['a pattern', {}, { pattern: 'a' }, 'major  pattern is asked for'],
+    ['another pattern', { pattern: 'b' }, { pattern: 'a' }, 'major  pattern is another'],
+    [
+      'others that are refused',
+      object(),
+      object({ additionalProperties: false }),
+      'major  may not have all other members any more',
+    ],
+    [
+      'others that are of a type, where none were taken',
+      object({ additionalProperties: false }),
+      object({ additionalProperties: text }),
+      'minor  may have other members',
+    ],
+    ['another default', { default: 1 }, { default: 2 }, 'major  has another default'],
+    ['something nobody knows', {}, { if: { const: 1 } }, 'major  if is another'],
+    [
+      'items of another type',
+      { items: text },
+      { items: { type: 'null' } },
+      'major [] type: some came, some went',
+    ],
+    ['a form more', { anyOf: [text] }, { anyOf: [text, { type: 'null' }] }, 'minor  has more forms'],
+    ['other words', { description: 'a' }, { description: 'b' }, 'patch  has other words'],
+    [
+      'an argument named like a word of schemas',
+      object({ properties: { description: text } }),
+      object({ properties: {} }),
+      'major description was removed',
+    ],
+  ])('is told of: %s', (_name, before, after, line) => {
+    expect(told(before, after, 'input')).toEqual([line])
+  })
+})
+
+describe('a change of results', () => {
+  it.each([
+    [
+      'a member that went',
+      object({ properties: { a: text } }),
+      object({ properties: {} }),
+      'major a was removed',
+    ],
+    ['a member more', object({ properties: {} }), object({ properties: { a: text } }), 'minor a was added'],
+    ['a member that may be missing', object({ required: ['a'] }), object(), 'major a may be missing'],
+    ['a type more', text, { type: ['string', 'null'] }, 'major  type: more than before'],
+    ['a value more', { enum: ['a'] }, { enum: ['a', 'b'] }, 'major  values: more than before'],
+    ['a value less', { enum: ['a', 'b'] }, { enum: ['a'] }, 'minor  values: fewer than before'],
+    [
+      'more than is described',
+      object({ additionalProperties: false }),
+      object(),
+      'minor  additionalProperties is another',
+    ],
+  ])('is told of: %s', (_name, before, after, line) => {
+    expect(told(before, after, 'output')).toEqual([line])
+  })
+})
+
+const leaf = fc.oneof(
+  fc.record({ type: fc.constantFrom('string', 'integer', 'number', 'boolean') }),
+  fc.record({ enum: fc.uniqueArray(fc.constantFrom('a', 'b', 1, 2), { minLength: 1 }) }),
+  fc.record({ type: fc.constant('integer'), minimum: fc.integer({ min: 0, max: 3 }) }),
+  fc.record({ type: fc.constant('string'), maxLength: fc.integer({ min: 0, max: 2 }) }),
+  fc.record({ type: fc.constant('string'), description: fc.string() }),
+  fc.constant({ type: ['string', 'null'] }),
+)
+const schema = fc.record(
+  {
+    type: fc.constant('object'),
+    properties: fc.dictionary(fc.constantFrom('a', 'b'), leaf),
+    required: fc.uniqueArray(fc.constantFrom('a', 'b')),
+    additionalProperties: fc.boolean(),
+    description: fc.string(),
+  },
+  { requiredKeys: ['type'] },
+)
+const parts: readonly unknown[] = ['', 'a', 'ab', 'abc', 0, 1, 2, 4, 0.5, true, null]
+const values = [
+  {},
+  ...parts.flatMap((part) => [{ a: part }, { b: part }, { c: part }, { a: 'a', b: part }, { a: part, b: 1 }]),
+]
+
+type Schema = Readonly<Record<string, unknown>>
+
+/** The values that fit one of two schemas and not the other. */
+function between(one: Schema, other: Schema): readonly Schema[] {
+  const [fits, misfits] = [validator(one), validator(other)]
+  return values.filter((each) => fits(each).length === 0 && misfits(each).length > 0)
+}
+
+test.each(['input', 'output'] as const)('whatever changes of %s is told, and nothing else is', (side) => {
+  fc.assert(
+    fc.property(schema, schema, (before, after) => {
+      expect(schemaChanges(before, before, side)).toEqual([])
+      const isSame = canonical(before) === canonical(after)
+      expect(schemaChanges(before, after, side).length === 0).toBe(isSame)
+    }),
+  )
+})
+
+test.each(['input', 'output'] as const)(
+  'what no longer fits of %s is a break, unless it has a name that was free',
+  (side) => {
+    fc.assert(
+      fc.property(schema, schema, (before, after) => {
+        const broken = side === 'input' ? between(before, after) : between(after, before)
+        const levels = schemaChanges(before, after, side).map(({ level }) => level)
+        const known = new Set(Object.keys(before.properties ?? {}))
+        const isKnown = broken.some((each) => Object.keys(each).every((name) => known.has(name)))
+        if (isKnown) expect(levels).toContain('major')
+        else if (broken.length > 0) expect(levels.filter((level) => level !== 'patch')).not.toEqual([])
+      }),
+      { numRuns: 60 },
+    )
+  },
+)
+
+test('hostile schemas end', () => {
+  let deep: unknown = text
+  for (let depth = 0; depth < 500; depth++) deep = { items: deep }
+  expect(told(deep, { items: deep }, 'input')).toEqual([expect.stringMatching(/^major/)])
+  const named = JSON.parse('{"properties":{"__proto__":{"type":"string"}}}')
+  expect(told(named, { properties: {} }, 'input')).toEqual(['major __proto__ was removed'])
+})

@@ -1,0 +1,165 @@
+import { describe, expect, test } from 'vitest'
+import { type JsonSchema, UnusableSchema, validator } from '../../../../src/core/schema/schema.ts'
+
+const person = {
+  type: 'object',
+  properties: { name: { type: 'string' }, 'a/b~c': { type: 'integer' } },
+  required: ['name'],
+}
+
+describe('validator', () => {
+  test('gives no problems for a value that fits', () => {
+    expect(validator(person)({ name: 'Ada' })).toEqual([])
+  })
+
+  test('lists every problem with its path in the value', () => {
+    const problems = validator(person)({ 'a/b~c': 'x' })
+    expect(problems.map(({ path, keyword }) => [path, keyword])).toEqual([
+      [[], 'required'],
+      [['a/b~c'], 'type'],
+    ])
+  })
+
+  test('lists no more than a hundred problems', () => {
+    const values = Array.from({ length: 500 }, () => 'x')
+    expect(validator({ items: { type: 'number' } })(values)).toHaveLength(100)
+  })
+
+  test('shares one check between schemas with the same text', () => {
+    expect(validator({ ...person })).toBe(validator({ ...person }))
+  })
+
+  test('reads a schema as 2020-12 unless it says otherwise', () => {
+    const tuple = { prefixItems: [{ type: 'string' }] }
+    expect(validator(tuple)([1])).toHaveLength(1)
+  })
+
+  test.each(['draft-04', 'draft-06', 'draft-07'])('reads a %s schema by the older rules', (draft) => {
+    const schema = { $schema: `http://json-schema.org/${draft}/schema#`, items: [{ type: 'string' }] }
+    expect(validator(schema)([1])).toHaveLength(1)
+  })
+
+  test('lets two schemas have the same $id', () => {
+    const id = 'https://example.com/input'
+    expect(validator({ $id: id, type: 'string' })(1)).toHaveLength(1)
+    expect(validator({ $id: id, type: 'number' })(1)).toEqual([])
+  })
+
+  test('takes patterns that are valid outside Unicode mode only', () => {
+    expect(validator({ type: 'string', pattern: '^a\\-b$' })('a-b')).toEqual([])
+  })
+
+  test('never answers with a promise', () => {
+    expect(validator({ $async: true, type: 'string' })(1)).toHaveLength(1)
+  })
+
+  test.each([
+    ['a type that does not exist', { type: 'strnig' }],
+    ['a reference to another document', { $ref: 'https://example.com/other' }],
+    ['a broken pattern', { pattern: '(' }],
+    ['a keyword of the wrong kind', { required: 'name' }],
+  ])('throws when the schema has %s, at every use', (_what, schema) => {
+    const check = validator(schema)
+    expect(() => check('x')).toThrow(UnusableSchema)
+    expect(() => check('x')).toThrow(UnusableSchema)
+  })
+
+  test('keeps checking after far more schemas than it remembers', () => {
+    const first = validator({ const: -1 })
+    for (let number = 0; number < 1200; number += 1) validator({ const: number }, { trusted: true })(number)
+    expect(first(0)).toHaveLength(1)
+    expect(validator({ const: -1 })).not.toBe(first)
+  })
+})
+
+describe('the schema of somebody else', () => {
+  test('is not trusted because the same one was', () => {
+    const schema = { pattern: '(?=a)b' }
+    expect(validator(schema, { trusted: true })('b')).toHaveLength(1)
+    // A pattern that can not be matched in linear time is left out.
+    expect(validator(schema)('b')).toEqual([])
+  })
+
+  test('takes a pattern that would backtrack without end, in linear time', () => {
+    const start = performance.now()
+    expect(validator({ pattern: '(a+)+$' })(`${'a'.repeat(50_000)}!`)).toHaveLength(1)
+    expect(validator({ patternProperties: { '^(x+x+)+y$': false } })({ ['x'.repeat(5000)]: 1 })).toEqual([])
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+
+  test('leaves patterns out that look around or back, and says which', () => {
+    const unchecked: string[] = []
+    const check = validator(
+      { type: 'string', pattern: '^(?=a)b$', minLength: 2 },
+      { onUnchecked: (pattern) => unchecked.push(pattern) },
+    )
+    expect(check('xx')).toEqual([])
+    expect(check('x')).toHaveLength(1)
+    expect(unchecked).toEqual(['^(?=a)b$'])
+  })
+
+  test('tells patterns apart', () => {
+    const check = validator({ properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } } })
+    expect(check({ a: 'a', b: 'b' })).toEqual([])
+    expect(check({ a: 'b', b: 'a' })).toHaveLength(2)
+  })
+
+  test('finds duplicates without comparing each item with every other', () => {
+    const check = validator({ uniqueItems: true })
+    const items = Array.from({ length: 50_000 }, (_none, index) => ({ index }))
+    expect(check(items)).toEqual([])
+    expect(check([...items, { index: 7 }])).toHaveLength(1)
+    expect(validator({ uniqueItems: false })([1, 1])).toEqual([])
+  })
+
+  test.each([
+    ['nested without end', nested(100)],
+    ['of lists within lists', { const: JSON.parse('['.repeat(100) + ']'.repeat(100)) }],
+    ['endlessly long', { enum: Array.from({ length: 30_000 }, (_none, index) => index) }],
+    ['full of words', { description: 'x'.repeat(600_000) }],
+    ['referring to itself alone', { $ref: '#' }],
+    ['a bomb of references', laughs(30)],
+  ])('is not used where it is %s', (_what, schema) => {
+    const start = performance.now()
+    expect(() => validator(schema)({})).toThrow(UnusableSchema)
+    expect(performance.now() - start).toBeLessThan(2000)
+  })
+
+  test('is not used for a value it would never be done with', () => {
+    const again = { $ref: '#/$defs/node' }
+    const schema = { ...again, $defs: { node: { properties: { next: { anyOf: [again, again, again] } } } } }
+    const check = validator(schema)
+    expect(check({ next: { next: {} } })).toEqual([])
+    const deep = Array.from({ length: 40 }).reduce<object>((next) => ({ next }), { next: {} })
+    expect(() => check(deep)).toThrow(UnusableSchema)
+  })
+
+  test('may call its properties like keywords', () => {
+    const schema = {
+      properties: { $ref: { type: 'string' }, enum: { $ref: '#/$defs/n' } },
+      $defs: { n: { type: 'number' } },
+    }
+    expect(validator(schema)({ $ref: 'a', enum: 1 })).toEqual([])
+    expect(validator(schema)({ $ref: 1, enum: 'a' })).toHaveLength(2)
+  })
+
+  test('may be recursive', () => {
+    const tree = { type: 'object', properties: { children: { type: 'array', items: { $ref: '#' } } } }
+    expect(validator(tree)({ children: [{ children: [] }] })).toEqual([])
+    expect(validator(tree)({ children: [{ children: 1 }] })).toHaveLength(1)
+  })
+})
+
+function nested(depth: number): JsonSchema {
+  return Array.from({ length: depth }).reduce<JsonSchema>((inner) => ({ properties: { a: inner } }), {})
+}
+
+/** Thirty small definitions that stand for two to the thirtieth. */
+function laughs(count: number): JsonSchema {
+  const names = Array.from({ length: count }, (_none, index) => `d${index}`)
+  const defs = names.map((name, index) => {
+    const next = { $ref: `#/$defs/d${index + 1}` }
+    return [name, { allOf: [next, next] }]
+  })
+  return { $ref: '#/$defs/d0', $defs: { ...Object.fromEntries(defs), [`d${count}`]: { type: 'object' } } }
+}

@@ -1,0 +1,47 @@
+import { describe, expect, it, test } from 'vitest'
+import { aliasOf, isPlainName, isShortened, namesByAlias } from '../../../../src/core/text/alias.ts'
+
+describe('the alias of a name', () => {
+  test.each([
+    ['read_file', 'read_file'],
+    ['a__b', 'a__b'],
+    ['createJiraIssue', 'create_jira_issue'],
+    ['get-tiny-image', 'get_tiny_image'],
+    ['files.read', 'files_read'],
+    ['HTTPServerStatus', 'http_server_status'],
+    ['Echo', 'echo'],
+    ['prüfeÜberträge', 'prufe_ubertrage'],
+    ['_private_', 'private'],
+    ['9lives', 'x_9lives'],
+    ['a', 'x_a'],
+    ['a b/c:d', 'a_b_c_d'],
+  ])('of %s is %s', (name, alias) => {
+    expect(aliasOf(name)).toBe(alias)
+  })
+
+  it('C119 fits the pattern whatever the name is, and is its own alias', () => {
+    const names = ['', '!!', '検索', 'x'.repeat(200), `${'camelCase'.repeat(20)}`, 'A', '1', '-', 'é']
+    for (const name of names) {
+      const alias = aliasOf(name)
+      expect(alias).toMatch(/^[a-z][a-z0-9_]{1,63}$/)
+      expect(isPlainName(alias)).toBe(true)
+      expect(aliasOf(alias)).toBe(alias)
+    }
+  })
+
+  it('differs for long names that begin alike', () => {
+    const long = 'x'.repeat(70)
+    expect(aliasOf(`${long}-one`)).not.toBe(aliasOf(`${long}-two`))
+    expect(isShortened(aliasOf(`${long}-one`))).toBe(true)
+    expect(isShortened('read_file')).toBe(false)
+  })
+})
+
+it('keeps all names an alias could stand for', () => {
+  expect(namesByAlias(['get-it', 'getIt', 'get_it', 'other', 'other'])).toEqual(
+    new Map([
+      ['get_it', ['get-it', 'getIt', 'get_it']],
+      ['other', ['other']],
+    ]),
+  )
+})

@@ -1,0 +1,281 @@
+import { describe, expect, test } from 'vitest'
+import { resourceObject, serverObject, toolObject } from '../../../../src/descriptions/formats/dashdash.ts'
+import { manifestOf } from '../../../../src/descriptions/formats/manifest.ts'
+import { catalogEntry, serverCard } from '../../../../src/descriptions/formats/registry.ts'
+import { skillName } from '../../../../src/descriptions/formats/skill.ts'
+import {
+  fullFront,
+  type Given,
+  describedServer,
+  describedServers,
+  toolPortrait,
+} from '../../../support/portraits.ts'
+
+type Loose = { readonly [key: string]: Loose } & { readonly [at: number]: Loose }
+
+function manifest(given: Given): Loose {
+  return JSON.parse(JSON.stringify(manifestOf(describedServer(given))))
+}
+
+const get = { name: 'get_thing', description: 'Gets it.', inputSchema: { type: 'object' } }
+
+describe('the version in a manifest', () => {
+  test.each([
+    ['1.4.2', '1.4.2', undefined],
+    ['1.0', '1.0.0', '1.0'],
+    ['v2', '2.0.0', 'v2'],
+    ['1.2.3-beta.1', '1.2.3-beta.1', undefined],
+    ['spring', '0.0.0', 'spring'],
+    [undefined, '0.0.0', undefined],
+  ])('%s is %s', (written, version, wire) => {
+    const { server, _meta: meta } = manifest({ record: { info: { version: written } } })
+    expect(server?.['version']).toBe(version)
+    expect(meta?.['dev.gatehouse/wire_version']).toBe(wire)
+  })
+})
+
+describe('a tool in a manifest', () => {
+  test('has its name in snake case, and beside it the one it has', () => {
+    const { tools } = manifest({ tools: [{ ...get, name: 'getThing-now' }, get] })
+    expect(tools).toMatchObject([
+      { name: 'get_thing_now', _meta: { 'dev.gatehouse/wire_name': 'getThing-now' } },
+      { name: 'get_thing' },
+    ])
+    expect(tools?.[1]).not.toHaveProperty('_meta')
+  })
+
+  test.each([
+    [{ p50: 12 }, 'instant'],
+    [{ p50: 1000 }, 'seconds'],
+    [{ p50: 60_000 }, 'minutes'],
+    [{}, undefined],
+  ])('takes as long as was seen: %j is %s', (seen, latency) => {
+    const more = { types: ['image/png'], hasCursor: false }
+    const { tools } = manifest({ tools: [get], seen: { ...more, ...seen } })
+    expect(tools?.[0]?.['latency']).toBe(latency)
+    expect(tools?.[0]?.['output_types']).toEqual(['image/png'])
+  })
+
+  test('says of cost, size and pages only what is known', () => {
+    const paged = {
+      ...get,
+      name: 'list_things',
+      inputSchema: { type: 'object', properties: { pageToken: {} } },
+    }
+    const { tools } = manifest({
+      tools: [get, paged],
+      settings: {
+        tools: {
+          list_things: {
+            cost: { category: 'metered', units: 5, label: 'credits' },
+            maxInput: 10,
+            latency: 'minutes',
+          },
+        },
+      },
+    })
+    for (const key of ['cost', 'latency', 'quota', 'max_input_size_bytes', 'input_types', 'output_types']) {
+      expect(tools?.[0]).not.toHaveProperty(key)
+    }
+    expect(tools?.[0]?.['supports_pagination']).toBe(false)
+    expect(tools?.[1]).toMatchObject({
+      cost: { category: 'metered', estimated_units: 5, unit_label: 'credits' },
+      max_input_size_bytes: 10,
+      latency: 'minutes',
+      supports_pagination: true,
+    })
+  })
+
+  test('says what is asked and which scopes it takes', () => {
+    const { tools, auth } = manifest({
+      tools: [{ name: 'delete_thing' }],
+      facts: {
+        delete_thing: {
+          scopes: [['delete:files', 'admin:files']],
+          confirmation: { message: 'Sure?', isOutOfBand: false },
+        },
+      },
+    })
+    expect(tools?.[0]).toMatchObject({
+      description: 'delete_thing',
+      input_schema: { type: 'object' },
+      risk_level: 'destructive',
+      requires_confirmation: true,
+      confirmation_message: 'Sure?',
+      required_scopes: ['delete:files'],
+    })
+    expect(auth?.['scopes']).toEqual([
+      { name: 'delete:files', description: 'Delete or overwrite in files.', grants: ['delete_thing'] },
+    ])
+  })
+})
+
+test('a manifest of a server that can not be reached says so, and keeps its tools', () => {
+  const { server, tools } = manifest({ tools: [get], record: { isUp: false, about: { about: 'Things.' } } })
+  expect(server?.['description']).toBe('Things. (unavailable)')
+  expect(tools).toHaveLength(1)
+})
+
+test('a manifest of all servers is of the gateway, with the names clients call tools by', () => {
+  const all = describedServers([
+    { record: { name: 'one' }, tools: [get] },
+    { record: { name: 'two' }, tools: [{ ...get, name: 'getIt' }] },
+  ])
+  expect(manifestOf(all)).toMatchObject({
+    server: { name: 'gatehouse' },
+    tools: [
+      { name: 'one_get_thing' },
+      { name: 'two_get_it', _meta: { 'dev.gatehouse/wire_name': 'two_getIt' } },
+    ],
+  })
+})
+
+test('limits stand in a manifest where they are by the minute or the day', () => {
+  const { rate_limits: limits } = manifest({
+    tools: [get],
+    front: { ...fullFront, rates: ['60/minute', '10/s', '30/minute', '1000/day'] },
+  })
+  expect(limits).toEqual({ requests_per_minute: 30, requests_per_day: 1000 })
+  expect(manifest({ tools: [get] })).not.toHaveProperty('rate_limits')
+})
+
+test('recommendations and extensions stand in a manifest', () => {
+  const { recommendations, supported_extensions: extensions } = manifest({
+    settings: {
+      recommend: [
+        { capability: 'wiki', server: 'confluence', registryUrl: 'https://r.example', confidence: 'high' },
+      ],
+    },
+    front: { extensions: ['idempotency'] },
+  })
+  expect(recommendations).toEqual([
+    {
+      capability: 'wiki',
+      server_name: 'confluence',
+      registry_url: 'https://r.example',
+      match_confidence: 'high',
+    },
+  ])
+  expect(extensions).toEqual(['idempotency'])
+})
+
+describe('the object of a server', () => {
+  test('has what its owner wrote', () => {
+    const about = {
+      about: 'Things.',
+      emoji: '📦',
+      access: 'read',
+      cli: 'https://cli.example',
+      api: 'https://api.example/docs',
+      install: { brew: 'a/b/c' },
+      requires: { auth: ['api-key'] },
+      repository: 'https://github.com/a/b',
+      statusPage: 'https://status.example',
+    } as const
+    const info = { websiteUrl: 'https://things.example' }
+    expect(
+      serverObject(describedServer({ record: { about, info, changedAt: 0 }, front: { rates: ['5/s'] } })),
+    ).toEqual({
+      specVersion: '0.2.0',
+      identity: { name: 'files', description: 'Things. Use when the user asks for it.', emoji: '📦' },
+      accessLevel: 'read',
+      alternativeAccess: {
+        cliUrl: 'https://cli.example',
+        apiUrl: 'https://api.example/docs',
+        webUrl: 'https://things.example',
+      },
+      install: { brew: 'a/b/c' },
+      requires: { auth: ['api-key'] },
+      invocation: { modelInvocable: true, userInvocable: true },
+      rateLimit: '5/s',
+      homepage: 'https://things.example',
+      repository: 'https://github.com/a/b',
+      statusPage: 'https://status.example',
+      contentVersion: '0123456789abcdef',
+      lastUpdated: '1970-01-01',
+    })
+  })
+
+  test.each(['javascript:alert(1)', 'https://user:secret@things.example', 'not a url'])(
+    'takes no %s from a server',
+    (websiteUrl) => {
+      expect(
+        JSON.stringify(serverObject(describedServer({ record: { info: { websiteUrl } } }))),
+      ).not.toContain(websiteUrl)
+    },
+  )
+})
+
+test('the object of a tool says how it is undone, and equivalents only where somebody wrote them', () => {
+  const undo = { tool: 'delete_thing', isExact: true, description: '' }
+  const tool = toolPortrait(
+    { name: 'create_thing' },
+    { undo, isIdempotentWithKey: true, rates: ['1/s'] },
+    { isPrefixed: true },
+  )
+  expect(toolObject(tool)).toMatchObject({
+    category: 'things',
+    operationType: 'write',
+    idempotent: false,
+    idempotentWithKey: true,
+    sideEffects: ['creates a thing in files'],
+    reversible: true,
+    reverseMethod: 'files_delete_thing',
+    rateLimit: '1/s',
+  })
+  expect(toolObject(tool)).not.toHaveProperty('cliEquivalent')
+})
+
+test.each([
+  [{ uri: 'github://issues/1' }, 'github'],
+  [{ uri: 'https://a.example/x', mimeType: 'image/png' }, 'image'],
+  [{ uriTemplate: 'file:///{path}' }, 'file'],
+  [{}, 'resource'],
+])('the kind of the resource %j is %s', (definition, kind) => {
+  expect(resourceObject(definition, false)).toMatchObject({
+    resourceType: kind,
+    refreshable: false,
+    cacheDuration: 0,
+  })
+})
+
+test('a card names the endpoint, and asks for a token where one is needed', () => {
+  expect(serverCard(describedServer({ front: fullFront }))).toMatchObject({
+    remotes: [
+      {
+        type: 'streamable-http',
+        url: 'http://127.0.0.1:8900/mcp',
+        headers: [{ name: 'Authorization', isSecret: true }],
+      },
+    ],
+  })
+  expect(catalogEntry(describedServer(), 'https://mcp.example.com/mcp/files/server-card')).toEqual({
+    identifier: 'urn:air:mcp.example.com:files',
+    displayName: 'files',
+    type: 'application/mcp-server-card+json',
+    url: 'https://mcp.example.com/mcp/files/server-card',
+  })
+})
+
+test('no name in a manifest is that of another tool', () => {
+  const given = ['get-it', 'get_it', 'getIt', 'other-one'].map((name) => ({ name }))
+  const { tools, auth } = Object(manifestOf(describedServer({ tools: given })))
+  const names = tools.map(({ name }: { name: string }) => name)
+  expect(names).toEqual([
+    expect.stringMatching(/^get_it_[0-9a-f]{8}$/),
+    'get_it',
+    expect.stringMatching(/^get_it_[0-9a-f]{8}$/),
+    'other_one',
+  ])
+  expect(new Set(names).size).toBe(4)
+  expect(tools[0]._meta).toEqual({ 'dev.gatehouse/wire_name': 'get-it' })
+  const granted = auth.scopes.flatMap(({ grants }: { grants: string[] }) => grants)
+  expect(granted.toSorted()).toEqual(names.toSorted())
+})
+
+test('each server has a skill of its own, with one hyphen between words', () => {
+  const names = ['a-b', 'a--b', 'a-b-', 'a---b'].map((name) => skillName({ name }))
+  expect(names[0]).toBe('a-b')
+  for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/)
+  expect(new Set(names).size).toBe(4)
+})

@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest'
+import type { Definition, ToolFacts } from '../../../../src/core/descriptor.ts'
+import {
+  completedAnnotations,
+  completedDescription,
+  titleOf,
+} from '../../../../src/descriptions/model/completed.ts'
+import { toolPortrait } from '../../../support/portraits.ts'
+
+function entry(definition: Definition, facts: ToolFacts = {}, settings = {}) {
+  return { ...toolPortrait(definition, facts, { settings }), isRecorded: true }
+}
+
+test('a tool that destroys says its risk, effects, how to repeat it, and who is asked', () => {
+  const facts = {
+    confirmation: { message: 'Sure?', isOutOfBand: true },
+    timeout: 30_000,
+    rates: ['5/minute'],
+    isIdempotentWithKey: true,
+    undo: { isExact: true, description: 'Restores it.' },
+  }
+  expect(completedDescription(entry({ name: 'delete_note', description: 'Removes a note.\n' }, facts))).toBe(
+    [
+      'Removes a note.',
+      '',
+      'Risk: high, it can destroy or overwrite what is there. Side effects: deletes a note in files. Undo: Restores it.',
+      'Idempotency: a retry with the same idempotency key does nothing twice; without a key it acts again.',
+      'Retry: only after errors of the category transient or rate_limited, after retry_after_seconds. Timeout: 30 s without a sign of life end it with OPERATION_TIMEOUT; it may still take effect then, so look before calling again. Limit: 5/minute.',
+      'Recorded: each call is a line of the audit log (event call). Approval: other people have to agree before it runs.',
+    ].join('\n'),
+  )
+})
+
+test('a tool that only reads says so in a line', () => {
+  expect(completedDescription(entry({ name: 'get_note', description: 'Reads a note.' }))).toBe(
+    'Reads a note.\n\nRisk: low. It only reads.',
+  )
+})
+
+test('a tool that says nothing is called by its title', () => {
+  expect(completedDescription(entry({ name: 'createNoteNow' }))).toMatch(
+    /^Create Note Now\.\n\nRisk: medium\./,
+  )
+  expect(titleOf({ name: 'list-all_notes' })).toBe('List all notes')
+  expect(titleOf({ name: 'a', annotations: { title: 'A title' } })).toBe('A title')
+})
+
+test('hints that are missing are added, and none that warns is taken back', () => {
+  expect(completedAnnotations(entry({ name: 'get_note' }))).toEqual({
+    readOnlyHint: true,
+    idempotentHint: true,
+  })
+  expect(
+    completedAnnotations(entry({ name: 'create_note', annotations: { destructiveHint: true, x: 1 } })),
+  ).toEqual({
+    destructiveHint: true,
+    x: 1,
+    readOnlyHint: false,
+    idempotentHint: false,
+  })
+  const claims = { name: 'delete_note', annotations: { readOnlyHint: true, destructiveHint: false } }
+  expect(completedAnnotations(entry(claims, {}, { trust: false }))).toMatchObject({
+    readOnlyHint: false,
+    destructiveHint: true,
+  })
+})

@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest'
+import { agentBriefing, agentPrompt } from '../../../../src/descriptions/formats/briefing.ts'
+import { helpText } from '../../../../src/descriptions/formats/help.ts'
+import { authNotice, headersNotice, versionNotice } from '../../../../src/descriptions/sections/practices.ts'
+import { fullFront, describedServer } from '../../../support/portraits.ts'
+
+const tools = [{ name: 'get_thing' }, { name: 'delete_thing' }]
+const full = describedServer({ tools, front: fullFront, record: { about: { notFor: ['anything urgent'] } } })
+
+test('use://auth says which profile is kept, how to sign in, and which claims are read', () => {
+  const text = authNotice(full)
+  expect(text).toContain('Profile: corporate.')
+  expect(text).toContain('`Authorization: Bearer <token>`')
+  expect(text).toContain('- `scope`: what the caller may do.')
+  expect(text).toContain('https://idp.example.com')
+  expect(text).toContain('`delete:server`')
+  expect(authNotice(describedServer({ tools }))).toContain('No credentials are asked for.')
+  expect(authNotice(describedServer({ tools }))).not.toContain('delete:server')
+})
+
+test('use://http-headers names what is beyond the protocol, where it is read', () => {
+  expect(headersNotice(full)).toMatch(
+    /Beyond the protocol[^]*X-Request-Id[^]*Idempotency-Key[^]*X-MCP-Session-Token/,
+  )
+  expect(headersNotice(describedServer())).not.toMatch(/X-MCP-Session-Token|Idempotency-Key/)
+})
+
+test('project://version is the version and nothing else', () => {
+  expect(versionNotice(full)).toBe(fullFront.version)
+})
+
+test('a briefing says when to choose it, when not, and what limits it', () => {
+  expect(agentBriefing(full)).toBe(
+    [
+      'files: Tools for files: things.',
+      'Choose it when the user asks to:\n\n- get thing\n- delete thing',
+      'Do not choose it for:\n\n- anything urgent',
+      'Limits:\n\n- It can destroy or overwrite: `delete_thing`.\n- A person is asked before `delete_thing`.\n- At most 60/minute and 1000/day for each caller.\n- Callers need a token; some tools need scopes.\n- A request may be 1 MB.\n- Calls that take too long end, and may still take effect.\n- Every call is written to an audit log.',
+      'Tools: `get_thing` and `delete_thing`.',
+    ].join('\n\n'),
+  )
+})
+
+test('instructions say how to repeat safely, who is asked, how to undo, and go through each tool', () => {
+  const undo = { tool: 'restore_thing', isExact: true, description: 'Restores it.' }
+  const confirmation = { message: 'Sure?', isOutOfBand: false }
+  const facts = { delete_thing: { undo, confirmation, isIdempotentWithKey: true } }
+  const text = agentPrompt(describedServer({ tools, facts, front: fullFront }))
+  expect(text).toContain('idempotency key')
+  expect(text).toContain('Before `delete_thing` a person is asked.')
+  expect(text).toContain('`delete_thing` can be undone.')
+  expect(text).toContain('Undo: Restores it.')
+  expect(text).toMatch(/## Answers[^]*never as instructions[^]*## Tools[^]*### get_thing[^]*### delete_thing/)
+})
+
+test('texts for agents keep within their bytes, in whatever script names are written', () => {
+  const many = Array.from({ length: 600 }, (_, at) => ({
+    name: `get_${'名'.repeat(60)}_${at}`,
+    description: `${'説明'.repeat(70)}。`,
+  }))
+  const about = { about: '道具'.repeat(300), useWhen: ['用'.repeat(300)], notFor: ['否'.repeat(300)] }
+  const large = describedServer({ tools: many, record: { about }, front: fullFront })
+  expect(Buffer.byteLength(agentBriefing(large))).toBeLessThanOrEqual(2048)
+  expect(Buffer.byteLength(agentPrompt(large))).toBeLessThanOrEqual(200 * 1024)
+  expect(Buffer.byteLength(helpText(large))).toBeLessThanOrEqual(200 * 1024)
+})

@@ -1,0 +1,125 @@
+import fc from 'fast-check'
+import { afterEach, describe, expect, test } from 'vitest'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { anonymous } from '../../../../src/core/principal.ts'
+import { HttpSessions } from '../../../../src/downstream/http/session-endpoint.ts'
+import { Replay } from '../../../../src/downstream/http/replay.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+const opened: HttpSessions[] = []
+afterEach(() => Promise.all(opened.splice(0).map((sessions) => sessions.close())))
+
+function full(): HttpSessions {
+  const sessions = new HttpSessions({
+    handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
+    log: silentLog,
+  })
+  opened.push(sessions)
+  for (let count = 0; count < 10_000; count++) sessions.keep(sessions.create(anonymous, undefined))
+  return sessions
+}
+
+const reader = { write: () => true, hangUp: () => undefined }
+
+describe('the sessions of HTTP clients', () => {
+  test('make room for another by ending the one unused for longest', () => {
+    const sessions = full()
+    const first = sessions.create(anonymous, undefined)
+    sessions.keep(first)
+    expect(sessions.size).toBe(10_000)
+    sessions.keep(sessions.create(anonymous, undefined))
+    expect(sessions.size).toBe(10_000)
+  })
+
+  test('make room for callers that have none yet', () => {
+    const sessions = full()
+    sessions.keep(sessions.create({ id: 'late' }, undefined))
+    expect(sessions.size).toBe(10_000)
+  })
+
+  test('of a caller that opens many go before those of others', () => {
+    const sessions = new HttpSessions({
+      handle: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no server')),
+      log: silentLog,
+    })
+    opened.push(sessions)
+    const [quiet, greedy] = [{ id: 'quiet' }, { id: 'greedy' }]
+    const first = sessions.create(quiet, undefined)
+    sessions.keep(first)
+    for (let count = 0; count < 2600; count++) sessions.keep(sessions.create(greedy, undefined))
+    expect(sessions.size).toBe(2501)
+    expect(sessions.get(first.session.id, quiet, undefined)).toBe(first)
+  })
+
+  test('of one caller are a quarter of them while it uses them all', () => {
+    const sessions = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
+    opened.push(sessions)
+    const greedy = { id: 'greedy' }
+    for (let count = 0; count < 2500; count++) {
+      const session = sessions.create(greedy, undefined)
+      session.replay.general.attach(reader)
+      sessions.keep(session)
+    }
+    expect(() => sessions.create(greedy, undefined)).toThrow(
+      expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions of one caller.' }),
+    )
+    expect(sessions.create({ id: 'quiet' }, undefined).session.principal.id).toBe('quiet')
+  })
+
+  test('are no more than there may be while all are in use', () => {
+    const busy = new HttpSessions({ handle: () => new Promise(() => undefined), log: silentLog })
+    opened.push(busy)
+    for (let count = 0; count < 10_000; count++) {
+      const session = busy.create(anonymous, undefined)
+      session.replay.general.attach(reader)
+      busy.keep(session)
+    }
+    expect(() => busy.create(anonymous, undefined)).toThrow(expect.objectContaining({ code: 'OVERLOADED' }))
+    expect(busy.size).toBe(10_000)
+  })
+})
+
+describe('what is kept of streams to take up again', () => {
+  test('is never over its limit, whatever is said on how many streams', () => {
+    const words = fc.array(fc.tuple(fc.nat(300), fc.integer({ min: 0, max: 200_000 }), fc.boolean()), {
+      maxLength: 300,
+    })
+    fc.assert(
+      fc.property(words, (said) => {
+        const replay = new Replay()
+        const streams = [replay.general]
+        for (const [which, size, isLast] of said) {
+          const stream = streams[which] ?? replay.record()
+          if (!streams.includes(stream)) streams.push(stream)
+          stream.add('x'.repeat(size))
+          if (isLast && stream !== replay.general) stream.finish()
+          expect(
+            streams.reduce((sum, each) => sum + (replay.find(each.lastId) ? each.size : 0), 0),
+          ).toBeLessThanOrEqual(4 * 1024 * 1024)
+        }
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  test('is at most two hundred finished streams', () => {
+    const replay = new Replay()
+    const streams = Array.from({ length: 500 }, () => replay.record())
+    for (const stream of streams) {
+      stream.add('said')
+      stream.finish()
+    }
+    expect(streams.filter((each) => replay.find(each.lastId)).length).toBeLessThanOrEqual(201)
+    expect(replay.find(streams.at(-1)?.lastId ?? '')).toBeDefined()
+  })
+
+  test.each(['', 'x', '0', '0-', '-1', '0-1-2', '9-9', '0-99999999999999999999999', '0-1\n'])(
+    'is not found by the event id %j of nobody',
+    (id) => {
+      const replay = new Replay()
+      const found = replay.find(id)
+      found?.stream.resume(reader, found.after)
+      expect(found === undefined || found.stream === replay.general).toBe(true)
+    },
+  )
+})

@@ -1,0 +1,45 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { afterAll, describe, expect, it } from 'vitest'
+import { fetchJson } from '../../../../src/downstream/http/fetch-json.ts'
+
+const asked: string[] = []
+const server = createServer((incoming, outgoing) => {
+  const path = incoming.url ?? ''
+  asked.push(path)
+  if (path === '/redirect') outgoing.writeHead(302, { location: '/good' }).end()
+  else if (path === '/large') outgoing.end(JSON.stringify({ text: 'x'.repeat(1024 * 1024) }))
+  else if (path === '/endless') {
+    const more = setInterval(() => outgoing.write(' '.repeat(64 * 1024)), 1)
+    outgoing.on('close', () => clearInterval(more))
+  } else if (path === '/cut') {
+    outgoing.writeHead(200, { 'content-length': 100 }).write('{')
+    setImmediate(() => outgoing.destroy())
+  } else outgoing.end({ '/good': '{"a":1}', '/list': '[]', '/broken': '{' }[path] ?? '')
+})
+server.listen(0, '127.0.0.1')
+await once(server, 'listening')
+const address = server.address()
+const origin = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`
+afterAll(() => void server.close())
+
+describe('fetching JSON', () => {
+  it('gives an object', async () => {
+    await expect(fetchJson(`${origin}/good`)).resolves.toEqual({ a: 1 })
+  })
+
+  it.each(['redirect', 'large', 'endless', 'cut', 'list', 'broken'])('fails on a %s answer', async (path) => {
+    await expect(fetchJson(`${origin}/${path}`)).rejects.toThrow(Error)
+    if (path === 'redirect') expect(asked.at(-1)).toBe('/redirect')
+  })
+
+  it('only goes to others over https', async () => {
+    await expect(fetchJson('http://example.com/')).rejects.toThrow('is not https')
+    await expect(fetchJson('http://127.0.0.1.example.com/')).rejects.toThrow('is not https')
+    await expect(fetchJson('file:///etc/passwd')).rejects.toThrow('is not https')
+  })
+
+  it('fails where nobody answers', async () => {
+    await expect(fetchJson('http://127.0.0.1:1/')).rejects.toThrow(Error)
+  })
+})

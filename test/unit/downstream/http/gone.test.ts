@@ -1,0 +1,67 @@
+import { once } from 'node:events'
+import { createServer, IncomingMessage, request } from 'node:http'
+import { type AddressInfo, Socket } from 'node:net'
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { anonymous } from '../../../../src/core/principal.ts'
+import { readBody } from '../../../../src/downstream/http/body.ts'
+import type { HttpContext } from '../../../../src/downstream/http/context.ts'
+import { HttpSessions } from '../../../../src/downstream/http/session-endpoint.ts'
+import { LegacyHttp } from '../../../../src/downstream/http/session-endpoint.ts'
+import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+afterEach(() => void vi.useRealTimers())
+
+const options = { handle: () => new Promise<never>(() => undefined), log: silentLog }
+
+/** A request whose client has left by the time it is looked at. */
+async function abandoned(headers: Readonly<Record<string, string>> = {}): Promise<HttpContext> {
+  const arrived = Promise.withResolvers<HttpContext>()
+  const server = createServer((incoming, outgoing) =>
+    arrived.resolve({ incoming, outgoing, upstream: undefined, principal: anonymous, requestId: 'r' }),
+  )
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => void server.close())
+  const { port } = server.address() as AddressInfo
+  const asked = request({ port, host: '127.0.0.1', headers })
+  asked.on('error', () => undefined)
+  asked.end()
+  const exchange = await arrived.promise
+  const left = once(exchange.outgoing, 'close')
+  asked.destroy()
+  await left
+  return exchange
+}
+
+describe('a client that left while it was looked at who it is', () => {
+  it('leaves no stream of HTTP+SSE behind', async () => {
+    const sse = new LegacySse({ ...options, prefix: () => '' })
+    sse.stream(await abandoned())
+    expect(sse.size).toBe(0)
+  })
+
+  it('does not keep its session from being ended', async () => {
+    const sessions = new HttpSessions(options)
+    onTestFinished(() => sessions.close())
+    const created = sessions.create(anonymous, undefined)
+    sessions.keep(created)
+    const legacy = new LegacyHttp(sessions, silentLog, () => undefined)
+    legacy.get(await abandoned({ 'mcp-session-id': created.session.id }))
+    expect(created.replay.general.hasOutlet).toBe(false)
+  })
+})
+
+describe('a body that is too large', () => {
+  it('is refused once, also where it ends before its sender is told', () => {
+    vi.useFakeTimers()
+    const incoming = new IncomingMessage(new Socket())
+    Object.assign(incoming.headers, { 'content-type': 'application/json', 'content-length': '100' })
+    const onError = vi.fn<(error: unknown) => void>()
+    readBody(incoming, 10, { onBody: () => expect.unreachable(), onError })
+    incoming.emit('data', Buffer.alloc(100))
+    incoming.emit('end')
+    vi.advanceTimersByTime(5000)
+    expect(onError).toHaveBeenCalledExactlyOnceWith(expect.objectContaining({ code: 'PAYLOAD_TOO_LARGE' }))
+  })
+})

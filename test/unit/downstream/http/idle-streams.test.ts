@@ -1,0 +1,51 @@
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect, onTestFinished, test } from 'vitest'
+import { HttpReply } from '../../../../src/downstream/http/reply.ts'
+import { open, usual } from '../../../support/client/raw.ts'
+
+/** What a client reads of one reply. */
+async function read(use: (reply: HttpReply) => void, canStream = true): Promise<string> {
+  const server = createServer((_request, outgoing: ServerResponse) => {
+    use(new HttpReply(outgoing, { requestId: 'r', canStream, onSlow: () => undefined }))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  return (await open(`http://127.0.0.1:${port}/`, { method: 'POST', headers: usual })).text()
+}
+
+const later = (seconds: number): number => Date.now() + seconds * 1000
+
+test('an idle stream is kept open by a comment every fifteen seconds, and no more often', async () => {
+  const text = await read((reply) => {
+    reply.open()
+    for (const seconds of [1, 14, 16]) reply.tick(later(seconds))
+    reply.end('{"jsonrpc":"2.0","id":1,"result":{}}')
+    reply.tick(later(60))
+  })
+  expect(text.split('\n\n')).toEqual([': keepalive', expect.stringContaining('"result"'), ''])
+})
+
+test('a call that takes long is answered by a stream, so that it can be kept open', async () => {
+  const text = await read((reply) => {
+    reply.tick(later(14))
+    expect(reply.isStream).toBe(false)
+    reply.tick(later(16))
+    expect(reply.isStream).toBe(true)
+    reply.end('{}')
+  })
+  expect(text).toContain('data: {}')
+})
+
+test('a client that reads no streams gets none, however long it takes', async () => {
+  const text = await read((reply) => {
+    reply.tick(later(60))
+    reply.emit('{"jsonrpc":"2.0","method":"notifications/message"}')
+    reply.end('{"done":true}')
+  }, false)
+  expect(text).toBe('{"done":true}')
+})

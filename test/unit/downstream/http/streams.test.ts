@@ -1,0 +1,122 @@
+import { IncomingMessage, ServerResponse } from 'node:http'
+import { Socket } from 'node:net'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createRequestStateCodec } from '../../../../src/protocol/request-state.ts'
+import type { Handler } from '../../../../src/core/call.ts'
+import { anonymous, type Principal } from '../../../../src/core/principal.ts'
+import type { Refusal } from '../../../../src/core/events.ts'
+import type { Access } from '../../../../src/downstream/http/origin.ts'
+import type { AuthGate } from '../../../../src/downstream/auth/auth-gate.ts'
+import type { HttpContext } from '../../../../src/downstream/http/context.ts'
+import { HttpFront } from '../../../../src/downstream/http/endpoint.ts'
+import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
+import { modern } from '../../../support/fronts.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+const handle = () => new Promise<never>(() => undefined)
+const greedy: Principal = { id: 'greedy' }
+const quiet: Principal = { id: 'quiet' }
+
+function exchangeOf(principal: Principal): HttpContext {
+  const incoming = new IncomingMessage(new Socket())
+  return { incoming, outgoing: new ServerResponse(incoming), upstream: undefined, principal, requestId: 'r' }
+}
+
+describe('the streams of HTTP+SSE', () => {
+  function open(): { stream(principal: Principal): void } {
+    const sse = new LegacySse({ handle, log: silentLog, prefix: () => '' })
+    return { stream: (principal) => sse.stream(exchangeOf(principal)) }
+  }
+
+  it('of one caller are a quarter of them, so that others still come through', () => {
+    const sse = open()
+    for (let count = 0; count < 250; count++) sse.stream(greedy)
+    expect(() => sse.stream(greedy)).toThrow(
+      expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions of one caller.' }),
+    )
+    expect(() => sse.stream(quiet)).not.toThrow()
+  })
+
+  it('are all there are for everybody together', () => {
+    const sse = open()
+    for (let count = 0; count < 1000; count++) sse.stream(anonymous)
+    expect(() => sse.stream(anonymous)).toThrow(
+      expect.objectContaining({ code: 'OVERLOADED', message: 'Too many sessions.' }),
+    )
+  })
+})
+
+describe('the streams of those who listen without a session', () => {
+  const access: Access = {
+    check: () => undefined,
+    checkProbe: () => undefined,
+    allow: () => undefined,
+    preflight: () => undefined,
+  }
+
+  /** A call that lasts until its client gives it up. */
+  const untilAborted: Handler = ({ signal }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason))
+    })
+
+  function listening(): { listen(principal: Principal): ServerResponse; readonly refused: Refusal[] } {
+    const refused: Refusal[] = []
+    let caller = anonymous
+    const authGate: AuthGate = {
+      authenticate: () => caller,
+      authenticateDocument: async () => caller,
+      authenticateService: async () => caller,
+      signedIn: async () => undefined,
+      requireAuth: () => undefined,
+      stepUp: () => undefined,
+      metadata: () => undefined,
+      probes: {},
+    }
+    const front = new HttpFront({
+      handle: untilAborted,
+      mirror: () => [],
+      has: () => true,
+      authGate: () => authGate,
+      access: () => access,
+      seal: createRequestStateCodec(Date.now),
+      body: () => 10_000,
+      isStrict: () => false,
+      onRefused: (refusal) => void refused.push(refusal),
+      log: silentLog,
+    })
+    onTestFinished(() => front.sessions.close())
+    const { message, headers } = modern('subscriptions/listen', { notifications: {} })
+    const listen = (principal: Principal): ServerResponse => {
+      caller = principal
+      const { incoming, outgoing } = exchangeOf(principal)
+      incoming.method = 'POST'
+      Object.assign(incoming.headers, { 'content-type': 'application/json' }, headers)
+      front.serve(incoming, outgoing, undefined)
+      incoming.emit('data', Buffer.from(JSON.stringify(message)))
+      incoming.emit('end')
+      return outgoing
+    }
+    return { listen, refused }
+  }
+
+  it('of one caller are a quarter of them, and one that ends makes room', async () => {
+    const { listen, refused } = listening()
+    const first = listen(greedy)
+    for (let count = 1; count < 2500; count++) listen(greedy)
+    listen(greedy)
+    listen(quiet)
+    await expect.poll(() => refused).toHaveLength(1)
+    expect(refused[0]?.error).toMatchObject({
+      code: 'OVERLOADED',
+      message: 'Too many clients of one caller listen.',
+    })
+    first.emit('close')
+    await new Promise(setImmediate)
+    listen(greedy)
+    await new Promise(setImmediate)
+    expect(refused).toHaveLength(1)
+    listen(greedy)
+    await expect.poll(() => refused).toHaveLength(2)
+  })
+})

@@ -1,0 +1,449 @@
+import type { HttpBindings } from '@hono/node-server'
+import { Hono } from 'hono'
+import { describe, expect, it } from 'vitest'
+import { addConfirmPages } from '../../../../src/downstream/pages/approvals.ts'
+import { createOperator } from '../../../../src/downstream/pages/visitors.ts'
+import { loadSettings } from '../../../../src/config/load.ts'
+import type { ApprovalStep } from '../../../../src/core/events.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { createApprovals, type ApprovalRequest } from '../../../../src/records/approvals.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { type Json, parse } from '../../../support/server/json.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+const upstreams = { files: { command: 'files' } }
+const tokens = [{ id: 'agent', hash: `sha256:a-long-salt:${'0'.repeat(64)}` }]
+const password_hash = `scrypt:a-long-salt:${'0'.repeat(64)}`
+const users = [
+  { name: 'anna', password_hash, approves_as: 'anna' },
+  { name: 'bert', password_hash, approves_as: 'bert' },
+  { name: 'scraper', password_hash },
+]
+const byCode: Json = { upstreams }
+const byPassword: Json = { upstreams, auth: { opaque: { tokens }, basic: { users } } }
+
+const draft: ApprovalRequest = {
+  kind: 'out_of_band',
+  caller: 'token:agent',
+  upstream: 'files',
+  tool: 'delete_file',
+  arguments: { path: '/srv/a' },
+  digest: 'sha256:1',
+  risk: 'destructive',
+  message: 'Delete /srv/a?',
+  needed: 1,
+  approvers: [],
+  ttl: 300_000,
+}
+
+interface Site {
+  readonly operator: ReturnType<typeof createOperator>
+  readonly steps: readonly ApprovalStep[]
+  /** Goes on by so many milliseconds. */
+  wait(time: number): void
+  ask(given?: Partial<ApprovalRequest>): Promise<string>
+  status(id: string): Promise<string | undefined>
+  get(path: string, headers?: Record<string, string>): Promise<Response>
+  post(path: string, form: Json, headers?: Record<string, string>): Promise<Response>
+}
+
+const signInLink = (): undefined => undefined
+
+/** The pages, for people whose names are the passwords they show. */
+function site(config: Json = byPassword): Site {
+  const { settings } = loadSettings(JSON.stringify(config), { file: '/tmp/gateway.config.yaml', env: {} })
+  const app = new Hono<{ Bindings: HttpBindings }>()
+  let now = 1_000_000
+  const store = new MemoryStore(() => now)
+  const approvals = createApprovals(store, () => now)
+  const operator = createOperator(() => now)
+  const steps: ApprovalStep[] = []
+  const enter = async ({ env }: { env: HttpBindings }): Promise<{ id: string }> => {
+    const [scheme, name] = (env.incoming.headers.authorization ?? '').split(' ')
+    if (scheme === 'Basic') return { id: `service:${name}` }
+    if (scheme === 'Bearer') return { id: `token:${name}` }
+    throw new GatewayError('AUTHENTICATION_REQUIRED', 'Authentication is required.')
+  }
+  addConfirmPages(app, enter, {
+    store: () => store,
+    settings: () => settings,
+    operator,
+    signInLink,
+    onDecided: (step) => void steps.push(step),
+    log: silentLog,
+    now: () => now,
+  })
+  const request = async (
+    path: string,
+    init: RequestInit,
+    given: Record<string, string>,
+  ): Promise<Response> => {
+    const headers = { host: 'gateway.test', ...given }
+    return app.request(`http://gateway.test${path}`, { ...init, headers }, { incoming: { headers } })
+  }
+  return {
+    operator,
+    steps,
+    wait: (time) => void (now += time),
+    ask: async (given) => (await approvals.request({ ...draft, ...given })).approval.id,
+    status: async (id) => (await approvals.find(id))?.status,
+    get: (path, headers = {}) => request(path, {}, headers),
+    post: (path, form, headers = {}) => {
+      const type = headers['content-type'] ?? 'application/x-www-form-urlencoded'
+      const isJson = type === 'application/json'
+      const body = isJson
+        ? JSON.stringify(form)
+        : new URLSearchParams(form as Record<string, string>).toString()
+      return request(path, { method: 'POST', body }, { ...headers, 'content-type': type })
+    },
+  }
+}
+
+const anna = { authorization: 'Basic anna' }
+const scraper = { authorization: 'Basic scraper' }
+const program = {
+  authorization: 'Bearer boss',
+  'content-type': 'application/json',
+  accept: 'application/json',
+}
+
+async function tokenOn(page: Response): Promise<string> {
+  return /name="token" value="([^"]+)"/.exec(await page.text())?.[1] ?? ''
+}
+
+describe('the page of an approval', () => {
+  it('shows what is asked for, by whom, how dangerous it is, and all of its arguments', async () => {
+    const { ask, get } = site()
+    const id = await ask({ arguments: { path: '/srv/a', text: 'x'.repeat(100_000) } })
+    const page = await get(`/confirm/${id}`, anna)
+    const text = await page.text()
+    expect(page.status).toBe(200)
+    for (const part of ['Delete /srv/a?', 'delete_file', 'files', 'token:agent', 'Destructive', '0 of 1'])
+      expect(text).toContain(part)
+    expect(text).toContain('x'.repeat(100_000))
+    expect(text).toContain('(in 5 minutes)')
+  })
+
+  it('can not be kept, framed or scripted', async () => {
+    const { ask, get } = site()
+    const { headers } = await get(`/confirm/${await ask()}`, anna)
+    expect(headers.get('cache-control')).toBe('no-store')
+    expect(headers.get('x-frame-options')).toBe('DENY')
+    expect(headers.get('content-security-policy')).toMatch(
+      /^default-src 'none'; style-src 'sha256-[^']+'; script-src 'sha256-[^']+'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/,
+    )
+  })
+
+  it('shows names and questions as text, hidden characters by their numbers', async () => {
+    const { ask, get } = site()
+    const id = await ask({ tool: '<img src=x>', message: '"><script>1</script>\u202e', caller: "token:'b" })
+    const text = await (await get(`/confirm/${id}`, anna)).text()
+    expect(text).not.toMatch(/<script>1|<img|\u202e/)
+    expect(text).toContain('&#60;script&#62;1&#60;/script&#62;<mark>U+202E</mark>')
+  })
+
+  it('is not there for an id that nobody has, and gone where its time is over', async () => {
+    const { ask, get, wait } = site()
+    const id = await ask()
+    expect((await get('/confirm/nothing', anna)).status).toBe(404)
+    expect((await get('/confirm/%00%2e%2e', anna)).status).toBe(404)
+    wait(300_001)
+    const page = await get(`/confirm/${id}`, anna)
+    expect(page.status).toBe(410)
+    expect(await page.text()).toContain('The time to decide this is over.')
+  })
+
+  it('tells a person who may not decide why, and nothing of the call', async () => {
+    const { ask, get } = site()
+    const id = await ask({ approvers: ['bert', 'carl'] })
+    const page = await get(`/confirm/${id}`, anna)
+    const text = await page.text()
+    expect(page.status).toBe(403)
+    expect(text).toContain('You are anna. This call takes an approval of bert, carl.')
+    expect(text).not.toContain('/srv/a')
+  })
+
+  it('tells a browser without a password how to go on where callers have tokens', async () => {
+    const { ask, get } = site({ upstreams, auth: { opaque: { tokens } } })
+    const page = await get(`/confirm/${await ask()}`)
+    expect(page.status).toBe(401)
+    expect(await page.text()).toMatch(/auth\.basic.*gatehouse approvals/s)
+  })
+})
+
+describe('a decision', () => {
+  it('is taken from the form of the page, and told of', async () => {
+    const { ask, get, post, status, steps } = site()
+    const id = await ask()
+    const token = await tokenOn(await get(`/confirm/${id}`, anna))
+    const page = await post(`/confirm/${id}`, { token, verdict: 'approved', reason: ' fine ' }, anna)
+    const text = await page.text()
+    expect(page.status).toBe(200)
+    expect(text).toContain('<h1>Approved</h1>')
+    expect(text).toContain('<bdi>fine</bdi>')
+    expect(text).not.toContain('<form')
+    expect(await status(id)).toBe('approved')
+    expect(steps).toEqual([
+      {
+        by: 'anna',
+        via: 'password',
+        verdict: 'approved',
+        approval: id,
+        caller: 'token:agent',
+        upstream: 'files',
+        tool: 'delete_file',
+        given: { path: '/srv/a' },
+      },
+    ])
+  })
+
+  it('is taken once', async () => {
+    const { ask, get, post, steps } = site()
+    const id = await ask()
+    const token = await tokenOn(await get(`/confirm/${id}`, anna))
+    await post(`/confirm/${id}`, { token, verdict: 'denied' }, anna)
+    const again = await post(`/confirm/${id}`, { token, verdict: 'approved' }, anna)
+    expect(again.status).toBe(409)
+    expect(steps).toHaveLength(1)
+    expect(await (await get(`/confirm/${id}`, anna)).text()).toContain('<h1>Denied</h1>')
+  })
+
+  it('of one of two people leaves it to the other', async () => {
+    const { ask, get, post, status } = site()
+    const id = await ask({ needed: 2 })
+    const token = await tokenOn(await get(`/confirm/${id}`, anna))
+    const page = await (await post(`/confirm/${id}`, { token, verdict: 'approved' }, anna)).text()
+    expect(page).toContain('1 of 2')
+    expect(page).not.toContain('<form')
+    const bert = { authorization: 'Basic bert' }
+    const other = await tokenOn(await get(`/confirm/${id}`, bert))
+    await post(`/confirm/${id}`, { token: other, verdict: 'approved' }, bert)
+    expect(await status(id)).toBe('approved')
+  })
+
+  it('takes the text that has to be typed, unless it is to deny', async () => {
+    const { ask, get, post, status } = site()
+    const id = await ask({ typed: 'srv <a>' })
+    const page = await get(`/confirm/${id}`, anna)
+    const token = await tokenOn(page)
+    const wrong = await post(`/confirm/${id}`, { token, verdict: 'approved', typed: 'srv' }, anna)
+    expect(wrong.status).toBe(400)
+    expect(await wrong.text()).toMatch(/role="alert".*name="typed"/s)
+    expect(await status(id)).toBe('pending')
+    expect(
+      (await post(`/confirm/${id}`, { token, verdict: 'approved', typed: 'srv <a>' }, anna)).status,
+    ).toBe(200)
+    const other = await ask({ typed: 'b', digest: 'sha256:2' })
+    const form = { token: await tokenOn(await get(`/confirm/${other}`, anna)), verdict: 'denied' }
+    expect((await post(`/confirm/${other}`, form, anna)).status).toBe(200)
+  })
+
+  it.each<[string, Record<string, string>]>([
+    ['from another site', { origin: 'https://evil.test' }],
+    ['from another port of the machine', { origin: 'http://gateway.test:1' }],
+    ['from nowhere', { origin: 'null' }],
+    ['as the browser says across sites', { 'sec-fetch-site': 'cross-site' }],
+    ['as the browser says from another port', { 'sec-fetch-site': 'same-site' }],
+  ])('sent %s is refused', async (_name, headers) => {
+    const { ask, get, post, status } = site()
+    const id = await ask()
+    const token = await tokenOn(await get(`/confirm/${id}`, anna))
+    const page = await post(`/confirm/${id}`, { token, verdict: 'approved' }, { ...anna, ...headers })
+    expect(page.status).toBe(403)
+    expect(await status(id)).toBe('pending')
+  })
+
+  it('from the page itself, also as a proxy shows it, is taken', async () => {
+    const config = { ...byPassword, listen: { public_url: 'https://people.test/at/' } }
+    for (const origin of ['http://gateway.test', 'https://people.test']) {
+      const { ask, get, post } = site(config)
+      const id = await ask()
+      const token = await tokenOn(await get(`/confirm/${id}`, anna))
+      const headers = { ...anna, origin, 'sec-fetch-site': 'same-origin' }
+      expect((await post(`/confirm/${id}`, { token, verdict: 'approved' }, headers)).status).toBe(200)
+    }
+  })
+
+  it('without the token of that person and that approval is refused', async () => {
+    const { ask, get, post, status } = site()
+    const id = await ask()
+    const other = await ask({ digest: 'sha256:2' })
+    const foreign = await tokenOn(await get(`/confirm/${id}`, { authorization: 'Basic bert' }))
+    const elsewhere = await tokenOn(await get(`/confirm/${other}`, anna))
+    for (const token of ['', 'x', foreign, elsewhere])
+      expect((await post(`/confirm/${id}`, { token, verdict: 'approved' }, anna)).status).toBe(403)
+    expect((await post(`/confirm/${id}`, { verdict: 'approved' }, anna)).status).toBe(403)
+    expect(await status(id)).toBe('pending')
+  })
+
+  it.each<[string, Json, number]>([
+    ['no verdict', {}, 400],
+    ['another verdict', { verdict: 'maybe' }, 400],
+    ['a long reason', { verdict: 'approved', reason: 'x'.repeat(1001) }, 400],
+    ['a large form', { verdict: 'approved', reason: 'x'.repeat(70_000) }, 413],
+  ])('with %s is refused', async (_name, form, expected) => {
+    const { ask, get, post, status } = site()
+    const id = await ask()
+    const token = await tokenOn(await get(`/confirm/${id}`, anna))
+    expect((await post(`/confirm/${id}`, { ...form, token }, anna)).status).toBe(expected)
+    expect(await status(id)).toBe('pending')
+  })
+})
+
+describe('programs', () => {
+  it('read and decide with a token, in JSON', async () => {
+    const { ask, get, post } = site()
+    const id = await ask()
+    const found = await get(`/confirm/${id}`, program)
+    expect(parse(await found.text())).toMatchObject({ id, status: 'pending', arguments: { path: '/srv/a' } })
+    const done = await post(`/confirm/${id}`, { verdict: 'approved', reason: 'fine' }, program)
+    expect(done.status).toBe(200)
+    expect(parse(await done.text())).toMatchObject({
+      status: 'approved',
+      decisions: [{ by: 'token:boss', via: 'token', verdict: 'approved', reason: 'fine' }],
+    })
+    expect((await post(`/confirm/${id}`, { verdict: 'approved' }, program)).status).toBe(409)
+  })
+
+  it('are told in JSON what is wrong', async () => {
+    const { ask, post, get } = site()
+    const id = await ask({ typed: 'a' })
+    const wrong = await post(`/confirm/${id}`, { verdict: 'approved', typed: 'b' }, program)
+    expect(wrong.status).toBe(400)
+    expect(parse(await wrong.text())).toMatchObject({ error: { code: 'INVALID_INPUT', field: 'typed' } })
+    const own = { ...program, authorization: 'Bearer agent' }
+    expect((await post(`/confirm/${id}`, { verdict: 'approved' }, own)).status).toBe(403)
+    expect((await get('/confirm/nothing', program)).status).toBe(404)
+    const broken = await site().post('/confirm/x', [] as unknown as Json, program)
+    expect(parse(await broken.text())).toMatchObject({ error: { code: 'INVALID_INPUT' } })
+  })
+
+  it('have nothing to say where people are known by the code of the terminal', async () => {
+    const { ask, post, get, operator, status } = site(byCode)
+    const id = await ask()
+    const cookie = `${operator.cookie}=${operator.enter(operator.code)}`
+    expect((await get(`/confirm/${id}`, program)).status).toBe(401)
+    expect((await post(`/confirm/${id}`, { verdict: 'approved' }, program)).status).toBe(401)
+    expect((await post(`/confirm/${id}`, { verdict: 'approved' }, { ...program, cookie })).status).toBe(403)
+    expect(await status(id)).toBe('pending')
+  })
+})
+
+describe('the code of the terminal', () => {
+  it('is asked for before anything of a call is shown', async () => {
+    const { ask, get } = site(byCode)
+    const page = await get(`/confirm/${await ask()}`)
+    const text = await page.text()
+    expect(page.status).toBe(401)
+    expect(text).toContain('name="code"')
+    expect(text).not.toContain('/srv/a')
+  })
+
+  it('opens the page, for that browser', async () => {
+    const { ask, get, post, operator, status } = site(byCode)
+    const id = await ask()
+    const entered = await post(`/confirm/${id}`, { code: operator.code })
+    expect(entered.status).toBe(303)
+    expect(entered.headers.get('location')).toBe(id)
+    const cookie = entered.headers.get('set-cookie') ?? ''
+    expect(cookie).toMatch(
+      /^gatehouse-confirm-\w+=[\w.-]+; Path=\/confirm; Max-Age=43200; HttpOnly; SameSite=Strict$/,
+    )
+    const headers = { cookie: `other=1; ${cookie.split(';', 1)[0]}` }
+    const token = await tokenOn(await get(`/confirm/${id}`, headers))
+    await post(`/confirm/${id}`, { token, verdict: 'approved' }, headers)
+    expect(await status(id)).toBe('approved')
+  })
+
+  it('is kept to the path and the protocol of the public URL', async () => {
+    const { post, operator } = site({ ...byCode, listen: { public_url: 'https://people.test/at/' } })
+    const entered = await post('/confirm', { code: operator.code })
+    expect(entered.headers.get('set-cookie')).toContain('; Path=/at/confirm; ')
+    expect(entered.headers.get('set-cookie')).toMatch(/; Secure$/)
+    expect(entered.headers.get('location')).toBe('confirm')
+  })
+
+  it('is refused where it is wrong, and not even looked at after five wrong ones', async () => {
+    const { post, operator, wait } = site(byCode)
+    for (let tries = 0; tries < 5; tries++)
+      expect((await post('/confirm', { code: 'AAAA-AAAA' })).status).toBe(403)
+    const late = await post('/confirm', { code: operator.code })
+    expect(late.status).toBe(429)
+    expect(late.headers.get('retry-after')).toBe('60')
+    expect(late.headers.get('set-cookie')).toBeNull()
+    wait(60_001)
+    expect((await post('/confirm', { code: operator.code })).status).toBe(303)
+  })
+
+  it('counts for nothing where people have passwords', async () => {
+    const { post, operator } = site()
+    const answer = await post('/confirm', { code: operator.code })
+    expect(answer.status).toBe(403)
+    expect(answer.headers.get('set-cookie')).toBeNull()
+  })
+})
+
+describe('the list', () => {
+  it('has what a person may decide and nobody decided', async () => {
+    const { ask, get, post } = site()
+    const own = await ask()
+    const done = await ask({ digest: 'sha256:3' })
+    await post(`/confirm/${done}`, { verdict: 'approved' }, program)
+    await ask({ digest: 'sha256:2', approvers: ['bert'] })
+    const text = await (await get('/confirm', anna)).text()
+    expect(text.match(/<a href="[^"]+"/g)).toEqual([`<a href="confirm/${own}"`])
+    const found = parse(await (await get('/confirm', program)).text())
+    expect(found).toMatchObject({ approvals: [{ id: own }] })
+  })
+
+  it('says so where there is nothing', async () => {
+    expect(await (await site().get('/confirm', anna)).text()).toContain('There is none that you may decide.')
+  })
+})
+
+describe('arguments whose text says more than their values', () => {
+  it('are shown as they were sent too', async () => {
+    const { ask, get } = site()
+    const sent = '{"amount":9007199254740993}'
+    const id = await ask({ arguments: { amount: 9_007_199_254_740_992 }, sent })
+    expect(await (await get(`/confirm/${id}`, anna)).text()).toContain(
+      '<bdi>&#34;amount&#34;</bdi>:9007199254740993}',
+    )
+    expect(parse(await (await get(`/confirm/${id}`, program)).text())).toMatchObject({ arguments_text: sent })
+  })
+})
+
+describe('a name and password for other paths', () => {
+  it('approves nothing', async () => {
+    const { ask, get, status } = site()
+    const id = await ask()
+    const page = await get(`/confirm/${id}`, scraper)
+    expect(page.status).toBe(403)
+    expect(await page.text()).toContain('scraper is not among those who approve calls.')
+    expect(await status(id)).toBe('pending')
+  })
+})
+
+describe('a store that fails', () => {
+  it('is told of, and nothing is decided', async () => {
+    const broken = new Hono<{ Bindings: HttpBindings }>()
+    const { settings } = loadSettings(JSON.stringify(byPassword), {
+      file: '/tmp/gateway.config.yaml',
+      env: {},
+    })
+    const store = new MemoryStore()
+    store.get = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store can not be reached.'))
+    addConfirmPages(broken, async () => ({ id: 'service:anna' }), {
+      store: () => store,
+      settings: () => settings,
+      operator: createOperator(Date.now),
+      signInLink: () => undefined,
+      onDecided: () => expect.unreachable(),
+      log: silentLog,
+      now: Date.now,
+    })
+    const page = await broken.request('/confirm/a', {}, { incoming: { headers: {} } })
+    expect(page.status).toBe(503)
+    expect(await page.text()).toContain('The store can not be reached.')
+  })
+})

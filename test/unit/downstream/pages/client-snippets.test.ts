@@ -1,0 +1,45 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { clientSnippets } from '../../../../src/downstream/pages/client-snippets.ts'
+import { inRepository } from '../../../support/document.ts'
+
+const endpoints = { 'gatehouse-by-url': 'http://127.0.0.1:8900/mcp' }
+
+test.each([
+  ['Claude Code', 'claude-code.mcp.json'],
+  ['Cursor', 'cursor.mcp.json'],
+  ['VS Code', 'vscode.mcp.json'],
+  ['Claude Desktop', 'claude-desktop.json'],
+])('the settings for %s are those of deploy/clients', (client, file) => {
+  const found = clientSnippets({ endpoints, needsToken: false }).find((each) => each.client === client)
+  const [[key, written] = ['', {}]] = Object.entries<Record<string, unknown>>(
+    JSON.parse(readFileSync(inRepository(`deploy/clients/${file}`), 'utf8')),
+  )
+  expect(JSON.parse(found?.text ?? '')).toEqual({
+    [key]: { 'gatehouse-by-url': written['gatehouse-by-url'] },
+  })
+})
+
+test('a token is named in the way of each client, and never stands there itself', () => {
+  const snippets = clientSnippets({ endpoints, needsToken: true })
+  const bearer = snippets.flatMap(({ text }) => /Bearer [^"]*/.exec(text) ?? [])
+  expect(bearer).toEqual([
+    'Bearer ${GATEHOUSE_TOKEN}',
+    'Bearer ${env:GATEHOUSE_TOKEN}',
+    'Bearer ${input:gatehouse-token}',
+  ])
+  expect(snippets[0]?.command).toBe(
+    'claude mcp add --transport http gatehouse-by-url http://127.0.0.1:8900/mcp --header "Authorization: Bearer $GATEHOUSE_TOKEN"',
+  )
+  expect(JSON.parse(snippets[3]?.own ?? '')).toEqual({
+    version: 1,
+    upstreams: { 'gatehouse-by-url': { url: 'http://127.0.0.1:8900/mcp', token: '${GATEHOUSE_TOKEN}' } },
+  })
+})
+
+test('several endpoints are several servers of the client', () => {
+  const several = { files: 'http://h/mcp/files', notes: 'http://h/mcp/notes' }
+  const [code] = clientSnippets({ endpoints: several, needsToken: false })
+  expect(Object.keys(JSON.parse(code?.text ?? '').mcpServers)).toEqual(['files', 'notes'])
+  expect(code?.command).toBeUndefined()
+})

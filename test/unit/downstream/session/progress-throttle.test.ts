@@ -1,0 +1,66 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { ProgressThrottle } from '../../../../src/downstream/session/progress-throttle.ts'
+import type { Notification } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+function step(progress: number): Notification {
+  return { method: 'notifications/progress', params: Payload.of({ progress }) }
+}
+
+function paced(): { readonly pace: ProgressThrottle; steps(): unknown[] } {
+  const heard: Notification[] = []
+  const pace = new ProgressThrottle((note) => void heard.push(note))
+  return { pace, steps: () => heard.map(({ method, params }) => params?.fields.progress ?? method) }
+}
+
+describe('the pace of a call', () => {
+  it('C116 lets a burst through, and then the latest of what came in between', () => {
+    const { pace, steps } = paced()
+    for (let value = 1; value <= 50; value++) pace.emit(step(value))
+    expect(steps()).toEqual(Array.from({ length: 20 }, (_each, index) => index + 1))
+    vi.advanceTimersByTime(150)
+    expect(steps().slice(20)).toEqual([50])
+    for (let second = 0; second < 10; second++) {
+      for (let value = 0; value < 100; value++) pace.emit(step(100 + second * 100 + value))
+      vi.advanceTimersByTime(1000)
+    }
+    expect(steps().length).toBeLessThan(21 + 10 * 20)
+  })
+
+  it('C116 leaves steps alone that come slowly', () => {
+    const { pace, steps } = paced()
+    for (let value = 1; value <= 100; value++) {
+      pace.emit(step(value))
+      vi.advanceTimersByTime(110)
+    }
+    expect(steps()).toHaveLength(100)
+  })
+
+  it('tells the last step before the answer, and nothing after it', () => {
+    const { pace, steps } = paced()
+    for (let value = 1; value <= 50; value++) pace.emit(step(value))
+    pace.end()
+    expect(steps().at(-1)).toBe(50)
+    pace.emit(step(51))
+    vi.advanceTimersByTime(10_000)
+    expect(steps().at(-1)).toBe(50)
+  })
+
+  it('C115 tells nothing of a call that failed', () => {
+    const { pace, steps } = paced()
+    for (let value = 1; value <= 50; value++) pace.emit(step(value))
+    pace.stop()
+    vi.advanceTimersByTime(10_000)
+    expect(steps()).toHaveLength(20)
+  })
+
+  it('holds nothing else back', () => {
+    const { pace, steps } = paced()
+    for (let value = 1; value <= 30; value++) pace.emit(step(value))
+    pace.emit({ method: 'notifications/message' })
+    expect(steps().at(-1)).toBe('notifications/message')
+  })
+})

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { Payload } from '../../../src/core/payload.ts'
+import { help } from '../../../src/features/ai-help.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { describedServer } from '../../support/portraits.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+const described = describedServer({ tools: [{ name: 'get_it' }, { name: 'getIt' }] })
+
+test('an answer is kept once, in however many ways its section is written', async () => {
+  const keys = new Set<string>()
+  const deps = featureDeps({
+    description: () => described,
+    document: (from, key, make) => {
+      const made = make(from)
+      keys.add(key)
+      return made
+    },
+  })
+  const answer = help.create(() => ({ public: false }), deps).methods?.['ai_help']
+  const ask = (section: unknown) =>
+    answer?.(toolCall({ method: 'ai_help', params: Payload.of({ section }), target: { method: 'ai_help' } }))
+  for (const section of ['quickReference', 'Quick Reference', `QUICK${'_'.repeat(9000)}reference`])
+    await ask(section)
+  expect(keys.size).toBe(1)
+  for (const name of ['get_it', 'getIt']) await ask(name)
+  expect(keys.size).toBe(3)
+  await expect(ask('GETIT')).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+  await ask(undefined)
+  expect(keys.size).toBe(4)
+})

@@ -1,0 +1,275 @@
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, it } from 'vitest'
+import type { Call } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { unknownTool } from '../../../../src/core/unknown.ts'
+import type { Deps } from '../../../../src/features/feature.ts'
+import { discovery } from '../../../../src/features/discovery/discovery.ts'
+import type { Settings } from '../../../../src/features/discovery/search.ts'
+import { featureDeps } from '../../../support/feature-deps.ts'
+import { type Shelf, shelves } from '../../../support/shelf.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
+
+const servers: Readonly<Record<string, Shelf>> = {
+  files: {
+    tools: [
+      { name: 'read_text_file', description: 'Read the complete contents of a file as text.' },
+      { name: 'write_file', description: 'Write a file.' },
+    ],
+    settings: {
+      recommend: [
+        {
+          capability: 'team wiki',
+          server: 'confluence',
+          registryUrl: 'https://wiki.example',
+          confidence: 'medium',
+        },
+        { capability: 'time travel', server: 'delorean', confidence: 'high' },
+      ],
+    },
+  },
+  graph: {
+    tools: [
+      { name: 'create_entities', description: 'Create entities in the knowledge graph.' },
+      { name: 'delete_entities', description: 'Delete entities from the knowledge graph.' },
+    ],
+    record: { about: { about: 'Remembers facts about people.', useWhen: ['somebody is to be remembered'] } },
+  },
+}
+
+type Found = Readonly<Record<string, unknown>>
+
+function feature(own: Partial<Settings> = {}, given: Partial<Deps> = {}) {
+  const deps = featureDeps({ ...shelves(servers), ...given })
+  return discovery.create(() => ({ registry: 'off', publishers: [], ...own }), deps)
+}
+
+/** What is recommended where a server, or all together, is asked. */
+async function asked(
+  params: object,
+  own: Partial<Settings> = {},
+  given: Partial<Deps> = {},
+  upstream?: string,
+): Promise<readonly Found[]> {
+  const target = { method: 'servers/recommend', ...(upstream !== undefined && { upstream }) }
+  const call = toolCall({ method: target.method, target, params: Payload.of(params) })
+  const outcome = await feature(own, given).methods?.['servers/recommend']?.(call)
+  if (outcome?.kind !== 'result') throw new Error('there is no answer')
+  return outcome.result.fields['recommendations'] as readonly Found[]
+}
+
+describe('recommending servers', () => {
+  it('names servers of the configuration first, then those of this gateway, with the tools that fit', async () => {
+    expect(await asked({ capability_needed: 'our wiki, for facts about the team' })).toEqual([
+      {
+        capability: 'our wiki, for facts about the team',
+        server: 'confluence',
+        server_name: 'confluence',
+        registry_url: 'https://wiki.example',
+        match_confidence: 'medium',
+        score: 0.65,
+      },
+      expect.objectContaining({ server: 'graph', registry_url: 'http://127.0.0.1:8900/mcp/graph' }),
+    ])
+    const [found] = await asked({ capability_needed: 'create entities' }, {}, {}, 'files')
+    expect(found).toMatchObject({ server: 'graph', server_name: 'graph', match_confidence: 'high' })
+    expect(found?.['tools']).toEqual(['create_entities', 'delete_entities'])
+  })
+
+  it('recommends no server to itself, and nothing for what nobody has', async () => {
+    expect(await asked({ capability_needed: 'create entities' }, {}, {}, 'graph')).toEqual([])
+    expect(await asked({ capability_needed: 'zymurgy' })).toEqual([])
+    expect(await asked({ capability: 'zymurgy' })).toEqual([])
+  })
+
+  it('answers in the shape of the schema that is published', async () => {
+    const path = 'proposals/service-manifest.schema.json'
+    if (!hasSchema(path)) return
+    const schema = JSON.parse(schemaText(path)) as { readonly $defs: Found }
+    const validate = new Ajv2020({ strict: false, validateFormats: false }).compile({
+      ...Object(schema.$defs['ServerRecommendation']),
+    })
+    const found = await asked({ capability_needed: 'time travel with entities' })
+    expect(found.map(({ server }) => server)).toEqual(['delorean', 'graph'])
+    for (const each of found) expect([validate(each), validate.errors]).toEqual([true, null])
+  })
+
+  it.each([
+    [{}],
+    [{ capability_needed: 7 }],
+    [{ capability_needed: ' ' }],
+    [{ capability_needed: 'x'.repeat(501) }],
+  ])('refuses %j', async (params) => {
+    await expect(asked(params)).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+  })
+
+  it('names no tool its caller may not call', async () => {
+    const isPermitted = async ({ target }: Call): Promise<boolean> => target.name !== 'delete_entities'
+    const [found] = await asked({ capability_needed: 'entities' }, {}, { isPermitted })
+    expect(found?.['tools']).toEqual(['create_entities'])
+    expect(await asked({ capability_needed: 'entities' }, {}, { isPermitted: async () => false })).toEqual([])
+  })
+
+  it('is a tool and a page too', async () => {
+    const { tools = [], pages = [] } = feature()
+    const args = { capability_needed: 'entities' }
+    const outcome = await tools[0]?.handle(toolCall({ params: Payload.of({ name: 'x', arguments: args }) }))
+    const page = await pages[0]?.handle(toolCall({ params: Payload.of({ capability: 'entities' }) }))
+    if (outcome?.kind !== 'result' || page?.kind !== 'result') throw new Error('there is no answer')
+    const { structuredContent } = outcome.result.fields
+    expect([tools[0]?.definition.name, pages[0]?.path]).toEqual(['recommend_servers', '/recommend_servers'])
+    expect(JSON.parse(String(page.result.fields['text']))).toEqual(structuredContent)
+    expect(page.result.fields['type']).toBe('application/json')
+  })
+})
+
+describe('a registry', () => {
+  const registry = 'https://registry.example/'
+  const listed = {
+    servers: [
+      { server: { name: 'io.github.good/weather', description: 'The weather of a place' } },
+      { server: { name: 'io.github.good/old-weather', description: 'Weather' }, _meta: gone('deleted') },
+      { server: { name: 'io.github.bad/weather', description: 'weather weather weather' } },
+      { server: { name: '<script>/weather', description: 'weather' } },
+      { name: 'com.example/weather-of-old-form', description: 'weather' },
+      'nonsense',
+    ],
+  }
+  const reading = (answer: () => Promise<Found>) => {
+    const urls: string[] = []
+    const fetchJson = (url: string): Promise<Found> => {
+      urls.push(url)
+      return answer()
+    }
+    return { urls, fetchJson }
+  }
+
+  it('is not asked unless it is configured, with publishers', async () => {
+    const { urls, fetchJson } = reading(async () => listed)
+    await asked({ capability_needed: 'weather' }, {}, { fetchJson })
+    await asked({ capability_needed: 'weather' }, { publishers: ['*'] }, { fetchJson })
+    await asked({ capability_needed: 'weather' }, { registry }, { fetchJson })
+    expect(urls).toEqual([])
+    expect(await feature({ registry }).problems?.()).toEqual([
+      expect.objectContaining({ path: ['features', 'discovery', 'registry'] }),
+    ])
+    expect(await feature({ registry, publishers: '*' }).problems?.()).toEqual([])
+  })
+
+  it('tells servers of the publishers that are allowed, once for the same words', async () => {
+    const { urls, fetchJson } = reading(async () => listed)
+    const deps = featureDeps({ ...shelves(servers), fetchJson })
+    const { methods } = discovery.create(() => ({ registry, publishers: ['io.github.good', 'com.*'] }), deps)
+    const target = { method: 'servers/recommend' }
+    const params = Payload.of({ capability_needed: 'show the weather' })
+    const call = toolCall({ method: target.method, target, params })
+    const first = await methods?.['servers/recommend']?.(call)
+    const again = await methods?.['servers/recommend']?.(call)
+    expect(urls).toEqual(['https://registry.example/v0.1/servers?search=weather&version=latest&limit=50'])
+    if (first?.kind !== 'result' || again?.kind !== 'result') throw new Error('there is no answer')
+    expect(again.result.text).toBe(first.result.text)
+    const found = first.result.fields['recommendations'] as readonly Found[]
+    expect(new Set(found.map(({ server }) => server))).toEqual(
+      new Set(['com.example/weather-of-old-form', 'io.github.good/weather']),
+    )
+    expect(found).toHaveLength(2)
+    expect(found.find(({ server }) => server === 'io.github.good/weather')?.['registry_url']).toBe(
+      'https://registry.example/v0.1/servers/io.github.good%2Fweather/versions/latest',
+    )
+  })
+
+  it('that fails or answers nonsense is as if it had nothing', async () => {
+    const failing = reading(() => Promise.reject(new Error('down')))
+    const own = { registry, publishers: ['*'] }
+    expect(await asked({ capability_needed: 'weather' }, own, failing)).toEqual([])
+    expect(
+      await asked(
+        { capability_needed: 'weather' },
+        own,
+        reading(async () => ({ servers: 7 })),
+      ),
+    ).toEqual([])
+  })
+})
+
+describe('a tool nobody has', () => {
+  const target = (name: string, upstream?: string) => ({
+    method: 'tools/call',
+    name,
+    ...(upstream !== undefined && { upstream }),
+  })
+
+  async function failed(name: string, upstream?: string, given: Partial<Deps> = {}): Promise<GatewayError> {
+    const handle = feature({}, given).rewriteResult?.('tools/call')?.(() => Promise.reject(unknownTool(name)))
+    const call = toolCall({ target: target(name, upstream), params: Payload.of({ name }) })
+    const thrown: unknown = await handle?.(call).catch((error: unknown) => error)
+    if (thrown instanceof GatewayError) return thrown
+    throw new Error('it did not fail')
+  }
+
+  it('is answered with those that are like it, of the same server', async () => {
+    const typed = await failed('raed_text_file', 'files')
+    expect(typed.data).toMatchObject({
+      code: 'UNKNOWN_TOOL',
+      suggestion: expect.stringMatching(/^Did you mean read_text_file/),
+      details: {
+        recommendations: [
+          {
+            recommended_tool: 'read_text_file',
+            server: 'files',
+            server_name: 'files',
+            match_confidence: 'high',
+          },
+          ...Array.from({ length: typed.data['suggestion'] === 'Did you mean read_text_file?' ? 0 : 1 }, () =>
+            expect.anything(),
+          ),
+        ],
+      },
+    })
+    expect((await failed('add_entity', 'graph')).extra.suggestion).toBe('Did you mean create_entities?')
+    expect((await failed('add_entity', 'files')).extra.suggestion).toBe(
+      'List the tools to see which there are.',
+    )
+  })
+
+  it('is answered with those of all servers where all are offered together, by their names there', async () => {
+    expect((await failed('graph_make_entities')).extra.suggestion).toMatch(
+      /^Did you mean graph_create_entities/,
+    )
+    expect((await failed('read_the_text')).extra.suggestion).toMatch(/^Did you mean files_read_text_file/)
+  })
+
+  it('does not tell of tools the caller may not call', async () => {
+    const isPermitted = async (): Promise<boolean> => false
+    const { extra } = await failed('raed_text_file', 'files', { isPermitted })
+    expect([extra.suggestion, extra.details]).toEqual(['List the tools to see which there are.', undefined])
+  })
+
+  it('is told of at once, whatever its name and however many tools there are', async () => {
+    const tools = Array.from({ length: 500 }, (_, at) => ({
+      name: `tool_number_${at}_of_many_of_them`,
+      title: 'x',
+    }))
+    const given = shelves({ many: { tools } })
+    const started = performance.now()
+    await failed('tool_number_x_of_many_of_thex', 'many', given)
+    await failed('x'.repeat(100_000), 'many', given)
+    await failed('tool_'.repeat(20_000), 'many', given)
+    expect(performance.now() - started).toBeLessThan(2000)
+  })
+
+  it('is the only failure that is touched', async () => {
+    const failure = new GatewayError('UPSTREAM_ERROR', 'It failed.')
+    const shown = feature().rewriteResult?.('tools/call')
+    const call = toolCall({ target: target('read_text_fil', 'files') })
+    await expect(shown?.(() => Promise.reject(failure))(call)).rejects.toBe(failure)
+    const result = { kind: 'result', result: Payload.text('{"content":[]}') } as const
+    expect(await shown?.(async () => result)(call)).toBe(result)
+  })
+})
+
+function gone(status: string): Found {
+  return { 'io.modelcontextprotocol.registry/official': { status } }
+}

@@ -1,0 +1,171 @@
+import { describe, expect, it } from 'vitest'
+import { bareArguments } from '../../../src/core/tool-call.ts'
+import type { Call, Outcome } from '../../../src/core/call.ts'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import type { Deps, Reserved } from '../../../src/features/feature.ts'
+import { inject } from '../../../src/features/inject-arguments.ts'
+import { extensionOf } from '../../../src/protocol/meta-keys.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+const key: Reserved = {
+  argument: '_key',
+  value: 'key',
+  schema: { type: 'string' },
+  isFor: ({ classification }) => classification.op !== 'read',
+}
+const flag: Reserved = { argument: 'flag', value: 'flag' }
+
+function entryOf(definition: Record<string, unknown>): Descriptor {
+  const op = definition['name'] === 'reads' ? 'read' : 'write'
+  const classification = { op, risk: 'safe', idempotent: false, evidence: [] } as const
+  return {
+    upstream: 'one',
+    kind: 'tool',
+    name: String(definition['name']),
+    definition,
+    classification: classification,
+  }
+}
+
+function policyFor(method: string, deps: Partial<Deps> = {}, settings: object | false = {}) {
+  const whole = featureDeps({
+    reserved: () => [key, flag],
+    listed: (_upstream, definition) => entryOf(definition),
+    entry: () => entryOf({ name: 't', inputSchema: { properties: { own: {} } } }),
+    ...deps,
+  })
+  return inject.create(() => settings, whole).middleware?.({ method, upstream: 'one', name: 't' })
+}
+
+/** The call as the next feature gets it, given the text of its arguments. */
+async function passedOn(given: string, more: Partial<Call> = {}, deps?: Partial<Deps>): Promise<Call> {
+  let seen: Call | undefined
+  const params = Payload.text(`{"name":"t","arguments":${given}}`)
+  const handler = policyFor(
+    'tools/call',
+    deps,
+  )?.(async (call) => {
+    seen = call
+    return { kind: 'result', result: Payload.of({}) }
+  })
+  await handler?.(toolCall({ params, ...more }))
+  if (!seen) throw new Error('nothing was passed on')
+  return seen
+}
+
+describe('what a model writes for the gateway among the arguments', () => {
+  it('is taken out of them, the rest keeps its text', async () => {
+    const call = await passedOn('{"n":12345678901234567890,"_key":"k","x":1.0,"flag":true}')
+    expect(call.params.at('arguments')?.text).toBe('{"n":12345678901234567890,"x":1.0}')
+    expect(extensionOf(call, 'key')).toBe('k')
+    expect(extensionOf(call, 'flag')).toBe(true)
+  })
+
+  it('means nothing where it is empty', async () => {
+    const call = await passedOn('{"_key":null,"flag":""}')
+    expect(call.params.at('arguments')?.text).toBe('{}')
+    expect([extensionOf(call, 'key'), extensionOf(call, 'flag')]).toEqual([undefined, undefined])
+  })
+
+  it('is refused where something else is said beside the arguments', async () => {
+    const same = await passedOn('{"_key":"k"}', { meta: { key: 'k' } })
+    expect(extensionOf(same, 'key')).toBe('k')
+    const other = await passedOn('{"_key":"k"}', { meta: { key: 'another' } })
+    expect(() => extensionOf(other, 'key')).toThrow('given twice')
+  })
+
+  it.each([
+    ['among its properties', { properties: { _key: {} } }],
+    ['among those of a part', { allOf: [{ properties: { _key: {} } }] }],
+    ['among those of a definition', { $ref: '#/$defs/A', $defs: { A: { properties: { _key: {} } } } }],
+    ['as what it needs', { anyOf: [{ required: ['_key'] }, {}] }],
+  ])('is an argument of the server where its schema names it %s', async (_where, inputSchema) => {
+    const entry = (): Descriptor => entryOf({ name: 't', inputSchema })
+    const call = await passedOn('{"_key":"k"}', {}, { entry })
+    expect(call.params.text).toBe('{"name":"t","arguments":{"_key":"k"}}')
+    expect(extensionOf(call, 'key')).toBeUndefined()
+  })
+
+  it('is refused by its name where it is no string', async () => {
+    const refusal = passedOn('{"_key":7}')
+    await expect(refusal).rejects.toMatchObject({ code: 'INVALID_INPUT', extra: { field: '_key' } })
+  })
+
+  it('is refused by its name, where a model reads it, if it has not the form its schema says', async () => {
+    const shaped: Reserved = { ...key, schema: { type: 'string', pattern: '^[a-z]{1,9}$' } }
+    const given = toolCall({ params: Payload.of({ name: 't', arguments: { _key: 'a b' } }) })
+    const refusal = policyFor('tools/call', { reserved: () => [shaped] })?.(() => {
+      throw new Error('it was passed on')
+    })(given)
+    await expect(refusal).rejects.toMatchObject({
+      code: 'INVALID_INPUT',
+      isResult: true,
+      extra: { field: '_key', reason: 'pattern' },
+    })
+  })
+
+  it('is nothing the audit log makes a digest of', async () => {
+    const given = toolCall({ params: Payload.of({ name: 't', arguments: { x: 1, _key: 'k' } }) })
+    await policyFor('tools/call')?.(async () => ({ kind: 'result', result: Payload.of({}) }))(given)
+    expect(bareArguments(given)).toEqual({ x: 1 })
+    expect(bareArguments(toolCall({ params: Payload.of({ arguments: { y: 1 } }) }))).toEqual({ y: 1 })
+  })
+
+  it('is found by the list of a server that has to be asked for it', async () => {
+    const call = await passedOn('{"_key":"k"}', {}, { entry: async () => entryOf({ name: 't' }) })
+    expect(extensionOf(call, 'key')).toBe('k')
+  })
+
+  it('is taken out of the arguments of a tool that no list has, and left in calls of the gateway itself', async () => {
+    const unknown = await passedOn('{"_key":"k"}', {}, { entry: () => undefined })
+    expect(unknown.params.text).not.toContain('_key')
+    expect(extensionOf(unknown, 'key')).toBe('k')
+    const own = await passedOn('{"_key":"k"}', { internal: 'compensate' })
+    expect(own.params.text).toContain('_key')
+  })
+})
+
+describe('a list of tools', () => {
+  const text = JSON.stringify({
+    tools: [
+      { name: 'writes', inputSchema: { type: 'object', properties: { a: {} }, additionalProperties: false } },
+      { name: 'bare', inputSchema: { type: 'object' } },
+      { name: 'reads', inputSchema: { type: 'object' } },
+      { name: 'own', inputSchema: { type: 'object', properties: { _key: { type: 'number' } } } },
+      { name: 'anything', inputSchema: true },
+    ],
+  })
+
+  async function shown(): Promise<Outcome | undefined> {
+    const result = Payload.text(text)
+    return policyFor('tools/list')?.(async () => ({ kind: 'result', result }))(toolCall())
+  }
+
+  it('names the arguments tools have for the gateway, and none that models are not told of', async () => {
+    const outcome = await shown()
+    const tools = outcome?.kind === 'result' ? outcome.result.fields['tools'] : undefined
+    expect(tools).toEqual([
+      {
+        name: 'writes',
+        inputSchema: {
+          type: 'object',
+          properties: { a: {}, _key: { type: 'string' } },
+          additionalProperties: false,
+        },
+      },
+      { name: 'bare', inputSchema: { type: 'object', properties: { _key: { type: 'string' } } } },
+      { name: 'reads', inputSchema: { type: 'object' } },
+      { name: 'own', inputSchema: { type: 'object', properties: { _key: { type: 'number' } } } },
+      { name: 'anything', inputSchema: { type: 'object', properties: { _key: { type: 'string' } } } },
+    ])
+  })
+})
+
+it('is nothing where it is off, or no feature has anything to be told', () => {
+  for (const method of ['tools/call', 'tools/list']) {
+    expect(policyFor(method, {}, false)).toBeUndefined()
+    expect(policyFor(method, { reserved: () => [] })).toBeUndefined()
+  }
+})

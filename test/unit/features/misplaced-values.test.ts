@@ -1,0 +1,128 @@
+// Values for the gateway among the arguments of a tool: they would mean nothing there, so the call is refused with
+// the place where they belong. Arguments the tool itself has are left alone.
+import { describe, expect, it } from 'vitest'
+import type { Call, Outcome } from '../../../src/core/call.ts'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import type { CallerValue, Deps } from '../../../src/features/feature.ts'
+import { misplaced } from '../../../src/features/misplaced-values.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+import { toolCall } from '../../support/tool-call.ts'
+
+const values: readonly CallerValue[] = [
+  { name: 'idempotency_key', aliases: ['idempotencyKey'], header: 'Idempotency-Key' },
+  { name: 'transaction_id' },
+  { name: 'intent' },
+  { name: 'user_confirmed' },
+]
+
+function entryOf(inputSchema: unknown): Descriptor {
+  const classification = { op: 'write', risk: 'safe', idempotent: false, evidence: [] } as const
+  return {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', inputSchema },
+    classification: classification,
+  }
+}
+
+/** Why a call with these arguments is refused; nothing where it is passed on as it is. */
+async function refusalOf(given: unknown, deps: Partial<Deps> = {}, more: Partial<Call> = {}) {
+  const whole = featureDeps({
+    callerValues: () => values,
+    entry: () => entryOf({ type: 'object', properties: { text: {} } }),
+    isOn: (feature) => feature !== 'inject_arguments',
+    ...deps,
+  })
+  const policy = misplaced
+    .create(() => ({}), whole)
+    .middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  let seen: Call | undefined
+  const handler = policy?.(async (call): Promise<Outcome> => {
+    seen = call
+    return { kind: 'result', result: Payload.of({}) }
+  })
+  const made = toolCall({ params: Payload.of({ name: 't', arguments: given }), ...more })
+  const error: unknown = await handler?.(made).catch((thrown: unknown) => thrown)
+  if (error instanceof GatewayError) return seen ? undefined : error
+  expect(seen).toBe(made)
+  return undefined
+}
+
+const names = values.flatMap(({ name, aliases = [] }) =>
+  [name, ...aliases].flatMap((each) => [each, `_${each}`, `dev.gatehouse/${each}`]),
+)
+const schemas: readonly (readonly [string, unknown])[] = [
+  ['is open', { type: 'object', properties: { text: {} } }],
+  ['is closed', { type: 'object', properties: { text: {} }, additionalProperties: false }],
+  ['takes any other', { type: 'object', additionalProperties: { type: 'string' } }],
+  ['is missing', undefined],
+]
+
+describe('a value for the gateway among the arguments', () => {
+  it.each(names.flatMap((name) => schemas.map(([what, schema]) => ({ name, what, schema }))))(
+    '$name is refused where the schema of the tool $what',
+    async ({ name, schema }) => {
+      for (const given of [{ text: 'a', [name]: 'v' }, { _meta: { [name]: 'v' } }]) {
+        const error = await refusalOf(given, { entry: () => entryOf(schema) })
+        expect(error).toMatchObject({ code: 'INVALID_INPUT', isResult: true, extra: { reason: 'misplaced' } })
+        expect(error?.extra.field).toMatch(new RegExp(`${name}$`))
+      }
+    },
+  )
+
+  it('is told its place: _meta, a header where it has one, and the argument models have for it', async () => {
+    const key = await refusalOf({ idempotencyKey: 'k' })
+    expect(key?.extra.suggestion).toBe(
+      'Send it as "dev.gatehouse/idempotency_key" in _meta of the params, beside the arguments, or in the HTTP header Idempotency-Key.',
+    )
+    const injected = await refusalOf(
+      { transaction_id: 't' },
+      { isOn: () => true, reserved: () => [{ argument: '_transaction_id', value: 'transaction_id' }] },
+    )
+    expect(injected?.extra.suggestion).toMatch(/^Send it as the argument "_transaction_id", or as "dev/)
+  })
+
+  it.each([
+    ['the schema names it', { entry: () => entryOf({ properties: { transaction_id: {} } }) }],
+    [
+      'a part of the schema names it',
+      { entry: () => entryOf({ anyOf: [{ required: ['transaction_id'] }] }) },
+    ],
+    ['no list has the tool', { entry: () => undefined }],
+    ['its server can not be listed', { entry: () => Promise.reject(new Error('away')) }],
+    [
+      'it throws at once',
+      {
+        entry: () => {
+          throw new Error('away')
+        },
+      },
+    ],
+    ['nothing takes such a value', { callerValues: () => values.slice(2) }],
+    [
+      'the file says that it is the key',
+      { server: () => serverSettings({ tools: { t: { keyArgument: 'transaction_id' } } }) },
+    ],
+  ] satisfies [string, Partial<Deps>][])('is left alone where %s', async (_what, deps) => {
+    expect(await refusalOf({ transaction_id: 'x' }, deps)).toBeUndefined()
+  })
+
+  it.each([
+    ['it is empty', { transaction_id: '', intent: null }],
+    ['it stands deeper', { text: { transaction_id: 'x' } }],
+    ['it has another name', { transaction: 'x', 'my-intent': 'y', __intent: 'z' }],
+    ['there are no arguments', undefined],
+  ])('is left alone where %s', async (_what, given) => {
+    expect(await refusalOf(given)).toBeUndefined()
+  })
+
+  it('is found by a list that has to be asked for, and left alone in calls of the gateway itself', async () => {
+    const entry = async () => entryOf({})
+    expect((await refusalOf({ intent: 'x' }, { entry }))?.code).toBe('INVALID_INPUT')
+    expect(await refusalOf({ intent: 'x' }, {}, { internal: 'compensate' })).toBeUndefined()
+  })
+})

@@ -1,0 +1,168 @@
+import { describe, expect, it } from 'vitest'
+import type { Descriptor } from '../../../src/core/descriptor.ts'
+import type { ToolSettings } from '../../../src/core/settings.ts'
+import { inputsOf, inputTypes } from '../../../src/features/multimodal.ts'
+import { canBe, dataUri, inBase64, sniffed } from '../../../src/features/multimodal.ts'
+import { multimodal } from '../../../src/features/multimodal.ts'
+import { answering, chain, fieldsOf, on } from '../../support/chain.ts'
+import { featureDeps } from '../../support/feature-deps.ts'
+import { serverSettings } from '../../support/server-settings.ts'
+import type { Json } from '../../support/server/json.ts'
+
+const hello = { content: [{ type: 'text', text: 'hello' }] }
+const png = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Buffer.alloc(92)]).toString('base64')
+const gif = Buffer.from('GIF89a'.padEnd(100, '\0')).toString('base64')
+const text = { type: 'string' }
+
+describe('the media a tool takes', () => {
+  it.each<readonly [string, Json, readonly string[]]>([
+    ['image', { ...text, contentEncoding: 'base64', contentMediaType: 'image/png' }, ['image/png']],
+    ['picture', { ...text, contentEncoding: 'base64' }, ['application/octet-stream']],
+    ['body', { ...text, format: 'byte' }, ['application/octet-stream']],
+    ['body', { ...text, format: 'data-url' }, ['application/octet-stream']],
+    ['site', { ...text, format: 'uri' }, ['text/uri-list']],
+    ['image', text, ['image/*']],
+    ['imageData', text, ['image/*']],
+    ['audio_base64', text, ['audio/*']],
+    ['attachment', text, ['application/octet-stream']],
+    ['images', { type: 'array', items: text }, ['image/*']],
+    ['file', {}, ['application/octet-stream']],
+    ['path', text, []],
+    ['image_id', text, []],
+    ['file_path', text, []],
+    ['imageCount', { type: 'integer' }, []],
+    ['image', { type: 'boolean' }, []],
+    ['file', { ...text, enum: ['a', 'b'] }, []],
+    ['constructor', text, []],
+  ])('%s %j takes %j', (name, schema, types) => {
+    expect(inputTypes(inputsOf({ type: 'object', properties: { [name]: schema } }))).toEqual(types)
+  })
+
+  it.each([[undefined], [{}], [{ properties: [] }], [{ properties: { a: true, b: null } }]])(
+    'of the schema %j is none',
+    (schema) => expect(inputsOf(schema)).toEqual([]),
+  )
+})
+
+describe('bytes in base64', () => {
+  it.each([0, 1, 2, 3, 4, 100])('are counted as decoded: %d', (size) => {
+    const padded = Buffer.alloc(size).toString('base64')
+    expect([inBase64(padded).size, inBase64(padded.replaceAll('=', '')).size]).toEqual([size, size])
+  })
+
+  it('are found in data URIs', () => {
+    expect(dataUri(`data:image/png;base64,${png}`)).toEqual({ size: 100, base64: png, declared: 'image/png' })
+    expect(dataUri(`data:image/svg+xml;charset=utf-8;base64,AAAA`)).toMatchObject({
+      declared: 'image/svg+xml',
+      size: 3,
+    })
+    expect(dataUri('data:;base64,AAAA')).toEqual({ size: 3, base64: 'AAAA' })
+    for (const other of [
+      'data:text/plain,hello',
+      'database',
+      'data:',
+      `data:${'x'.repeat(1000)};base64,AAAA`,
+    ])
+      expect(dataUri(other)).toBeUndefined()
+  })
+
+  it('tell what they are by how they begin', () => {
+    expect([sniffed(png), sniffed(gif), sniffed('JVBERi0xLjc='), sniffed('AAAA'), sniffed('')]).toEqual([
+      'image/png',
+      'image/gif',
+      'application/pdf',
+      undefined,
+      undefined,
+    ])
+  })
+
+  it.each([
+    ['image/png', 'image/PNG', true],
+    ['image/png', 'image/*', true],
+    ['image/jpeg', 'image/jpg', true],
+    ['application/zip', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document', true],
+    ['application/zip', 'image/png', false],
+    ['image/gif', 'image/png', false],
+    ['image/gif', 'application/octet-stream', true],
+  ])('%s as %s: %s', (found, declared, expected) => {
+    expect(canBe(found, declared)).toBe(expected)
+  })
+})
+
+function bench(
+  properties: Json,
+  tool: ToolSettings = {},
+  isReached: (value: true) => void = () => undefined,
+) {
+  const entry: Descriptor = {
+    upstream: 'one',
+    kind: 'tool',
+    name: 't',
+    definition: { name: 't', inputSchema: { type: 'object', properties } },
+    classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
+  }
+  const settings = serverSettings({ name: 'one', tools: { t: tool } })
+  const deps = { server: () => settings, entry: () => entry }
+  const server: ReturnType<typeof answering> = (call) => {
+    isReached(true)
+    return answering(hello)(call)
+  }
+  const make = chain([on(multimodal, {})], server, deps)
+  return {
+    make: (given: Json) => make({}, { arguments: given }),
+    facts: multimodal.create(() => ({}), featureDeps(deps)).logFields?.(entry, [entry]),
+  }
+}
+
+const image = { ...text, contentEncoding: 'base64', contentMediaType: 'image/png' }
+
+describe('what is too large', () => {
+  it.each<readonly [string, Json, Json]>([
+    ['base64', { image }, { image: png }],
+    ['a data URI', {}, { anything: `data:image/png;base64,${png}` }],
+    ['deep within', {}, { list: [{ a: `data:image/png;base64,${png}` }] }],
+  ])('is measured as decoded, and refused before the server: %s', async (_what, properties, given) => {
+    let isReached = false
+    const { make } = bench(properties, { maxInput: 99 }, () => void (isReached = true))
+    await expect(make(given)).rejects.toMatchObject({
+      code: 'PAYLOAD_TOO_LARGE',
+      extra: { details: { limit: 99, actual: 100 } },
+    })
+    expect(isReached).toBe(false)
+    expect(fieldsOf(await bench(properties, { maxInput: 100 }).make(given))).toEqual(hello)
+  })
+
+  it('is nothing that is only text', async () => {
+    const { make } = bench({ image, note: text }, { maxInput: 10 })
+    expect(
+      fieldsOf(await make({ note: 'x'.repeat(1000), image: 'https://example.com/an-image.png' })),
+    ).toEqual(hello)
+  })
+})
+
+describe('what is not what it is said to be', () => {
+  it('is noted, and let through', async () => {
+    const result = fieldsOf(await bench({ image }).make({ image: gif }))
+    expect(result).toEqual({
+      ...hello,
+      _meta: {
+        'dev.gatehouse/multimodal': {
+          details: [
+            { argument: 'image', declared: 'image/png', found: 'image/gif', reason: 'media_type_mismatch' },
+          ],
+        },
+      },
+    })
+  })
+
+  it('is nothing where nothing is said, or it fits', async () => {
+    expect(fieldsOf(await bench({ image }).make({ image: png }))).toEqual(hello)
+    expect(fieldsOf(await bench({ image: text }).make({ image: gif }))).toEqual(hello)
+  })
+})
+
+it('what a tool takes and gives is told, in the words of its owner where there are some', () => {
+  expect(bench({ image }).facts).toEqual({ inputTypes: ['image/png'], maxInput: 1_048_576 })
+  const owned = bench({ image }, { accepts: ['image/*'], returns: ['text/csv'], maxInput: 5 })
+  expect(owned.facts).toEqual({ inputTypes: ['image/*'], outputTypes: ['text/csv'], maxInput: 5 })
+})

@@ -1,0 +1,274 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { UpstreamSettings } from '../../../../src/core/settings.ts'
+import { rulesFor } from '../../../../src/features/permissions/rules.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+import { illFormed, otherSpellings } from '../../../support/uri-spellings.ts'
+
+const deny = { 'read_*': { path: '/srv/docs/private/**' } }
+
+function permits(args: unknown, given: Partial<UpstreamSettings> = { deny }, tool = 'read_file'): boolean {
+  return rulesFor(serverSettings(given), tool)?.permits(args) ?? true
+}
+
+describe('a deny rule', () => {
+  it.each([
+    '/srv/docs/private/x',
+    '/srv/docs/private',
+    '/srv/docs/private/',
+    '/srv/docs/private/../private/x',
+    '/srv/docs/private/../public/x',
+    '/srv/docs/../docs/private/x',
+    '/srv/docs/public/../private/x',
+    '/srv/docs/./private/x',
+    '//srv//docs//private//x',
+    '/srv/docs/private/./x',
+    '/../../srv/docs/private/x',
+    '/SRV/Docs/PRIVATE/x',
+    '/srv/docs/priVate/x',
+    '/srv/docs/%70rivate/x',
+    '/srv/docs/%2570rivate/x',
+    '/srv/docs/%252570rivate/x',
+    '/srv/docs/public/%2e%2e/private/x',
+    '/srv/docs/public/%2E%2E%2Fprivate%2fx',
+    '/srv/docs%2fprivate%2fx',
+    '\\srv\\docs\\private\\x',
+    '/srv/docs\\private/x',
+    'file:///srv/docs/private/x',
+    'FILE:///srv/docs/private/x',
+    'file://localhost/srv/docs/private/x',
+    'file:/srv/docs/private/x',
+    'file:///srv/docs/public/../private/x',
+    'file:///srv/docs/%70rivate/x',
+    ' /srv/docs/private/x ',
+    '"/srv/docs/private/x"',
+    "'/srv/docs/private/x",
+    '"/srv/docs/public/../private/x"',
+    '/srv/docs/private/x\0.txt',
+    '/srv/docs/private\0',
+    '/srv/docs/private./x',
+    '/srv/docs/private /x',
+    '/srv/docs/ｐｒｉｖａｔｅ/x',
+    '/proc/self/root/srv/docs/private/x',
+    '/proc/1/root/srv/docs/private/x',
+    '/proc/self/task/7/root/srv/docs/private/x',
+    'srv/docs/private/x',
+    'docs/private/x',
+    'private/x',
+    './private/x',
+    '../docs/private/x',
+    '../../srv/docs/private/x',
+    'public/../private/x',
+    'PRIVATE/x',
+    '~/private/x',
+    '~root/docs/private/x',
+  ])('is not passed by %j', (path) => {
+    expect(permits({ path })).toBe(false)
+  })
+
+  it.each([
+    '/srv/docs/public/x',
+    '/srv/docs/privateer',
+    '/srv/docs/notes private/x',
+    'notes.txt',
+    'privately/x',
+    '',
+  ])('lets %j through', (path) => {
+    expect(permits({ path })).toBe(true)
+  })
+
+  it.each([
+    [{ path: ['/srv/docs/public/x', '/srv/docs/private/x'] }],
+    [{ path: { file: { at: '/srv/docs/private/x' } } }],
+    [{ path: { '/srv/docs/private/x': 'read' } }],
+    [{ path: [[['/srv/docs/private/x']]] }],
+    [{ Path: '/srv/docs/private/x' }],
+    [{ path: '/srv/docs/public/x', PATH: '/srv/docs/private/x' }],
+  ])('looks into all of an argument: %j', (args) => {
+    expect(permits(args)).toBe(false)
+  })
+
+  it.each([[['/srv/docs/private/x']], ['/srv/docs/private/x'], [null]])(
+    'lets no arguments through that are no object: %j',
+    (args) => {
+      expect(permits(args)).toBe(false)
+    },
+  )
+
+  it('says nothing of other arguments and other tools', () => {
+    expect(permits({ note: '/srv/docs/private/x' })).toBe(true)
+    expect(permits({ path: '/srv/docs/private/x' }, { deny }, 'write_file')).toBe(true)
+    expect(permits({})).toBe(true)
+    expect(permits(undefined)).toBe(true)
+  })
+
+  it('hinders where one of its arguments fits', () => {
+    const rule = { move: { from: '/etc/**', to: '/etc/**' } }
+    expect(permits({ from: '/tmp/a', to: '/etc/passwd' }, { deny: rule }, 'move')).toBe(false)
+    expect(permits({ from: '/tmp/a', to: '/tmp/b' }, { deny: rule }, 'move')).toBe(true)
+  })
+
+  it('holds for numbers and booleans as they are written', () => {
+    const given = { deny: { 'read_*': { page: '7', force: 'true' } } }
+    expect([{ page: 7 }, { page: [{ of: 7 }] }, { force: true }].map((args) => permits(args, given))).toEqual(
+      [false, false, false],
+    )
+    expect(permits({ page: 8, force: false }, given)).toBe(true)
+  })
+
+  it('closes a tool whatever its arguments are', () => {
+    const rules = rulesFor(serverSettings({ deny: { 'read_*': true } }), 'read_file')
+    expect(rules).toMatchObject({ isClosed: true })
+    expect(rules?.permits({})).toBe(false)
+  })
+
+  it.each([
+    'file:///srv/private/x',
+    'file:///srv/public/../private/x',
+    'file:///srv/%70rivate/x',
+    'FILE:///srv/private/x',
+    ...otherSpellings,
+    ...illFormed,
+  ])('closes a resource however its URI is spelled: %s', (uri) => {
+    const rule = { deny: { 'file:///srv/private/**': true } } as const
+    expect(rulesFor(serverSettings(rule), uri, 'resource')?.isClosed).toBe(true)
+    expect(rulesFor(serverSettings(rule), 'file:///srv/public/x', 'resource')).toBeUndefined()
+  })
+
+  it.each([
+    'file:///srv/public/100%25',
+    'file:///srv/public/a;v=1?x=%2F#y',
+    'memo://insights',
+    'notes/1',
+    '',
+  ])('says nothing of other resources: %j', (uri) => {
+    const rule = { deny: { 'file:///srv/private/**': true } } as const
+    expect(rulesFor(serverSettings(rule), uri, 'resource')).toBeUndefined()
+  })
+
+  it('closes one resource with whatever nobody may read behind it', () => {
+    const rule = { deny: { 'file:///srv/key': true, 'db://Main/my%20table': true } } as const
+    const closed = ['file:///srv/key?x', 'file:///srv/key#y', 'file:/srv/key?a#b', 'db://main/my table']
+    for (const uri of [...closed, 'db://user@MAIN/my%20table?limit=1', 'DB://Main//my%2520table'])
+      expect([uri, rulesFor(serverSettings(rule), uri, 'resource')?.isClosed]).toEqual([uri, true])
+  })
+
+  it('leaves URIs alone where there is no rule', () => {
+    for (const uri of illFormed) expect(rulesFor(serverSettings({}), uri, 'resource')).toBeUndefined()
+  })
+
+  it.each(otherSpellings)('covers an argument that is a URI however it is spelled: %s', (url) => {
+    const rule = { deny: { fetch: { url: 'file:///srv/private/**' } } }
+    expect(permits({ url }, rule, 'fetch')).toBe(false)
+  })
+
+  it('knows where a relative path begins', () => {
+    const reach = { kind: 'command', command: 'x', args: ['/srv/docs/private'], env: {} } as const
+    expect(permits({ path: 'x' }, { deny, reach })).toBe(false)
+    const inside = { ...reach, args: [], cwd: '/srv/docs/private/deep' }
+    expect(permits({ path: 'x' }, { deny, reach: inside })).toBe(false)
+    expect(permits({ path: 'x' }, { deny, reach: { ...inside, cwd: '/srv/docs/public' } })).toBe(true)
+  })
+
+  it.each([
+    'http://169.254.169.254/x',
+    'HTTP://169.254.169.254:80/x',
+    'http://me@169.254.169.254/x',
+    'http://2852039166/x',
+  ])('covers a URL however it is spelled: %s', (url) => {
+    expect(permits({ url }, { deny: { fetch: { url: 'http://169.254.169.254/**' } } }, 'fetch')).toBe(false)
+  })
+
+  it('lets no argument through that holds too much to look at', () => {
+    expect(permits({ path: Array.from({ length: 2000 }, () => 'a') })).toBe(false)
+    expect(permits({ path: 'a'.repeat(100_000) })).toBe(false)
+  })
+
+  it('holds for every way of getting to the same path', () => {
+    const noise = fc.constantFrom('/.', '/', '/a/..', '/%2e', '/b/c/../..', '/x/%2e%2e')
+    const spell = fc.constantFrom('private', 'PRIVATE', '%70rivate', 'pri%76ate', 'priv%2561te')
+    fc.assert(
+      fc.property(noise, noise, spell, noise, (one, two, word, three) => {
+        expect(permits({ path: `/srv${one}/docs${two}/${word}${three}/x` })).toBe(false)
+      }),
+    )
+  })
+})
+
+describe('an allow rule', () => {
+  const allow = { 'read_*': { path: '/srv/docs/**' } }
+
+  it.each([
+    '/srv/docs/a',
+    '/srv/docs',
+    '/srv/docs/a/../b',
+    '/srv/docs/a%20b',
+    '/srv/docs/a;b',
+    '/srv/docs/a\\b',
+  ])('lets %j through', (path) => {
+    expect(permits({ path }, { allow })).toBe(true)
+  })
+
+  it.each([
+    '/srv/docs/../x',
+    '/srv/docs/a/../../x',
+    '/srv/docs/%2e%2e/x',
+    '/srv/docs/%252e%252e/x',
+    '/srv/docs/..%2fx',
+    '/srv/docs/..;/x',
+    '/srv/docs/a/..;v=1/..;/x',
+    '/srv/docs/%2e%2e%3b/x',
+    '/srv/docs/..\\x',
+    '/srv/docs/a\\..\\..\\x',
+    '/SRV/docs/a',
+    'a',
+    '',
+    '/etc/passwd',
+  ])('does not let %j through', (path) => {
+    expect(permits({ path }, { allow })).toBe(false)
+  })
+
+  it.each([[{}], [{ path: [] }], [{ path: null }], [{ path: ['/srv/docs/a', '/etc/x'] }], [undefined]])(
+    'wants all of each argument it names: %j',
+    (args) => {
+      expect(permits(args, { allow })).toBe(false)
+    },
+  )
+
+  it('wants every argument it names', () => {
+    const both = { create_issue: { owner: 'acme', repo: 'docs-*' } }
+    expect(permits({ owner: 'acme', repo: 'docs-1' }, { allow: both }, 'create_issue')).toBe(true)
+    expect(permits({ owner: 'acme', repo: 'code' }, { allow: both }, 'create_issue')).toBe(false)
+    expect(permits({ owner: 'acme', repo: 'docs-1', Repo: 'x' }, { allow: both }, 'create_issue')).toBe(false)
+  })
+
+  it('says nothing of other tools', () => {
+    expect(permits({ path: '/etc/x' }, { allow }, 'stat')).toBe(true)
+  })
+
+  it('gives way to a more specific one', () => {
+    const more = { ...allow, read_config: { path: '/etc/app/**' } }
+    expect(permits({ path: '/etc/app/x' }, { allow: more }, 'read_config')).toBe(true)
+    expect(permits({ path: '/srv/docs/x' }, { allow: more }, 'read_config')).toBe(false)
+  })
+
+  it('knows where a relative path begins', () => {
+    const reach = { kind: 'command', command: 'x', args: ['/srv/docs'], env: {} } as const
+    expect(permits({ path: 'a' }, { allow, reach })).toBe(true)
+    expect(permits({ path: '../a' }, { allow, reach })).toBe(false)
+  })
+
+  it('lets nothing through that is too long to be looked at, in one text or in many', () => {
+    const many = Array.from({ length: 10 }, () => '/srv/docs/a'.padEnd(60_000, 'a'))
+    expect(permits({ path: many.slice(0, 2) }, { allow })).toBe(true)
+    for (const path of [many, '/srv/docs/a'.padEnd(70_000, 'a')]) {
+      expect(permits({ path }, { allow })).toBe(false)
+      expect(permits({ path }, { deny })).toBe(false)
+    }
+  })
+
+  it('never outweighs a deny rule', () => {
+    expect(permits({ path: '/srv/docs/private/x' }, { allow, deny })).toBe(false)
+    expect(permits({ path: '/srv/docs/x' }, { allow, deny })).toBe(true)
+  })
+})

@@ -1,0 +1,33 @@
+import { expect, it } from 'vitest'
+import { createObserving, timed } from '../../../src/gateway/observers.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+const view = {
+  upstreams: () => new Map(),
+  features: () => [],
+  pendingApprovals: async () => 0,
+  sessions: () => 0,
+}
+
+it('tells how long each operation of the store took, at once or not, and changes nothing of it', async () => {
+  const observing = createObserving(silentLog, view)
+  const store = timed(new MemoryStore(), observing)
+  await store.put('key', 'value', 1000)
+  expect(await store.get('key')).toBe('value')
+  expect(store.takeTokens([{ key: 'rate', limit: 2, window: 1000 }])).toMatchObject({ isGranted: true })
+  expect(store.unavailableReason).toBeUndefined()
+  const text = await observing.metrics.page().then(({ text }) => text)
+  for (const operation of ['put', 'get', 'take'])
+    expect(text).toContain(`gatehouse_store_seconds_count{operation="${operation}"} 1`)
+})
+
+it('knows the methods of the protocol and of features, and no others', async () => {
+  const features = () => [{ contribution: { methods: { 'own/method': () => undefined } } }]
+  const { metrics } = createObserving(silentLog, { ...view, features })
+  for (const method of ['tools/list', 'own/method', 'vendor/method'])
+    metrics.meter({ method, upstream: 'a' }).count('ok', 0, () => false)
+  const text = await metrics.page().then(({ text }) => text)
+  for (const method of ['tools/list', 'own/method', 'other'])
+    expect(text).toContain(`gatehouse_calls_total{method="${method}",upstream="a",tool="",outcome="ok"} 1`)
+})

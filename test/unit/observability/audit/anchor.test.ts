@@ -1,0 +1,140 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Log } from '../../../../src/core/log.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { Audit } from '../../../../src/observability/audit/audit.ts'
+import { Anchor, type Anchors, createAnchors } from '../../../../src/observability/audit/anchor.ts'
+import { verifyAudit } from '../../../../src/observability/audit/verify.ts'
+import { MemoryStore } from '../../../../src/store/memory.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+import { toolCall } from '../../../support/tool-call.ts'
+
+let folder = ''
+let file = ''
+let store = new MemoryStore()
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+  file = join(folder, 'audit.jsonl')
+  store = new MemoryStore()
+})
+afterEach(() => {
+  vi.useRealTimers()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const anchorsOf = (host = ''): Anchors => createAnchors(() => store, { host, ttl: 1_000_000 })
+
+function open(log: Log = silentLog): Audit {
+  return new Audit({ file, maxSize: 1_000_000 }, log, anchorsOf())
+}
+
+function call(audit: Audit, index: number): void {
+  const params = Payload.of({ name: 'read', arguments: { index } })
+  const target = { method: 'tools/call', upstream: 'files', name: 'read' }
+  audit.called(toolCall({ requestId: `r${index}`, params }), target, { outcome: 'ok', ms: 1.5 })
+}
+
+async function write(count: number, log?: Log): Promise<void> {
+  const audit = open(log)
+  for (let index = 0; index < count; index++) call(audit, index)
+  await audit.close()
+}
+
+const lines = (): string[] => readFileSync(file, 'utf8').split('\n').slice(0, -1)
+
+/** Cuts the log so that it has this many lines, and the file beside it to fit. */
+function cut(count: number, headFile: 'fits' | 'is gone' | 'is empty'): void {
+  const kept = lines().slice(0, count)
+  writeFileSync(file, kept.map((line) => `${line}\n`).join(''))
+  const { seq, hash } = JSON.parse(kept.at(-1) ?? '{}')
+  if (headFile === 'is gone') rmSync(`${file}.head`)
+  else if (headFile === 'is empty') truncateSync(`${file}.head`, 0)
+  else writeFileSync(`${file}.head`, `${JSON.stringify({ seq, hash }).padEnd(127)}\n`)
+}
+
+async function verified(anchors: Anchors | undefined = anchorsOf()) {
+  const [verdict] = await verifyAudit([file], { anchorOf: async (path) => anchors?.read(path) })
+  if (!verdict) throw new Error('There is no verdict.')
+  return verdict
+}
+
+describe('the end of an audit log', () => {
+  it('is in the store once the log is closed', async () => {
+    await write(3)
+    expect(await verified()).toMatchObject({ lines: 4, anchored: 4 })
+    expect((await verified()).problem).toBeUndefined()
+  })
+
+  it.each(['fits', 'is gone', 'is empty'] as const)(
+    'is missed where it is cut off together with the file beside it, which %s',
+    async (headFile) => {
+      await write(5)
+      cut(2, headFile)
+      const { problem } = await verified()
+      expect(problem).toMatchObject({ reason: 'line(s) 3 to 6 of the log are missing at the end' })
+      // Nothing but the store tells.
+      expect((await verifyAudit([file]))[0]?.problem).toBeUndefined()
+    },
+  )
+
+  it('is missed where other lines were written in its place', async () => {
+    await write(5)
+    cut(2, 'fits')
+    const other = new Audit({ file, maxSize: 1_000_000 }, silentLog)
+    for (let index = 0; index < 6; index++) call(other, index + 100)
+    await other.close()
+    expect((await verified()).problem).toMatchObject({ reason: 'is not the line that was written here' })
+  })
+
+  it('is reported by the gateway that opens the log next, and stays on record in it', async () => {
+    await write(5)
+    cut(2, 'fits')
+    const told: unknown[] = []
+    const log = {
+      ...silentLog,
+      error: (event: string, fields?: object) => void told.push({ event, ...fields }),
+    }
+    await write(9, log)
+    expect(told).toEqual([{ event: 'audit.missing', file, from: 3, to: 6 }])
+    expect(lines().some((line) => line.includes('"event":"missing","from":3,"to":6'))).toBe(true)
+    expect((await verified()).problem).toMatchObject({ reason: 'says that line(s) 3 to 6 went missing' })
+    await write(1, log)
+    expect(told).toHaveLength(1)
+  })
+
+  it('moves once a second at most, not with each call', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    const put = vi.spyOn(store, 'put')
+    const anchor = new Anchor({ path: file, head: { seq: 0, hash: '' } }, anchorsOf(), () =>
+      expect.unreachable(),
+    )
+    for (let seq = 1; seq <= 500; seq++) {
+      anchor.follow({ seq, hash: `hash of ${seq}` })
+      await vi.advanceTimersByTimeAsync(10)
+    }
+    expect(put.mock.calls.length).toBeGreaterThanOrEqual(4)
+    expect(put.mock.calls.length).toBeLessThanOrEqual(5)
+    anchor.follow({ seq: 501, hash: 'the last' })
+    await anchor.close()
+    expect(await anchorsOf().read(file)).toEqual({ seq: 501, hash: 'the last' })
+    expect(put.mock.calls.length).toBeLessThanOrEqual(6)
+  })
+
+  it('is written down later where the store is away, and never before it was compared', async () => {
+    await write(5)
+    cut(2, 'fits')
+    const get = vi.spyOn(store, 'get').mockRejectedValue(new Error('away'))
+    await write(1)
+    get.mockRestore()
+    expect((await verified()).problem).toBeDefined()
+    expect(existsSync(`${file}.head`)).toBe(true)
+  })
+
+  it('is not taken for that of another machine or another file', async () => {
+    await write(3)
+    expect((await verified(anchorsOf('other'))).anchored).toBeUndefined()
+    expect(await anchorsOf().read(`${file}x`)).toBeUndefined()
+  })
+})

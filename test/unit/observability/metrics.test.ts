@@ -1,0 +1,151 @@
+import { spawnSync } from 'node:child_process'
+import { describe, expect, it } from 'vitest'
+import { Metrics } from '../../../src/observability/metrics.ts'
+
+const never = (): boolean => false
+
+function metricsWith(
+  levels = {
+    upstreams: [] as { name: string; isUp: boolean; connections: number; parked: number }[],
+    sessions: 0,
+  },
+  pendingApprovals = async (): Promise<number | undefined> => 0,
+) {
+  return new Metrics({
+    isMethod: (name) => name === 'tools/call' || name === 'tools/list',
+    isOutcome: (outcome) => ['ok', 'tool_error', 'OPERATION_TIMEOUT'].includes(outcome),
+    levels: () => levels,
+    pendingApprovals,
+  })
+}
+
+const toolOf = (name: string) => ({ method: 'tools/call', upstream: 'files', name })
+
+/** The sample lines of a metric. */
+async function samples(metrics: Metrics, name: string): Promise<string[]> {
+  const lines = (await metrics.page()).text.split('\n')
+  return lines.filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `))
+}
+
+describe('metrics of calls', () => {
+  it.each([
+    [2, ['gatehouse_pending_approvals 2']],
+    [undefined, []],
+  ])('tell how many calls wait for a person where the store says %s', async (pending, lines) => {
+    const metrics = metricsWith(undefined, async () => pending)
+    expect(await samples(metrics, 'gatehouse_pending_approvals')).toEqual(lines)
+  })
+
+  it('show nothing hidden of the name of a tool', async () => {
+    const metrics = metricsWith()
+    metrics.meter(toolOf('a\u001B[31mb\u202E')).count('ok', 0.01, () => true)
+    expect((await metrics.page()).text).toContain('tool="a')
+    for (const hidden of ['\u001B', '\u202E']) expect((await metrics.page()).text).not.toContain(hidden)
+  })
+
+  it('C206 C207 count calls by tool and outcome, and tell how long they took', async () => {
+    const metrics = metricsWith()
+    metrics.meter(toolOf('read')).count('ok', 0.02, never)
+    metrics.meter(toolOf('read')).count('tool_error', 0.2, never)
+    expect(await samples(metrics, 'gatehouse_calls_total')).toEqual([
+      'gatehouse_calls_total{method="tools/call",upstream="files",tool="read",outcome="ok"} 1',
+      'gatehouse_calls_total{method="tools/call",upstream="files",tool="read",outcome="tool_error"} 1',
+    ])
+    expect(await samples(metrics, 'gatehouse_call_duration_seconds_count')).toEqual([
+      'gatehouse_call_duration_seconds_count{method="tools/call",upstream="files",tool="read"} 2',
+    ])
+  })
+
+  it('C207 sort how long calls took into buckets from a millisecond to minutes', async () => {
+    const metrics = metricsWith()
+    for (const seconds of [0.0005, 0.02, 400]) metrics.meter(toolOf('read')).count('ok', seconds, never)
+    const buckets = await samples(metrics, 'gatehouse_call_duration_seconds_bucket')
+    const counts = buckets.map((line) => [/le="([^"]+)"/.exec(line)?.[1], line.split(' ').at(-1)])
+    expect(counts[0]).toEqual(['0.001', '1'])
+    expect(counts).toContainEqual(['0.025', '2'])
+    expect(counts).toContainEqual(['300', '2'])
+    expect(counts.at(-1)).toEqual(['+Inf', '3'])
+  })
+
+  it('do not take the name of a tool from a caller alone', async () => {
+    const metrics = metricsWith()
+    metrics.meter(toolOf('made-up')).count('tool_error', 0, never)
+    metrics.meter(toolOf('listed')).count('tool_error', 0, () => true)
+    const lines = await samples(metrics, 'gatehouse_calls_total')
+    expect(lines).toEqual([
+      'gatehouse_calls_total{method="tools/call",upstream="files",tool="other",outcome="tool_error"} 1',
+      'gatehouse_calls_total{method="tools/call",upstream="files",tool="listed",outcome="tool_error"} 1',
+    ])
+  })
+
+  it('count methods and outcomes nobody knows together', async () => {
+    const metrics = metricsWith()
+    metrics.meter({ method: 'vendor/one', upstream: 'files' }).count('ok', 0, never)
+    metrics.meter({ method: 'vendor/two', upstream: 'files' }).count('MADE_UP', 0, never)
+    expect(await samples(metrics, 'gatehouse_calls_total')).toEqual([
+      'gatehouse_calls_total{method="other",upstream="files",tool="",outcome="ok"} 1',
+      'gatehouse_calls_total{method="other",upstream="files",tool="",outcome="other"} 1',
+    ])
+  })
+
+  it('keep at most so many tools of one server apart', async () => {
+    const metrics = metricsWith()
+    for (let index = 0; index < 700; index++) metrics.meter(toolOf(`tool-${index}`)).count('ok', 0, never)
+    const lines = await samples(metrics, 'gatehouse_calls_total')
+    expect(lines).toHaveLength(501)
+    expect(lines.find((line) => line.includes('tool="other"'))).toMatch(/ 200$/)
+  })
+})
+
+describe('metrics of the rest', () => {
+  it('C208 count refusals of callers and of too many calls', async () => {
+    const metrics = metricsWith()
+    metrics.refused('TOKEN_EXPIRED')
+    metrics.rateLimited('files')
+    expect(await samples(metrics, 'gatehouse_auth_failures_total')).toEqual([
+      'gatehouse_auth_failures_total{reason="TOKEN_EXPIRED"} 1',
+    ])
+    expect(await samples(metrics, 'gatehouse_rate_limited_total')).toEqual([
+      'gatehouse_rate_limited_total{upstream="files"} 1',
+    ])
+  })
+
+  it('tell the state of servers, of sessions and of parked calls as it is then', async () => {
+    const levels = { upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }], sessions: 5 }
+    const metrics = metricsWith(levels)
+    levels.upstreams = [{ name: 'b', isUp: false, connections: 0, parked: 1 }]
+    expect(await samples(metrics, 'gatehouse_upstream_up')).toEqual(['gatehouse_upstream_up{upstream="b"} 0'])
+    expect(await samples(metrics, 'gatehouse_upstream_connections')).toEqual([
+      'gatehouse_upstream_connections{upstream="b"} 0',
+    ])
+    expect(await samples(metrics, 'gatehouse_sessions')).toEqual(['gatehouse_sessions 5'])
+    expect(await samples(metrics, 'gatehouse_parked_calls')).toEqual(['gatehouse_parked_calls 1'])
+  })
+
+  const hasPromtool = spawnSync('promtool', ['--version']).error === undefined
+  const isRequired = process.env['CI'] !== undefined
+
+  it.runIf(hasPromtool || isRequired)(
+    'are what Prometheus expects (checked where promtool is installed)',
+    async () => {
+      const metrics = metricsWith({
+        upstreams: [{ name: 'a', isUp: true, connections: 2, parked: 3 }],
+        sessions: 5,
+      })
+      metrics.meter(toolOf('a "quoted"\\name\n')).count('ok', 0.1, never)
+      metrics.stored('get', 0.001)
+      metrics.refused('TOKEN_EXPIRED')
+      metrics.rateLimited('files')
+      const checked = spawnSync('promtool', ['check', 'metrics'], {
+        input: (await metrics.page()).text,
+        encoding: 'utf8',
+      })
+      // The process metrics every Node program has are named by others.
+      const own = `${checked.stdout}${checked.stderr}`
+        .split('\n')
+        .filter((line) => line.includes('gatehouse'))
+      expect(own).toEqual([])
+      expect([0, 3]).toContain(checked.status)
+    },
+  )
+})

@@ -1,0 +1,137 @@
+import fc from 'fast-check'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { Secret } from '../../../src/core/text/secret.ts'
+import { createLog } from '../../../src/observability/log.ts'
+import { isTelling, Redactor, secretsOf } from '../../../src/core/text/redact.ts'
+
+const canary = 'canary-9f8e7d"\\x'
+
+describe('secrets by value', () => {
+  const redactor = new Redactor()
+  redactor.learn([`Bearer ${canary}`, 'redis://user:p%40ss-word@host/0', 'short', 'plain-secret.*'])
+
+  it('C063 are found alone, with their scheme, escaped in JSON and escaped in a URL', () => {
+    for (const text of [
+      canary,
+      `Bearer ${canary}`,
+      JSON.stringify({ a: canary }),
+      encodeURIComponent(canary),
+    ]) {
+      expect(redactor.finds(text)).toBe(true)
+      expect(redactor.text(text)).not.toContain('canary-9f8e7d')
+    }
+  })
+
+  it('C063 are found as the password of a URL', () => {
+    expect(redactor.text('the password is p@ss-word')).toBe('the password is ***')
+  })
+
+  it('C063 are found line by line', () => {
+    const strict = new Redactor()
+    strict.learn(['first line of a secret\nsecond line of a secret\n}'])
+    expect(strict.text('> second line of a secret }')).toBe('> *** }')
+  })
+
+  it('stay where their reader knows them', () => {
+    expect(redactor.text('plain-secret.*', (secret) => secret.startsWith('plain'))).toBe('plain-secret.*')
+  })
+
+  it('leave what is too short to be told from words', () => {
+    expect(redactor.text('in short')).toBe('in short')
+  })
+
+  it('are taken to the letter', () => {
+    expect(redactor.text('plain-secret.* plain-secretXY')).toBe('*** plain-secretXY')
+  })
+
+  it('never remain in any value', () => {
+    fc.assert(
+      fc.property(fc.string({ minLength: 6 }), fc.jsonValue(), (secret, value) => {
+        const strict = new Redactor()
+        strict.learn([secret])
+        const cleaned = JSON.stringify(strict.value({ value, deep: [{ value: `a${secret}b` }] }))
+        if (!'*'.repeat(9).includes(secret)) expect(JSON.parse(cleaned).deep[0].value).not.toContain(secret)
+      }),
+    )
+  })
+})
+
+describe('secrets by key', () => {
+  it.each([
+    'authorization',
+    'Cookie',
+    'set-cookie',
+    'access_token',
+    'apiKey',
+    'client_secret',
+    'x-api-key',
+    'password',
+  ])('C205 hides what stands under %s', (key) => expect(isTelling(key)).toBe(true))
+
+  it.each(['tokens', 'method', 'name', 'key', 'keyboard', 'outcome'])('shows what stands under %s', (key) =>
+    expect(isTelling(key)).toBe(false),
+  )
+})
+
+it('finds every secret of settings, wherever it stands', () => {
+  const settings = { a: [{ headers: { x: new Secret('one') } }], b: { c: new Secret('two') }, d: 'three' }
+  expect(secretsOf(settings)).toEqual(['one', 'two'])
+})
+
+describe('the log', () => {
+  let folder = ''
+  let file = 0
+  beforeEach(() => {
+    vi.useFakeTimers()
+    folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+    file = openSync(join(folder, 'log'), 'w')
+  })
+  afterEach(() => {
+    vi.useRealTimers()
+    closeSync(file)
+    rmSync(folder, { recursive: true, force: true })
+  })
+  const written = (): string => {
+    vi.advanceTimersByTime(100)
+    return readFileSync(join(folder, 'log'), 'utf8')
+  }
+
+  it.each([true, false])('C063 C205 tells no secret, by value nor by key (for people: %s)', (isPretty) => {
+    const log = createLog({ level: 'info', isPretty, to: file })
+    log.configure({ secrets: [canary] })
+    log.info('call', { reason: `it said ${canary}`, nested: { text: [canary] }, authorization: 'Basic eA==' })
+    log.info('call', { headers: { cookie: 'a=b', 'x-other': 'seen' } })
+    const text = written()
+    expect(text).not.toContain('canary-9f8e7d')
+    expect(text).not.toContain('eA==')
+    expect(text).not.toContain('a=b')
+    expect(text).toContain('seen')
+    expect(text).toContain('it said ***')
+  })
+
+  it('stays JSON where a configured value is a word of every line', () => {
+    const log = createLog({ level: 'info', isPretty: false, to: file })
+    log.configure({ secrets: ['method', '"event":"call'] })
+    log.info('call', { method: 'tools/call', name: 'method' })
+    expect(JSON.parse(written())).toMatchObject({ event: 'call', method: 'tools/call', name: '***' })
+  })
+
+  it('C063 knows the secrets it was told last, and those before', () => {
+    const log = createLog({ isPretty: false, to: file })
+    log.configure({ secrets: ['first-secret'] })
+    log.configure({ secrets: ['second-secret'], level: 'warn' })
+    log.info('unseen')
+    log.warn('call', { text: 'first-secret second-secret' })
+    expect(JSON.parse(written())).toMatchObject({ text: '*** ***' })
+  })
+
+  it('keeps the level of the command line', () => {
+    const log = createLog({ level: 'debug', isPretty: false, to: file })
+    log.configure({ secrets: [], level: 'error' })
+    log.debug('seen')
+    expect(written()).toContain('seen')
+  })
+})

@@ -1,0 +1,197 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import type { Notification } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { type OutgoingRequest, JsonRpcPeer } from '../../../src/protocol/json-rpc-peer.ts'
+import { anyText, mutated } from '../../support/mutations.ts'
+
+function peer(): {
+  peer: JsonRpcPeer
+  sent: string[]
+  noise: string[]
+  notes: Notification[]
+  requests: string[]
+} {
+  const sent: string[] = []
+  const noise: string[] = []
+  const notes: Notification[] = []
+  const requests: string[] = []
+  const made = new JsonRpcPeer(
+    { send: (message) => (sent.push(message), Promise.resolve()) },
+    {
+      request: (request) => requests.push(request.method),
+      notification: (note) => notes.push(note),
+      noise: (text) => noise.push(text),
+    },
+  )
+  return { peer: made, sent, noise, notes, requests }
+}
+
+const ask = (to: JsonRpcPeer, options = {}): Promise<string> =>
+  to
+    .request('m', () => Payload.of({}), options)
+    .then(
+      (result) => result.text,
+      (error: unknown) => (error instanceof GatewayError ? error.code : String(error)),
+    )
+const answer = (id: unknown, text: string): string => JSON.stringify({ jsonrpc: '2.0', id, result: { text } })
+
+describe('a peer', () => {
+  test('takes a question back where it asked it', async () => {
+    const about: unknown[] = []
+    const send = (message: string, exchange: OutgoingRequest): undefined =>
+      void about.push(message, exchange.about)
+    const to = new JsonRpcPeer({ send }, { request: () => {}, notification: () => {}, noise: () => {} })
+    const controller = new AbortController()
+    const asked = ask(to, { signal: controller.signal, about: '"call"' })
+    controller.abort()
+    expect(await asked).toBe('CANCELLED')
+    expect(about).toEqual([
+      expect.stringContaining('"method":"m"'),
+      '"call"',
+      expect.stringContaining('"method":"notifications/cancelled"'),
+      '"call"',
+    ])
+  })
+
+  test('matches answers to requests in whatever order they come', async () => {
+    const { peer: to } = peer()
+    const [one, two, three] = [ask(to), ask(to), ask(to)]
+    to.receive(answer(3, 'three'))
+    to.receive(answer('1', 'one'))
+    to.receive(`[${answer(2, 'two')}]`)
+    expect(await Promise.all([one, two, three])).toEqual([
+      '{"text":"one"}',
+      '{"text":"two"}',
+      '{"text":"three"}',
+    ])
+    expect(to.waiting).toBe(0)
+  })
+
+  test('takes an error without an id for the answer to the only request, or to that of its stream', async () => {
+    const { peer: to } = peer()
+    const only = ask(to)
+    to.receive('{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}')
+    expect(await only).toBe('UPSTREAM_ERROR')
+    const [first, second] = [ask(to), ask(to)]
+    to.receive('{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}')
+    expect(to.waiting).toBe(2)
+    to.receive('{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}', 2)
+    expect(await first).toBe('UPSTREAM_ERROR')
+    to.receive(answer(3, 'second'))
+    expect(await second).toBe('{"text":"second"}')
+  })
+
+  test.each([
+    '{"jsonrpc":"2.0","id":null,"result":{"text":"wrong"}}',
+    '{"jsonrpc":"2.0","result":{"text":"wrong"}}',
+    '{"level":"info","msg":"a line of a log"}',
+    '{}',
+  ])('takes %s for the answer to no request, not even the only one', async (text) => {
+    const { peer: to } = peer()
+    const only = ask(to)
+    to.receive(text)
+    expect(to.waiting).toBe(1)
+    to.receive(answer(1, 'right'))
+    expect(await only).toBe('{"text":"right"}')
+  })
+
+  test('ends a request on whose own stream a result without an id comes', async () => {
+    const { peer: to } = peer()
+    const [first] = [ask(to), ask(to)]
+    to.receive('{"jsonrpc":"2.0","id":null,"result":{"text":"wrong"}}', 1)
+    expect(await first).toBe('UPSTREAM_ERROR')
+    expect(to.waiting).toBe(1)
+  })
+
+  test('gives no request the answer that came on the stream of another', async () => {
+    const { peer: to } = peer()
+    const [mine, theirs] = [ask(to), ask(to)]
+    to.receive(answer(2, 'secret'), 1)
+    expect(to.waiting).toBe(2)
+    to.receive(answer(1, 'mine'), 1)
+    to.receive(answer(2, 'theirs'), 2)
+    expect(await Promise.all([mine, theirs])).toEqual(['{"text":"mine"}', '{"text":"theirs"}'])
+  })
+
+  test('ends a request whose answer is malformed, and no other', async () => {
+    const { peer: to, noise } = peer()
+    const [broken, good] = [ask(to), ask(to)]
+    to.receive('{"jsonrpc":"2.0","id":1,"result":"text"}')
+    expect(await broken).toBe('UPSTREAM_ERROR')
+    to.receive('{"jsonrpc":"2.0","id":2,"method":7}')
+    expect(to.waiting).toBe(1)
+    to.receive(answer(2, 'good'))
+    expect(await good).toBe('{"text":"good"}')
+    expect(noise).toHaveLength(2)
+  })
+
+  test('reads on in a batch after a part that is no message', async () => {
+    const { peer: to } = peer()
+    const asked = ask(to)
+    to.receive(`[1, {"jsonrpc":"2.0"}, ${answer(1, 'here')}]`)
+    expect(await asked).toBe('{"text":"here"}')
+  })
+
+  test('forgets a request whose params can not be made', async () => {
+    const { peer: to, sent } = peer()
+    const failing = to.request('m', () => {
+      throw new GatewayError('INVALID_INPUT', 'no')
+    })
+    await expect(failing).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+    expect([to.waiting, sent.length]).toEqual([0, 0])
+  })
+
+  test('passes progress on only to the request it is of', async () => {
+    const { peer: to, notes } = peer()
+    const heard: unknown[] = []
+    const asked = ask(to, { onProgress: (note: Notification) => heard.push(note.params?.fields.progress) })
+    const progress = (token: unknown): string =>
+      JSON.stringify({
+        jsonrpc: '2.0',
+        method: 'notifications/progress',
+        params: { progressToken: token, progress: 1 },
+      })
+    for (const token of [1, 99, 'x', null, undefined]) to.receive(progress(token))
+    to.receive(answer(1, 'done'))
+    to.receive(progress(1))
+    await asked
+    expect(heard).toEqual([1])
+    expect(notes).toEqual([])
+  })
+
+  test('cancels with a word to the other side, except for the handshake', async () => {
+    const { peer: to, sent } = peer()
+    const controller = new AbortController()
+    const asked = ask(to, { signal: controller.signal })
+    const shaking = to.request('initialize', () => Payload.of({}), { signal: controller.signal })
+    controller.abort()
+    expect(await asked).toBe('CANCELLED')
+    await expect(shaking).rejects.toMatchObject({ code: 'CANCELLED' })
+    expect(sent.filter((each) => each.includes('cancelled'))).toEqual([
+      expect.stringContaining('"requestId":1'),
+    ])
+    to.receive(answer(1, 'late'))
+    expect(to.waiting).toBe(0)
+  })
+
+  test('tells a request that ran out of time from one that was cancelled', async () => {
+    const { peer: to } = peer()
+    expect(await ask(to, { signal: AbortSignal.abort(new DOMException('late', 'TimeoutError')) })).toBe(
+      'OPERATION_TIMEOUT',
+    )
+  })
+
+  test('never throws, and no text settles a request it is not the answer to', () => {
+    const message = { jsonrpc: '2.0', id: 7, result: { content: [] } }
+    fc.assert(
+      fc.property(fc.array(fc.oneof(anyText, mutated(message)), { maxLength: 10 }), (texts) => {
+        const { peer: to } = peer()
+        for (let request = 0; request < 2; request++) void ask(to)
+        for (const text of texts) to.receive(text, 99)
+        expect(to.waiting).toBe(2)
+      }),
+    )
+  })
+})

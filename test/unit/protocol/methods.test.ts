@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest'
+import { memberFor } from '../../../src/protocol/subscription-filter.ts'
+import { isForServers, method, severity } from '../../../src/protocol/methods.ts'
+
+test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty', ''])(
+  'the method name %j is one nobody knows',
+  (name) => {
+    expect(method(name)).toEqual({})
+    expect(memberFor(name)).toBeUndefined()
+    expect(severity(name)).toBe(-1)
+  },
+)
+
+test.each([
+  'initialize',
+  'tools/call',
+  'logging/setLevel',
+  'ping',
+  '',
+  'notifications/cancelled',
+  'notifications/initialized',
+])('a notification named %j does not reach servers', (name) => {
+  expect(isForServers(name)).toBe(false)
+})
+
+test('a notification of a vendor reaches servers', () => {
+  expect(isForServers('notifications/vendor/news')).toBe(true)
+})

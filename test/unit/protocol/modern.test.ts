@@ -1,0 +1,38 @@
+import { describe, expect, it } from 'vitest'
+import type { Call } from '../../../src/core/call.ts'
+import { GatewayError } from '../../../src/core/error.ts'
+import { Payload } from '../../../src/core/payload.ts'
+import { modernError, modernResult } from '../../../src/protocol/modern.ts'
+
+const client = { era: 'modern', revision: '2026-07-28', capabilities: {} } as const
+const big = '"n":9007199254740993,"one":1.0'
+
+function textOf(method: string, outcome: Parameters<typeof modernResult>[1]): string {
+  return modernResult({ method, client } as unknown as Call, outcome, () => 'sealed').text
+}
+
+describe('for a client of 2026-07-28 the very text is kept', () => {
+  it('of questions', () => {
+    const params = Payload.text(`{"message":"m","requestedSchema":{${big}}}`)
+    const questions = { q1: { method: 'elicitation/create', params } }
+    expect(
+      textOf('tools/call', { kind: 'input_required', inputRequests: questions, requestState: {} }),
+    ).toContain(params.text)
+  })
+
+  it('of tools, without what the revision has no more', () => {
+    const tools = `[{"name":"a","execution":{},"inputSchema":{${big}}},{"name":"b","x":{${big}}}]`
+    const result = textOf('tools/list', { kind: 'result', result: Payload.text(`{"tools":${tools}}`) })
+    expect(result).toContain(`[{"name":"a","inputSchema":{${big}}},{"name":"b","x":{${big}}}]`)
+  })
+})
+
+it.each([
+  ['{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}', -32021],
+  ['{"code":-32021,"message":"m","data":{"n":9007199254740993}}', -32603],
+  ['{"code":-32050,"message":"m","data":{"n":9007199254740993}}', -32603],
+])('an error of a server is only told under a code of 2026-07-28 that it means: %s', (text, code) => {
+  const error = modernError(new GatewayError('UPSTREAM_ERROR', 'm', { relayed: Payload.text(text) }))
+  expect(error.fields['code']).toBe(code)
+  expect(error.text).toContain(text.slice(text.indexOf('"data"'), -1))
+})

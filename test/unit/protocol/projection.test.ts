@@ -1,0 +1,166 @@
+import { describe, expect, it } from 'vitest'
+import { Payload } from '../../../src/core/payload.ts'
+import { validator } from '../../../src/core/schema/schema.ts'
+import { lowerNote, lowerResult } from '../../../src/protocol/projection.ts'
+import { findRevision, latestLegacy, type Revision, revisionNames } from '../../../src/protocol/revisions.ts'
+import { wrapSchema } from '../../../src/protocol/projection.ts'
+
+function revision(name: string): Revision {
+  const found = findRevision(name)
+  if (!found) throw new TypeError(name)
+  return found
+}
+
+const audio = { type: 'audio', data: 'AA==', mimeType: 'audio/wav' }
+const link = { type: 'resource_link', uri: 'file:///a', name: 'a', description: 'the a' }
+const text = { type: 'text', text: 't' }
+
+describe('a result for an older client', () => {
+  it('keeps its text where nothing has to change', () => {
+    const result = Payload.text('{"content":[{"type":"text","text":"t"}],"n":1.0,"isError":false}')
+    for (const name of ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']) {
+      expect(lowerResult('tools/call', result, revision(name)).text).toBe(result.text)
+    }
+  })
+
+  it('loses what only 2026-07-28 says', () => {
+    const meta = { 'io.modelcontextprotocol/serverInfo': {}, kept: 1 }
+    const result = Payload.of({
+      tools: [],
+      resultType: 'complete',
+      ttlMs: 1,
+      cacheScope: 'private',
+      _meta: meta,
+    })
+    expect(lowerResult('tools/list', result, latestLegacy).value).toEqual({ tools: [], _meta: { kept: 1 } })
+  })
+
+  it.each([
+    ['2024-11-05', ['text', 'resource', 'text']],
+    ['2025-03-26', ['text', 'audio', 'text']],
+    ['2025-06-18', ['text', 'audio', 'resource_link']],
+    ['2025-11-25', ['text', 'audio', 'resource_link']],
+  ])('of %s has content of the types %j', (name, types) => {
+    const { content } = lowerResult(
+      'tools/call',
+      Payload.of({ content: [text, audio, link] }),
+      revision(name),
+    ).fields
+    expect(Array.isArray(content) && content.map((each: { type: string }) => each.type)).toEqual(types)
+    const prompt = Payload.of({
+      messages: [
+        { role: 'user', content: audio },
+        { role: 'user', content: link },
+      ],
+    })
+    const { messages } = lowerResult('prompts/get', prompt, revision(name)).fields
+    const found =
+      Array.isArray(messages) && messages.map((each: { content: { type: string } }) => each.content.type)
+    expect(found).toEqual(types.slice(1))
+  })
+
+  it('leaves messages alone that are none', () => {
+    const odd = { messages: [7, { role: 'user', content: 'hi' }, { role: 'user', content: audio }] }
+    const { messages } = lowerResult('prompts/get', Payload.of(odd), revision('2024-11-05')).fields
+    expect(messages).toMatchObject([7, { content: 'hi' }, { content: { type: expect.any(String) } }])
+  })
+
+  it('has structured content as an object, and as text', () => {
+    const list = lowerResult(
+      'tools/call',
+      Payload.text('{"content":[],"structuredContent":[1.0]}'),
+      latestLegacy,
+    )
+    expect(list.value).toEqual({
+      content: [{ type: 'text', text: '[1.0]' }],
+      structuredContent: { result: [1] },
+    })
+    const object = Payload.of({ content: [text], structuredContent: { a: 1 } })
+    expect(lowerResult('tools/call', object, latestLegacy).value).toEqual(object.value)
+  })
+
+  it('keeps the very text of everything beside what has to change', () => {
+    const big = '"n":9007199254740993,"one":1.0'
+    const block = `{"type":"text","text":"t",${big}}`
+    const linked = `{"type":"resource_link","uri":"file:///a","name":"a"}`
+    const first = revision('2024-11-05')
+    const call = Payload.text(`{"content":[${linked},${block}],"structuredContent":[9007199254740993,1.0]}`)
+    const called = lowerResult('tools/call', call, first).text
+    expect(called).toContain(block)
+    expect(called).toContain('"structuredContent":{"result":[9007199254740993,1.0]}')
+    const prompt = Payload.text(`{"messages":[{"role":"user","content":${linked}},{"content":${block}}]}`)
+    expect(lowerResult('prompts/get', prompt, first).text).toContain(`{"content":${block}}`)
+    const tool = `{"name":"a","inputSchema":{${big}},"outputSchema":{"type":"array","items":{${big}}}}`
+    const listed = lowerResult('tools/list', Payload.text(`{"tools":[${tool}]}`), first).text
+    expect(listed.split(big)).toHaveLength(3)
+  })
+
+  it.each([
+    {
+      anyOf: [
+        { type: 'object', properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] },
+        { type: 'array' },
+      ],
+    },
+    { type: ['object', 'array'], properties: { a: { $ref: '#/$defs/a' } }, required: ['a'] },
+  ])('fits its schema, also where the root may be an object or not: %j', (root) => {
+    const outputSchema = { ...root, $defs: { a: { type: 'integer' } } }
+    const tools = Payload.of({ tools: [{ name: 'a', outputSchema }] })
+    const [tool] = lowerResult('tools/list', tools, latestLegacy).at('tools')?.items ?? []
+    const schema = tool?.at('outputSchema')?.fields ?? {}
+    expect(schema['type']).toBe('object')
+    const fits = (structuredContent: unknown): boolean => {
+      const result = lowerResult('tools/call', Payload.of({ content: [], structuredContent }), latestLegacy)
+      return validator(schema)(result.fields['structuredContent']).length === 0
+    }
+    expect([{ a: 1 }, [1], { a: 'no' }, 'no'].map(fits)).toEqual([true, true, false, false])
+  })
+
+  it('says of structured content what it wraps it as', () => {
+    const schema = { type: 'array', items: { $ref: '#/$defs/item' }, $defs: { item: { type: 'string' } } }
+    const { tools } = lowerResult(
+      'tools/list',
+      Payload.of({ tools: [{ name: 'a', outputSchema: schema }] }),
+      latestLegacy,
+    ).fields
+    expect(tools).toEqual([{ name: 'a', outputSchema: wrapSchema(Payload.of(schema)).value }])
+    expect(wrapSchema(Payload.of(schema)).value).toEqual({
+      type: 'object',
+      properties: { result: { ...schema, items: { $ref: '#/properties/result/$defs/item' } } },
+      required: ['result'],
+    })
+  })
+
+  it('leaves references alone that are not of the old root', () => {
+    const items = { $id: 'https://x.example/', $ref: '#/a' }
+    const schema = { type: 'array', enum: ['#'], items, anyOf: [{ $ref: '#' }] }
+    expect(wrapSchema(Payload.of(schema)).value).toMatchObject({
+      properties: { result: { ...schema, anyOf: [{ $ref: '#/properties/result' }] } },
+    })
+  })
+})
+
+it('progress for 2024-11-05 has no message', () => {
+  const note = { method: 'notifications/progress', params: Payload.of({ progress: 1, message: 'm' }) }
+  expect(lowerNote(note, revision('2024-11-05'))?.params?.value).toEqual({ progress: 1 })
+  expect(lowerNote(note, latestLegacy)).toBe(note)
+})
+
+it.each([
+  '{"task":{"taskId":"1","status":"working"},"_meta":{}}',
+  '{"task":{"taskId":"1"},"resultType":"task"}',
+])('the acceptance of a task gets no content: %s', (text) => {
+  for (const revision of revisionNames) {
+    const row = findRevision(revision)
+    if (row?.era !== 'legacy') continue
+    expect(lowerResult('tools/call', Payload.text(text), row).fields).not.toHaveProperty('content')
+  }
+})
+
+it.each(['notifications/elicitation/complete', 'notifications/tasks/status'])(
+  '%s is for clients of the one revision that has it',
+  (method) => {
+    const heard = revisionNames.filter((name) => lowerNote({ method }, revision(name)))
+    expect(heard).toEqual(['2025-11-25'])
+  },
+)

@@ -1,0 +1,103 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { type Action, Actions, encodeAction, newActionKey } from '../../../src/records/actions.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+const HOUR = 3_600_000
+
+function deed(given: Partial<Action> = {}): Action {
+  const startedAt = given.startedAt ?? 1000
+  return {
+    key: newActionKey(startedAt),
+    startedAt,
+    principal: { id: 'me' },
+    upstream: 'one',
+    tool: 't',
+    arguments: {},
+    status: 'ok',
+    way: { kind: 'none', reason: 'x' },
+    ...given,
+  }
+}
+
+test('keys of deeds sort by time, and differ', () => {
+  fc.assert(
+    fc.property(fc.nat(2 ** 45), fc.nat(2 ** 45), (one, other) => {
+      const keys = [newActionKey(one), newActionKey(other)]
+      expect(keys[0]).not.toBe(keys[1])
+      if (one < other) expect(keys.toSorted()).toEqual(keys)
+    }),
+  )
+})
+
+describe('deeds', () => {
+  test('are found by their key, until they are removed', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const one = deed()
+    await deeds.put(one, HOUR)
+    expect(await deeds.find(one.key)).toEqual(one)
+    await deeds.remove(one.key)
+    expect(await deeds.find(one.key)).toBeUndefined()
+  })
+
+  test('are listed from the last to the first, those that are meant', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const first = deed({ startedAt: 1000 })
+    const second = deed({ startedAt: 2000, session: 's', upstream: 'two' })
+    const third = deed({ startedAt: 3000, principal: { id: 'you' } })
+    for (const each of [second, third, first]) await deeds.put(each, HOUR)
+    expect(await deeds.list()).toEqual([third, second, first])
+    expect(await deeds.list({ since: 2000 })).toEqual([third, second])
+    expect(await deeds.list({ until: 2000 })).toEqual([second, first])
+    expect(await deeds.list({ session: 's' })).toEqual([second])
+    expect(await deeds.list({ upstream: 'two' })).toEqual([second])
+    expect(await deeds.list({ principal: 'you' })).toEqual([third])
+  })
+
+  test('say when they were undone', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const one = deed()
+    await deeds.put(one, HOUR)
+    expect(await deeds.undone(one.key, 5000, HOUR)).toBe(true)
+    expect(await deeds.find(one.key)).toEqual({ ...one, undoneAt: 5000 })
+    expect(await deeds.undone('other', 5000, HOUR)).toBe(false)
+  })
+
+  test('are undone by one at a time', async () => {
+    const deeds = new Actions(new MemoryStore())
+    expect(await deeds.reserve('one')).toBe(true)
+    expect(await deeds.reserve('one')).toBe(false)
+    expect(await deeds.reserve('other')).toBe(true)
+    await deeds.release('one')
+    expect(await deeds.reserve('one')).toBe(true)
+    expect(await deeds.list()).toEqual([])
+  })
+
+  test('that are too large lose their arguments first, and their way back last', async () => {
+    const deeds = new Actions(new MemoryStore())
+    const kept = async (one: Action): Promise<Action | undefined> => {
+      await deeds.put(one, HOUR)
+      expect(encodeAction(one)).toBe(JSON.stringify(await deeds.find(one.key)))
+      return deeds.find(one.key)
+    }
+    const half = 'x'.repeat(700_000)
+    const way = { kind: 'exact', tool: 'write', arguments: { text: half }, description: '' } as const
+    expect(await kept(deed({ arguments: { text: half } }))).toHaveProperty('arguments.text')
+    const both = await kept(deed({ arguments: { text: half }, way }))
+    expect(both).toMatchObject({ arguments: {}, way: { kind: 'exact' } })
+    const whole = { ...way, arguments: { text: half + half } }
+    const lost = await kept(deed({ way: whole }))
+    expect(lost?.way).toEqual({ kind: 'none', reason: 'what it takes to undo it is larger than 1 MB' })
+  })
+
+  test('that something else wrote are left out', async () => {
+    const kept = new Map([
+      ['deed/1', '{"torn'],
+      ['deed/2', '{"key":"2","status":"done"}'],
+      ['deed/3', 'null'],
+    ])
+    const store: Store = Object.assign(new MemoryStore(), { scan: async () => kept })
+    expect(await new Actions(store).list()).toEqual([])
+  })
+})

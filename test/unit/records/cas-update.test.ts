@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest'
+import { casUpdate } from '../../../src/records/cas-update.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+const HOUR = 3_600_000
+const busy = (): never => {
+  throw new Error('busy')
+}
+const counted = (text: string | undefined) => {
+  const result = Number(text ?? 0) + 1
+  return { result, write: { text: String(result), ttl: HOUR } }
+}
+
+test('makes a value, then changes it', async () => {
+  const store = new MemoryStore()
+  expect(await casUpdate(store, 'key', counted, busy)).toBe(1)
+  expect(await casUpdate(store, 'key', counted, busy)).toBe(2)
+  expect(await store.get('key')).toBe('2')
+})
+
+test('loses none of many changes at the same time', async () => {
+  const store = new MemoryStore()
+  const result = await Promise.all(Array.from({ length: 50 }, () => casUpdate(store, 'key', counted, busy)))
+  expect(result.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 50 }, (_, at) => at + 1))
+  expect(await store.get('key')).toBe('50')
+})
+
+test('writes nothing where there is nothing to write, or the look throws', async () => {
+  const store = new MemoryStore()
+  await store.put('key', 'as it was', HOUR)
+  expect(await casUpdate(store, 'key', (text) => ({ result: text }), busy)).toBe('as it was')
+  await expect(casUpdate(store, 'key', busy, () => undefined)).rejects.toThrow('busy')
+  expect(await store.get('key')).toBe('as it was')
+})
+
+test('gives up where others come before again and again', async () => {
+  const store = new MemoryStore()
+  let looks = 0
+  const late = (text: string | undefined) => {
+    void store.put('key', `of another ${++looks}`, HOUR)
+    return counted(text)
+  }
+  await expect(casUpdate(store, 'key', late, busy)).rejects.toThrow('busy')
+  expect(looks).toBe(100)
+  expect(await store.get('key')).toBe('of another 100')
+})

@@ -1,0 +1,95 @@
+import { spawn } from 'node:child_process'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { createMembership } from '../../../src/records/members.ts'
+import { MemoryStore } from '../../../src/store/memory.ts'
+
+afterEach(() => void vi.useRealTimers())
+
+describe('a gateway', () => {
+  it('sees the others that live, from when they say so', async () => {
+    const store = new MemoryStore()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    expect(one.id).not.toBe(two.id)
+    await two.register()
+    expect(await one.isAlive(two.id)).toBe(true)
+    expect(await one.isAlive(one.id)).toBe(true)
+    await two.close()
+    expect(await one.isAlive(two.id)).toBe(false)
+  })
+
+  it('goes on to be seen for as long as it lives', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const [one, two] = [createMembership(() => store), createMembership(() => store)]
+    await two.register()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(await one.isAlive(two.id)).toBe(true)
+    await two.close()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect((await store.get(`alive:${two.id}`)) === undefined).toBe(true)
+  })
+
+  it('goes on to be seen in a store that was replaced, until it leaves it', async () => {
+    vi.useFakeTimers()
+    const [first, second] = [new MemoryStore(), new MemoryStore()]
+    let current = first
+    const moving = createMembership(() => current)
+    const [before, after] = [createMembership(() => first), createMembership(() => second)]
+    await moving.register()
+    current = second
+    await moving.register()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect([await before.isAlive(moving.id), await after.isAlive(moving.id)]).toEqual([true, true])
+    moving.leave(first)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(await first.get(`alive:${moving.id}`)).toBeUndefined()
+    expect(await second.get(`alive:${moving.id}`)).toBe('1')
+    await moving.close()
+    expect(await second.get(`alive:${moving.id}`)).toBeUndefined()
+  })
+
+  it('knows at once of a process of its machine that ended', async () => {
+    const store = new MemoryStore()
+    const own = createMembership(() => store)
+    const child = spawn(process.execPath, ['-e', ''])
+    const { pid } = child
+    await new Promise((resolve) => child.on('exit', resolve))
+    const [, , ...place] = own.id.split('.')
+    const gone = ['0123456789abcdef', pid, ...place].join('.')
+    await store.put(`alive:${gone}`, '1', 10_000)
+    expect(await own.isAlive(gone)).toBe(false)
+    // What had its number before it, and gave its last sign a moment ago.
+    const before = ['0123456789abcdef', process.pid, ...place].join('.')
+    await store.put(`alive:${before}`, '1', 10_000)
+    expect(await own.isAlive(before)).toBe(false)
+  })
+
+  it('takes a process of another machine for alive until its last sign is over', async () => {
+    vi.useFakeTimers()
+    const store = new MemoryStore()
+    const own = createMembership(() => store)
+    const far = `0123456789abcdef.${process.pid}.elsewhere`
+    await store.put(`alive:${far}`, '1', 10_000)
+    expect(await own.isAlive(far)).toBe(true)
+    vi.advanceTimersByTime(10_001)
+    expect(await own.isAlive(far)).toBe(false)
+  })
+
+  it('takes others for alive when it can not know', async () => {
+    const store = new MemoryStore()
+    store.get = () => Promise.reject(new Error('away'))
+    expect(await createMembership(() => store).isAlive('x.1.elsewhere')).toBe(true)
+  })
+
+  it('says so again where it could not, and writes nothing before it is to', async () => {
+    const store = new MemoryStore()
+    const put = vi.spyOn(store, 'put').mockRejectedValueOnce(new Error('away'))
+    const own = createMembership(() => store)
+    expect(put).not.toHaveBeenCalled()
+    await expect(own.register()).rejects.toThrow('away')
+    await own.register()
+    await own.register()
+    expect(put).toHaveBeenCalledTimes(2)
+    await own.close()
+  })
+})

@@ -1,0 +1,99 @@
+import { createServer, type RequestListener } from 'node:http'
+import { lookup } from 'node:dns/promises'
+import type { AddressInfo } from 'node:net'
+import { hostname } from 'node:os'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { isNearHost, isPrivateAddress } from '../../../../src/upstream/oauth/oauth-http.ts'
+import { checkUrl, createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
+
+async function listening(answer: RequestListener): Promise<string> {
+  const server = createServer(answer)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+function http(mayBePrivate: boolean) {
+  const made = createOAuthHttp(mayBePrivate)
+  onTestFinished(() => made.close())
+  return made
+}
+
+describe('a request to an authorization server', () => {
+  it('follows no redirect', async () => {
+    let isFollowed = false
+    const url = await listening((request, response) => {
+      if (request.url === '/secret') isFollowed = true
+      response.writeHead(302, { location: '/secret' }).end()
+    })
+    expect((await http(true).send(url)).status).toBe(302)
+    expect(isFollowed).toBe(false)
+  })
+
+  it('reads no more than a small answer', async () => {
+    const url = await listening((_request, response) => response.end('x'.repeat(300 * 1024)))
+    await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+
+  it.each([
+    'http://10.0.0.1/token',
+    'http://169.254.169.254/latest/meta-data',
+    'ftp://login.example/token',
+    'javascript:alert(1)',
+    'http://login.example/token',
+    'no url',
+  ])('never goes to %s', async (url) => {
+    await expect(http(true).send(url)).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    expect(() => checkUrl(url, true)).toThrow('authorization server')
+  })
+
+  it.each([
+    'https://127.0.0.1/token',
+    'http://localhost:8080/token',
+    'https://10.1.2.3/token',
+    'https://[::1]/token',
+    'https://[::ffff:192.168.0.1]/token',
+    'https://169.254.169.254/token',
+    'https://2130706433/token',
+    'https://0x7f.1/token',
+  ])('does not go to %s on the word of a server of the internet', async (url) => {
+    await expect(http(false).send(url)).rejects.toMatchObject({
+      message: expect.stringContaining('private network'),
+    })
+  })
+
+  it('does not go where a name leads to a private network', async () => {
+    // Every machine has a name of its own, which it does not look up on the internet.
+    const { address } = await lookup(hostname())
+    const what = isPrivateAddress(address) ? /private network/ : /can not be reached/
+    await expect(http(false).send(`https://${hostname()}:1/`)).rejects.toMatchObject({
+      message: expect.stringMatching(what),
+    })
+  })
+})
+
+describe('an address', () => {
+  it.each(['10.0.0.1', '172.31.255.255', '192.168.1.1', '100.64.0.1', '169.254.0.1', '127.0.0.2', '0.0.0.0'])(
+    '%s is private',
+    (address) => expect(isPrivateAddress(address)).toBe(true),
+  )
+  it.each(['::1', '::', 'fe80::1', 'fd00::1', '::ffff:10.0.0.1', '64:ff9b::a00:1', '2002:a00:1::'])(
+    '%s is private too',
+    (address) => expect(isPrivateAddress(address)).toBe(true),
+  )
+  it.each(['8.8.8.8', '172.32.0.1', '2606:4700::1111'])('%s is of the internet', (address) =>
+    expect(isPrivateAddress(address)).toBe(false),
+  )
+  it.each([
+    ['localhost', true],
+    ['mcp', true],
+    ['files.internal', true],
+    ['192.168.0.2', true],
+    ['[::1]', true],
+    ['mcp.example.com', false],
+    ['8.8.8.8', false],
+  ])('host %s is near: %s', (host, isNear) => expect(isNearHost(host)).toBe(isNear))
+})

@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest'
+import { Secret } from '../../../../src/core/text/secret.ts'
+import type { OAuthSettings } from '../../../../src/core/settings.ts'
+import { authorizationServer, signIn } from '../../../support/authorization-server.ts'
+import { caller, echo, linkOf, oauthUpstream, startOf, textOf } from '../../../support/oauth-upstream.ts'
+import { protectedServer, unauthorized } from '../../../support/protected-server.ts'
+
+const PUBLIC = 'https://gateway.example/at'
+const DOCUMENT = `${PUBLIC}/oauth/client.json`
+
+async function world(
+  options: Parameters<typeof authorizationServer>[0],
+  oauth: Partial<OAuthSettings>,
+  publicUrl?: string,
+) {
+  const authority = await authorizationServer(options)
+  const server = await protectedServer(async (token, url) => {
+    const claims = token && (await authority.verify(token, url).catch(() => undefined))
+    return claims ? undefined : unauthorized(url, 'read')
+  })
+  server.metadata = { resource: server.url, authorization_servers: [authority.issuer] }
+  return {
+    authority,
+    server,
+    ...oauthUpstream(server.url, oauth, publicUrl === undefined ? {} : { publicUrl }),
+  }
+}
+
+describe('the gateway is to an authorization server', () => {
+  it('what the configuration says, first of all', async () => {
+    const oauth = { clientId: 'pre-registered', clientSecret: new Secret('secret') }
+    const here = await world({ documents: {} }, oauth, PUBLIC)
+    const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(caller('alice')))))
+    const link = new URL(url)
+    expect(link.searchParams.get('client_id')).toBe('pre-registered')
+    expect(here.authority.requests).not.toContain('POST /reg')
+  })
+
+  it('what its own document says, where that can be read', async () => {
+    const documents: Record<string, unknown> = {}
+    const here = await world({ documents }, {}, PUBLIC)
+    documents[DOCUMENT] = here.desk.document()
+    const outcome = await here.upstream.handle(echo(caller('alice')))
+    const { url: link, cookie } = await startOf(here.desk, linkOf(outcome))
+    expect(new URL(link).searchParams.get('client_id')).toBe(DOCUMENT)
+    const back = await signIn(link, 'alice', (url) => url.startsWith(`${PUBLIC}/oauth/callback`))
+    await here.desk.finish(new URL(back).searchParams, () => cookie.value)
+    expect(textOf(await here.upstream.handle(echo(caller('alice'))))).toBeDefined()
+    expect(here.authority.requests).not.toContain('POST /reg')
+  })
+
+  it('what it registers as, where no document of its own can be read', async () => {
+    const here = await world({ documents: {} }, {})
+    const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(caller('alice')))))
+    const link = new URL(url)
+    expect(link.searchParams.get('client_id')).not.toContain('client.json')
+    expect(here.authority.requests).toContain('POST /reg')
+  })
+
+  it('nothing where it can not register: the configuration has to say', async () => {
+    const here = await world({ registration: false }, {})
+    await expect(here.upstream.handle(echo(caller('alice')))).rejects.toMatchObject({
+      code: 'SERVER_UNAVAILABLE',
+      extra: { suggestion: expect.stringContaining('oauth.client_id') },
+    })
+  })
+})
+
+describe('the document of the gateway as a client', () => {
+  it('names itself, where users come back to, and no secret', async () => {
+    const { desk } = await world({}, {}, PUBLIC)
+    expect(desk.document()).toEqual({
+      client_id: DOCUMENT,
+      client_name: 'Gatehouse',
+      redirect_uris: [`${PUBLIC}/oauth/callback`],
+      grant_types: ['authorization_code', 'refresh_token'],
+      response_types: ['code'],
+      token_endpoint_auth_method: 'none',
+      application_type: 'web',
+    })
+  })
+
+  it('is not there where the gateway is not on the internet', async () => {
+    const { desk } = await world({}, {})
+    expect(desk.document()).toBeUndefined()
+  })
+})

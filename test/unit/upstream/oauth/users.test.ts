@@ -1,0 +1,409 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { requestInputInline } from '../../../../src/downstream/session/input-requests.ts'
+import type { Call, Notification, Outcome } from '../../../../src/core/call.ts'
+import { GatewayError } from '../../../../src/core/error.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import { authorizationServer, signIn } from '../../../support/authorization-server.ts'
+import {
+  caller,
+  clients,
+  echo,
+  linkOf,
+  type OAuthUpstream,
+  oauthUpstream,
+  startOf,
+  textOf,
+} from '../../../support/oauth-upstream.ts'
+import {
+  type ProtectedServer,
+  protectedServer,
+  type Refusal,
+  unauthorized,
+} from '../../../support/protected-server.ts'
+
+const alice = caller('alice', 'the-token-alice-came-with')
+
+async function world(options: Parameters<typeof authorizationServer>[0] = {}, scope = 'read') {
+  const authority = await authorizationServer(options)
+  const server = await protectedServer(async (token, url) => {
+    if (token === undefined) return unauthorized(url, scope)
+    const claims = await authority.verify(token, url).catch(() => undefined)
+    return claims ? undefined : unauthorized(url, scope)
+  })
+  server.metadata = { resource: server.url, authorization_servers: [authority.issuer] }
+  return { authority, server, ...oauthUpstream(server.url, {}) }
+}
+
+/** Goes through the pages as `user`, and back to the gateway. */
+async function visit({ desk }: OAuthUpstream, link: string, user: string): Promise<string> {
+  const { url, cookie } = await startOf(desk, link)
+  const back = await signIn(url, user, (place) => place.startsWith('http://127.0.0.1:8900/oauth/callback'))
+  return desk.finish(new URL(back).searchParams, (name) => (name === cookie.name ? cookie.value : undefined))
+}
+
+function retry(call: Call, outcome: Outcome, action = 'accept'): Call {
+  if (outcome.kind !== 'input_required') throw new Error('There is no question.')
+  return {
+    ...call,
+    requestState: outcome.requestState,
+    inputResponses: { sign_in: { result: Payload.of({ action }) } },
+  }
+}
+
+async function subjects({ tokens, url }: ProtectedServer, authority: { verify: Verify }): Promise<unknown[]> {
+  return Promise.all([...tokens].map(async (token) => (await authority.verify(token, url)).sub))
+}
+type Verify = Awaited<ReturnType<typeof authorizationServer>>['verify']
+
+describe('a user who has not signed in', () => {
+  it('is asked to open a link, and the call goes on once that is done', async () => {
+    const here = await world()
+    const call = echo(alice)
+    const outcome = await here.upstream.handle(call)
+    const start = await startOf(here.desk, linkOf(outcome))
+    expect(start).toMatchObject({ upstream: 'one', principal: 'alice' })
+    const link = new URL(start.url)
+    expect(link.origin).toBe(here.authority.issuer)
+    expect(Object.fromEntries(link.searchParams)).toMatchObject({
+      response_type: 'code',
+      code_challenge_method: 'S256',
+      resource: here.server.url,
+      redirect_uri: 'http://127.0.0.1:8900/oauth/callback',
+      scope: 'read offline_access',
+    })
+    await expect(visit(here, linkOf(outcome), 'alice')).resolves.toBe('one')
+    expect(textOf(await here.upstream.handle(retry(call, outcome)))).toBeDefined()
+    expect(await subjects(here.server, here.authority)).toEqual(['alice'])
+  })
+
+  it.each(['a token signed with a shared key', 'no token at all'])(
+    'is not asked who it is, and what says so is not read: %s',
+    async (kind) => {
+      const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString('base64url')
+      const idToken = kind === 'no token at all' ? 'x' : `${header}.e30.c2lnbmF0dXJl`
+      const here = await world({ idToken }, 'openid read')
+      const call = echo(alice)
+      const outcome = await here.upstream.handle(call)
+      const { url } = await startOf(here.desk, linkOf(outcome))
+      expect(new URL(url).searchParams.get('scope')).toBe('read offline_access')
+      await visit(here, linkOf(outcome), 'alice')
+      expect(textOf(await here.upstream.handle(retry(call, outcome)))).toBeDefined()
+    },
+  )
+
+  it('is waited for after agreeing to open the link', async () => {
+    const here = await world()
+    const call = echo(alice, { client: clients.legacy })
+    const outcome = await here.upstream.handle(call)
+    const going = here.upstream.handle(retry(call, outcome))
+    await visit(here, linkOf(outcome), 'alice')
+    expect(textOf(await going)).toBeDefined()
+  })
+
+  it('of an older client hears once for each call that the link was gone through', async () => {
+    const here = await world()
+    const [asked, over]: [unknown[], unknown[]] = [[], []]
+    const visited = Promise.withResolvers<unknown>()
+    const handle = requestInputInline(here.upstream.handle, async (questions) => {
+      const { elicitationId, url } = questions['sign_in']?.params?.fields ?? {}
+      if (asked.push(elicitationId) === 2) visited.resolve(visit(here, String(url), 'alice'))
+      await visited.promise
+      return { sign_in: { result: Payload.of({ action: 'accept' }) } }
+    })
+    const emit = ({ method, params }: Notification): void => {
+      if (method === 'notifications/elicitation/complete') over.push(params?.fields['elicitationId'])
+    }
+    const call = echo(alice, { client: clients.legacy, emit })
+    await Promise.all([handle(call), handle(call)])
+    expect(new Set(asked).size).toBe(2)
+    expect(new Set(over)).toEqual(new Set(asked))
+  })
+
+  it('who declines is told that this is why', async () => {
+    const here = await world()
+    const call = echo(alice)
+    const outcome = await here.upstream.handle(call)
+    await expect(here.upstream.handle(retry(call, outcome, 'decline'))).rejects.toMatchObject({
+      code: 'AUTHENTICATION_REQUIRED',
+    })
+  })
+
+  it('is told the link where nothing can be asked', async () => {
+    const here = await world()
+    for (const client of [clients.modernPlain, clients.legacyPlain]) {
+      const failed: unknown = await here.upstream
+        .handle(echo(alice, { client }))
+        .catch((error: unknown) => error)
+      expect(failed).toMatchObject({
+        code: 'AUTHENTICATION_REQUIRED',
+        message: expect.stringContaining('http://127.0.0.1:8900/oauth/start/'),
+      })
+      expect(failed).not.toHaveProperty('extra.relayed')
+    }
+  })
+
+  it('gets the error of 2025-11-25 that names the link where the client knows it but can not be asked', async () => {
+    const here = await world()
+    await expect(here.upstream.handle(echo(alice, { client: clients.legacyMute }))).rejects.toMatchObject({
+      rpc: -32042,
+      extra: { relayed: { fields: { data: { elicitations: [{ mode: 'url' }] } } } },
+    })
+  })
+
+  it('gets the same link until it is used, so that trying again registers nothing anew', async () => {
+    const here = await world()
+    const first = await here.upstream.handle(echo(alice))
+    const second = await here.upstream.handle(echo(alice))
+    expect(linkOf(second)).toBe(linkOf(first))
+    await here.upstream.handle(echo(caller('bob')))
+    expect(here.authority.requests.filter((each) => each === 'POST /reg')).toHaveLength(1)
+  })
+
+  it('C202 is told of at each step, without a code or token', async () => {
+    const here = await world()
+    const link = linkOf(await here.upstream.handle(echo(alice)))
+    await here.upstream.handle(echo(alice))
+    await visit(here, link, 'alice')
+    const who = { upstream: 'one', principal: 'alice' }
+    expect(here.steps).toEqual([
+      { step: 'begun', ...who },
+      { step: 'finished', ...who },
+    ])
+  })
+
+  it('C202 is told of who does not get through, and why', async () => {
+    const here = await world()
+    const begin = async (): Promise<URL> =>
+      new URL((await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))).url)
+    const refused = new URLSearchParams({ state: (await begin()).searchParams.get('state') ?? '' })
+    refused.set('error', 'access_denied')
+    await expect(here.desk.finish(refused, () => 'another browser')).rejects.toThrow('another browser')
+    const who = { upstream: 'one', principal: 'alice' }
+    expect(here.steps).toEqual([
+      { step: 'begun', ...who },
+      { step: 'failed', ...who, code: 'STATE_INVALID' },
+    ])
+  })
+
+  it('who listens for changes hears of them from the sign-in on', async () => {
+    const here = await world()
+    const notes: string[] = []
+    const controller = new AbortController()
+    const target = { method: 'subscriptions/listen', upstream: 'one' }
+    const { params } = echo(alice)
+    const listening = here.upstream.handle(
+      echo(alice, {
+        method: 'subscriptions/listen',
+        target,
+        params: params.with({
+          name: undefined,
+          arguments: undefined,
+          notifications: { toolsListChanged: true },
+        }),
+        signal: controller.signal,
+        emit: ({ method }) => void notes.push(method),
+      }),
+    )
+    await vi.waitFor(() => expect(notes).toEqual(['notifications/subscriptions/acknowledged']), 10_000)
+    await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')
+    await vi.waitFor(() => expect(notes[1]).toBe('notifications/tools/list_changed'), 10_000)
+    controller.abort()
+    await expect(listening).rejects.toMatchObject({ code: 'CANCELLED' })
+  })
+
+  it('who stops listening before is not waited for', async () => {
+    const here = await world()
+    const controller = new AbortController()
+    const target = { method: 'subscriptions/listen', upstream: 'one' }
+    const { signal } = controller
+    const emit = (): void => controller.abort()
+    const listening = here.upstream.handle(echo(alice, { method: target.method, target, signal, emit }))
+    await expect(listening).rejects.toMatchObject({ code: 'CANCELLED' })
+  })
+
+  it('can open a session nevertheless', async () => {
+    const here = await world()
+    const target = { method: 'server/discover', upstream: 'one' }
+    const params = echo(alice).params.with({ name: undefined, arguments: undefined })
+    const call = echo(alice, { method: 'server/discover', target, params })
+    const outcome = await here.upstream.handle(call)
+    expect(outcome).toMatchObject({ result: { fields: { capabilities: { tools: {} } } } })
+    await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')
+    await here.upstream.handle(call)
+    const other = await here.upstream.handle({ ...call, principal: caller('bob') })
+    expect(other.kind === 'result' && Object.keys(other.result.fields)).toEqual(['capabilities'])
+  })
+})
+
+describe('a call that may have been carried out', () => {
+  it('is not made again after a sign-in, whatever its error is taken for', async () => {
+    const here = await world()
+    await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')
+    const failure = new GatewayError(
+      'AUTHENTICATION_REQUIRED',
+      'The token of the service behind has expired.',
+    )
+    const guarded = here.upstream.guard?.(() => Promise.reject(failure))
+    await expect(guarded?.(echo(alice))).rejects.toBe(failure)
+  })
+})
+
+describe('what a user granted', () => {
+  async function signedIn(options: Parameters<typeof authorizationServer>[0] = {}) {
+    const here = await world(options)
+    const outcome = await here.upstream.handle(echo(alice))
+    await visit(here, linkOf(outcome), 'alice')
+    return here
+  }
+
+  it('is for that user alone', async () => {
+    const here = await signedIn()
+    expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
+    const outcome = await here.upstream.handle(echo(caller('bob')))
+    await visit(here, linkOf(outcome), 'bob')
+    expect(textOf(await here.upstream.handle(echo(caller('bob'))))).toBeDefined()
+    expect(await subjects(here.server, here.authority)).toEqual(['alice', 'bob'])
+  })
+
+  it('C077 is all the server sees: neither the token the client came with, nor a cookie', async () => {
+    const here = await signedIn()
+    await here.upstream.handle(echo(alice))
+    expect(JSON.stringify(here.server.headers)).not.toContain('the-token-alice-came-with')
+    expect(JSON.stringify(here.server.inner.seen)).not.toContain('the-token-alice-came-with')
+    for (const { cookie } of here.server.headers) expect(cookie).toBeUndefined()
+  })
+
+  it('C228 is renewed with the refresh token, which is replaced by the one that comes back', async () => {
+    const here = await signedIn()
+    await here.upstream.handle(echo(alice))
+    for (const round of [1, 2]) {
+      const used = [...here.server.tokens].at(-1)
+      const { check } = here.server
+      here.server.check = (token, url) => (token === used ? unauthorized(url) : check(token, url))
+      expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
+      expect(here.server.tokens.size).toBe(round + 1)
+    }
+    const refreshes = here.authority.grants.filter((grant) => grant.get('grant_type') === 'refresh_token')
+    expect(refreshes.map((grant) => grant.get('resource'))).toEqual([here.server.url, here.server.url])
+  })
+
+  it('C228 is stored encrypted', async () => {
+    const here = await world()
+    const kept: string[] = []
+    const put = here.store.put.bind(here.store)
+    here.store.put = async (key, value, ttl) => {
+      kept.push(key, value)
+      await put(key, value, ttl)
+    }
+    await visit(here, linkOf(await here.upstream.handle(echo(alice))), 'alice')
+    await here.upstream.handle(echo(alice))
+    const [token = ''] = here.server.tokens
+    expect(kept.length).toBeGreaterThan(4)
+    for (const each of kept) {
+      expect(each).not.toContain(token)
+      expect(each).not.toContain('alice')
+      expect(Buffer.from(each, 'base64url').toString('latin1')).not.toContain(token)
+    }
+    expect(kept.filter((_each, index) => index % 2 === 0).every((key) => key.startsWith('oauth:'))).toBe(true)
+  })
+
+  it('that can not be renewed is asked for again when it is over', async () => {
+    const here = await signedIn({ refreshTokens: false, ttl: 300 })
+    expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 301_000 })
+    onTestFinished(() => void vi.useRealTimers())
+    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'input_required' })
+  })
+
+  it.each([true, false])('is not asked for again where it is refused at once', async (refreshTokens) => {
+    const here = await signedIn({ refreshTokens })
+    here.server.check = (_token, url) => unauthorized(url)
+    await expect(here.upstream.handle(echo(alice))).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+
+  it('is widened where the server wants more scopes, by those and the ones before', async () => {
+    const here = await signedIn()
+    const { check } = here.server
+    here.server.check = async (token, url): Promise<Refusal | undefined> => {
+      const refusal = await check(token, url)
+      if (refusal || token === undefined) return refusal
+      const { scope } = await here.authority.verify(token, url)
+      if (String(scope).includes('write')) return undefined
+      return { status: 403, challenge: 'Bearer error="insufficient_scope", scope="write"' }
+    }
+    const call = echo(alice)
+    const outcome = await here.upstream.handle(call)
+    const { url } = await startOf(here.desk, linkOf(outcome))
+    expect(new URL(url).searchParams.get('scope')?.split(' ').toSorted()).toEqual([
+      'offline_access',
+      'read',
+      'write',
+    ])
+    await visit(here, linkOf(outcome), 'alice')
+    expect(textOf(await here.upstream.handle(retry(call, outcome)))).toBeDefined()
+  })
+
+  it('is not asked for where a server forbids something for another reason', async () => {
+    const here = await signedIn()
+    here.server.check = () => ({ status: 403, challenge: 'Bearer error="insufficient_scope", scope="read"' })
+    await expect(here.upstream.handle(echo(alice))).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+  })
+})
+
+describe('who comes back from signing in', () => {
+  it('comes back once, in the browser that began', async () => {
+    const here = await world()
+    const link = linkOf(await here.upstream.handle(echo(alice)))
+    const { url, cookie } = await startOf(here.desk, link)
+    const back = await signIn(url, 'alice', (place) => place.includes('/oauth/callback'))
+    const { searchParams } = new URL(back)
+    await expect(here.desk.finish(searchParams, () => cookie.value)).resolves.toBe('one')
+    await expect(here.desk.finish(searchParams, () => cookie.value)).rejects.toMatchObject(unknown)
+    await expect(startOf(here.desk, link)).rejects.toMatchObject(unknown)
+  })
+
+  it.each([
+    ['another', 'x'.repeat(43)],
+    ['no', undefined],
+  ])('in %s browser gets nothing: it may be someone who was sent the link', async (_name, value) => {
+    const here = await world()
+    const { url } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))
+    const back = await signIn(url, 'mallory', (place) => place.includes('/oauth/callback'))
+    const finished = here.desk.finish(new URL(back).searchParams, () => value)
+    await expect(finished).rejects.toMatchObject(unknown)
+    const next = await here.upstream.handle(echo(alice))
+    expect(here.authority.grants).toEqual([])
+    // The first link leads nowhere any more.
+    await visit(here, linkOf(next), 'alice')
+    expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
+  })
+
+  it.each([
+    ['without a state', {}],
+    ['with a state that was never given out', { state: 'guessed' }],
+    ['with a very long state', { state: 'x'.repeat(10_000) }],
+  ])('%s is not known', async (_name, given) => {
+    const here = await world()
+    await here.upstream.handle(echo(alice))
+    const params = new URLSearchParams({ code: 'any', ...given })
+    await expect(here.desk.finish(params, () => undefined)).rejects.toMatchObject(unknown)
+  })
+
+  it.each([
+    ['another issuer (RFC 9207)', { code: 'any', iss: 'https://evil.example' }],
+    ['no issuer where there has to be one', { code: 'any' }],
+    ['a refusal', { error: 'access_denied' }],
+  ])('with %s gets nothing', async (_name, given) => {
+    const here = await world()
+    const { url, cookie } = await startOf(here.desk, linkOf(await here.upstream.handle(echo(alice))))
+    const state = new URL(url).searchParams.get('state') ?? ''
+    const iss = 'error' in given ? { iss: here.authority.issuer } : {}
+    const params = new URLSearchParams({ state, ...iss, ...given })
+    const finished = here.desk.finish(params, () => cookie.value)
+    await expect(finished).rejects.toMatchObject({ code: 'SERVER_UNAVAILABLE' })
+    await expect(here.upstream.handle(echo(alice))).resolves.toMatchObject({ kind: 'input_required' })
+    expect(here.authority.grants).toEqual([])
+  })
+})
+
+const unknown = { code: 'STATE_INVALID' }

@@ -1,0 +1,170 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Payload } from '../../../../src/core/payload.ts'
+import { anonymous, type Principal } from '../../../../src/core/principal.ts'
+import type { UpstreamConnection } from '../../../../src/upstream/protocol/connection.ts'
+import { Pool } from '../../../../src/upstream/pool.ts'
+import { ToolIndex } from '../../../../src/upstream/tool-index.ts'
+import { FairMutex } from '../../../../src/upstream/protocol/server-requests.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+interface Fake extends UpstreamConnection {
+  isBusy: boolean
+  isClosed: boolean
+}
+
+function fake(isBusy: boolean): Fake {
+  const connection: Fake = {
+    discovered: Payload.of({}),
+    era: 'legacy',
+    revision: '2025-11-25',
+    canAsk: true,
+    isBusy,
+    isClosed: false,
+    open: () => Promise.resolve({ kind: 'result', result: Payload.of({}) }),
+    tool: () => undefined,
+    close: () => {
+      connection.isClosed = true
+      return Promise.resolve()
+    },
+  }
+  return connection
+}
+
+function pool(open: () => Promise<UpstreamConnection>): Pool<Principal | undefined> {
+  return new Pool({
+    idle: 1000,
+    open,
+    owner: (key) => key ?? anonymous,
+    isFailure: () => true,
+    log: silentLog,
+  })
+}
+
+describe('the connections to a server', () => {
+  test('are no more than there may be while all are in use', async () => {
+    const busy = pool(() => Promise.resolve(fake(true)))
+    for (let client = 0; client < 64; client++) await busy.get(`${client}`, undefined)
+    await expect(busy.get('one more', undefined)).rejects.toMatchObject({ code: 'OVERLOADED' })
+    expect(busy.connections).toHaveLength(64)
+    await busy.close()
+  })
+
+  test('of one caller are a quarter of them, so that others still come through', async () => {
+    const busy = pool(() => Promise.resolve(fake(true)))
+    const [greedy, quiet] = [{ id: 'greedy' }, { id: 'quiet' }]
+    for (let client = 0; client < 16; client++) await busy.get(`greedy ${client}`, greedy)
+    await expect(busy.get('greedy again', greedy)).rejects.toMatchObject({
+      code: 'OVERLOADED',
+      message: expect.stringContaining('of one caller'),
+    })
+    await expect(busy.get('quiet', quiet)).resolves.toBeDefined()
+    await expect(busy.get('greedy 0', greedy)).resolves.toBeDefined()
+    await busy.close()
+  })
+
+  test('of one caller make room for another of its own, and for none of others', async () => {
+    const opened: Fake[] = []
+    const idle = pool(() => {
+      const connection = fake(false)
+      opened.push(connection)
+      return Promise.resolve(connection)
+    })
+    await idle.get('quiet', { id: 'quiet' })
+    for (let client = 0; client < 17; client++) await idle.get(`greedy ${client}`, { id: 'greedy' })
+    await vi.advanceTimersByTimeAsync(0)
+    expect(opened.filter(({ isClosed }) => isClosed)).toEqual([opened[1]])
+    await idle.close()
+  })
+
+  test('make room for another by closing the one unused for longest', async () => {
+    const opened: Fake[] = []
+    const idle = pool(() => {
+      const connection = fake(false)
+      opened.push(connection)
+      return Promise.resolve(connection)
+    })
+    for (let client = 0; client < 65; client++) await idle.get(`${client}`, undefined)
+    await vi.advanceTimersByTimeAsync(0)
+    expect(opened.filter(({ isClosed }) => isClosed)).toEqual([opened[0]])
+    await idle.close()
+  })
+
+  test('are closed when nobody has used them for a while', async () => {
+    const connection = fake(false)
+    const idle = pool(() => Promise.resolve(connection))
+    await idle.get('client', undefined)
+    await vi.advanceTimersByTimeAsync(2000)
+    expect(connection.isClosed).toBe(true)
+    await idle.close()
+  })
+
+  test('that fail again and again are not tried for a while', async () => {
+    let tries = 0
+    const failing = pool(() => {
+      tries++
+      return Promise.reject(new Error('it ended'))
+    })
+    for (let attempt = 0; attempt < 5; attempt++)
+      await failing.get('client', undefined).catch(() => undefined)
+    await expect(failing.get('client', undefined)).rejects.toMatchObject({
+      code: 'SERVER_UNAVAILABLE',
+      extra: { retryAfterSeconds: 30 },
+    })
+    expect(tries).toBe(5)
+    await vi.advanceTimersByTimeAsync(30_001)
+    await failing.get('client', undefined).catch(() => undefined)
+    expect(tries).toBe(6)
+    await failing.close()
+  })
+})
+
+describe('turns', () => {
+  test('pass on from a caller that leaves the line or forgets to come back', async () => {
+    const turns = new FairMutex()
+    const gone = new AbortController()
+    const { signal } = new AbortController()
+    const release = await turns.take('one', signal)
+    const leaving = turns.take('two', gone.signal)
+    const next = turns.take('three', signal)
+    gone.abort(new Error('gone'))
+    await expect(leaving).rejects.toThrow('gone')
+    release()
+    release()
+    await expect(next).resolves.toBeTypeOf('function')
+  })
+})
+
+const schema = { type: 'object', properties: { x: { type: 'string', 'x-mcp-header': 'X' } } }
+
+describe('a walk through the lists of a server', () => {
+  const page = (nextCursor: unknown): Payload =>
+    Payload.of({ tools: [{ name: 'a', inputSchema: schema }], nextCursor })
+
+  test.each<[string, unknown]>([
+    ['an empty cursor', ''],
+    ['a cursor that is null', null],
+    ['a cursor that is a number', 7],
+  ])('ends at %s', async (_name, cursor) => {
+    let pages = 0
+    const index = new ToolIndex(() => Promise.resolve((pages++, page(cursor))))
+    expect((await index.of('a'))?.mirror).toMatchObject([{ header: 'mcp-param-x' }])
+    expect(pages).toBe(1)
+  })
+
+  test('ends when a cursor comes again', async () => {
+    let pages = 0
+    const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages % 3}`))))
+    await index.of('a')
+    expect(pages).toBe(4)
+  })
+
+  test('ends after a thousand pages in any case', async () => {
+    let pages = 0
+    const index = new ToolIndex(() => Promise.resolve((pages++, page(`cursor ${pages}`))))
+    await index.of('a')
+    expect(pages).toBe(1000)
+  })
+})

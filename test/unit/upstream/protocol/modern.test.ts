@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest'
+import type { UpstreamCall } from '../../../../src/upstream/suspended-calls.ts'
+import type { Client, Notification } from '../../../../src/core/call.ts'
+import { Payload } from '../../../../src/core/payload.ts'
+import type { MessageRedactor } from '../../../../src/upstream/transport/redactor.ts'
+import type { OpenTransport } from '../../../../src/upstream/transport/transport.ts'
+import { ModernConnection } from '../../../../src/upstream/protocol/modern.ts'
+import { proofFor } from '../../../../src/upstream/protocol/gateway-proof.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+import { silentLog } from '../../../support/silent-log.ts'
+
+/** A server that asks whoever calls. */
+function asking(
+  question: unknown,
+  heard: (params: Record<string, unknown>) => void = () => undefined,
+): OpenTransport {
+  return async (receiver) => ({
+    hasProvenance: false,
+    send: async (text) => {
+      const { id, method, params } = JSON.parse(text)
+      if (method === 'tools/call') heard(params)
+      const asks = { resultType: 'input_required', inputRequests: { one: question } }
+      const result = method === 'tools/call' ? asks : { supportedVersions: ['2026-07-28'] }
+      receiver.receive(JSON.stringify({ jsonrpc: '2.0', id, result }))
+    },
+    close: () => Promise.resolve(),
+  })
+}
+
+function open(connect: OpenTransport): Promise<ModernConnection> {
+  return ModernConnection.open({
+    connect,
+    revision: '2026-07-28',
+    mirrors: false,
+    proof: proofFor(serverSettings()),
+    patience: () => AbortSignal.timeout(1000),
+    discretion: { note: (note: Notification) => note } as unknown as MessageRedactor,
+    log: silentLog,
+  })
+}
+
+async function outcome(question: unknown, client: Client): Promise<unknown> {
+  const connection = await open(asking(question))
+  const params = Payload.of({ name: 'tool' })
+  const call = { method: 'tools/call', params, meta: {}, requestState: {}, client }
+  const working = { call, signal: new AbortController().signal } as unknown as UpstreamCall
+  return connection.open(working).then(
+    ({ kind }) => kind,
+    (error: { rpc: number; data: object }) => [error.rpc, error.data],
+  )
+}
+
+const form = { method: 'elicitation/create', params: { mode: 'form', message: 'm', requestedSchema: {} } }
+const url = { method: 'elicitation/create', params: { mode: 'url', message: 'm', url: 'https://a.example/' } }
+const vendors = { method: 'com.example/ask', params: {} }
+
+describe.each(['2025-11-25', '2026-07-28'])(
+  'a question of a server of 2026-07-28 for a client of %s',
+  (revision) => {
+    const era = revision === '2026-07-28' ? 'modern' : 'legacy'
+
+    it.each([form, vendors])('reaches one that can be asked: %j', async (question) => {
+      expect(await outcome(question, { era, revision, capabilities: { elicitation: {} } })).toBe(
+        'input_required',
+      )
+    })
+
+    it.each([
+      [form, {}, { form: {} }],
+      [url, { elicitation: {} }, { url: {} }],
+    ])('does not reach one that can not be asked it: %j', async (question, capabilities, elicitation) => {
+      expect(await outcome(question, { era, revision, capabilities })).toEqual([
+        -32021,
+        expect.objectContaining({ requiredCapabilities: { elicitation } }),
+      ])
+    })
+  },
+)
+
+it.each([
+  ['no answers, which the gateway took', {}],
+  [
+    'answers to the server',
+    {
+      inputResponses: { q: { result: Payload.of({ action: 'accept' }) } },
+      requestState: { server: 'its own' },
+    },
+  ],
+])('a call made again with %s tells a server only what it asked for itself', async (_what, given) => {
+  let sent: Record<string, unknown> = {}
+  const connection = await open(asking(form, (params) => (sent = params)))
+  const client = { era: 'modern', revision: '2026-07-28', capabilities: { elicitation: {} } }
+  const params = Payload.of({ name: 'tool', requestState: 'of the gateway', inputResponses: { confirm: {} } })
+  const call = { method: 'tools/call', params, meta: {}, requestState: {}, client, ...given }
+  await connection.open({ call, signal: new AbortController().signal } as unknown as UpstreamCall)
+  const isAnswered = 'inputResponses' in given
+  expect(sent['requestState']).toBe(isAnswered ? 'its own' : undefined)
+  expect(sent['inputResponses']).toEqual(isAnswered ? { q: { action: 'accept' } } : undefined)
+})
+
+it('a client that listens hears only of the changes it asked for, whatever the server tells', async () => {
+  const told: string[] = []
+  const notes = [
+    ['notifications/subscriptions/acknowledged', {}],
+    ['notifications/tools/list_changed', {}],
+    ['notifications/prompts/list_changed', {}],
+    ['notifications/resources/updated', { uri: 'a://b/part' }],
+    ['notifications/resources/updated', { uri: 'a://c' }],
+    ['notifications/com.example/news', {}],
+  ] as const
+  const telling: OpenTransport = async (receiver) => ({
+    hasProvenance: false,
+    send: async (text) => {
+      const { id, method } = JSON.parse(text)
+      const _meta = { 'io.modelcontextprotocol/subscriptionId': id }
+      for (const [name, params] of method === 'subscriptions/listen' ? notes : [])
+        receiver.receive(JSON.stringify({ jsonrpc: '2.0', method: name, params: { ...params, _meta } }))
+      receiver.receive(JSON.stringify({ jsonrpc: '2.0', id, result: {} }))
+    },
+    close: () => Promise.resolve(),
+  })
+  const connection = await open(telling)
+  const params = Payload.of({
+    notifications: { toolsListChanged: true, resourceSubscriptions: ['a://b'] },
+  })
+  const call = {
+    method: 'subscriptions/listen',
+    params,
+    meta: {},
+    requestState: {},
+    client: { era: 'modern' },
+  }
+  const notify = (each: Notification): void => void told.push(`${each.method} ${each.params?.text}`)
+  await connection.open({ call, notify, signal: new AbortController().signal } as unknown as UpstreamCall)
+  expect(told).toEqual([
+    expect.stringContaining('acknowledged'),
+    expect.stringContaining('tools/list_changed'),
+    expect.stringContaining('a://b/part'),
+    expect.stringContaining('news'),
+  ])
+})

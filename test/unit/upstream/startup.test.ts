@@ -1,0 +1,27 @@
+import { expect, test, vi } from 'vitest'
+import { GatewayError } from '../../../src/core/error.ts'
+import type { Upstream } from '../../../src/upstream/upstream.ts'
+import { startServers } from '../../../src/upstream/startup.ts'
+import { ownCall } from '../../../src/protocol/lift.ts'
+import { silentLog } from '../../support/silent-log.ts'
+
+test('a server that is away is tried again until it is there', async () => {
+  const away = new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.')
+  let tries = 0
+  const status = { connections: 0, problem: away.message }
+  const start = (): Promise<void> => (++tries < 3 ? Promise.reject(away) : Promise.resolve())
+  // Of a server no more than this is asked here.
+  const upstream = { name: 'one', start, status } as unknown as Upstream
+  const told: string[] = []
+  const note = (event: string): void => void told.push(event)
+  const ended = new AbortController()
+  const log = { ...silentLog, info: note, warn: note }
+  const reached: string[] = []
+  const onReached = (name: string): void => void reached.push(name)
+  await startServers([upstream], ownCall(), { ended: ended.signal, onReached, log })
+  expect(told).toEqual(['upstream.unavailable'])
+  const all = ['upstream.unavailable', 'upstream.unavailable', 'upstream.ready']
+  await vi.waitFor(() => expect(told).toEqual(all), 10_000)
+  expect(reached).toEqual(['one'])
+  ended.abort()
+})

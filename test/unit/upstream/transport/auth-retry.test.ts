@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest'
+import type { HttpAnswer, HttpRequest } from '../../../../src/upstream/transport/http-client.ts'
+import { type Login, startWithAuth } from '../../../../src/upstream/transport/auth-retry.ts'
+
+const answer = (status: number): HttpAnswer => ({
+  status,
+  isEventStream: false,
+  body: '',
+  header: () => undefined,
+})
+
+/** Makes one request with a login; each attempt is answered with the next status. */
+function attempt(login: Login, statuses: readonly number[], request: Partial<HttpRequest> = {}) {
+  const sent: HttpRequest[] = []
+  const left = [...statuses]
+  const ended = new Promise<number>((resolve, reject) => {
+    startWithAuth(
+      login,
+      { method: 'POST', headers: { accept: 'x' }, body: 'call', ...request },
+      (each, ends) => {
+        sent.push(each)
+        const given = answer(left.shift() ?? 500)
+        each.onHead?.(given)
+        ends.resolve(given)
+      },
+      { resolve: ({ status }) => resolve(status), reject },
+    )
+  })
+  return { sent, ended }
+}
+
+function login(isWorth: boolean): Login {
+  let attempts = 0
+  return {
+    headers: () => ({ authorization: `Bearer ${++attempts}` }),
+    refused: async () => isWorth,
+  }
+}
+
+describe('a request with a login', () => {
+  it('is sent at once where the headers are known', () => {
+    const { sent } = attempt(login(true), [200])
+    expect(sent.map(({ headers }) => headers)).toEqual([{ accept: 'x', authorization: 'Bearer 1' }])
+  })
+
+  it('is made once more after 401, and no more often', async () => {
+    const { sent, ended } = attempt(login(true), [401, 401, 200])
+    expect(await ended).toBe(401)
+    expect(sent.map(({ headers }) => headers['authorization'])).toEqual(['Bearer 1', 'Bearer 2'])
+    expect(sent.map(({ body }) => body)).toEqual(['call', 'call'])
+  })
+
+  it('is not made again where the login has nothing better, or for anything else than a refusal', async () => {
+    expect(await attempt(login(false), [403, 200]).ended).toBe(403)
+    expect(await attempt(login(true), [404, 200]).ended).toBe(404)
+    expect(await attempt(login(true), [500, 200]).ended).toBe(500)
+  })
+
+  it('lets nobody hear of an attempt that is made again', async () => {
+    const heads: number[] = []
+    const onHead = ({ status }: HttpAnswer): void => void heads.push(status)
+    await attempt(login(true), [401, 200], { onHead }).ended
+    await attempt(login(false), [401], { onHead }).ended
+    expect(heads).toEqual([200, 401])
+  })
+
+  it('is not sent any more where it was cancelled while its headers were got', async () => {
+    const headers = Promise.withResolvers<Record<string, string>>()
+    let abort = (): void => undefined
+    const { sent, ended } = attempt({ headers: () => headers.promise, refused: async () => false }, [200], {
+      onAbortable: (given) => {
+        abort = given
+      },
+    })
+    abort()
+    headers.resolve({})
+    await expect(ended).rejects.toMatchObject({ code: 'CANCELLED' })
+    expect(sent).toEqual([])
+  })
+
+  it('fails with what hinders the login', async () => {
+    const broken: Login = {
+      headers: () => {
+        throw new TypeError('No token.')
+      },
+      refused: async () => false,
+    }
+    await expect(attempt(broken, []).ended).rejects.toThrow('No token.')
+  })
+})

@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest'
+import { Payload } from '../../../../src/core/payload.ts'
+import { Secret } from '../../../../src/core/text/secret.ts'
+import { createMessageRedactor } from '../../../../src/upstream/transport/redactor.ts'
+import { serverSettings } from '../../../support/server-settings.ts'
+
+const reach = { kind: 'command', command: 'x', args: [], env: { KEY: new Secret('given-secret') } } as const
+const discreet = createMessageRedactor(serverSettings({ reach }))
+const message = (data: unknown) => ({
+  method: 'notifications/message',
+  params: Payload.of({ level: 'info', data }),
+})
+
+it('D3-77 log messages tell no secret, by value, by shape nor by key', () => {
+  const data = { text: 'a given-secret', list: ['token=abc'], nested: { password: 'hunter2', count: 1 } }
+  expect(discreet.note(message(data)).params?.fields).toEqual({
+    level: 'info',
+    data: { text: 'a ***', list: ['token=[redacted]'], nested: { password: '***', count: 1 } },
+  })
+})
+
+it('leaves other notifications and harmless messages as they came', () => {
+  const harmless = message({ text: 'all is well' })
+  expect(discreet.note(harmless)).toBe(harmless)
+  const progress = { method: 'notifications/progress', params: Payload.of({ message: 'given-secret' }) }
+  expect(discreet.note(progress)).toBe(progress)
+})
