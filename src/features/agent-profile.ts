@@ -7,9 +7,12 @@ import { authNotice, headersNotice, versionNotice } from '../descriptions/sectio
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { Contracts } from '../records/contracts.ts'
 import { CONTRACT_KEY } from '../protocol/meta-keys.ts'
-import type { Deps, Feature, BuiltinEntry } from './feature.ts'
+import type { Feature, BuiltinEntry } from './feature.ts'
+import type { Services } from './services.ts'
 import { answered } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features'>
 
 /** Briefs agents: prompts and resources of every server that say when to choose it, how to use it, and by which rules. */
 export const agentProfile: Feature<Record<never, never> | false> = {
@@ -24,7 +27,7 @@ export const agentProfile: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    rewriteResult: (method) => {
+    responseMiddleware: (method) => {
       if (method !== 'resources/read') return undefined
       return (next) => (call) => {
         const { upstream, name = '' } = call.target
@@ -105,7 +108,7 @@ function promptOf({ name, title, description, make }: (typeof briefings)[number]
 }
 
 function resourcesOf(upstream: string | undefined, deps: Deps): readonly BuiltinEntry[] {
-  const service = upstream ?? deps.servers().find((_name, _at, all) => all.length === 1) ?? self.name
+  const service = upstream ?? deps.servers.names().find((_name, _at, all) => all.length === 1) ?? self.name
   const mirrors = briefings.map(({ name, mirror, ...rest }) => {
     return { ...rest, key: name, uri: `${service}://agent/${mirror}`, type: 'text/markdown' }
   })
@@ -135,7 +138,7 @@ interface Wanted {
 
 async function written(call: Call, deps: Deps, { key, make }: Wanted): Promise<string> {
   const description = await describedList(agentProfile.name, call, deps)
-  return deps.document(description, key, make)
+  return deps.descriptions.document(description, key, make)
 }
 
 /** Which version there is of what each server offers, beside that of the gateway. */
@@ -144,7 +147,7 @@ async function versionsOf(
   deps: Deps,
 ): Promise<Record<string, unknown> | undefined> {
   const contracts = new Contracts(deps.store)
-  const names = upstream === undefined ? deps.servers() : [upstream]
+  const names = upstream === undefined ? deps.servers.names() : [upstream]
   const known = await Promise.all(
     names.map(async (name) => {
       const found = await contracts.find(name).catch(() => undefined)

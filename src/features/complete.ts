@@ -9,7 +9,10 @@ import {
   titleOf,
 } from '../descriptions/model/completed.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import type { Deps, Feature } from './feature.ts'
+import type { Feature } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'servers' | 'descriptions'>
 
 /** Completes the descriptions of tools: what they change, how risky that is, how a call is repeated, who is asked. */
 export const complete: Feature<Record<never, never>> = {
@@ -29,7 +32,7 @@ export const complete: Feature<Record<never, never>> = {
       const completed = createCompleted(deps, upstream)
       return (next) => async (call) => {
         const outcome = await next(call)
-        const description = await deps.description(upstream)
+        const description = await deps.descriptions.of(upstream)
         return completed(outcome, description)
       }
     },
@@ -79,7 +82,7 @@ function completedList(
 /** What is set in the entry of a tool. */
 function toolCompleter(deps: Deps, upstream: string, description: ServerDescription) {
   const { isRecorded } = description.front
-  const made = deps.document(description, 'completed', ({ tools }) =>
+  const made = deps.descriptions.document(description, 'completed', ({ tools }) =>
     tools.map((tool) => [String(tool.definition.name), completion({ ...tool, isRecorded })] as const),
   )
   const ready = new Map(made)
@@ -89,7 +92,7 @@ function toolCompleter(deps: Deps, upstream: string, description: ServerDescript
     const own = ready.get(String(definition.name))
     if (tool && own && isSame(tool.definition, definition)) return own
     // What the portrait does not know yet, as the list of somebody who signed in.
-    const entry = deps.listed(upstream, definition)
+    const entry = deps.servers.describe(upstream, definition)
     if (!entry) return undefined
     const { facts = {}, effects = [] } = tool ?? {}
     return completion({ definition, classification: entry.classification, facts, effects, isRecorded })

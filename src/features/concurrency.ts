@@ -35,7 +35,7 @@ export const concurrency: Feature<Settings> = {
       },
     },
   },
-  create: (settings, { isGuarded }) => {
+  create: (settings, { gateway: { isGuarded } }) => {
     const running = new Registry<string, { count: number }>()
     return {
       middleware: ({ upstream, method }) => {

@@ -13,7 +13,10 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { NS, isAskedFor, withoutFlag } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
 import { introducing, descriptionSoon } from './describing.ts'
-import type { Feature, Deps } from './feature.ts'
+import type { Feature } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** The name of the feature. */
 const NAME = 'dashdash'
@@ -44,17 +47,17 @@ export const dashdash: Feature<Settings | false> = {
       if (settings(upstream) === false) return undefined
       const description = await descriptionSoon(NAME, call, deps)
       if (!description) return undefined
-      const object = deps.document(description, 'server', serverObject)
+      const object = deps.descriptions.document(description, 'server', serverObject)
       return {
         fields: { dashdash: object },
         meta: { [META_KEY]: object },
         experimental: { dashdash: object },
         extensions: { [META_KEY]: { specVersion, aiHelp: description.front.hasHelp } },
-        instructions: `${deps.document(description, 'purpose', ({ purpose }) => purpose)}${guideOf(description)}`,
+        instructions: `${deps.descriptions.document(description, 'purpose', ({ purpose }) => purpose)}${guideOf(description)}`,
       }
     })
     const lists = describeLists(deps, (upstream) => settings(upstream) !== false)
-    return { rewriteResult: (method) => (method === 'server/discover' ? said : lists(method)) }
+    return { responseMiddleware: (method) => (method === 'server/discover' ? said : lists(method)) }
   },
 }
 
@@ -146,7 +149,7 @@ function describedList(list: Payload, about: About): Payload {
 type ObjectOf = (definition: Definition) => Definition | undefined
 
 function toolObjects({ description, deps }: About): ObjectOf {
-  const objects = deps.document(description, 'tools', ({ tools }) =>
+  const objects = deps.descriptions.document(description, 'tools', ({ tools }) =>
     tools.map((tool) => [tool.name, listedToolObject(tool)] as const),
   )
   const byName = new Map(objects)
@@ -156,7 +159,7 @@ function toolObjects({ description, deps }: About): ObjectOf {
 /** What else stands in `_meta` of a tool: costs, latency, media. */
 function toolNotesOf({ description, deps }: About): ObjectOf {
   const notes = new Map(
-    deps.document(description, 'notes', ({ tools }) =>
+    deps.descriptions.document(description, 'notes', ({ tools }) =>
       tools.map((tool) => [tool.name, toolNotes(tool)] as const),
     ),
   )
@@ -166,7 +169,7 @@ function toolNotesOf({ description, deps }: About): ObjectOf {
 function resourceObjects({ description, deps }: About): ObjectOf {
   // What one server can do says nothing of another.
   const servers = description.parts.length > 0 ? description.parts : [description]
-  const objects = deps.document(description, 'resources', () =>
+  const objects = deps.descriptions.document(description, 'resources', () =>
     servers.flatMap(({ canSubscribe, resources, templates }) =>
       [...resources, ...templates].map(
         (each) => [String(each.uri ?? each.uriTemplate), listedResourceObject(each, canSubscribe)] as const,

@@ -6,7 +6,9 @@ import { within } from '../core/time/waiting.ts'
 import { describeAllServers } from '../descriptions/model/describe-server.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { amongCapabilities } from '../protocol/meta-keys.ts'
-import type { Deps } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -51,7 +53,7 @@ export async function toolsToCheck(
   event: string,
 ): Promise<readonly Descriptor[] | undefined> {
   try {
-    const tools = await within(deps.tools(upstream), CHECK_TIMEOUT_MS, undefined)
+    const tools = await within(deps.servers.tools(upstream), CHECK_TIMEOUT_MS, undefined)
     if (!tools) deps.log.warn(event, { upstream, reason: 'the server does not list its tools in time' })
     return tools
   } catch (error) {
@@ -96,14 +98,14 @@ export function describedList(
   call: Call,
   deps: Deps,
 ): ServerDescription | Promise<ServerDescription> {
-  const found = deps.description(call.target.upstream, call)
+  const found = deps.descriptions.of(call.target.upstream, call)
   return found instanceof Promise
     ? found.then((description) => partsWith(feature, description, deps))
     : partsWith(feature, found, deps)
 }
 
 function partsWith(feature: string, description: ServerDescription, deps: Deps): ServerDescription {
-  const parts = description.parts.filter(({ name }) => deps.isOn(feature, name))
+  const parts = description.parts.filter(({ name }) => deps.features.isOn(feature, name))
   if (parts.length === description.parts.length) return description
   const known = fewer.get(description) ?? new Map<string, ServerDescription>()
   fewer.set(description, known)

@@ -16,8 +16,8 @@ export const gatewayProof: Feature<Record<never, never>> = {
       'Whether the gateway proves which one it is to a gateway in front of it that names its key with `gateway_key`.',
     properties: {},
   },
-  create: (_settings, { prove }) => ({
-    rewriteResult: (method) => {
+  create: (_settings, { identity: { prove } }) => ({
+    responseMiddleware: (method) => {
       if (method !== 'server/discover') return undefined
       return (next) => async (call) => {
         const challenge = readChallenge(call.meta)

@@ -8,8 +8,11 @@ import { type SchemaProblem, validator } from '../core/schema/schema.ts'
 import { namesArgument } from '../core/tool-call.ts'
 import { attempt, untilAborted } from '../core/time/waiting.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
-import type { Deps, Feature, Reserved } from './feature.ts'
+import type { Feature, Reserved } from './feature.ts'
+import type { Services } from './services.ts'
 import { describingTools } from './describing.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** Gives tools arguments for the gateway, as many hosts let a model write nothing but arguments. */
 export const inject: Feature<Record<never, never> | false> = {
@@ -26,7 +29,7 @@ export const inject: Feature<Record<never, never> | false> = {
   create: (settings, deps) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (isBuiltin || upstream === undefined || settings(upstream) === false) return undefined
-      const reserved = deps.reserved(upstream)
+      const reserved = deps.features.reserved(upstream)
       if (reserved.length === 0) return undefined
       if (method === 'tools/list')
         return describingTools((tool) => described(tool, upstream, { reserved, deps }))
@@ -42,7 +45,7 @@ interface With {
 
 /** A listed tool with the arguments it has beside its own. */
 function described(tool: Payload, upstream: string, { reserved, deps }: With): Payload {
-  const entry = isObject(tool.value) ? deps.listed(upstream, tool.fields) : undefined
+  const entry = isObject(tool.value) ? deps.servers.describe(upstream, tool.fields) : undefined
   if (!entry) return tool
   const added = reserved.filter(({ argument, schema, isFor }) => {
     return schema && !namesArgument(entry.definition, argument) && (isFor?.(entry) ?? true)
@@ -64,7 +67,7 @@ function lifting(reserved: readonly Reserved[], deps: Deps): Middleware {
       const { arguments: given } = call.params.fields
       const isAny = isObject(given) && reserved.some(({ argument }) => Object.hasOwn(given, argument))
       if (!isAny || call.internal) return next(call)
-      const entry = attempt(() => deps.entry(call))
+      const entry = attempt(() => deps.servers.tool(call))
       if (!(entry instanceof Promise)) return go(call, entry)
       return untilAborted(entry, call.signal).then((found) => go(call, found))
     }

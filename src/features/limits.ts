@@ -32,7 +32,7 @@ export const limits: Feature<Settings> = {
       },
     },
   },
-  create: (settings, { server }) => {
+  create: (settings, { servers: { settings: server } }) => {
     const running = new Registry<number, Deadline>()
     const sweep = setInterval(() => {
       const now = Date.now()
@@ -43,7 +43,7 @@ export const limits: Feature<Settings> = {
     let isClosed = false
 
     return {
-      logFields: ({ upstream, name }) => ({
+      toolFacts: ({ upstream, name }) => ({
         timeout: silenceOf(settings(upstream).timeout, server(upstream)?.tools, name),
       }),
       middleware: ({ upstream, method, name }) => {

@@ -12,7 +12,10 @@ import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
 import { attempt } from '../core/time/waiting.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { CallerValue, Deps, Feature } from './feature.ts'
+import type { CallerValue, Feature } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'servers' | 'features'>
 
 /** Refuses values for the gateway among the arguments of tools. */
 export const misplaced: Feature<Record<never, never>> = {
@@ -29,7 +32,7 @@ export const misplaced: Feature<Record<never, never>> = {
   create: (_settings, deps) => ({
     middleware: ({ method, upstream, isBuiltin }) => {
       if (method !== 'tools/call' || upstream === undefined || isBuiltin) return undefined
-      const names = namesOf(deps.callerValues(upstream))
+      const names = namesOf(deps.features.callerValues(upstream))
       if (names.size === 0) return undefined
       return (next) => (call) => {
         const found = call.internal ? [] : misplacedIn(call.params.fields.arguments, names)
@@ -103,7 +106,7 @@ async function refuseUnlessNamed(
 /** What is known of the tool; nothing where its server can not list it. */
 async function attemptEntry(call: Call, deps: Deps): Promise<Descriptor | undefined> {
   try {
-    const entry = await attempt(() => deps.entry(call))
+    const entry = await attempt(() => deps.servers.tool(call))
     return entry?.isUnlisted ? undefined : entry
   } catch {
     return undefined
@@ -113,7 +116,7 @@ async function attemptEntry(call: Call, deps: Deps): Promise<Descriptor | undefi
 /** Whether an argument belongs to the tool: its schema names it, or the configuration does. */
 function isOfTool({ definition, upstream, name }: Descriptor, argument: string, deps: Deps): boolean {
   if (namesArgument(definition, argument)) return true
-  return settingOf(deps.server(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
+  return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value === argument
 }
 
 function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, deps: Deps): GatewayError {
@@ -131,8 +134,8 @@ function refusal({ path, value }: Misplaced, { upstream, name }: Descriptor, dep
 
 /** Where a value is looked for. */
 function placesOf({ name, header }: CallerValue, upstream: string, deps: Deps): readonly string[] {
-  const injected = deps.isOn('inject_arguments', upstream)
-    ? deps.reserved(upstream).find((each) => each.value === name)
+  const injected = deps.features.isOn('inject_arguments', upstream)
+    ? deps.features.reserved(upstream).find((each) => each.value === name)
     : undefined
   return [
     ...(injected ? [`as the argument "${injected.argument}"`] : []),

@@ -6,7 +6,10 @@ import { settingOf } from '../core/settings.ts'
 import { wordsOf } from '../core/text/words.ts'
 import { attempt } from '../core/time/waiting.ts'
 import { NS } from '../protocol/meta-keys.ts'
-import type { Deps, Feature } from './feature.ts'
+import type { Feature } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'servers' | 'gateway'>
 
 /** Where in `_meta` it stands what is odd about the media of a call. */
 const META_KEY = `${NS}/multimodal`
@@ -35,7 +38,7 @@ export const multimodal: Feature<Record<never, never>> = {
       upstream: string,
       name: string,
       key: Key,
-    ) => settingOf(deps.server(upstream)?.tools ?? {}, name, key)?.value
+    ) => settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, key)?.value
     return {
       middleware: ({ upstream, method, name, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
@@ -43,14 +46,14 @@ export const multimodal: Feature<Record<never, never>> = {
         const limit = setting(upstream, name, 'maxInput')
         return (next) => (call) => checked(call, { next, inputs, limit, deps })
       },
-      logFields: (entry) => {
+      toolFacts: (entry) => {
         const { upstream, name } = entry
         const taken = setting(upstream, name, 'accepts') ?? inputTypes(inputs(entry).all)
         const given = setting(upstream, name, 'returns')
         return {
           ...(taken.length > 0 && { inputTypes: taken }),
           ...(given && { outputTypes: given }),
-          maxInput: setting(upstream, name, 'maxInput') ?? deps.largestRequest,
+          maxInput: setting(upstream, name, 'maxInput') ?? deps.gateway.largestRequest,
         }
       },
     }
@@ -71,7 +74,7 @@ interface Inputs {
 }
 
 function checked(call: Call, around: Around): Promise<Outcome> {
-  const entry = attempt(() => around.deps.entry(call))
+  const entry = attempt(() => around.deps.servers.tool(call))
   if (!(entry instanceof Promise)) return looked(call, entry, around)
   return entry.then(
     (found) => looked(call, found, around),

@@ -11,7 +11,10 @@ import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'
 import { callKey, findCall, fingerprintOf } from '../records/calls.ts'
 import { hasIdempotencyKey, idempotencyKeyOf, NS } from '../protocol/meta-keys.ts'
 import { isVendorRequest, method as known } from '../protocol/methods.ts'
-import type { Deps, Feature, SettingsOf } from './feature.ts'
+import type { Feature, SettingsOf } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'store' | 'servers' | 'gateway'>
 
 interface Settings {
   readonly rate?: string | readonly string[]
@@ -38,8 +41,8 @@ export const rateLimit: Feature<Settings> = {
     // One request for a list may be several, to all servers together: all get what the first one got.
     const listed = new WeakMap<object, TokenGrant | Promise<TokenGrant>>()
     return {
-      logFields: ({ upstream, name }) => {
-        const tools = deps.server(upstream)?.tools
+      toolFacts: ({ upstream, name }) => {
+        const tools = deps.servers.settings(upstream)?.tools
         const own = tools && settingOf(tools, name, 'rate')?.value
         return own === undefined ? {} : { rates: [own].flat() }
       },
@@ -151,11 +154,15 @@ function limitsOf({ upstream, method, name }: Target, settings: SettingsOf<Setti
   const isCharged = charged.has(method) || isVendorRequest(method)
   if (!isCharged && known(method).list === undefined) return []
   const own = upstream === undefined ? undefined : settings(upstream).rate
-  const { together, alone } = limitScope(settings().rate, own, deps.isGuarded ? DEFAULT_RATE : undefined)
+  const { together, alone } = limitScope(
+    settings().rate,
+    own,
+    deps.gateway.isGuarded ? DEFAULT_RATE : undefined,
+  )
   const all = together === undefined ? [] : limitsFrom(together, 'principal', 'all')
   if (!isCharged || upstream === undefined) return all
   const server = alone === undefined ? [] : limitsFrom(alone, 'upstream', upstream)
-  const tools = deps.server(upstream)?.tools
+  const tools = deps.servers.settings(upstream)?.tools
   const rule =
     method === 'tools/call' && name !== undefined && tools ? settingOf(tools, name, 'rate') : undefined
   if (!rule || name === undefined) return [...all, ...server]

@@ -28,7 +28,7 @@ export const resultLimit: Feature<Settings> = {
       },
     },
   },
-  create: (settings, { entry }) => ({
+  create: (settings, { servers: { tool: entry } }) => ({
     middleware: ({ upstream, method }) => {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
       const limit = settings(upstream).result

@@ -4,7 +4,10 @@ import { asCalled } from '../core/judgement/judge.ts'
 import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
-import type { Deps, Feature } from './feature.ts'
+import type { Feature } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'servers'>
 
 interface Settings {
   readonly attempts: number
@@ -38,7 +41,7 @@ export const retry: Feature<Settings> = {
     middleware: ({ upstream, method, name }) => {
       const { nameIn, list } = known(method)
       if (upstream === undefined || (nameIn === undefined && list === undefined)) return undefined
-      const tools = deps.server(upstream)?.tools
+      const tools = deps.servers.settings(upstream)?.tools
       const isTool = method === 'tools/call' && name !== undefined && tools !== undefined
       const own = isTool ? settingOf(tools, name, 'retry')?.value : undefined
       const attempts = own ?? settings(upstream).attempts
@@ -86,7 +89,7 @@ function isUnsent(error: unknown): boolean {
 async function mayRepeat(call: Call, deps: Deps): Promise<boolean | undefined> {
   if (call.method !== 'tools/call') return true
   try {
-    const entry = await deps.entry(call)
+    const entry = await deps.servers.tool(call)
     const classification = entry && asCalled(entry, call).classification
     return classification !== undefined && (classification.op === 'read' || classification.idempotent)
   } catch {

@@ -52,7 +52,8 @@ export async function frontPage(reader: Reader, options: Options): Promise<strin
       ...(principal?.isSignedIn && { person: principal.id }),
     },
     servers: await Promise.all(rows),
-    ...(principal && built.about.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
+    ...(principal &&
+      built.services.features.isOn('confirm') && { waiting: await waitingFor(principal, options) }),
     links: linksOf(options, principal !== undefined),
     query,
   })
@@ -104,14 +105,14 @@ async function rowOf(
 async function panelOf(
   upstream: string,
   principal: Principal,
-  { about }: Runtime,
+  { services }: Runtime,
 ): Promise<ServerPanel | undefined> {
   const call = ownCall({ principal, target: { upstream, method: 'tools/list' }, method: 'tools/list' })
-  const asked = Promise.resolve(about.description(upstream, call)).catch(() => undefined)
+  const asked = Promise.resolve(services.descriptions.of(upstream, call)).catch(() => undefined)
   const description = await within(asked, DESCRIPTION_TIMEOUT_MS, undefined)
   // A server that never answered has said nothing.
   return description && description.contentVersion !== ''
-    ? about.document(description, 'front-page', serverPanel)
+    ? services.descriptions.document(description, 'front-page', serverPanel)
     : undefined
 }
 
@@ -154,14 +155,14 @@ const pages: readonly (readonly [path: string, meaning: string])[] = [
   ['/.well-known/mcp/catalog.json', 'The catalogue of servers, for registries'],
 ]
 
-function linksOf({ built: { settings, about }, documents }: Options, isIn: boolean): PageLink[] {
+function linksOf({ built: { settings, services }, documents }: Options, isIn: boolean): PageLink[] {
   const written = pages.flatMap(([path, meaning]) => {
     const found = documentAt(path, documents)
     return found && (isIn || found.document.isOpen?.() === true) ? [linkTo(path, meaning)] : []
   })
   return [
     ...written,
-    ...(isIn && about.isOn('confirm')
+    ...(isIn && services.features.isOn('confirm')
       ? [linkTo('/confirm', 'Calls that wait for the approval of a person')]
       : []),
     linkTo('/ready', 'Whether calls can be served, and the state of each part'),

@@ -240,7 +240,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       background(telling, log)
     },
     get documents() {
-      return current.active.flatMap(({ contribution }) => contribution.pages ?? [])
+      return current.active.flatMap(({ instance }) => instance.pages ?? [])
     },
     signIns,
     pageSignIn,
@@ -279,17 +279,17 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
       })
     },
     chain: (target) =>
-      current.active.flatMap(({ name, contribution, isOn }) => {
-        if (!isOn(target.upstream) || !contribution.middleware?.(target)) return []
+      current.active.flatMap(({ name, instance, isOn }) => {
+        if (!isOn(target.upstream) || !instance.middleware?.(target)) return []
         return [{ feature: name, settings: featureSettings(current.settings, name, target.upstream) }]
       }),
     inspect: async (upstream, tool) => {
       const target = { upstream, method: 'tools/call', name: tool }
       const params = Payload.of({ name: tool })
-      const entry = await current.entry(ownCall({ method: target.method, params, target }))
-      return entry && inspect(entry, await current.tools(upstream), current)
+      const entry = await current.services.servers.tool(ownCall({ method: target.method, params, target }))
+      return entry && inspect(entry, await current.services.servers.tools(upstream), current)
     },
-    entries: (upstream) => current.tools(upstream),
+    entries: (upstream) => current.services.servers.tools(upstream),
     describe: (upstream, make) => current.describe(upstream, make),
     key: () =>
       within(

@@ -1,6 +1,6 @@
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
-import type { InternalCall } from '../features/feature.ts'
+import type { InternalCall } from '../features/services.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import { ownCall } from '../protocol/lift.ts'
 

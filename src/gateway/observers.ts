@@ -13,7 +13,7 @@ import { isProtocolMethod } from '../protocol/methods.ts'
 /** What of the gateway is looked at from outside, as it is just then. */
 interface View {
   upstreams(): ReadonlyMap<string, Upstream>
-  features(): readonly { readonly contribution: { readonly methods?: Readonly<Record<string, unknown>> } }[]
+  features(): readonly { readonly instance: { readonly methods?: Readonly<Record<string, unknown>> } }[]
   /** How many sessions of clients there are. */
   sessions(): number
   /** How many calls wait for the approval of a person; unknown where the store does not answer. */
@@ -25,7 +25,7 @@ interface View {
 /** Everything that is told of a gateway's calls. */
 export function createObserving(log: Log, view: View): Observing {
   const isOwnMethod = (name: string): boolean =>
-    view.features().some(({ contribution: { methods = {} } }) => Object.hasOwn(methods, name))
+    view.features().some(({ instance: { methods = {} } }) => Object.hasOwn(methods, name))
   return new Observing({
     log,
     levels: () => ({

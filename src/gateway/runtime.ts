@@ -23,7 +23,7 @@ import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import { errors } from '../features/errors/errors.ts'
-import type { Deps } from '../features/feature.ts'
+import type { Identity, Invoker, PageDirectory, ServerDirectory, Services } from '../features/services.ts'
 import { callBounds } from '../features/limits.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
@@ -41,7 +41,14 @@ import type { IndexedTool } from '../upstream/tool-index.ts'
 import type { Variables } from '../upstream/transport/child.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
 import { createDescriptions } from './descriptions.ts'
-import { type Active, activeFeatures, callerValuesOf, factsOf, policiesOf, reservedOf } from './features.ts'
+import {
+  type ActiveFeature,
+  activeFeatures,
+  callerValuesOf,
+  factsOf,
+  middlewaresOf,
+  reservedOf,
+} from './features.ts'
 import { internalCall } from './internal-call.ts'
 import { wayTo } from './observers.ts'
 
@@ -50,14 +57,11 @@ export interface Runtime {
   readonly settings: Settings
   readonly upstreams: ReadonlyMap<string, Upstream>
   readonly catalog: Catalog
-  readonly active: readonly Active[]
-  readonly entry: Deps['entry']
-  readonly isPermitted: Deps['isPermitted']
-  readonly tools: Deps['tools']
+  readonly active: readonly ActiveFeature[]
+  readonly isPermitted: Invoker['isPermitted']
   /** A document about a server, or about all of them, without secrets. */
   describe<Made>(upstream: string | undefined, make: (description: ServerDescription) => Made): Promise<Made>
-  /** What documents are made of. */
-  readonly about: Pick<Deps, 'description' | 'document' | 'isOn'>
+  readonly services: Services
   /** What the server's own list says of the tool a call names. */
   tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
   /** What the names in the configuration are held against servers by. */
@@ -74,10 +78,10 @@ export interface Kept {
   readonly oauth: OAuthSite
   readonly store: Store
   readonly membership: Membership
-  readonly sign: Deps['sign']
-  readonly prove: Deps['prove']
-  readonly page: Deps['page']
-  readonly closing: Deps['closing']
+  readonly sign: Identity['sign']
+  readonly prove: Identity['prove']
+  readonly page: PageDirectory['url']
+  readonly closing: AbortSignal
 }
 
 /** Puts the parts together; servers that are configured as before are kept. */
@@ -98,46 +102,22 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     own: (call) => catalog.builtinTool(call),
     resolve: (call) => catalog.resolve(call),
   })
-  const deps: Deps = {
-    log,
-    store,
-    isStoreShared: settings.store.kind !== 'memory',
-    isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
+  const directory: ServerDirectory = {
+    names: () => [...upstreams.keys()],
+    settings: (name) => upstreams.get(name)?.settings,
     entrances: (name) => entrancesOf(name, settings),
-    call: (call) => catalog.handle(call),
-    internal: internalCall,
-    isPermitted: (call) => isPermitted(call),
-    membership,
-    sign,
-    prove,
-    asSent,
-    page,
-    decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
-    approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
-    hasTools: settings.metaTools !== 'off',
-    isAsked: isAsked(settings),
-    relay: (call) => catalog.servers(call),
-    isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
-    reserved: (name) => reservedOf(active, name),
-    callerValues: (name) => callerValuesOf(active, name),
-    closing,
-    servers: () => [...upstreams.keys()],
-    server: (name) => upstreams.get(name)?.settings,
-    quota: (name) => upstreams.get(name)?.quota(),
-    remainingQuota: (principal, upstream, name) =>
-      remainingQuotaOf(active, { principal, upstream, name, quota: deps.quota }),
-    largestRequest: settings.listen.body,
-    callBounds: (name, tool) => callBounds(settings, name, tool),
-    auth: settings.auth,
-    entry,
-    undoRule: (name, tool) => undoRules.of(name, tool),
-    explained: (failure, call) =>
-      active
-        .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
-        ?.contribution.explained?.(failure, call),
-    undoRuleAmong: (described, all) => undoRules.among(described, all),
+    tool: entry,
     tools: async (name) =>
       (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
+    describe: listed,
+    undoRule: (name, tool) => undoRules.of(name, tool),
+    undoRuleAmong: (described, all) => undoRules.among(described, all),
+    exposedName: (name, tool, isTogether) => {
+      const { isStrict } = settings.listen
+      if (isTogether) return (isStrict ? strict : prefixed).name(name, tool)
+      return isStrict ? aliasOf(tool) : tool
+    },
+    callBounds: (name, tool) => callBounds(settings, name, tool),
     records: () => {
       if (records) return records
       records = createRecords({
@@ -150,66 +130,101 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       records.onChange((upstream) => background(names.again(upstream), log))
       return records
     },
-    description: (upstream, call) => descriptions.of(upstream, call),
-    document: (description, key, make) => descriptions.document(description, key, make),
-    exposed: (name, tool, isTogether) => {
-      const { isStrict } = settings.listen
-      if (isTogether) return (isStrict ? strict : prefixed).name(name, tool)
-      return isStrict ? aliasOf(tool) : tool
+    quota: (name) => upstreams.get(name)?.quota(),
+  }
+  const services: Services = {
+    log,
+    store,
+    servers: directory,
+    invoker: {
+      call: (call) => catalog.handle(call),
+      internal: internalCall,
+      relay: (call) => catalog.servers(call),
+      isPermitted: (call) => isPermitted(call),
+      asSent,
     },
-    fetchJson,
-    listed,
+    descriptions: {
+      of: (upstream, call) => descriptions.of(upstream, call),
+      document: (description, key, make) => descriptions.document(description, key, make),
+    },
+    identity: { membership, sign, prove },
+    pages: {
+      url: page,
+      decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
+      approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
+    },
+    features: {
+      isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
+      reserved: (name) => reservedOf(active, name),
+      callerValues: (name) => callerValuesOf(active, name),
+      explained: (failure, call) =>
+        active
+          .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
+          ?.instance.explained?.(failure, call),
+      remainingQuota: (principal, upstream, name) =>
+        remainingQuotaOf(active, { principal, upstream, name, quota: directory.quota }),
+    },
+    gateway: {
+      isStoreShared: settings.store.kind !== 'memory',
+      isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
+      hasTools: settings.metaTools !== 'off',
+      isAsked: isAsked(settings),
+      largestRequest: settings.listen.body,
+      auth: settings.auth,
+      closing,
+      fetchJson,
+    },
   }
   const descriptions = createDescriptions({
     settings,
-    records: deps.records,
+    records: directory.records,
     isUp: (name) => upstreams.get(name)?.status.problem === undefined,
-    isOn: (feature, upstream) => deps.isOn(feature, upstream),
-    isGuarded: deps.isGuarded,
+    isOn: (feature, upstream) => services.features.isOn(feature, upstream),
+    isGuarded: services.gateway.isGuarded,
     page,
     isHiding: (upstream) => {
       const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
       const chosen = asked.map((name) => featureSettings(settings, permissions.name, name))
       return chosen.some((each) => isObject(each) && each.hide_unpermitted === true)
     },
-    handle: deps.call,
+    handle: services.invoker.call,
   })
   const names = createNameCheck({ names: settings.names, servers: upstreams, log })
   const sightings = createCallStatistics()
   let records: ServerRecords | undefined
   const undoRules = createUndoRules({
     settings: (name) => upstreams.get(name)?.settings.tools,
-    tools: (name) => deps.tools(name),
+    tools: (name) => directory.tools(name),
     isDerived: (name) => isUndoDerived(settings, name),
   })
-  const active = activeFeatures(settings, deps)
+  const active = activeFeatures(settings, services)
   const catalog = createCatalog({
     upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
     policies: (target) => [
       observeTarget(observing, target),
       // Features look at the lists of a server, which may be for users who signed in alone.
       target.isBuiltin ? undefined : upstreams.get(target.upstream ?? '')?.guard,
-      ...policiesOf(active, target),
+      ...middlewaresOf(active, target),
       records && sightings.middleware(target),
       target.isBuiltin
         ? undefined
         : observeServer(observing, target, (call) => wayTo(upstreams.get(target.upstream ?? ''), call)),
     ],
     observe: observe(observing),
-    shown: (method) => active.map(({ contribution }) => contribution.rewriteResult?.(method)),
+    shown: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
     isAggregate: settings.listen.aggregate,
     isStrict: settings.listen.isStrict,
-    own: active.map(({ contribution, isOn }) => ({ ...contribution, isOn })),
+    own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),
     metaTools: settings.metaTools,
     hasMethods: settings.hasMethods,
     onHidden: reportOnce(log),
     tool,
   })
-  const isPermitted: Deps['isPermitted'] = async (call) => {
+  const isPermitted: Invoker['isPermitted'] = async (call) => {
     const found = await catalog.resolve(call)
     const guard = active.find(({ name }) => name === permissions.name)
     if (!found || !guard?.isOn(found.target.upstream)) return true
-    const policy = guard.contribution.middleware?.(found.target)
+    const policy = guard.instance.middleware?.(found.target)
     return compose(
       [policy],
       async () => nothing,
@@ -218,20 +233,17 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       () => false,
     )
   }
-  const { tools } = deps
   const ended = new AbortController()
   const describe: Runtime['describe'] = async (upstream, make) =>
     descriptions.clean(make(await descriptions.of(upstream)))
   return {
-    about: deps,
+    services,
     describe,
     settings,
     upstreams,
     catalog,
     active,
-    entry,
     isPermitted,
-    tools,
     tool,
     names,
     ended,
@@ -302,11 +314,11 @@ export async function startUp(
   const collisions = await catalog.collisions(call)
   const problems = await Promise.all([
     names.all(),
-    ...active.map(async ({ contribution }) => (await contribution.problems?.()) ?? []),
+    ...active.map(async ({ instance }) => (await instance.problems?.()) ?? []),
   ])
   // What can not be taken up just then, as the store is away, is no reason not to serve.
   if (!ended.signal.aborted)
-    for (const { contribution } of active) if (contribution.start) background(contribution.start(), log)
+    for (const { instance } of active) if (instance.start) background(instance.start(), log)
   return [
     ...collisions.map((each): Finding => {
       return { path: ['upstreams'], at: 'key', message: each }
@@ -317,7 +329,7 @@ export async function startUp(
 
 /** Resolves once the features have ended what they had begun, whatever became of it. */
 export async function closeFeatures({ active }: Runtime): Promise<void> {
-  await Promise.allSettled(active.map(async ({ contribution }) => contribution.close?.()))
+  await Promise.allSettled(active.map(async ({ instance }) => instance.close?.()))
 }
 
 /** Ends what was put together before; servers that go on are kept. */
@@ -348,7 +360,7 @@ interface Asked {
  * least, be it one of the gateway or that of the server.
  */
 async function remainingQuotaOf(
-  active: readonly Active[],
+  active: readonly ActiveFeature[],
   { principal, upstream, name, quota }: Asked,
 ): Promise<RemainingQuota | undefined> {
   const target: Target = {
@@ -357,9 +369,9 @@ async function remainingQuotaOf(
     ...(name !== undefined && { name }),
   }
   const own = await Promise.all(
-    active.map(async ({ contribution, isOn }) =>
+    active.map(async ({ instance, isOn }) =>
       // Numbers are left out where the store that counts is away.
-      isOn(upstream) ? contribution.remainingQuota?.(target, principal).catch(() => undefined) : undefined,
+      isOn(upstream) ? instance.remainingQuota?.(target, principal).catch(() => undefined) : undefined,
     ),
   )
   const server = upstream === undefined ? undefined : quota(upstream)

@@ -1,7 +1,8 @@
+import type { Services } from '../../src/features/services.ts'
 import { type Call, compose, type Handler, type Outcome } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
-import type { Deps, Feature } from '../../src/features/feature.ts'
-import { featureDeps } from './feature-deps.ts'
+import type { Feature } from '../../src/features/feature.ts'
+import { featureDeps, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { toolCall } from './tool-call.ts'
 
@@ -10,13 +11,13 @@ export function on<Settings>(feature: Feature<Settings>, settings: NoInfer<Setti
   return (deps) => feature.create(() => settings, deps)
 }
 
-type With = (deps: Deps) => ReturnType<Feature<never>['create']>
+type With = (deps: Services) => ReturnType<Feature<never>['create']>
 
 /** Some features around a server, the first one outermost; makes one call and resolves with its outcome. */
 export function chain(
   parts: readonly With[],
   server: Handler,
-  given: Partial<Deps> = {},
+  given: ServiceStubs = {},
 ): (call?: Partial<Call>, params?: Json) => Promise<Outcome> {
   const deps = featureDeps(given)
   const contributions = parts.map((part) => part(deps))

@@ -1,22 +1,44 @@
-import type { Descriptor } from '../../src/core/descriptor.ts'
-import { internalCall } from '../../src/gateway/internal-call.ts'
 import { GatewayError } from '../../src/core/error.ts'
-import type { Deps } from '../../src/features/feature.ts'
+import type { Services } from '../../src/features/services.ts'
+import { internalCall } from '../../src/gateway/internal-call.ts'
+import { asSent } from '../../src/protocol/projection.ts'
 import { createMembership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
-import { asSent } from '../../src/protocol/projection.ts'
 import { silentLog } from './silent-log.ts'
 
+type Servers = Services['servers']
+
+/** Single members of services, flat, that a test replaces. */
+export type ServiceStubs = Partial<
+  Pick<Services, 'log' | 'store'> &
+    Omit<Servers, 'names' | 'settings' | 'tool' | 'exposedName' | 'describe'> &
+    Services['invoker'] &
+    Pick<Services['descriptions'], 'document'> &
+    Services['identity'] &
+    Omit<Services['pages'], 'url'> &
+    Services['features'] &
+    Services['gateway'] & {
+      servers: Servers['names']
+      server: Servers['settings']
+      entry: Servers['tool']
+      exposed: Servers['exposedName']
+      listed: Servers['describe']
+      description: Services['descriptions']['of']
+      page: Services['pages']['url']
+    }
+>
+
 /** What a feature under test may use: an empty store, and no servers unless given. */
-export function featureDeps(given: Partial<Deps> = {}): Deps {
+export function featureDeps(given: ServiceStubs = {}): Services {
   const store = given.store ?? new MemoryStore()
-  return {
+  const noChain = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.'))
+  const stubs: Required<ServiceStubs> = {
     log: silentLog,
     store,
     isStoreShared: true,
     isGuarded: false,
     entrances: () => ['stdio'],
-    call: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
+    call: noChain,
     internal: internalCall,
     isPermitted: async () => true,
     membership: createMembership(() => store),
@@ -28,7 +50,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     approvalCommand: (id) => `gatehouse approvals approve ${id}`,
     hasTools: true,
     isAsked: true,
-    relay: () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'There is no chain here.')),
+    relay: noChain,
     isOn: () => true,
     reserved: () => [],
     callerValues: () => [],
@@ -40,7 +62,7 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
     largestRequest: 1_048_576,
     callBounds: () => ({ silence: 30_000, total: 600_000 }),
     auth: { session: { maxTtl: 8 * 3_600_000, idle: 1_800_000 } },
-    entry: (): Descriptor | undefined => undefined,
+    entry: () => undefined,
     explained: () => undefined,
     undoRule: () => undefined,
     undoRuleAmong: () => undefined,
@@ -55,12 +77,24 @@ export function featureDeps(given: Partial<Deps> = {}): Deps {
       onChange: () => undefined,
     }),
     description: () => {
-      throw new TypeError('There are no portraits here.')
+      throw new TypeError('There are no descriptions here.')
     },
     document: (description, _key, make) => make(description),
     exposed: (upstream, tool, isTogether) => (isTogether ? `${upstream}_${tool}` : tool),
     fetchJson: () => Promise.reject(new Error('There is no network here.')),
-    listed: (): Descriptor | undefined => undefined,
+    listed: () => undefined,
     ...given,
+  }
+  const { servers: names, server: settings, entry: tool, exposed: exposedName, listed: describe } = stubs
+  return {
+    log: stubs.log,
+    store: stubs.store,
+    servers: { ...stubs, names, settings, tool, exposedName, describe },
+    invoker: stubs,
+    descriptions: { of: stubs.description, document: stubs.document },
+    identity: stubs,
+    pages: { ...stubs, url: stubs.page },
+    features: stubs,
+    gateway: stubs,
   }
 }

@@ -3,13 +3,12 @@ import type { Descriptor } from '../../src/core/descriptor.ts'
 import { GatewayError } from '../../src/core/error.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { ToolSettings } from '../../src/core/settings.ts'
-import type { Deps } from '../../src/features/feature.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import type { Settings } from '../../src/features/idempotency/idempotency.ts'
 import type { Membership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
-import { featureDeps } from './feature-deps.ts'
+import { featureDeps, type ServiceStubs } from './feature-deps.ts'
 import { serverSettings } from './server-settings.ts'
 import { toolCall } from './tool-call.ts'
 
@@ -29,7 +28,7 @@ interface Setup {
   readonly settings?: Partial<Settings>
   readonly tool?: ToolSettings
   readonly entry?: Partial<Descriptor>
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   /** Names the gateway, and says which others live. */
   readonly me?: string
   readonly alive?: ReadonlySet<string>

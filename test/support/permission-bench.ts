@@ -1,13 +1,13 @@
+import type { Services } from '../../src/features/services.ts'
 import { createDescriptors } from '../../src/catalog/tool-descriptors.ts'
 import { createCatalog } from '../../src/catalog/router.ts'
 import type { Call, Handler, Notification, Outcome } from '../../src/core/call.ts'
 import { isObject } from '../../src/core/json/json.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
-import type { Deps } from '../../src/features/feature.ts'
 import { permissions } from '../../src/features/permissions/permissions.ts'
 import type { Settings } from '../../src/features/permissions/negotiate.ts'
-import { featureDeps } from './feature-deps.ts'
+import { featureDeps, type ServiceStubs } from './feature-deps.ts'
 import { toolCall } from './tool-call.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -19,7 +19,7 @@ interface Given {
   readonly settings?: Partial<Settings>
   /** The settings where servers have their own. */
   readonly settingsOf?: (upstream?: string) => Settings
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   readonly metaTools?: 'hidden' | 'listed' | 'off'
   /** What a call of a tool comes to. */
   readonly called?: Json
@@ -64,7 +64,7 @@ export function permissionBench({
     own: (call) => catalog.builtinTool(call),
     resolve: (call) => catalog.resolve(call),
   })
-  const all: Deps = featureDeps({
+  const all: Services = featureDeps({
     servers: () => [...byName.keys()],
     server: (name) => byName.get(name),
     entry: entries.of,
@@ -72,19 +72,19 @@ export function permissionBench({
     ...deps,
   })
   const complete = { hide_unpermitted: false, approval: {}, ...settings }
-  const contribution = permissions.create(settingsOf ?? (() => complete), all)
+  const instance = permissions.create(settingsOf ?? (() => complete), all)
   const server: Handler = async (call) => {
     seen.push(call)
     return { kind: 'result', result: Payload.of(call.method === 'tools/call' ? called : answer(call, lists)) }
   }
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
-    policies: (target) => [contribution.middleware?.(target)],
+    policies: (target) => [instance.middleware?.(target)],
     shown: () => [],
     observe: (next) => next,
     isAggregate: true,
     isStrict: false,
-    own: [{ ...contribution, isOn: () => true }],
+    own: [{ ...instance, isOn: () => true }],
     metaTools,
     tool,
   })

@@ -1,3 +1,4 @@
+import type { Services } from '../../src/features/services.ts'
 import {
   type Call,
   compose,
@@ -14,7 +15,7 @@ import { anonymous, type Principal } from '../../src/core/principal.ts'
 import type { Settings, ToolSettings, UpstreamSettings } from '../../src/core/settings.ts'
 import type { Target } from '../../src/core/call.ts'
 import { undoRuleOf } from '../../src/core/undo/rules.ts'
-import type { FeatureInstance, Deps, Feature } from '../../src/features/feature.ts'
+import type { FeatureInstance, Feature } from '../../src/features/feature.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'
 import { transactions } from '../../src/features/transactions/transactions.ts'
 import { undo } from '../../src/features/undo/undo.ts'
@@ -22,7 +23,7 @@ import { loadSettings } from '../../src/config/load.ts'
 import { createMembership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
-import { featureDeps } from './feature-deps.ts'
+import { featureDeps, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { serverSettings } from './server-settings.ts'
 import { toolCall } from './tool-call.ts'
@@ -85,7 +86,7 @@ interface Given {
   readonly store?: Store
   readonly places?: Readonly<Record<string, Place>>
   readonly settings?: Json
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   /** What is done instead of running a call at its place. */
   readonly next?: (call: Call, run: Handler) => Promise<Outcome>
   /** What stands between transactions and what writes deeds. */
@@ -95,11 +96,11 @@ interface Given {
 /** A gateway of the features that make transactions, before places of which each is a server. */
 export class SagaGateway {
   readonly store: Store
-  readonly deps: Deps
+  readonly deps: Services
   readonly #given: Given
   readonly #places: Readonly<Record<string, Place>>
   readonly #contributions: readonly FeatureInstance[]
-  readonly #membership: Deps['membership']
+  readonly #membership: Services['identity']['membership']
 
   constructor(given: Given = {}) {
     this.#given = given
@@ -192,7 +193,7 @@ function entryOf({ upstream = '', name = '' }: Target): Descriptor {
   }
 }
 
-function created(feature: Feature<never>, own: Json, deps: Deps): FeatureInstance {
+function created(feature: Feature<never>, own: Json, deps: Services): FeatureInstance {
   const text = JSON.stringify({ upstreams: { one: { command: 'x' } }, features: { [feature.name]: own } })
   const settings = read.get(text) ?? loadSettings(text, { file: 'f.yaml', env: {} }).settings
   read.set(text, settings)

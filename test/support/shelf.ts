@@ -1,9 +1,9 @@
+import type { ServiceStubs } from './feature-deps.ts'
 import { classify } from '../../src/catalog/classify.ts'
 import { aliasOf } from '../../src/core/text/alias.ts'
 import type { Descriptor } from '../../src/core/descriptor.ts'
 import type { Definition, ServerRecords, ServerRecord } from '../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
-import type { Deps } from '../../src/features/feature.ts'
 import { serverSettings } from './server-settings.ts'
 import { serverRecord } from './server-record.ts'
 
@@ -15,7 +15,7 @@ export interface Shelf {
 }
 
 /** What features see of servers with these tools, by name. */
-export function shelves(servers: Readonly<Record<string, Shelf>>): Partial<Deps> {
+export function shelves(servers: Readonly<Record<string, Shelf>>): ServiceStubs {
   const all = new Map(
     Object.entries(servers).map(([name, { settings, ...shelf }]) => {
       return [name, { ...shelf, settings: serverSettings({ ...settings, name }) }] as const

@@ -108,7 +108,7 @@ async function requested(
 ): Promise<Requested> {
   const { deps, approvals } = around
   // Nobody could decide: neither on a page nor at the command line.
-  if (!deps.isStoreShared && deps.page('/confirm') === undefined) throw noApprover(subject)
+  if (!deps.gateway.isStoreShared && deps.pages.url('/confirm') === undefined) throw noApprover(subject)
   const found = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = found.approval
   // A call that waits comes again and again; it is worth one line.
@@ -136,7 +136,7 @@ async function answer(
   const isTokenRead =
     isTokenGood &&
     isModelTrusted &&
-    around.deps.isOn('inject_arguments', upstream) &&
+    around.deps.features.isOn('inject_arguments', upstream) &&
     !namesArgument(definition, TOKEN_ARGUMENT)
   return confirmationRequired(subject, found, {
     decisionChannels: ways,
@@ -151,14 +151,14 @@ async function answer(
 
 function placeOf(approval: Approval, { deps }: ConfirmContext): Place {
   const { id, approvers } = approval
-  const who = deps.decidesOnPage(approval)
-  const url = who === undefined ? undefined : deps.page(`/confirm/${id}`)
+  const who = deps.pages.decidesOnPage(approval)
+  const url = who === undefined ? undefined : deps.pages.url(`/confirm/${id}`)
   const isForPeople = who === 'person'
   const page =
     url === undefined ? [] : [`at ${url}${isForPeople ? '' : ', by a program with its bearer token'}`]
   // Whoever is at the command line is seldom one of those who are named.
   const isNamed = url !== undefined && approvers.length > 0
-  const command = deps.isStoreShared && !isNamed ? [`with \`${deps.approvalCommand(id)}\``] : []
+  const command = deps.gateway.isStoreShared && !isNamed ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
   return { url, isForPeople, ways: [...page, ...command] }
 }
 

@@ -5,13 +5,19 @@ import type { UpstreamSettings } from '../../core/settings.ts'
 import { CONFIRMATION_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import { createApprovals } from '../../records/approvals.ts'
 import { describingTools } from '../describing.ts'
-import type { Feature, Deps } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { createApprovalCache } from './approval-cache.ts'
 import { FLAG, TOKEN, reservedOf, type Settings, settingsSchema } from './context.ts'
 import { confirmationPolicy } from './policy.ts'
 import { templateOf } from './request.ts'
 import { isAsked, ruleOf, riskOf } from './rules.ts'
 import { Waiting } from './waiting.ts'
+
+type Deps = Pick<
+  Services,
+  'log' | 'store' | 'servers' | 'descriptions' | 'identity' | 'pages' | 'features' | 'gateway'
+>
 
 /** Asks a person before what can do harm: the one at the client, or others on a page of the gateway. */
 export const confirm: Feature<Settings> = {
@@ -26,7 +32,7 @@ export const confirm: Feature<Settings> = {
     return {
       middleware: (target) => {
         const { upstream, method, name } = target
-        const server = upstream === undefined ? undefined : deps.server(upstream)
+        const server = upstream === undefined ? undefined : deps.servers.settings(upstream)
         if (target.isBuiltin || !server) return undefined
         const own = settings(upstream)
         if (method === 'tools/list') return describing(server, own, deps)
@@ -34,8 +40,8 @@ export const confirm: Feature<Settings> = {
         const rule = ruleOf(name, server, own)
         return rule && confirmationPolicy({ rule, settings: own, server, deps, approvals, memory, waiting })
       },
-      logFields: (entry) => {
-        const server = deps.server(entry.upstream)
+      toolFacts: (entry) => {
+        const server = deps.servers.settings(entry.upstream)
         const rule = server && ruleOf(entry.name, server, settings(entry.upstream))
         if (!rule || !isAsked(rule, entry)) return {}
         const message = templateOf(rule, entry, server)
@@ -75,7 +81,7 @@ interface With {
 }
 
 function described(tool: Payload, { server, settings, deps, isInMeta }: With): Payload {
-  const entry = isObject(tool.value) ? deps.listed(server.name, tool.fields) : undefined
+  const entry = isObject(tool.value) ? deps.servers.describe(server.name, tool.fields) : undefined
   const rule = entry && ruleOf(entry.name, server, settings)
   if (!entry || !rule || !isAsked(rule, entry)) return tool
   const risk = riskOf(rule, entry)

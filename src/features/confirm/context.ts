@@ -3,11 +3,14 @@ import { type Remember, rememberSchema } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
 import type { Approvals } from '../../records/approvals.ts'
-import type { Deps, Reserved } from '../feature.ts'
+import type { Reserved } from '../feature.ts'
+import type { Services } from '../services.ts'
 import type { ApprovalCache } from './approval-cache.ts'
 import type { Grant } from './grant.ts'
 import { type Rule, isAsked, ruleOf } from './rules.ts'
 import type { Waiting } from './waiting.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
 
 /** What the gate of one tool is made of. */
 export interface ConfirmContext {
@@ -135,7 +138,7 @@ export function reservedOf(settings: Settings, upstream: string, deps: Deps): re
       description: 'Optional. The token an answer of this tool told you, once the user agreed to the call.',
     },
     isFor: (entry) => {
-      const server = deps.server(upstream)
+      const server = deps.servers.settings(upstream)
       const rule = server && ruleOf(entry.name, server, settings)
       const isOf = rule !== undefined && !rule.isOutOfBand && settings.fallback !== 'deny'
       return isOf && isAsked(rule, entry)

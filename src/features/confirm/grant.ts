@@ -4,8 +4,10 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import type { Approval } from '../../records/approvals.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import type { ConfirmationRequest } from './request.ts'
+
+type Deps = Pick<Services, 'log' | 'identity'>
 
 /** Why a call may not run. */
 export type Refusal = 'decline' | 'cancel' | 'timeout' | 'mismatch' | 'error' | 'denied'
@@ -51,7 +53,7 @@ export async function run(
     arguments_sha256: argumentsDigest,
   }
   // What was done was done: it is told even where it can not be signed.
-  const signed = await deps.sign(claims).catch((error: unknown) => {
+  const signed = await deps.identity.sign(claims).catch((error: unknown) => {
     deps.log.error('confirm.unsigned', { approval, reason: String(error) })
   })
   if (signed === undefined) return outcome

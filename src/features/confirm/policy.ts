@@ -4,7 +4,7 @@ import { GatewayError } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { attempt, untilAborted } from '../../core/time/waiting.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../protocol/meta-keys.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { type ConfirmContext, type Confirmed, FLAG, type HostWord, TOKEN } from './context.ts'
 import { declined, run } from './grant.ts'
 import { requestForm, canAsk, readForm, useOnce } from './elicitation.ts'
@@ -12,6 +12,8 @@ import { approvedByOthers, approvedOnPage } from './approval-flow.ts'
 import { isAsked, isNeverAsked, type Rule } from './rules.ts'
 import { type Grant, confirmStateOf } from './grant.ts'
 import { type ConfirmationRequest, confirmationRequestOf } from './request.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>
 
 /** Lets calls of a tool through once a person confirmed them. */
 export function confirmationPolicy(around: ConfirmContext): Middleware {
@@ -32,7 +34,7 @@ export function confirmationPolicy(around: ConfirmContext): Middleware {
       const isFree = call.internal === 'read' || (call.internal === 'compensate' && !settings.rollbacks)
       if (isFree || isNeverAsked(rule, call)) return next(call)
       try {
-        const entry = attempt(() => deps.entry(call))
+        const entry = attempt(() => deps.servers.tool(call))
         if (!(entry instanceof Promise)) return decide(call, entry)
         return untilAborted(entry, call.signal).then((each) => decide(call, each))
       } catch (error) {
@@ -121,7 +123,7 @@ function heard(call: Call): { readonly call: Call; readonly word: HostWord } {
 const silence: HostWord = { isConfirmed: undefined, token: undefined }
 
 /** What a tool is by its name alone, where no list has it. */
-function named({ target }: Call, { listed }: Deps): Descriptor | undefined {
+function named({ target }: Call, { servers: { describe: listed } }: Deps): Descriptor | undefined {
   const { upstream, name } = target
   return upstream === undefined || name === undefined ? undefined : listed(upstream, { name })
 }

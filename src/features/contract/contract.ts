@@ -10,9 +10,12 @@ import { aliasOf } from '../../core/text/alias.ts'
 import { attempt } from '../../core/time/waiting.ts'
 import { method as known } from '../../protocol/methods.ts'
 import type { Answered } from '../builtin-tool.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { createListeners, introduced } from './listeners.ts'
 import { createWatch, NAME, type Watch } from './watch.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>
 
 /** Versions what each server offers, keeps what of it changed, and announces what will go. */
 export const contract: Feature<Record<never, never>> = {
@@ -38,7 +41,8 @@ export const contract: Feature<Record<never, never>> = {
           return (next) => (call) =>
             next(call).then((outcome) => introduced(outcome, watch.version(upstream)))
         if (known(method).list === undefined) return undefined
-        const announce = method === 'tools/list' ? announcing(deps.server(upstream)?.tools ?? {}) : undefined
+        const announce =
+          method === 'tools/list' ? announcing(deps.servers.settings(upstream)?.tools ?? {}) : undefined
         return (next) => heeding(announce ? announce(next) : next, upstream, { watch, deps })
       },
       start: async () => watch.start(),
@@ -63,7 +67,7 @@ function heeding(list: Handler, upstream: string, { watch, deps }: Heard): Handl
     const last = known.get(who)
     const digest = hash('sha256', result.text)
     known.set(who, digest)
-    if (last !== undefined && last !== digest) deps.records().renew(upstream)
+    if (last !== undefined && last !== digest) deps.servers.records().renew(upstream)
     else watch.look(upstream)
   }
   return async (call) => {
@@ -107,7 +111,7 @@ function announced(result: Payload, tools: Tools): Payload {
 
 /** Until its time is over, a tool that its server dropped early is answered with what to use instead, or by that. */
 function standingIn({ upstream = '', name = '', isBuiltin }: Target, deps: Deps): Middleware | undefined {
-  const tools = deps.server(upstream)?.tools ?? {}
+  const tools = deps.servers.settings(upstream)?.tools ?? {}
   const own = nameIn(tools, name)
   const written = isBuiltin ? undefined : settingOf(tools, own, 'deprecated')?.value
   if (written === undefined) return undefined
@@ -116,7 +120,7 @@ function standingIn({ upstream = '', name = '', isBuiltin }: Target, deps: Deps)
   return (next) => (call) => {
     const { until } = deprecation
     if (call.internal || (until !== undefined && Date.now() >= until)) return next(call)
-    const found = attempt(() => deps.entry(call))
+    const found = attempt(() => deps.servers.tool(call))
     const gone = { next, deps, deprecation, isForwarded }
     if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
     return found.then(
@@ -142,15 +146,15 @@ interface Gone {
 
 /** Who may not call it does not learn that it was there. */
 async function absent(call: Call, { next, deps, deprecation, isForwarded }: Gone): Promise<Outcome> {
-  if (!(await deps.isPermitted(call))) return next(call)
+  if (!(await deps.invoker.isPermitted(call))) return next(call)
   const { successor } = deprecation
   if (!isForwarded || successor === undefined || successor === call.target.name)
     throw retired(call.target.name ?? '', deprecation)
   const target = { ...call.target, name: successor }
   const instead: Call = { ...call, params: call.params.with({ name: successor }), target }
-  if (!(await deps.entry(instead))) throw retired(call.target.name ?? '', deprecation)
+  if (!(await deps.servers.tool(instead))) throw retired(call.target.name ?? '', deprecation)
   call.logFields.set('alias_of', successor)
-  return deps.call(instead)
+  return deps.invoker.call(instead)
 }
 
 function retired(name: string, { text, successor }: Deprecation): GatewayError {

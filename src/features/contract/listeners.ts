@@ -3,9 +3,11 @@ import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { CONTRACT_KEY } from '../../protocol/meta-keys.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
 import type { Moved } from './watch.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
 
 /** Those who want to hear of changes, by server. */
 export interface Listeners {
@@ -26,8 +28,8 @@ export function createListeners(deps: Deps): Listeners {
   /** Which lists are told of already, by the server itself most often. */
   const isTold = (upstream: string, list: List): boolean => {
     // Where there are manifests, changes of tools are told of with those of manifests.
-    if (list === 'tools' && deps.isOn('manifest', upstream)) return true
-    const capability = deps.records().last(upstream)?.capabilities[list]
+    if (list === 'tools' && deps.features.isOn('manifest', upstream)) return true
+    const capability = deps.servers.records().last(upstream)?.capabilities[list]
     return isObject(capability) && capability.listChanged === true
   }
 
@@ -38,7 +40,7 @@ export function createListeners(deps: Deps): Listeners {
       const there = listeners.get(upstream) ?? new Set<Listener>()
       listeners.set(upstream, there)
       const emit = (note: Notification): void => {
-        if (note.method.endsWith('/list_changed')) deps.records().renew(upstream)
+        if (note.method.endsWith('/list_changed')) deps.servers.records().renew(upstream)
         if (note.method !== ACKNOWLEDGED) return call.emit(note)
         call.emit(acknowledged(note, wanted))
         // Nothing may come before the acknowledgement (2026-07-28 basic/utilities/subscriptions).

@@ -12,8 +12,10 @@ import { canonical, isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
 import type { ServerDescription, ToolDescription } from '../../descriptions/model/description.ts'
 import { Contracts } from '../../records/contracts.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { type List, lists } from '../list-changes.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
 
 /** The contracts of all servers as this gateway shows them. */
 export interface Watch {
@@ -46,11 +48,11 @@ export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
   const take = async (upstream: string): Promise<void> => {
     // Who draws portraits hears of the change in this very moment too.
     await Promise.resolve()
-    const description = await deps.description(upstream)
-    if (!description.isUp || deps.closing.aborted) return
+    const description = await deps.descriptions.of(upstream)
+    if (!description.isUp || deps.gateway.closing.aborted) return
     const contract = exposedContract(description, {
-      entrances: deps.entrances(upstream),
-      isGuarded: deps.isGuarded,
+      entrances: deps.servers.entrances(upstream),
+      isGuarded: deps.gateway.isGuarded,
     })
     const last = known.get(upstream)
     if (last && contractChanges(last.contract, contract).length === 0) return
@@ -72,23 +74,23 @@ export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
     background(
       taken.catch((error: unknown) => {
         // A store that is closed or away is told of by itself.
-        if (!deps.closing.aborted) throw error
+        if (!deps.gateway.closing.aborted) throw error
       }),
       deps.log,
     )
   }
 
-  const isWatched = (upstream: string): boolean => deps.isOn(NAME, upstream)
+  const isWatched = (upstream: string): boolean => deps.features.isOn(NAME, upstream)
   return {
     start: () => {
-      deps.records().onChange((upstream) => {
+      deps.servers.records().onChange((upstream) => {
         if (isWatched(upstream)) enqueue(upstream)
       })
-      for (const upstream of deps.servers()) if (isWatched(upstream)) enqueue(upstream)
+      for (const upstream of deps.servers.names()) if (isWatched(upstream)) enqueue(upstream)
     },
     version: (upstream) => known.get(upstream)?.version,
     look: (upstream) => {
-      const found = deps.records().of(upstream)
+      const found = deps.servers.records().of(upstream)
       if (found instanceof Promise) background(found, deps.log)
       if (!known.has(upstream) && !taking.has(upstream)) enqueue(upstream)
     },

@@ -6,8 +6,11 @@ import { background } from '../../core/log.ts'
 import type { Cost } from '../../core/descriptor.ts'
 import { settingOf } from '../../core/settings.ts'
 import { CONFIRMATION_KEY } from '../../protocol/meta-keys.ts'
-import type { Deps, Feature, SettingsOf } from '../feature.ts'
+import type { Feature, SettingsOf } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { Account, type Budget, LEFT, stretches } from './budget.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'features'>
 
 interface Settings {
   readonly budget?: Budget
@@ -61,11 +64,11 @@ export const cost: Feature<Settings> = {
       if (!account || unitsOf(price) === 0) return undefined
       return { ...(await account.left(id, Date.now())), of: 'budget' }
     },
-    logFields: ({ upstream, name }) => {
+    toolFacts: ({ upstream, name }) => {
       const price = costOf(upstream, name, deps)
       return price ? { cost: price } : {}
     },
-    problems: async () => deps.servers().flatMap((upstream) => unapproved(upstream, deps)),
+    problems: async () => deps.servers.names().flatMap((upstream) => unapproved(upstream, deps)),
   }),
 }
 
@@ -76,7 +79,7 @@ function unitsOf(price: Cost | undefined): number {
 
 /** What a call of a tool costs, as its owner says. */
 function costOf(upstream: string, name: string, deps: Deps): Cost | undefined {
-  const tools = deps.server(upstream)?.tools
+  const tools = deps.servers.settings(upstream)?.tools
   return tools && settingOf(tools, name, 'cost')?.value
 }
 
@@ -137,8 +140,8 @@ function isUnmade(error: unknown): boolean {
 
 /** What requires approval has to be asked about. */
 function unapproved(upstream: string, deps: Deps): Finding[] {
-  const tools = deps.server(upstream)?.tools ?? {}
-  if (deps.isOn('confirm', upstream)) return []
+  const tools = deps.servers.settings(upstream)?.tools ?? {}
+  if (deps.features.isOn('confirm', upstream)) return []
   return Object.entries(tools)
     .filter(([, tool]) => tool.cost?.category === 'requires_approval')
     .map(([glob]) => ({

@@ -6,7 +6,10 @@ import { quotaData } from '../../descriptions/model/facts.ts'
 import { countedOf } from '../../descriptions/formats/tool-notes.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { descriptionSoon } from '../describing.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** Where in `_meta` of a listed tool it stands what is left. */
 const META_KEY = `${NS}/quota`
@@ -23,7 +26,7 @@ export const quota: Feature<Record<never, never> | false> = {
     properties: {},
   },
   create: (settings, deps) => ({
-    rewriteResult: (method) => {
+    responseMiddleware: (method) => {
       if (method !== 'tools/list') return undefined
       return (next) => (call) => {
         if (call.internal || settings(call.target.upstream) === false) return next(call)
@@ -35,7 +38,7 @@ export const quota: Feature<Record<never, never> | false> = {
 
 async function withQuotas(outcome: Outcome, call: Call, deps: Deps): Promise<Outcome> {
   if (outcome.kind === 'input_required') return outcome
-  const telling = new Set(deps.servers().filter((name) => deps.quota(name)))
+  const telling = new Set(deps.servers.names().filter((name) => deps.servers.quota(name)))
   const description = await descriptionSoon(quota.name, call, deps)
   // Most servers have neither: their lists are passed on as they were encoded.
   const counted = description ? countedIn(description, telling, deps) : []
@@ -69,7 +72,7 @@ function countedIn(
   telling: ReadonlySet<string>,
   deps: Deps,
 ): readonly Counted[] {
-  const own = deps.document(description, 'counted', ({ tools }) =>
+  const own = deps.descriptions.document(description, 'counted', ({ tools }) =>
     [...countedOf(tools)].map(({ name, upstream, definition }) => {
       return { name, upstream, own: String(definition.name) }
     }),
@@ -87,9 +90,9 @@ async function leftOf(
 ): Promise<ReadonlyMap<unknown, RemainingQuota>> {
   const found = counted.map(
     async ({ name, upstream, own }): Promise<readonly [string, RemainingQuota | undefined]> => {
-      if (!deps.isOn(quota.name, upstream)) return [name, undefined]
-      if (own !== undefined) return [name, await deps.remainingQuota(principal, upstream, own)]
-      const server = deps.quota(upstream)
+      if (!deps.features.isOn(quota.name, upstream)) return [name, undefined]
+      if (own !== undefined) return [name, await deps.features.remainingQuota(principal, upstream, own)]
+      const server = deps.servers.quota(upstream)
       return [name, server && { ...server, of: 'server' }]
     },
   )

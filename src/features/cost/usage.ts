@@ -20,7 +20,7 @@ export const usage: Feature<Record<never, never>> = {
       'Whether results say what the call took, where that is known: its units, how long it was, and what is left.',
     properties: {},
   },
-  create: (_settings, { server, quota }) => ({
+  create: (_settings, { servers: { settings: server, quota } }) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
         return undefined

@@ -5,7 +5,8 @@ import type { Recommendation } from '../../core/settings.ts'
 import { synonymsOf } from '../../core/text/synonyms.ts'
 import { queryWords, stem, wordsIn } from '../../core/text/words.ts'
 import { answered, asTool, pageOf } from '../builtin-tool.ts'
-import type { Deps, Feature, SettingsOf } from '../feature.ts'
+import type { Feature, SettingsOf } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { withNearest } from './nearest-tools.ts'
 import {
   createNeighbours,
@@ -16,6 +17,8 @@ import {
   most,
   type Recommended,
 } from './search.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
 /** Tells which server has what is wanted, and which tool may be meant by a name nobody has. */
 export const discovery: Feature<Settings | false> = {
@@ -39,7 +42,7 @@ export const discovery: Feature<Settings | false> = {
           },
         },
       ],
-      rewriteResult: (method) => {
+      responseMiddleware: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) =>
           settings(call.target.upstream) === false ? next(call) : nearest(call, next)
@@ -100,8 +103,8 @@ function answerRecommend(settings: SettingsOf<Settings | false>, deps: Deps): Ha
   return async (call) => {
     const { upstream } = call.target
     const capability = wanted(call)
-    const written = (upstream === undefined ? deps.servers() : [upstream]).flatMap(
-      (name) => deps.server(name)?.recommend ?? [],
+    const written = (upstream === undefined ? deps.servers.names() : [upstream]).flatMap(
+      (name) => deps.servers.settings(name)?.recommend ?? [],
     )
     const own = settings(upstream)
     const [near, far] = await Promise.all([

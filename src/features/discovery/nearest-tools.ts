@@ -6,8 +6,10 @@ import { distance } from '../../core/text/nearest.ts'
 import { callOf } from '../../core/tool-call.ts'
 import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
 import { within } from '../../core/time/waiting.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { told } from './search.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
 /** How many tools are named, and how many of the best are looked at. */
 const MAX_SUGGESTIONS = 3
@@ -36,15 +38,15 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
     if (server === undefined) return { names, wanted: name, exposed: name }
     return { names: [server], wanted: name.slice(prefixOf(server).length), exposed: name }
   }
-  const prefixOf = (upstream: string): string => deps.exposed(upstream, 'x', true).slice(0, -1)
+  const prefixOf = (upstream: string): string => deps.servers.exposedName(upstream, 'x', true).slice(0, -1)
 
   const find = async (call: Call): Promise<readonly Found[]> => {
-    const records = deps.records()
+    const records = deps.servers.records()
     const { names, wanted, exposed } = subjectOf(call, records.names)
     const known = await Promise.all(names.map(async (each) => records.of(each)))
     const isTogether = call.target.upstream === undefined
     const found = (entry: Descriptor, match: number): Found => {
-      return { entry, match, name: deps.exposed(entry.upstream, entry.name, isTogether) }
+      return { entry, match, name: deps.servers.exposedName(entry.upstream, entry.name, isTogether) }
     }
     // Their names are enough here: what describes a tool looks through its schema, which may be large.
     const tools = known.flatMap((record) => record.tools.map(({ entry }) => entry))
@@ -70,7 +72,7 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
     const looked = distinct
       .filter(({ name }) => plain.test(name) && name !== exposed)
       .slice(0, MAX_CANDIDATES)
-    const are = await Promise.all(looked.map(({ entry }) => deps.isPermitted(callOf(call, entry))))
+    const are = await Promise.all(looked.map(({ entry }) => deps.invoker.isPermitted(callOf(call, entry))))
     return looked.filter((_, at) => are[at] === true).slice(0, MAX_SUGGESTIONS)
   }
 

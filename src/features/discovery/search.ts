@@ -13,7 +13,9 @@ import {
 import { actionOf } from '../../core/text/synonyms.ts'
 import { queryWords, stem } from '../../core/text/words.ts'
 import { callOf } from '../../core/tool-call.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
 /** A server, or one of its tools. */
 interface Offer extends Described {
@@ -35,14 +37,14 @@ export function createNeighbours(deps: Deps): Neighbours {
 
   const permitted = async (call: Call, found: readonly Ranked<Offer>[]): Promise<Ranked<Offer>[]> => {
     const are = await Promise.all(
-      found.map(async ({ of }) => !of.entry || deps.isPermitted(callOf(call, of.entry))),
+      found.map(async ({ of }) => !of.entry || deps.invoker.isPermitted(callOf(call, of.entry))),
     )
     return found.filter((_, at) => are[at] === true)
   }
 
   return async (call, capability) => {
     const { upstream } = call.target
-    const records = deps.records()
+    const records = deps.servers.records()
     const names = records.names.filter((name) => name !== upstream)
     const known = await Promise.all(names.map(async (name) => records.of(name)))
     const found = rankingOf(known).rank(capability)
@@ -51,7 +53,10 @@ export function createNeighbours(deps: Deps): Neighbours {
   }
 }
 
-function grouped(found: readonly Ranked<Offer>[], { page, exposed }: Deps): Recommended[] {
+function grouped(
+  found: readonly Ranked<Offer>[],
+  { pages: { url: page }, servers: { exposedName: exposed } }: Deps,
+): Recommended[] {
   const servers = [...new Set(found.map(({ of }) => of.upstream))]
   return servers.map((server) => {
     const own = found.filter(({ of }) => of.upstream === server)
@@ -90,8 +95,8 @@ const MAX_SERVERS_PER_WORD = 50
 
 /** Looks for servers in a registry; what it does not answer is only missing. */
 export function createRegistry({
-  fetchJson,
   log,
+  gateway: { fetchJson },
 }: Deps): (capability: string, settings: Settings) => Promise<Recommended[]> {
   const known = new LRUCache<string, readonly Described[]>({ max: MAX_CACHED_SEARCHES, ttl: SEARCH_TTL_MS })
   let busy = 0

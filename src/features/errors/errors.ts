@@ -9,10 +9,13 @@ import type { UpstreamSettings } from '../../core/settings.ts'
 import { attempt } from '../../core/time/waiting.ts'
 import type { Payload } from '../../core/payload.ts'
 import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { renderError, safeResult, withObject } from './render.ts'
 import { type Manners, normalised, objectOf } from './normalise.ts'
 import { sentBy } from './normalise.ts'
+
+type Deps = Pick<Services, 'log' | 'servers'>
 
 interface Settings {
   /** Read at the edge. */
@@ -51,7 +54,7 @@ export const errors: Feature<Settings> = {
   create: (settings, deps) => {
     const manners = new Map<string | undefined, Manners>()
     const ours = new Redactor()
-    ours.learn(secretsOf(deps.servers().map((name) => deps.server(name))))
+    ours.learn(secretsOf(deps.servers.names().map((name) => deps.servers.settings(name))))
     const mannersOf = (upstream: string | undefined): Manners => {
       const known =
         manners.get(upstream) ??
@@ -148,7 +151,7 @@ function told(thrown: unknown, call: Call, manners: Manners): unknown {
 
 /** Whether the structured content of a tool may be anything: the tool does not say what it is. */
 function isFree(call: Call, deps: Deps): boolean {
-  const entry = attempt(() => deps.entry(call))
+  const entry = attempt(() => deps.servers.tool(call))
   // A list that is not known by now is not waited for.
   if (entry instanceof Promise) {
     entry.catch(() => undefined)
@@ -158,7 +161,7 @@ function isFree(call: Call, deps: Deps): boolean {
 }
 
 function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | undefined {
-  return upstream === undefined ? undefined : deps.server(upstream)
+  return upstream === undefined ? undefined : deps.servers.settings(upstream)
 }
 
 function readManners(

@@ -10,7 +10,9 @@ import { validator } from '../../core/schema/schema.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { evaluate, type Expression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { ERROR_KEY, IDEMPOTENCY_KEY, NS } from '../../protocol/meta-keys.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
+
+type Deps = Pick<Services, 'invoker'>
 
 /**
  * What the end of a call means for its key: it was done, and is told again from now on; nothing was done, so anybody
@@ -148,7 +150,7 @@ export async function verify(
     const { find } = expression
     if (!find) return failed('it does not say what to look for')
     const given = call.params.fields.arguments
-    const outcome = await deps.call(
+    const outcome = await deps.invoker.call(
       snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
     )
     if (outcome.kind === 'input_required') return failed('the server asks something first')
@@ -174,7 +176,7 @@ interface Around {
 }
 
 function snapshotCall(expression: Expression, { call, upstream, args, deps }: Around): Call {
-  return deps.internal({
+  return deps.invoker.internal({
     purpose: 'read',
     principal: call.principal,
     upstream,

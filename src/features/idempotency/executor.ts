@@ -7,7 +7,7 @@ import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import { attempt, pause, untilAborted, within } from '../../core/time/waiting.ts'
 import type { CallRecord, Kept } from '../../records/calls.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { annotateReplay, annotateFailure, UNRECORDED } from './completion.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { isStep, type KeyedRequest } from './keyed-request.ts'
@@ -17,6 +17,8 @@ import { conflict, inProgress, lost, overloaded, repeatable } from './keyed-requ
 import { type Completion, InFlightCall } from './in-flight.ts'
 import { type CompletionClass, classifyCompletion, classifyFailure } from './completion.ts'
 import { verifiedResult, verify } from './completion.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
 /** How the calls of one tool are made once. */
 export interface ToolPolicy {
@@ -180,7 +182,7 @@ export class IdempotentExecutor {
   async #answered(shared: InFlightCall, plan: ToolPolicy): Promise<Outcome> {
     const { keyed } = shared
     const { upstream, verify: written } = plan
-    const { total } = this.#deps.callBounds(upstream, keyed.tool)
+    const { total } = this.#deps.servers.callBounds(upstream, keyed.tool)
     try {
       return await shared.within(total, async (call) => plan.next(await this.#prepared(call, keyed, plan)))
     } catch (thrown) {
@@ -231,7 +233,7 @@ export class IdempotentExecutor {
   async #isLost({ state, openUntil, owner }: CallRecord): Promise<boolean> {
     if (state === 'unknown') return true
     if (openUntil !== undefined && openUntil <= Date.now()) return true
-    return !(await this.#deps.membership.isAlive(owner))
+    return !(await this.#deps.identity.membership.isAlive(owner))
   }
 
   /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
@@ -248,7 +250,7 @@ export class IdempotentExecutor {
     if (finding.kind === 'found')
       return this.#ledger.settle(keyed, kept, verifiedResult(finding.value, entry))
     // What was sent before may act for as long as a server may be silent, from when nobody hears of it any more.
-    const { silence } = this.#deps.callBounds(upstream, keyed.tool)
+    const { silence } = this.#deps.servers.callBounds(upstream, keyed.tool)
     if (state === 'executing' && silence > 0) {
       // Its gateway ended, and that is known just now.
       const marked = await this.#ledger.markLost(keyed, kept)
@@ -262,7 +264,7 @@ export class IdempotentExecutor {
 
   async #entry(call: Call): Promise<Descriptor | undefined> {
     try {
-      return await attempt(() => this.#deps.entry(call))
+      return await attempt(() => this.#deps.servers.tool(call))
     } catch {
       return undefined
     }

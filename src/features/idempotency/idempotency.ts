@@ -4,9 +4,12 @@ import { asCalled } from '../../core/judgement/judge.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'
 import { CAMEL_KEY, IDEMPOTENCY_KEY, keyShape, NS, isTask } from '../../protocol/meta-keys.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { type ToolPolicy, IdempotentExecutor } from './executor.ts'
 import { autoKeyed, isForUs, readKeyed, noTask } from './keyed-request.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
 /** The settings of idempotency keys. Times are milliseconds, sizes bytes. */
 export interface Settings {
@@ -72,7 +75,7 @@ export const idempotency: Feature<Settings | false> = {
           return once({ runs, plan, ttl, auto, deps })
         }
       },
-      logFields: ({ upstream, classification }) =>
+      toolFacts: ({ upstream, classification }) =>
         settings(upstream) !== false && classification.op !== 'read' ? { isIdempotentWithKey: true } : {},
       values: [{ name: IDEMPOTENCY_KEY, aliases: [CAMEL_KEY], header: 'Idempotency-Key' }],
       reserved: () => [
@@ -109,7 +112,7 @@ interface Once {
 function once({ runs, plan, ttl, auto, deps }: Once): Handler {
   const { next, upstream } = plan
   const automatic: Handler = async (call) => {
-    const listed = await deps.entry(call)
+    const listed = await deps.servers.tool(call)
     const entry = listed && asCalled(listed, call)
     if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
     if (isTask(call)) throw noTask()
@@ -144,7 +147,7 @@ function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): 
 }
 
 function rulesOf(upstream: string, deps: Deps): readonly Rule[] {
-  return compileRules(deps.server(upstream)?.errors ?? [], () => undefined)
+  return compileRules(deps.servers.settings(upstream)?.errors ?? [], () => undefined)
 }
 
 function toolSetting<Key extends keyof ToolSettings>(
@@ -152,6 +155,6 @@ function toolSetting<Key extends keyof ToolSettings>(
   key: Key,
   deps: Deps,
 ): NonNullable<ToolSettings[Key]> | undefined {
-  const tools = deps.server(upstream)?.tools
+  const tools = deps.servers.settings(upstream)?.tools
   return tools && name !== undefined ? settingOf(tools, name, key)?.value : undefined
 }

@@ -13,8 +13,10 @@ import {
   keptCall,
 } from '../../records/calls.ts'
 import type { Store } from '../../store/store.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { exhausted, type KeyedRequest, lost, notKept, storeAway } from './keyed-request.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'gateway'>
 
 /** How much may be remembered for one caller. */
 export interface Quota {
@@ -183,7 +185,7 @@ export class Ledger {
     if (!kept) return { kind: 'over' }
     const { openUntil, ...rest } = kept.record
     if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
-    if (rest.owner !== this.#deps.membership.id) return { kind: 'over' }
+    if (rest.owner !== this.#deps.identity.membership.id) return { kind: 'over' }
     const begun = await orAway(this.#swap(keyed.id, kept, rest))
     return begun.kind === 'own' ? begun : undefined
   }
@@ -221,7 +223,10 @@ export class Ledger {
   }
 
   async #claim({ call, id, ttl, ...keyed }: KeyedRequest, most: Quota): Promise<Claim> {
-    const { store, membership } = this.#deps
+    const {
+      store,
+      identity: { membership },
+    } = this.#deps
     const { id: principal } = call.principal
     if (store.unavailableReason !== undefined && !call.internal) {
       // What there is no room for any more is not begun.
@@ -272,7 +277,7 @@ export class Ledger {
   }
 
   #attempt(): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt'> {
-    return { owner: this.#deps.membership.id, attempt: randomUUID(), attemptedAt: Date.now() }
+    return { owner: this.#deps.identity.membership.id, attempt: randomUUID(), attemptedAt: Date.now() }
   }
 
   /** The record as it is from now on; without its result where there is no room for it. */
@@ -331,7 +336,9 @@ export class Ledger {
 
   /** Without an end in the store a call would be under way there for as long as this gateway lives. */
   async #writeLate(write: () => Promise<unknown>): Promise<void> {
-    const { closing } = this.#deps
+    const {
+      gateway: { closing },
+    } = this.#deps
     if (this.#late >= MAX_LATE_RECORDS) return
     this.#late++
     for (let isWritten = false; !isWritten && !closing.aborted;) {

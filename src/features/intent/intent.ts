@@ -16,9 +16,12 @@ import {
 } from '../../protocol/meta-keys.ts'
 import { method as known } from '../../protocol/methods.ts'
 import { callKey, findCall } from '../../records/calls.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { ruleProblems, readRules, type Rule } from './rules.ts'
 import { createSuggest, type Suggest, type Suggestion } from './suggest.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
 /** What is done with what callers say they want. */
 export interface Settings {
@@ -116,7 +119,7 @@ export const intent: Feature<Settings | false> = {
     // Calls by the name a tool has among those of all servers: their chain knows it by its own alone.
     const together = new WeakSet<Call['logFields']>()
     return {
-      rewriteResult: (method) => {
+      responseMiddleware: (method) => {
         if (method !== 'tools/call') return undefined
         return (next) => (call) => {
           if (call.target.upstream === undefined && isStated(call)) together.add(call.logFields)
@@ -128,7 +131,7 @@ export const intent: Feature<Settings | false> = {
         const own = settings(upstream)
         if (own === false || upstream === undefined || isBuiltin) return undefined
         if (!isCall(target)) return isNamed(target) && !own.forward ? stripped : undefined
-        const rules = readRules(deps.server(upstream)?.intent ?? [], upstream, deps.log)
+        const rules = readRules(deps.servers.settings(upstream)?.intent ?? [], upstream, deps.log)
         return hinting({
           suggest,
           rules,

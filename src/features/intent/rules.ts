@@ -6,7 +6,9 @@ import { fits } from '../../core/text/glob.ts'
 import { compilePattern } from '../../core/text/pattern.ts'
 import { stem, wordsIn } from '../../core/text/words.ts'
 import { toolsToCheck } from '../describing.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** A rule of the owner of a server, ready to be held against an intent. */
 export interface Rule extends IntentRule {
@@ -46,12 +48,12 @@ function hasAll(intent: string, wanted: readonly string[]): boolean {
 
 /** What is wrong with the rules about intents: patterns that can not be used, and tools that are not there. */
 export async function ruleProblems(deps: Deps): Promise<Finding[]> {
-  const found = await Promise.all(deps.servers().map((name) => problemsOf(name, deps)))
+  const found = await Promise.all(deps.servers.names().map((name) => problemsOf(name, deps)))
   return found.flat()
 }
 
 async function problemsOf(upstream: string, deps: Deps): Promise<Finding[]> {
-  const rules = deps.server(upstream)?.intent ?? []
+  const rules = deps.servers.settings(upstream)?.intent ?? []
   if (rules.length === 0) return []
   const tools = await toolsToCheck(upstream, deps, 'intent.unchecked')
   const names = tools?.map(({ name }) => name)

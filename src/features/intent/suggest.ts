@@ -3,8 +3,10 @@ import { type Descriptor, riskRanks } from '../../core/descriptor.ts'
 import { callOf } from '../../core/tool-call.ts'
 import type { ServerRecord } from '../../core/descriptor.ts'
 import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import type { Rule } from './rules.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
 /** A tool that fits better what a caller wants than the one it calls. */
 export interface Suggestion {
@@ -41,7 +43,7 @@ export function createSuggest(deps: Deps): Suggest {
   const rankingOf = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 
   const named = ({ isTogether }: Wish, { upstream, name }: Descriptor, reason: string): Suggestion => {
-    return { recommended_tool: deps.exposed(upstream, name, isTogether), reason }
+    return { recommended_tool: deps.servers.exposedName(upstream, name, isTogether), reason }
   }
 
   const ruled = async (
@@ -54,7 +56,8 @@ export function createSuggest(deps: Deps): Suggest {
       if (!holds(called.name, wish.intent)) continue
       if (suggest === called.name) return 'none'
       const entry = record.tools.find((tool) => tool.entry.name === suggest)?.entry
-      if (entry && (await deps.isPermitted(callOf(wish.call, entry)))) return named(wish, entry, reason)
+      if (entry && (await deps.invoker.isPermitted(callOf(wish.call, entry))))
+        return named(wish, entry, reason)
     }
     return undefined
   }
@@ -70,14 +73,15 @@ export function createSuggest(deps: Deps): Suggest {
     for (const { of, score, match } of found.slice(0, MAX_CANDIDATES)) {
       if (match < MIN_SCORE || score < margin * own || isSame(of.entry, called)) return undefined
       if (riskRanks[of.entry.classification.risk] > riskRanks[called.classification.risk]) continue
-      if (await deps.isPermitted(callOf(wish.call, of.entry))) return named(wish, of.entry, MATCH_REASON)
+      if (await deps.invoker.isPermitted(callOf(wish.call, of.entry)))
+        return named(wish, of.entry, MATCH_REASON)
     }
     return undefined
   }
 
   return async (wish, { rules, margin, across }) => {
     const { upstream, name } = wish.call.target
-    const records = deps.records()
+    const records = deps.servers.records()
     const record = upstream === undefined ? undefined : await records.of(upstream)
     const called = record?.tools.find(({ entry }) => entry.name === name)?.entry
     if (!record || !called) return undefined

@@ -4,8 +4,10 @@ import { isObject } from '../../core/json/json.ts'
 import type { ServerRecord } from '../../core/descriptor.ts'
 import { latencyOf } from '../../descriptions/model/facts.ts'
 import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
+
+type Deps = Pick<Services, 'servers'>
 
 /** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
 interface Telling {
@@ -30,7 +32,7 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
   let timer: NodeJS.Timeout | undefined
 
   const look = (upstream: string): void => {
-    const record = deps.records().last(upstream)
+    const record = deps.servers.records().last(upstream)
     const before = known.get(upstream)
     if (!record) return
     const after = marksOf(record)
@@ -41,10 +43,10 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
     }
   }
   const start = (): void => {
-    if (!isHearing) deps.records().onChange((upstream) => listeners.size > 0 && look(upstream))
+    if (!isHearing) deps.servers.records().onChange((upstream) => listeners.size > 0 && look(upstream))
     isHearing = true
-    deps.servers().forEach(look)
-    timer ??= setInterval(() => deps.servers().forEach(look), POLL_INTERVAL_MS).unref()
+    deps.servers.names().forEach(look)
+    timer ??= setInterval(() => deps.servers.names().forEach(look), POLL_INTERVAL_MS).unref()
   }
   const stop = (): void => {
     clearInterval(timer)

@@ -9,8 +9,11 @@ import { isApart, quotaData } from '../../descriptions/model/facts.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { answered, pageOf } from '../builtin-tool.ts'
 import { introducing, descriptionSoon, describedList } from '../describing.ts'
-import type { Deps, Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
+import type { Feature, BuiltinPage, BuiltinTool } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { telling } from './changes.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'pages' | 'features' | 'gateway'>
 
 /** The settings of the manifest: times in milliseconds, sizes in bytes. */
 interface Settings {
@@ -62,7 +65,7 @@ export const manifest: Feature<Settings | false> = {
       if (own === false) return undefined
       const description = await descriptionSoon(NAME, call, deps)
       const path = call.target.upstream === undefined ? '' : `/${call.target.upstream}`
-      const url = deps.page(`/capabilities${path}`)
+      const url = deps.pages.url(`/capabilities${path}`)
       const made = description && (await smallManifest(description, own.inline, { call, deps }))
       return {
         extensions: {
@@ -70,7 +73,7 @@ export const manifest: Feature<Settings | false> = {
             manifestVersion,
             ttlSeconds: Math.round(own.ttl / 1000),
             ...(url !== undefined && { url }),
-            ...(deps.hasTools && { tool: definition.name }),
+            ...(deps.gateway.hasTools && { tool: definition.name }),
           },
         },
         ...(made && { meta: { [META_KEY]: made } }),
@@ -80,7 +83,7 @@ export const manifest: Feature<Settings | false> = {
     return {
       tools: [toolOf(settings, deps)],
       pages: pagesOf(settings, deps),
-      rewriteResult: (method) => {
+      responseMiddleware: (method) => {
         if (method === 'server/discover') return (next) => said(changes.declared(next))
         return method === 'subscriptions/listen' ? changes.heard : undefined
       },
@@ -98,7 +101,7 @@ async function smallManifest(
   asked: Asked,
 ): Promise<Json | undefined> {
   const fits = (value: Json): boolean => Buffer.byteLength(JSON.stringify(value)) <= most
-  const lasting = asked.deps.document(description, 'manifest', manifestOf)
+  const lasting = asked.deps.descriptions.document(description, 'manifest', manifestOf)
   // What is left is only counted where it will be told.
   const made = fits(lasting) ? await withRemainingQuota(lasting, description, asked) : undefined
   return made && fits(made) ? made : undefined
@@ -145,7 +148,7 @@ async function manifestFor(
   deps: Deps,
 ): Promise<{ readonly lasting: Json; readonly whole: Json }> {
   const description = await describedList(NAME, call, deps)
-  const lasting = deps.document(description, 'manifest', manifestOf)
+  const lasting = deps.descriptions.document(description, 'manifest', manifestOf)
   return { lasting, whole: await withRemainingQuota(lasting, description, { call, deps }) }
 }
 
@@ -164,7 +167,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
     })
   }
   const card: Handler = async (call) => {
-    const found = deps.document(await describedList(NAME, call, deps), 'card', serverCard)
+    const found = deps.descriptions.document(await describedList(NAME, call, deps), 'card', serverCard)
     return pageOf({ text: JSON.stringify(found), type: cardType, maxAge: maxAge(call) })
   }
   const catalogue: Handler = async (call) =>
@@ -185,15 +188,17 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
 
 /** An entry for all servers together where there are several, and one for each. */
 async function entriesOf(deps: Deps): Promise<unknown[]> {
-  const names = deps.servers().filter((name) => deps.isOn(NAME, name))
+  const names = deps.servers.names().filter((name) => deps.features.isOn(NAME, name))
   const asked = names.length > 1 ? [undefined, ...names] : names
-  const descriptions = await Promise.all(asked.map(async (name) => deps.description(name)))
+  const descriptions = await Promise.all(asked.map(async (name) => deps.descriptions.of(name)))
   return descriptions.flatMap((description: ServerDescription, index) => {
     // There is nothing to connect to that all of them are at.
     if (isApart(description)) return []
     const name = asked[index]
-    const url = deps.page(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
-    return url === undefined ? [] : [deps.document(description, 'entry', (each) => catalogEntry(each, url))]
+    const url = deps.pages.url(name === undefined ? '/mcp/server-card' : `/mcp/${name}/server-card`)
+    return url === undefined
+      ? []
+      : [deps.descriptions.document(description, 'entry', (each) => catalogEntry(each, url))]
   })
 }
 
@@ -208,16 +213,16 @@ async function withRemainingQuota(
   description: ServerDescription,
   { call, deps }: Asked,
 ): Promise<Json> {
-  const [only, ...others] = deps.servers()
+  const [only, ...others] = deps.servers.names()
   const upstream = call.target.upstream ?? (others.length === 0 ? only : undefined)
-  if (!deps.isOn('quota', upstream)) return manifest
+  if (!deps.features.isOn('quota', upstream)) return manifest
   const { principal } = call
   const counted = countedOf(description.tools)
   const [whole, ...own] = await Promise.all([
-    deps.remainingQuota(principal, upstream),
+    deps.features.remainingQuota(principal, upstream),
     ...description.tools.map(async (tool) =>
-      counted.has(tool) && deps.isOn('quota', tool.upstream)
-        ? deps.remainingQuota(principal, tool.upstream, String(tool.definition.name))
+      counted.has(tool) && deps.features.isOn('quota', tool.upstream)
+        ? deps.features.remainingQuota(principal, tool.upstream, String(tool.definition.name))
         : undefined,
     ),
   ])

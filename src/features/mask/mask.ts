@@ -3,9 +3,12 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { attempt } from '../../core/time/waiting.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { beginMasking, type Rules, rulesFor, type RuleSettings } from './masking.ts'
 import { type Asked, maskMessage, maskResult, maskValue } from './shape.ts'
+
+type Deps = Pick<Services, 'servers'>
 
 interface Settings {
   readonly rules: readonly RuleSettings[]
@@ -112,7 +115,7 @@ function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise
   if (call.method !== 'tools/call' || result.fields.structuredContent === undefined) {
     return finished(outcome, call, { rules, asked: { uri } })
   }
-  const tool = attempt(() => deps.entry(call))
+  const tool = attempt(() => deps.servers.tool(call))
   if (!(tool instanceof Promise)) {
     return finished(outcome, call, { rules, asked: { uri, tool: tool?.definition } })
   }

@@ -3,7 +3,7 @@ import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { fits, fitting } from '../../core/text/glob.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { decoded, fold, pathVariants, tidy, uriReadings } from './path-variants.ts'
 import { type Rules, rulesFor } from './rules.ts'
 
@@ -164,7 +164,7 @@ function openingFolded(scopes: UpstreamSettings['scopes'], reading: string): str
 }
 
 /** What guards need besides their target. */
-export interface Context extends Pick<Deps, 'entry' | 'listed'> {
+export interface Context extends Pick<Services, 'servers'> {
   readonly gates: ReturnType<typeof createGates>
   /** Whether nothing is guarded here. */
   readonly isOff: boolean

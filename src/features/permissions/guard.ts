@@ -52,7 +52,12 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
 }
 
 function toolGuard(settings: UpstreamSettings, context: Context): Guard {
-  const { entry, gates, elevateUrl, isHiding } = context
+  const {
+    gates,
+    elevateUrl,
+    isHiding,
+    servers: { tool: entry },
+  } = context
   const pass = (call: Call, found: Descriptor | undefined): Call => {
     const gate = found && gates(found, settings)
     const { scopes } = call.principal
@@ -212,7 +217,7 @@ function gateFor(
   entry: Payload,
   key: string,
   settings: UpstreamSettings,
-  { listed, gates }: Context,
+  { gates, servers: { describe: listed } }: Context,
 ): Gate | undefined {
   if (key === 'tools') {
     const tool: Descriptor | undefined = listed(settings.name, entry.fields)

@@ -7,9 +7,12 @@ import { knownScopes, scopeNameSchema } from '../../core/scope.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { fitting } from '../../core/text/glob.ts'
 import { type Approval, createApprovals, type ApprovalRequest } from '../../records/approvals.ts'
-import type { Deps, SettingsOf } from '../feature.ts'
+import type { SettingsOf } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { readStrings } from './preflight.ts'
 import type { Granted, Sessions } from './sessions.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
 
 /** The tool that opens a session with fewer scopes. */
 export const negotiateTool = {
@@ -79,8 +82,8 @@ interface Parts {
 
 /** Answers `permissions/negotiate`: opens a session with those of the requested scopes its caller may have. */
 export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, sessions }: Parts): Handler {
-  const servers = deps.servers().map((name) => {
-    const server = deps.server(name)
+  const servers = deps.servers.names().map((name) => {
+    const server = deps.servers.settings(name)
     return { name, scopes: new Set(server ? knownScopes(server) : []) }
   })
   const known = new Set(servers.flatMap(({ scopes }) => [...scopes]))
@@ -100,7 +103,7 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     const isScope = (name: string): boolean =>
       !name.startsWith('temp:') || (!temp.test(name) && isKnown(name, call))
     const [asked, limits] = [requested.filter(isScope), requested.filter((name) => !isScope(name))]
-    const longest = Math.min(...limits.map(temporary), deps.auth.session.maxTtl)
+    const longest = Math.min(...limits.map(temporary), deps.gateway.auth.session.maxTtl)
     const ttl = ttlOf(call)
     const judged = [...new Set(asked)].map((scope) => ({ scope, reason: denialOf(scope, call) }))
     const open = judged.filter(({ reason }) => reason === ASK).map(({ scope }) => scope)
@@ -250,8 +253,8 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
 
 function waysTo(approval: Approval, deps: Deps): string[] {
   const { id } = approval
-  const url = deps.decidesOnPage(approval) === 'person' ? deps.page(`/confirm/${id}`) : undefined
-  const command = deps.isStoreShared ? [`with \`${deps.approvalCommand(id)}\``] : []
+  const url = deps.pages.decidesOnPage(approval) === 'person' ? deps.pages.url(`/confirm/${id}`) : undefined
+  const command = deps.gateway.isStoreShared ? [`with \`${deps.pages.approvalCommand(id)}\``] : []
   return url === undefined ? command : [`at ${url}`, ...command]
 }
 

@@ -5,7 +5,8 @@ import type { Target } from '../../core/call.ts'
 import { TaskOwners } from '../../records/task-owners.ts'
 import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../protocol/meta-keys.ts'
 import { isProtocolNotification } from '../../protocol/methods.ts'
-import type { Deps, Feature, SettingsOf } from '../feature.ts'
+import type { Feature, SettingsOf } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { asTool } from '../builtin-tool.ts'
 import type { Context, Guard } from './gate.ts'
 import { createGates, ofSession } from './gate.ts'
@@ -16,13 +17,15 @@ import { answerCheck, checkTool } from './preflight.ts'
 import { Sessions } from './sessions.ts'
 import { settingsSchema, type Settings } from './negotiate.ts'
 
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
+
 /** Lets callers do what their scopes and the rules of each server permit, and tells them beforehand. */
 export const permissions: Feature<Settings | false> = {
   name: 'permissions',
   place: 'features',
   schema: settingsSchema,
   create: (settings, deps) => {
-    const { maxTtl, idle } = deps.auth.session
+    const { maxTtl, idle } = deps.gateway.auth.session
     const sessions = new Sessions({ store: deps.store, log: deps.log, idle, maxTtl })
     const owners = new TaskOwners(deps.store)
     const gates = createGates()
@@ -36,8 +39,8 @@ export const permissions: Feature<Settings | false> = {
         const tasks = ownTasks(target, owners, deps.log)
         return tasks ? (next) => guard(tasks(next)) : guard
       },
-      logFields: (entry) => {
-        const server = deps.server(entry.upstream)
+      toolFacts: (entry) => {
+        const server = deps.servers.settings(entry.upstream)
         const isOn = settings(entry.upstream) !== false && server
         return isOn ? { scopes: gates(entry, server).requirement } : {}
       },
@@ -53,20 +56,20 @@ const NEGOTIATE = 'permissions/negotiate'
 
 function contexts(
   settings: SettingsOf<Settings | false>,
-  { entry, listed, auth }: Deps,
+  { servers, gateway: { auth } }: Deps,
   gates: Context['gates'],
 ): (upstream: string) => Context {
   return (upstream) => {
     const own = settings(upstream)
     const { elevate_url: url, hide_unpermitted: isHiding = false } = own || {}
-    return { entry, listed, gates, isOff: own === false, isHiding, elevateUrl: url ?? auth.elevateUrl }
+    return { servers, gates, isOff: own === false, isHiding, elevateUrl: url ?? auth.elevateUrl }
   }
 }
 
 function guardFor(
   target: Target,
   contextOf: (upstream: string) => Context,
-  { server }: Deps,
+  { servers: { settings: server } }: Deps,
 ): Guard | undefined {
   if (target.isBuiltin || target.upstream === undefined) return undefined
   const settings = server(target.upstream)

@@ -7,8 +7,10 @@ import type { Principal } from '../../core/principal.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import { IDEMPOTENCY_KEY, SESSION_TOKEN, TRANSACTION_ID } from '../../protocol/meta-keys.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { type Context, isShut, judge, missingWords } from './gate.ts'
+
+type Deps = Pick<Services, 'servers'>
 
 /** The tool that tells beforehand whether a call would be permitted. */
 export const checkTool = {
@@ -65,7 +67,7 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
     { scopes, outside }: Pick<Principal, 'scopes' | 'outside'>,
   ): Record<string, unknown> {
     if (entry?.isBuiltin) return { allowed: true }
-    const settings = entry && deps.server(entry.upstream)
+    const settings = entry && deps.servers.settings(entry.upstream)
     if (!settings) return { allowed: false, reason: `Unknown tool: ${tool}` }
     const { gates, isHiding, elevateUrl, isOff } = contextOf(entry.upstream)
     if (isOff) return { allowed: true }
@@ -88,7 +90,11 @@ export function answerCheck(contextOf: (upstream: string) => Context, deps: Deps
 }
 
 /** The tool a caller knows by this name. */
-async function find(tool: string, call: Call, { entry }: Deps): Promise<Descriptor | undefined> {
+async function find(
+  tool: string,
+  call: Call,
+  { servers: { tool: entry } }: Deps,
+): Promise<Descriptor | undefined> {
   const { upstream } = call.target
   const target = { method: 'tools/call', name: tool, ...(upstream !== undefined && { upstream }) }
   try {

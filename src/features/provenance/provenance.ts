@@ -46,7 +46,7 @@ export const provenance: Feature<Settings> = {
       },
     },
   },
-  create: (settings, { server }) => ({
+  create: (settings, { servers: { settings: server } }) => ({
     middleware: ({ upstream, method, name, isBuiltin }) => {
       if (isBuiltin || upstream === undefined) return undefined
       const how = { ...settings(upstream), server: upstream }

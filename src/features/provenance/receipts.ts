@@ -13,8 +13,11 @@ import {
   RECEIPT_KEY,
   withoutExtension,
 } from '../../protocol/meta-keys.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { ownStamp } from './stamp.ts'
+
+type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'>
 
 /** What asks for a receipt. */
 const FLAG = 'receipt'
@@ -41,7 +44,7 @@ export const receipts: Feature<Record<never, never>> = {
     },
     // Where no pages are served the keys are in the store alone.
     extensions: () => ({
-      [RECEIPT_KEY]: { alg: 'ES256', ...(deps.page(KEYS_PATH) !== undefined && { jwks: KEYS_PATH }) },
+      [RECEIPT_KEY]: { alg: 'ES256', ...(deps.pages.url(KEYS_PATH) !== undefined && { jwks: KEYS_PATH }) },
     }),
   }),
 }
@@ -51,7 +54,7 @@ async function answered(given: Call, next: Handler, server: string, deps: Deps):
   const isWanted = extensionOf(given, FLAG)
   if (typeof isWanted === 'boolean') {
     const call = withoutExtension(given, FLAG)
-    const isStamped = isWanted && deps.isOn('provenance', server)
+    const isStamped = isWanted && deps.features.isOn('provenance', server)
     const outcome = await next(isStamped ? { ...call, meta: { ...call.meta, [PROVENANCE_KEY]: true } } : call)
     return isWanted ? signed(outcome, call, server, deps) : outcome
   }
@@ -65,10 +68,10 @@ async function signed(outcome: Outcome, call: Call, server: string, deps: Deps):
   if (outcome.kind !== 'result' || !isAnswer(outcome.result)) return outcome
   const { result } = outcome
   // Without ours in its place it would be the word of the server.
-  const stamp = deps.isOn('provenance', server) ? ownStamp(result) : undefined
-  const claims = claimsOf(deps.asSent(result, call), call, { server, stamp })
+  const stamp = deps.features.isOn('provenance', server) ? ownStamp(result) : undefined
+  const claims = claimsOf(deps.invoker.asSent(result, call), call, { server, stamp })
   // What was done was done: it is told even where it can not be signed.
-  const receipt = await deps.sign({ ...claims }).catch((error: unknown) => {
+  const receipt = await deps.identity.sign({ ...claims }).catch((error: unknown) => {
     deps.log.error('receipt.unsigned', { reason: String(error) })
   })
   return receipt === undefined

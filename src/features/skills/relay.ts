@@ -3,7 +3,10 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { within } from '../../core/time/waiting.ts'
-import type { Deps, BuiltinEntry } from '../feature.ts'
+import type { BuiltinEntry } from '../feature.ts'
+import type { Services } from '../services.ts'
+
+type Deps = Pick<Services, 'servers' | 'invoker'>
 
 /** A skill as clients know it. */
 export interface Skill {
@@ -34,18 +37,18 @@ const LIST_TIMEOUT_MS = 5000
 /** Passes on what servers that know skills say of theirs. */
 export function createRelay(deps: Deps): Relay {
   const publishes = async (upstream: string): Promise<boolean> => {
-    const { capabilities } = await deps.records().of(upstream)
+    const { capabilities } = await deps.servers.records().of(upstream)
     return isObject(capabilities.extensions) && isObject(capabilities.extensions[EXTENSION])
   }
   const publishers = async ({ target: { upstream } }: Call): Promise<readonly string[]> => {
-    const names = upstream === undefined ? deps.servers() : [upstream]
+    const names = upstream === undefined ? deps.servers.names() : [upstream]
     const told = await Promise.all(names.map(publishes))
     return names.filter((_name, at) => told[at])
   }
   const ask = (call: Call, upstream: string, params: Readonly<Record<string, unknown>>): Promise<Outcome> => {
     const { inputResponses: _answers, ...rest } = call
     const payload = Payload.of(params).withMeta(call.meta)
-    return deps.relay({
+    return deps.invoker.relay({
       ...rest,
       params: payload,
       target: { method: call.method, upstream },
@@ -81,7 +84,7 @@ export function createRelay(deps: Deps): Relay {
     },
     get: async (call, uri) => {
       const here = call.target.upstream
-      const place = here === undefined ? placeOf(uri, deps.servers()) : { upstream: here, uri }
+      const place = here === undefined ? placeOf(uri, deps.servers.names()) : { upstream: here, uri }
       if (!place || !(await publishes(place.upstream))) return undefined
       const outcome = await ask(call, place.upstream, { uri: place.uri }).catch(unlessRefused)
       const [skill] = outcome ? skillIn(resultOf(outcome).fields.skill) : []
@@ -90,14 +93,18 @@ export function createRelay(deps: Deps): Relay {
     files: {
       definition: { uri: SCHEME, name: 'skills' },
       isListed: false,
-      matches: (uri) => placeOf(uri, deps.servers()) !== undefined,
+      matches: (uri) => placeOf(uri, deps.servers.names()) !== undefined,
       handle: async (call) => {
         const { uri } = call.params.fields
-        const place = placeOf(String(uri), deps.servers())
-        if (!place) return deps.relay(call)
+        const place = placeOf(String(uri), deps.servers.names())
+        if (!place) return deps.invoker.relay(call)
         const { upstream } = place
         const target = { method: call.method, upstream, name: place.uri }
-        const outcome = await deps.relay({ ...call, params: call.params.with({ uri: place.uri }), target })
+        const outcome = await deps.invoker.relay({
+          ...call,
+          params: call.params.with({ uri: place.uri }),
+          target,
+        })
         return outcome.kind === 'input_required'
           ? outcome
           : { kind: 'result', result: readAs(outcome.result, uri) }

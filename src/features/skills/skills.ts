@@ -6,8 +6,11 @@ import { type SkillFile, skillName, skillOf, skillUri, stampOf } from '../../des
 import type { ServerDescription } from '../../descriptions/model/description.ts'
 import { answered, pageOf } from '../builtin-tool.ts'
 import { introducing, describedList } from '../describing.ts'
-import type { Deps, Feature, BuiltinEntry } from '../feature.ts'
+import type { Feature, BuiltinEntry } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { createRelay, EXTENSION, type Relay, type Skill } from './relay.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
 /** The settings of skills. */
 interface Settings {
@@ -48,7 +51,7 @@ export const skills: Feature<Settings | false> = {
         { path: `/skills/${self.name}/SKILL.md`, handle: reading(deps) },
         { path: '/skills/*/SKILL.md', handle: reading(deps) },
       ],
-      rewriteResult: (method) => (method === 'server/discover' ? said : undefined),
+      responseMiddleware: (method) => (method === 'server/discover' ? said : undefined),
     }
   },
 }
@@ -114,7 +117,7 @@ async function descriptionsFor(call: Call, deps: Deps): Promise<readonly ServerD
 }
 
 function fileOf(description: ServerDescription, deps: Deps): SkillFile {
-  return deps.document(description, 'skill', skillOf)
+  return deps.descriptions.document(description, 'skill', skillOf)
 }
 
 function skillFor(description: ServerDescription, deps: Deps): Skill {
@@ -129,7 +132,7 @@ function resourcesOf(
 ): readonly BuiltinEntry[] {
   const names =
     upstream === undefined
-      ? [self.name, ...deps.servers().filter((each) => deps.isOn(NAME, each))]
+      ? [self.name, ...deps.servers.names().filter((each) => deps.features.isOn(NAME, each))]
       : [upstream]
   const own = names.map((name): BuiltinEntry => {
     const folder = skillName({ name })

@@ -18,8 +18,10 @@ import {
   unknownTransaction,
 } from '../../records/transactions.ts'
 import { compensated, rolledBack, takenUp, pendingOf, stepLost } from '../../records/transitions.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import type { WorkerIdentity } from './worker.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'gateway'>
 
 interface Parts {
   readonly deps: Deps
@@ -51,7 +53,8 @@ export function createRollback(parts: Parts): Rollback {
   const work = async (key: string, caller: Principal | undefined): Promise<Transaction | undefined> => {
     const found = await book.find(key)
     if (!found) throw unknownTransaction()
-    if (found.status !== 'rolling_back' || deps.closing.aborted) return isOver(found) ? found : undefined
+    if (found.status !== 'rolling_back' || deps.gateway.closing.aborted)
+      return isOver(found) ? found : undefined
     if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
       return undefined
     await worker.register()
@@ -147,7 +150,7 @@ async function undone(
       tool,
       arguments: args,
     } as const
-    return deps.call(deps.internal({ ...order, idempotencyKey, undoes: deed?.trace }))
+    return deps.invoker.call(deps.invoker.internal({ ...order, idempotencyKey, undoes: deed?.trace }))
   }
   const key = keyOf(transaction.id, step.id)
   let error = await attempt(() => make(key), transaction.startedAt)
@@ -157,7 +160,7 @@ async function undone(
   }
   const isDoubtful = deed !== undefined && deed.status !== 'ok'
   const isAsked = error?.code === 'CONFIRMATION_REQUIRED' && error.reason !== NO_APPROVER_REASON
-  const isPutOff = deps.closing.aborted || isAsked
+  const isPutOff = deps.gateway.closing.aborted || isAsked
   if (error && isPutOff) return undefined
   if (error)
     return { step: step.id, status: 'compensation_failed', error: isDoubtful ? doubtful(error) : error }
@@ -167,7 +170,7 @@ async function undone(
 }
 
 /** Whether all is as before, whether or not the step was done: what was there before was put back. */
-async function isRestored({ upstream, tool }: Action, { undoRule }: Deps): Promise<boolean> {
+async function isRestored({ upstream, tool }: Action, { servers: { undoRule } }: Deps): Promise<boolean> {
   const rule = await Promise.resolve(undoRule(upstream, tool)).catch(() => undefined)
   return rule?.kind === 'restore'
 }

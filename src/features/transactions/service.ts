@@ -12,10 +12,13 @@ import {
   unknownTransaction,
 } from '../../records/transactions.ts'
 import { rollingBack } from '../../records/transitions.ts'
-import type { Deps, SettingsOf } from '../feature.ts'
+import type { SettingsOf } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { TransactionReaper } from './reaper.ts'
 import { createRollback, type Rollback } from './rollback.ts'
 import { WorkerIdentity } from './worker.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
 /** What everything about transactions works with. */
 export interface TransactionService {
@@ -37,20 +40,25 @@ export function createTransactionService(
   given: SettingsOf<Settings | false>,
   deps: Deps,
 ): TransactionService {
-  const limits = [undefined, ...deps.servers()].map((name) => given(name)).find((each) => each !== false)
+  const limits = [undefined, ...deps.servers.names()]
+    .map((name) => given(name))
+    .find((each) => each !== false)
   if (!limits) throw new TypeError('transactions are off everywhere')
   const settings = (upstream?: string): Settings => given(upstream) || limits
   const { retention } = limits
   const book = new Transactions(deps.store, retention)
   const deeds = new Actions(deps.store)
-  const worker = new WorkerIdentity(deps.membership)
+  const worker = new WorkerIdentity(deps.identity.membership)
   const rollback = createRollback({ deps, book, deeds, worker, retention })
   const watch = new TransactionReaper({ book, rollback, worker, log: deps.log })
   return { deps, settings, limits, book, deeds, worker, rollback, watch, queue: createQueue() }
 }
 
 /** Makes sure that a server's tools can be undone under keys of the gateway's own, or those of some. @throws UNSUPPORTED_OPERATION */
-export function mustHaveKeys({ isOn, servers }: Deps, upstream?: string): void {
+export function mustHaveKeys(
+  { features: { isOn }, servers: { names: servers } }: Deps,
+  upstream?: string,
+): void {
   const meant = upstream === undefined ? [undefined, ...servers()] : [upstream]
   if (meant.some((name) => isOn('idempotency', name))) return
   const where = upstream === undefined ? '' : ` for ${upstream}`

@@ -30,12 +30,14 @@ import {
   stepEnded,
   stepRemoved,
 } from '../../records/transitions.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { howToConfigure, howToPivot, noUndo } from '../missing-undo.ts'
 import { readId } from './ids.ts'
 import { quiescent, stepWork } from './rollback.ts'
 import { type TransactionService, keyFor, mustHaveKeys, rollBack } from './service.ts'
 import { withStep } from './shapes.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
 /** Makes a call as a step of the transaction it names. */
 export async function makeStep(call: Call, next: Handler, desk: TransactionService): Promise<Outcome> {
@@ -156,10 +158,12 @@ function freeId({ steps }: Transaction): string {
 async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
   const { upstream = '', name = '' } = call.target
   // A tool whose server says nothing of it may change something.
-  const entry = await Promise.resolve(deps.entry(call)).catch(() => undefined)
+  const entry = await Promise.resolve(deps.servers.tool(call)).catch(() => undefined)
   if (entry && asCalled(entry, call).classification.op === 'read') return 'read'
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return 'read'
-  return settingOf(deps.server(upstream)?.tools ?? {}, name, 'pivot')?.value === true ? 'pivot' : 'write'
+  return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'pivot')?.value === true
+    ? 'pivot'
+    : 'write'
 }
 
 /**
@@ -169,9 +173,9 @@ async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
 async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Promise<void> {
   const { upstream = '', name = '' } = call.target
   const at = { upstream, tool: name }
-  if (!deps.isOn('undo', upstream))
+  if (!deps.features.isOn('undo', upstream))
     throw noUndo(at, 'undo is switched off', `Switch features.undo on for ${upstream}.`)
-  const rule = await deps.undoRule(upstream, name)
+  const rule = await deps.servers.undoRule(upstream, name)
   if (!rule) throw noUndo(at, 'it is not known how it is undone', howToConfigure(at))
   if (rule.kind === 'none') throw noUndo(at, 'it is configured to have no undo', howToPivot(at))
   const ways = rule.kind === 'call' ? [rule.call] : [rule.restore, rule.absent]
@@ -185,7 +189,7 @@ async function mustBeUndoable(call: Call, principal: Principal, deps: Deps): Pro
       tool,
       arguments: foreseen(way, call),
     } as const
-    if (!(await deps.isPermitted(deps.internal(order))))
+    if (!(await deps.invoker.isPermitted(deps.invoker.internal(order))))
       throw noUndo(at, `you may not call ${tool}, which undoes it`, `Get the rights to call ${tool}.`)
   }
 }
@@ -237,7 +241,7 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
     isFailed || isAccepted ? failure(isFailed ? result : taskAccepted, { call, step, deed, desk }) : succeeded
   const transaction = await concluded(end, call, running)
   const { upstream = '', name = '' } = call.target
-  const rule = deed && (await desk.deps.undoRule(upstream, name))
+  const rule = deed && (await desk.deps.servers.undoRule(upstream, name))
   const told = {
     transaction,
     step: step.id,
@@ -318,7 +322,7 @@ type ErrorData = Readonly<Record<string, unknown>>
 
 /** Why a step failed, in the words its caller gets: those of a server or of the system alone may be anything. */
 function reasonOf(cause: Payload | GatewayError, call: Call, { deps }: TransactionService): ErrorData {
-  const told = deps.explained(cause, call)
+  const told = deps.features.explained(cause, call)
   if (told) return told
   if (!(cause instanceof GatewayError)) return new GatewayError('UPSTREAM_ERROR', FAILED).data
   if (!outside.has(cause.code) && !cause.extra.relayed) return cause.data

@@ -12,7 +12,8 @@ import {
 } from '../../records/transactions.ts'
 import { begun, committed } from '../../records/transitions.ts'
 import { asTool } from '../builtin-tool.ts'
-import type { Feature, Reserved, BuiltinTool, Deps } from '../feature.ts'
+import type { Feature, Reserved, BuiltinTool } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { MAX_ID_LENGTH, readId } from './ids.ts'
 import {
   createTransactionService,
@@ -25,6 +26,8 @@ import {
 } from './service.ts'
 import { answer, commitShape, rollbackShape, statusShape, summaryShape } from './shapes.ts'
 import { makeStep, waited } from './steps.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
 const reserved: Reserved = {
   argument: `_${TRANSACTION_ID}`,
@@ -71,11 +74,12 @@ export const transactions: Feature<Settings | false> = {
         asTool(statusTool, status),
       ],
       values: [{ name: TRANSACTION_ID }],
-      reserved: (upstream) => (deps.hasTools && deps.isOn('idempotency', upstream) ? [reserved] : []),
+      reserved: (upstream) =>
+        deps.gateway.hasTools && deps.features.isOn('idempotency', upstream) ? [reserved] : [],
       extensions: (upstream) => {
-        const isThere = settings(upstream) !== false && deps.isOn('idempotency', upstream)
+        const isThere = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
         // Nobody begins one where nobody can ask for it.
-        if (!isThere || !deps.isAsked) return {}
+        if (!isThere || !deps.gateway.isAsked) return {}
         const maxLifetimeSeconds = Math.floor(desk.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },

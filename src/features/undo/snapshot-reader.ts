@@ -5,8 +5,10 @@ import { classify, firstWords } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Payload } from '../../core/payload.ts'
 import { ERROR_KEY } from '../../protocol/meta-keys.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import type { ReadSnapshot } from './compensation.ts'
+
+type Deps = Pick<Services, 'invoker'>
 
 /**
  * Reads what is there before a call. The caller sees masked and shortened results, but what is put back must be
@@ -33,7 +35,7 @@ export class SnapshotReader {
     given: { readonly upstream: string; readonly args: Readonly<Record<string, unknown>> },
   ): Promise<ReadSnapshot> {
     try {
-      const internal = this.#deps.internal({
+      const internal = this.#deps.invoker.internal({
         purpose: 'read',
         principal: call.principal,
         upstream: given.upstream,
@@ -41,7 +43,7 @@ export class SnapshotReader {
         arguments: evaluate(snapshot, { args: given.args }),
         during: call,
       })
-      const outcome = await this.#deps.call(internal)
+      const outcome = await this.#deps.invoker.call(internal)
       if (outcome.kind === 'input_required') return unreadable('the server asks something first')
       return this.#read(outcome.result, this.#raw.get(internal.logFields))
     } catch (error) {

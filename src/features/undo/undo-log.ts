@@ -10,11 +10,13 @@ import { resultValue } from '../../core/undo/expression.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { type Action, type Actions, newActionKey, type Compensation } from '../../records/actions.ts'
 import { keepPrincipal } from '../../records/principal.ts'
-import type { Deps } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { noUndo } from '../missing-undo.ts'
 import { type ReadSnapshot, takesResult, compensationFor } from './compensation.ts'
 import type { History } from './history.ts'
 import type { SnapshotReader } from './snapshot-reader.ts'
+
+type Deps = Pick<Services, 'servers' | 'invoker'>
 
 interface Options {
   readonly deps: Deps
@@ -182,7 +184,7 @@ function wayOf({ deed, rule, look }: Beginning, result: Payload): Compensation {
 /** What is found out from a server's list can not be where it does not list. */
 async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoRule | undefined> {
   try {
-    return await deps.undoRule(upstream, tool)
+    return await deps.servers.undoRule(upstream, tool)
   } catch {
     return undefined
   }
@@ -215,11 +217,17 @@ async function compensationProblem(
   if (way.kind !== 'exact' && way.kind !== 'approximate') return undefined
   const { tool, arguments: args } = way
   const { principal } = call
-  const internal = deps.internal({ purpose: 'compensate', principal, upstream, tool, arguments: args })
-  const entry = await Promise.resolve(deps.entry(internal)).catch(() => undefined)
+  const internal = deps.invoker.internal({
+    purpose: 'compensate',
+    principal,
+    upstream,
+    tool,
+    arguments: args,
+  })
+  const entry = await Promise.resolve(deps.servers.tool(internal)).catch(() => undefined)
   const schema = entry?.definition.inputSchema
   if (!entry || !isObject(schema)) return undefined
-  const keyArgument = settingOf(deps.server(upstream)?.tools ?? {}, tool, 'keyArgument')?.value
+  const keyArgument = settingOf(deps.servers.settings(upstream)?.tools ?? {}, tool, 'keyArgument')?.value
   // A compensation has a key, which the tool may want among its arguments.
   const given = withKeyArgument(internal, 'key', keyArgument, entry).params.fields.arguments
   try {

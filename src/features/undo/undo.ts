@@ -11,10 +11,13 @@ import { type UndoRule, readUndo } from '../../core/undo/rules.ts'
 import { isTrialCall } from '../../core/undo/selectors.ts'
 import { Actions } from '../../records/actions.ts'
 import { toolsToCheck } from '../describing.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import { History } from './history.ts'
 import { SnapshotReader } from './snapshot-reader.ts'
 import { UndoLog } from './undo-log.ts'
+
+type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
 interface Settings {
   /** In milliseconds. */
@@ -54,8 +57,8 @@ export const undo: Feature<Settings> = {
         const chronicle = new UndoLog({ deps, deeds, looks, journal, upstream, history })
         return (next) => (call) => passed(call, { next, deps, looks, chronicle })
       },
-      logFields: (entry, all) => {
-        const rule = entry.classification.op === 'read' ? undefined : deps.undoRuleAmong(entry, all)
+      toolFacts: (entry, all) => {
+        const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
         return rule && rule.kind !== 'none' ? { undo: factOf(rule) } : {}
       },
       problems: () => liveProblems(deps),
@@ -82,7 +85,7 @@ function passed(call: Call, around: Around): Promise<Outcome> {
   const { next, deps, looks } = around
   if (call.internal === 'compensate') return next(call)
   if (call.internal === 'read') return heard(call, next, looks)
-  const entry = attempt(() => deps.entry(call))
+  const entry = attempt(() => deps.servers.tool(call))
   if (!(entry instanceof Promise)) return acted(call, entry, around)
   return entry.then(
     (found) => acted(call, found, around),
@@ -111,12 +114,12 @@ async function heard(call: Call, next: Handler, looks: SnapshotReader): Promise<
 
 /** What of the calls that undo or verify does not go together with what servers list. */
 export async function liveProblems(deps: Deps): Promise<Finding[]> {
-  const found = await Promise.all(deps.servers().map((name) => serverProblems(name, deps)))
+  const found = await Promise.all(deps.servers.names().map((name) => serverProblems(name, deps)))
   return found.flat()
 }
 
 async function serverProblems(upstream: string, deps: Deps): Promise<Finding[]> {
-  const settings = deps.server(upstream)?.tools ?? {}
+  const settings = deps.servers.settings(upstream)?.tools ?? {}
   const written = Object.entries(settings).flatMap(([glob, tool]) => writtenIn(glob, tool))
   if (written.length === 0) return []
   const tools = await toolsToCheck(upstream, deps, 'undo.unchecked')

@@ -8,7 +8,8 @@ import { attempt } from '../../core/time/waiting.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { unknownTool } from '../../core/unknown.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
-import type { Deps, Feature } from '../feature.ts'
+import type { Feature } from '../feature.ts'
+import type { Services } from '../services.ts'
 import {
   type Checks,
   createChecks,
@@ -17,6 +18,8 @@ import {
   createOutputCheck,
   type OutputCheck,
 } from './checks.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'features'>
 
 interface Settings {
   readonly output: 'off' | 'warn' | 'strict'
@@ -64,7 +67,7 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   const { name, arguments: given } = call.params.fields
   if (typeof name !== 'string' || name === '') return refuse('name', 'must be a string')
   if (given !== undefined && !isObject(given)) return refuse('arguments', 'must be an object')
-  const entry = attempt(() => around.deps.entry(call))
+  const entry = attempt(() => around.deps.servers.tool(call))
   if (!(entry instanceof Promise)) return make(call, entry, around)
   return entry.then(
     (found) => make(call, found, around),
@@ -147,9 +150,9 @@ function refuse(field: string, why: string): Promise<never> {
 /** The arguments of a call with its idempotency key where its server wants one; nothing where that adds nothing. @throws INVALID_INPUT */
 function argumentsWithKey(call: Call, entry: Descriptor, deps: Deps): unknown {
   const { upstream, name } = entry
-  if (call.target.isBuiltin || !hasIdempotencyKey(call) || !deps.isOn('idempotency', upstream))
+  if (call.target.isBuiltin || !hasIdempotencyKey(call) || !deps.features.isOn('idempotency', upstream))
     return undefined
-  const setting = settingOf(deps.server(upstream)?.tools ?? {}, name, 'keyArgument')?.value
+  const setting = settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'keyArgument')?.value
   const filled = withKeyArgument(call, idempotencyKeyOf(call), setting, entry)
   return filled === call ? undefined : filled.params.fields.arguments
 }

@@ -1,10 +1,11 @@
+import type { Services } from '../../../src/features/services.ts'
 import { describe, expect, it } from 'vitest'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import type { ToolFacts } from '../../../src/core/descriptor.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import { undoRuleOf } from '../../../src/core/undo/rules.ts'
 import { confirm } from '../../../src/features/confirm/confirm.ts'
-import type { Deps, Feature } from '../../../src/features/feature.ts'
+import type { Feature } from '../../../src/features/feature.ts'
 import { idempotency } from '../../../src/features/idempotency/idempotency.ts'
 import { limits } from '../../../src/features/limits.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
@@ -25,10 +26,10 @@ function factsOf<Settings>(
   given: Partial<Descriptor['classification']> = {},
 ): ToolFacts | undefined {
   const server = () => serverSettings({ name: 'one', tools: { 't*': tool } })
-  const rule: Deps['undoRuleAmong'] = ({ name }) => undoRuleOf(server().tools, name)?.rule
+  const rule: Services['servers']['undoRuleAmong'] = ({ name }) => undoRuleOf(server().tools, name)?.rule
   const deps = featureDeps({ server, undoRuleAmong: rule })
   // Each is given settings of its own shape.
-  const contribution = feature.create(() => settings as Settings, deps)
+  const instance = feature.create(() => settings as Settings, deps)
   const entry: Descriptor = {
     upstream: 'one',
     kind: 'tool',
@@ -36,8 +37,8 @@ function factsOf<Settings>(
     definition: { name: 't', description: 'Does it. And more.' },
     classification: { ...classification, ...given },
   }
-  const facts = contribution.logFields?.(entry, [entry])
-  contribution.close?.().catch(() => undefined)
+  const facts = instance.toolFacts?.(entry, [entry])
+  instance.close?.().catch(() => undefined)
   return facts
 }
 

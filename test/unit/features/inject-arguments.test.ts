@@ -3,10 +3,10 @@ import { bareArguments } from '../../../src/core/tool-call.ts'
 import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { Deps, Reserved } from '../../../src/features/feature.ts'
+import type { Reserved } from '../../../src/features/feature.ts'
 import { inject } from '../../../src/features/inject-arguments.ts'
 import { extensionOf } from '../../../src/protocol/meta-keys.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const key: Reserved = {
@@ -29,7 +29,7 @@ function entryOf(definition: Record<string, unknown>): Descriptor {
   }
 }
 
-function policyFor(method: string, deps: Partial<Deps> = {}, settings: object | false = {}) {
+function policyFor(method: string, deps: ServiceStubs = {}, settings: object | false = {}) {
   const whole = featureDeps({
     reserved: () => [key, flag],
     listed: (_upstream, definition) => entryOf(definition),
@@ -40,7 +40,7 @@ function policyFor(method: string, deps: Partial<Deps> = {}, settings: object | 
 }
 
 /** The call as the next feature gets it, given the text of its arguments. */
-async function passedOn(given: string, more: Partial<Call> = {}, deps?: Partial<Deps>): Promise<Call> {
+async function passedOn(given: string, more: Partial<Call> = {}, deps?: ServiceStubs): Promise<Call> {
   let seen: Call | undefined
   const params = Payload.text(`{"name":"t","arguments":${given}}`)
   const handler = policyFor(

@@ -5,9 +5,9 @@ import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
-import type { CallerValue, Deps } from '../../../src/features/feature.ts'
+import type { CallerValue } from '../../../src/features/feature.ts'
 import { misplaced } from '../../../src/features/misplaced-values.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -30,7 +30,7 @@ function entryOf(inputSchema: unknown): Descriptor {
 }
 
 /** Why a call with these arguments is refused; nothing where it is passed on as it is. */
-async function refusalOf(given: unknown, deps: Partial<Deps> = {}, more: Partial<Call> = {}) {
+async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<Call> = {}) {
   const whole = featureDeps({
     callerValues: () => values,
     entry: () => entryOf({ type: 'object', properties: { text: {} } }),
@@ -107,7 +107,7 @@ describe('a value for the gateway among the arguments', () => {
       'the file says that it is the key',
       { server: () => serverSettings({ tools: { t: { keyArgument: 'transaction_id' } } }) },
     ],
-  ] satisfies [string, Partial<Deps>][])('is left alone where %s', async (_what, deps) => {
+  ] satisfies [string, ServiceStubs][])('is left alone where %s', async (_what, deps) => {
     expect(await refusalOf({ transaction_id: 'x' }, deps)).toBeUndefined()
   })
 

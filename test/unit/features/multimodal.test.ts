@@ -110,7 +110,7 @@ function bench(
   const make = chain([on(multimodal, {})], server, deps)
   return {
     make: (given: Json) => make({}, { arguments: given }),
-    facts: multimodal.create(() => ({}), featureDeps(deps)).logFields?.(entry, [entry]),
+    facts: multimodal.create(() => ({}), featureDeps(deps)).toolFacts?.(entry, [entry]),
   }
 }
 

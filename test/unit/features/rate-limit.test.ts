@@ -6,12 +6,12 @@ import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import type { Target } from '../../../src/core/call.ts'
-import type { Deps, SettingsOf } from '../../../src/features/feature.ts'
+import type { SettingsOf } from '../../../src/features/feature.ts'
 import { rateLimit } from '../../../src/features/rate-limit.ts'
 import { callKey, type CallRecord, encodeCall, fingerprintOf } from '../../../src/records/calls.ts'
 import { MemoryStore } from '../../../src/store/memory.ts'
 import type { TokenGrant } from '../../../src/store/store.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 type Rate = string | readonly string[] | undefined
@@ -20,7 +20,7 @@ interface Given {
   /** The rates of servers by name. */
   readonly own?: Readonly<Record<string, Rate>>
   readonly tools?: Readonly<Record<string, { rate: string | readonly string[] }>>
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   readonly end?: Handler
 }
 

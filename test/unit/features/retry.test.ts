@@ -4,9 +4,8 @@ import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
-import type { Deps } from '../../../src/features/feature.ts'
 import { retry } from '../../../src/features/retry.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -19,7 +18,7 @@ interface Given {
   /** What the server does, attempt by attempt; it answers in the end. */
   readonly failures: readonly Error[]
   readonly call?: Partial<Call>
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   readonly tools?: object
 }
 

@@ -23,7 +23,7 @@ it('tells how long each operation of the store took, at once or not, and changes
 })
 
 it('knows the methods of the protocol and of features, and no others', async () => {
-  const features = () => [{ contribution: { methods: { 'own/method': () => undefined } } }]
+  const features = () => [{ instance: { methods: { 'own/method': () => undefined } } }]
   const { metrics } = createObserving(silentLog, { ...view, features })
   for (const method of ['tools/list', 'own/method', 'vendor/method'])
     metrics.meter({ method, upstream: 'a' }).count('ok', 0, () => false)

@@ -6,10 +6,9 @@ import type { Principal } from '../../../../src/core/principal.ts'
 import type { ToolSettings, UpstreamSettings } from '../../../../src/core/settings.ts'
 import { confirm } from '../../../../src/features/confirm/confirm.ts'
 import type { Settings } from '../../../../src/features/confirm/context.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { type Approvals, createApprovals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
@@ -49,7 +48,7 @@ interface Given {
   readonly risk?: Risk
   readonly op?: Operation
   readonly definition?: Record<string, unknown>
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   /** What the server does with a call; by default it says `done`. */
   readonly serve?: (call: Call) => Promise<Outcome>
 }
@@ -103,10 +102,10 @@ export function bench(given: Given = {}): Bench {
     },
     ...given.deps,
   })
-  const contribution = confirm.create(() => ({ ...confirmDefaults, ...settings }), deps)
+  const instance = confirm.create(() => ({ ...confirmDefaults, ...settings }), deps)
   const served: Call[] = []
   const target = { method: 'tools/call', upstream: 'hub', name: TOOL }
-  const policy = contribution.middleware?.(target)
+  const policy = instance.middleware?.(target)
   const next = (call: Call): Promise<Outcome> => {
     served.push(call)
     return serve(call)
@@ -117,8 +116,8 @@ export function bench(given: Given = {}): Bench {
     served,
     signed,
     isWrapped: policy !== undefined,
-    close: async () => contribution.close?.(),
-    told: (contribution.reserved?.('hub') ?? []).flatMap(({ argument, schema, isFor }) =>
+    close: async () => instance.close?.(),
+    told: (instance.reserved?.('hub') ?? []).flatMap(({ argument, schema, isFor }) =>
       schema && (isFor?.(entry) ?? true) ? [argument] : [],
     ),
     call: async (more = {}, args = { owner: 'octo', repo: 'test-repo' }) =>
@@ -135,7 +134,7 @@ export function bench(given: Given = {}): Bench {
     list: async (tools, meta = {}) => {
       const listing = { method: 'tools/list', upstream: 'hub' }
       const answer = async (): Promise<Outcome> => ({ kind: 'result', result: Payload.of({ tools }) })
-      const wrapped = contribution.middleware?.(listing)?.(answer) ?? answer
+      const wrapped = instance.middleware?.(listing)?.(answer) ?? answer
       const outcome = await wrapped(toolCall({ method: 'tools/list', target: listing, meta }))
       const listed = fieldsOf(outcome)['tools']
       return Array.isArray(listed) ? listed.filter(isObject) : []

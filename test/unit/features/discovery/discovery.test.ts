@@ -4,10 +4,9 @@ import type { Call } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { unknownTool } from '../../../../src/core/unknown.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { discovery } from '../../../../src/features/discovery/discovery.ts'
 import type { Settings } from '../../../../src/features/discovery/search.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { type Shelf, shelves } from '../../../support/shelf.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
@@ -41,7 +40,7 @@ const servers: Readonly<Record<string, Shelf>> = {
 
 type Found = Readonly<Record<string, unknown>>
 
-function feature(own: Partial<Settings> = {}, given: Partial<Deps> = {}) {
+function feature(own: Partial<Settings> = {}, given: ServiceStubs = {}) {
   const deps = featureDeps({ ...shelves(servers), ...given })
   return discovery.create(() => ({ registry: 'off', publishers: [], ...own }), deps)
 }
@@ -50,7 +49,7 @@ function feature(own: Partial<Settings> = {}, given: Partial<Deps> = {}) {
 async function asked(
   params: object,
   own: Partial<Settings> = {},
-  given: Partial<Deps> = {},
+  given: ServiceStubs = {},
   upstream?: string,
 ): Promise<readonly Found[]> {
   const target = { method: 'servers/recommend', ...(upstream !== undefined && { upstream }) }
@@ -201,8 +200,10 @@ describe('a tool nobody has', () => {
     ...(upstream !== undefined && { upstream }),
   })
 
-  async function failed(name: string, upstream?: string, given: Partial<Deps> = {}): Promise<GatewayError> {
-    const handle = feature({}, given).rewriteResult?.('tools/call')?.(() => Promise.reject(unknownTool(name)))
+  async function failed(name: string, upstream?: string, given: ServiceStubs = {}): Promise<GatewayError> {
+    const handle = feature({}, given).responseMiddleware?.('tools/call')?.(() =>
+      Promise.reject(unknownTool(name)),
+    )
     const call = toolCall({ target: target(name, upstream), params: Payload.of({ name }) })
     const thrown: unknown = await handle?.(call).catch((error: unknown) => error)
     if (thrown instanceof GatewayError) return thrown
@@ -262,7 +263,7 @@ describe('a tool nobody has', () => {
 
   it('is the only failure that is touched', async () => {
     const failure = new GatewayError('UPSTREAM_ERROR', 'It failed.')
-    const shown = feature().rewriteResult?.('tools/call')
+    const shown = feature().responseMiddleware?.('tools/call')
     const call = toolCall({ target: target('read_text_fil', 'files') })
     await expect(shown?.(() => Promise.reject(failure))(call)).rejects.toBe(failure)
     const result = { kind: 'result', result: Payload.text('{"content":[]}') } as const

@@ -14,11 +14,10 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { Secret } from '../../../../src/core/text/secret.ts'
 import type { ErrorRule } from '../../../../src/core/settings.ts'
 import { errors } from '../../../../src/features/errors/errors.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { encodeLegacyError, legacyErrorCode } from '../../../../src/protocol/legacy.ts'
 import { annotateFailure } from '../../../../src/features/idempotency/completion.ts'
 import { modernError } from '../../../../src/protocol/modern.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
@@ -31,7 +30,7 @@ interface Given {
   readonly rules?: readonly ErrorRule[]
   readonly outputSchema?: object
   readonly compat?: boolean
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
 }
 
 /** What the feature makes of the end of a call. */

@@ -2,13 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { loadSettings } from '../../../../src/config/load.ts'
 import type { Call, Outcome } from '../../../../src/core/call.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { features } from '../../../../src/features/index.ts'
 import { intent } from '../../../../src/features/intent/intent.ts'
 import type { Settings } from '../../../../src/features/intent/intent.ts'
 import { callKey, encodeCall } from '../../../../src/records/calls.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { type Shelf, shelves } from '../../../support/shelf.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
@@ -37,7 +36,7 @@ interface Tried {
 interface World {
   readonly own?: Partial<Settings>
   readonly given?: Partial<Call>
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   readonly settings?: Shelf['settings']
   readonly result?: string
 }
@@ -48,7 +47,10 @@ async function tried(params: object, world: World = {}): Promise<Tried> {
   const server = { tools, ...(settings && { settings }) }
   const other = { name: 'list_files_of_directory', description: 'List the files of a directory.' }
   const all = featureDeps({ ...shelves({ one: server, two: { tools: [other] } }), ...deps })
-  const { middleware: policy, rewriteResult: shown } = intent.create(() => ({ ...defaults, ...own }), all)
+  const { middleware: policy, responseMiddleware: shown } = intent.create(
+    () => ({ ...defaults, ...own }),
+    all,
+  )
   const fields = { name: 'read_text_file', arguments: {}, ...params }
   const target = { method: 'tools/call', upstream: 'one', name: 'read_text_file' }
   const meta = '_meta' in fields ? (fields._meta as Call['meta']) : {}

@@ -1,9 +1,9 @@
+import type { ServiceStubs } from '../../../support/feature-deps.ts'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../../../../src/core/call.ts'
 import type { UpstreamSettings } from '../../../../src/core/settings.ts'
 import type { Settings } from '../../../../src/features/permissions/negotiate.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { type Bench, permissionBench } from '../../../support/permission-bench.ts'
@@ -28,7 +28,7 @@ const lists = {
 function bench(
   given: Partial<UpstreamSettings> = {},
   settings: Partial<Settings> = {},
-  deps: Partial<Deps> = {},
+  deps: ServiceStubs = {},
   called: Readonly<Record<string, unknown>> = { content: [] },
 ): Bench {
   return permissionBench({ servers: [serverSettings(given)], lists, settings, deps, called })

@@ -1,8 +1,8 @@
+import type { Services } from '../../../../src/features/services.ts'
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { readUndo } from '../../../../src/core/undo/rules.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { begun, codeOf, Place, put } from '../../../support/saga-world.ts'
 
 describe('a step', () => {
@@ -395,7 +395,7 @@ describe('a step', () => {
 
   it('whose caller may not undo it is not run', async () => {
     const one = new Place()
-    const isPermitted: Deps['isPermitted'] = async ({ target, params, internal: purpose }) => {
+    const isPermitted: Services['invoker']['isPermitted'] = async ({ target, params, internal: purpose }) => {
       expect(params.fields['arguments']).toEqual({ key: 'a' })
       return !(purpose === 'compensate' && target.name === 'remove')
     }

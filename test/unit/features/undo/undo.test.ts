@@ -5,12 +5,11 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import type { UndoSettings } from '../../../../src/core/settings.ts'
 import { readUndo } from '../../../../src/core/undo/rules.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { undo } from '../../../../src/features/undo/undo.ts'
 import { type Action, Actions } from '../../../../src/records/actions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 interface Given {
@@ -19,7 +18,7 @@ interface Given {
   readonly op?: 'read' | 'write'
   /** The arguments the tool lists. */
   readonly inputs?: object
-  readonly deps?: Partial<Deps>
+  readonly deps?: ServiceStubs
   /** What the server does; internal calls come here too. */
   readonly end?: Handler
 }
@@ -51,7 +50,7 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
     classification: { op, risk: 'reversible', idempotent: false, evidence: [] },
   }
   const warnings: string[] = []
-  const contribution = undo.create(
+  const instance = undo.create(
     () => ({ history }),
     featureDeps({
       entry: () => entry,
@@ -67,14 +66,14 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
       store,
     }),
   )
-  const policy = contribution.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   const bare: Handler = policy?.(end) ?? end
   /** Makes a call, and has what it did written. */
   const handle: Handler = async (call) => {
     try {
       return await bare(call)
     } finally {
-      await contribution.close?.()
+      await instance.close?.()
     }
   }
   const deeds = new Actions(store)

@@ -1,3 +1,4 @@
+import type { Services } from '../../../../src/features/services.ts'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../../src/core/call.ts'
@@ -5,7 +6,6 @@ import type { Descriptor } from '../../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../../src/core/error.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import type { Deps } from '../../../../src/features/feature.ts'
 import { validate } from '../../../../src/features/validate/validate.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
 import { silentLog } from '../../../support/silent-log.ts'
@@ -29,7 +29,7 @@ interface Given {
   readonly output?: 'off' | 'warn' | 'strict'
   readonly result?: Payload
   readonly params?: Readonly<Record<string, unknown>>
-  readonly entry?: Deps['entry']
+  readonly entry?: Services['servers']['tool']
   readonly log?: Log
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { Payload } from '../../../src/core/payload.ts'
-import { help } from '../../../src/features/ai-help.ts'
+import { help } from '../../../src/features/help.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { describedServer } from '../../support/portraits.ts'
 import { toolCall } from '../../support/tool-call.ts'

@@ -5,7 +5,10 @@ import { llmsFullText, llmsText } from '../descriptions/formats/llms.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { answered, asTool, pageOf } from './builtin-tool.ts'
 import { describedList } from './describing.ts'
-import type { Deps, Feature, BuiltinPage, BuiltinTool } from './feature.ts'
+import type { Feature, BuiltinPage, BuiltinTool } from './feature.ts'
+import type { Services } from './services.ts'
+
+type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** The settings of guides. */
 interface Settings {
@@ -82,7 +85,7 @@ async function helpFor(call: Call, deps: Deps): Promise<Record<string, unknown>>
   const { format, section } = call.params.fields
   const description = await describedList(NAME, call, deps)
   const asked = { format, section }
-  return deps.document(description, helpKey(description, asked), (each) => helpOf(each, asked))
+  return deps.descriptions.document(description, helpKey(description, asked), (each) => helpOf(each, asked))
 }
 
 /** The guide in markdown is what a model reads, as it is. */
@@ -111,7 +114,7 @@ function pagesOf(isOpen: () => boolean, deps: Deps): BuiltinPage[] {
   const text =
     (key: string, make: (description: ServerDescription) => string): Handler =>
     async (call) =>
-      markdown(deps.document(await describedList(NAME, call, deps), key, make))
+      markdown(deps.descriptions.document(await describedList(NAME, call, deps), key, make))
   const short = text('llms', llmsText)
   return [
     { path: '/ai-help', handle: guide },
