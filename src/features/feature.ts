@@ -4,6 +4,7 @@ import type { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
 import type { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
+import { featureSettings } from '../core/settings.ts'
 import type { Services } from './services.ts'
 
 type JsonSchema = Readonly<Record<string, unknown>>
@@ -22,6 +23,18 @@ export interface Feature<Settings> {
 
 /** A feature's settings for one server: its own where it has any, else those for all. */
 export type SettingsOf<Settings> = (upstream?: string) => Settings
+
+/**
+ * The settings of a feature for one server, or for all of them; `false` where it is off. The cast rests on the
+ * feature's own schema, which was applied when the configuration was read.
+ */
+export function settingsFor<Settings>(
+  { name }: Pick<Feature<Settings>, 'name' | 'create'>,
+  settings: Parameters<typeof featureSettings>[0],
+  upstream?: string,
+): Settings | false {
+  return featureSettings(settings, name, upstream) as Settings | false
+}
 
 /** What a feature adds. */
 export interface FeatureInstance {

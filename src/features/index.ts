@@ -8,7 +8,7 @@ import { dashdash } from './dashdash.ts'
 import { contract } from './contract/contract.ts'
 import { errors } from './errors/errors.ts'
 import { discovery } from './discovery/discovery.ts'
-import { inject } from './inject-arguments.ts'
+import { injectArguments } from './inject-arguments.ts'
 import { intent } from './intent/intent.ts'
 import { gatewayProof } from './gateway-proof.ts'
 import { help } from './help.ts'
@@ -21,7 +21,7 @@ import { provenance } from './provenance/provenance.ts'
 import { receipts } from './provenance/receipts.ts'
 import { limits } from './limits.ts'
 import { manifest } from './manifest/manifest.ts'
-import { misplaced } from './misplaced-values.ts'
+import { misplacedValues } from './misplaced-values.ts'
 import { mask } from './mask/mask.ts'
 import { permissions } from './permissions/permissions.ts'
 import { rateLimit } from './rate-limit.ts'
@@ -33,39 +33,66 @@ import { transactions } from './transactions/transactions.ts'
 import { undo } from './undo/undo.ts'
 import { validate } from './validate/validate.ts'
 
-/** Every feature; the first one is outermost. */
-export const features: readonly Feature<never>[] = [
-  quota, // what is left changes with each call: what those below say is encoded once
-  manifest, // these only answer and describe: lists are shown with what everything below says of them
+type Stage = readonly Feature<never>[]
+
+/** Answers and describes: lists are shown with everything that the stages below add to them. */
+const describe: Stage = [
+  quota, // what is left changes with each call, so what those below add is encoded once
+  manifest,
   dashdash,
   help,
   skills,
   agentProfile,
   gatewayProof,
+]
+
+/** Decides whether the gateway has time and room for a call, and gives every failure below one form. */
+const admit: Stage = [
   limits, // a deadline covers everything below
-  errors, // every failure below is told in one form, refusals too
-  inject, // from here on what models write for the gateway is no argument any more
-  contract, // a name that is gone is answered for before anything counts; what lists say of the end of a tool comes first
-  concurrency, // and so does a place among the calls under way
-  receipts, // what the caller gets is signed, whatever those below added to it
-  usage, // hears of the limit below, and whether a call was told again, which costs nothing
-  rateLimit, // cheap, before anything is looked into
-  permissions, // what may not be done spends nothing more
-  intent, // a call that is sent elsewhere was permitted, and need not fit; the server is not told why it is called
-  misplaced, // above what a schema refuses without saying where the value belongs
-  validate, // what the server would get, against its own schema
-  multimodal, // what is too large is refused before anything is kept of it
-  idempotency, // what was done already is told again: nobody is asked, nothing is done
-  transactions, // a step that may not be one is refused before anyone is asked
-  cost, // what is told again costs nothing, and nobody is asked about what can not be paid
+  errors, // every failure below gets one form, refusals too
+  injectArguments, // from here on, values that models write for the gateway are no longer arguments
+  contract, // a retired name is answered before anything is counted; its notices come first in lists
+  concurrency, // a place among the calls in flight, before anything is spent
+  receipts, // signs what the caller gets, with everything that those below add
+  usage, // reads the rate limit below, and whether a call was replayed, which costs nothing
+  rateLimit, // cheap, before anything is looked up
+]
+
+/** Decides whether the caller may make this call, and whether the call is well-formed. */
+const authorize: Stage = [
+  permissions, // a forbidden call spends nothing more
+  intent, // a redirected call was permitted, and need not fit; the server does not see the intent
+  misplacedValues, // above a schema error that would not say where the value belongs
+  validate, // the arguments as the server would get them, against its own schema
+  multimodal, // too large media are refused before anything is kept of them
+]
+
+/** Makes the effect happen once, undoable, paid for and approved. */
+const effect: Stage = [
+  idempotency, // a completed call is replayed: nothing is asked, nothing is done
+  transactions, // a step that is not allowed is refused before an approval is asked for
+  cost, // a replay costs nothing, and no approval is asked for what the budget does not cover
   confirm, // the last gate before the outside world
-  provenance, // above whatever changes a result, so that it can say so; below what keeps it, so that a replay says the same
-  resultLimit, // what the server sent, before anyone keeps it
-  structuredText, // a text more, which counts toward the limit and repeats nothing that is masked
-  mask, // what nobody above may see, while texts are whole: JSON that was shortened is none, and paths find nothing there
-  undo, // what really came back says how it is undone
+]
+
+/** Works on what goes to the server and on what comes back, closest to the server last. */
+const upstream: Stage = [
+  provenance, // above whatever changes a result, to say so; below what keeps it, so that a replay says the same
+  resultLimit, // what the server sent, before it is kept
+  structuredText, // an additional text counts toward the limit and repeats nothing that is masked
+  mask, // while texts are whole: shortened JSON cannot be parsed, and paths find nothing in it
+  undo, // the result as it came back says how to undo the call
   retry, // each attempt is one for the breaker
-  complete, // what a server lists is completed once, before anything is taken out of it for somebody
+  complete, // a list is completed once, before entries are left out of it
   breaker, // next to the server
-  discovery, // answers, and tells which tool was meant by a name nobody has
+  discovery, // answers, and suggests the tool that an unknown name meant
+]
+
+/** Every feature, in the order that a call passes them. */
+export const features: readonly Feature<never>[] = [
+  ...describe,
+  ...admit,
+  ...authorize,
+  ...effect,
+  ...upstream,
 ]

@@ -15,7 +15,7 @@ import { describingTools } from './describing.ts'
 type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** Gives tools arguments for the gateway, as many hosts let a model write nothing but arguments. */
-export const inject: Feature<Record<never, never> | false> = {
+export const injectArguments: Feature<Record<never, never> | false> = {
   name: 'inject_arguments',
   place: 'top',
   isLeftToGateway: true,

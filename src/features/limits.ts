@@ -1,10 +1,10 @@
 import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
-import { featureSettings, type Settings as GatewaySettings, type UpstreamSettings } from '../core/settings.ts'
+import { type Settings as GatewaySettings, type UpstreamSettings } from '../core/settings.ts'
 import { settingOf } from '../core/settings.ts'
 import { durationSchema } from '../core/time/units.ts'
-import type { Feature } from './feature.ts'
+import { type Feature, settingsFor } from './feature.ts'
 
 /** In milliseconds. */
 interface Settings {
@@ -82,8 +82,7 @@ const UNLIMITED = 600_000
 /** The bounds of a call of a tool. Where limits are off nothing but its client ends it. */
 export function callBounds(settings: GatewaySettings, upstream: string, tool: string): CallBounds {
   const tools = settings.upstreams.find(({ name }) => name === upstream)?.tools
-  // Checked against the schema above when the configuration was read.
-  const own = featureSettings(settings, limits.name, upstream) as Settings | false
+  const own = settingsFor(limits, settings, upstream)
   const unlimited = { timeout: UNLIMITED, max_timeout: Number.POSITIVE_INFINITY }
   return boundsOf(own === false ? unlimited : own, tools, tool)
 }

@@ -18,7 +18,7 @@ import type { Services } from './services.ts'
 type Deps = Pick<Services, 'servers' | 'features'>
 
 /** Refuses values for the gateway among the arguments of tools. */
-export const misplaced: Feature<Record<never, never>> = {
+export const misplacedValues: Feature<Record<never, never>> = {
   name: 'misplaced_values',
   place: 'features',
   isLeftToGateway: true,

@@ -78,7 +78,7 @@ export interface Invoker {
 }
 
 /** Descriptions of servers, and the documents made of them. */
-export interface DescriptionService {
+interface DescriptionService {
   /**
    * The description of one server, or of all servers where none is named; the same object until something of it
    * changes. Pass a call where its caller may not see everything.
@@ -115,7 +115,7 @@ export interface PageDirectory {
 }
 
 /** The features together, for those that speak of one another. */
-export interface FeatureDirectory {
+interface FeatureDirectory {
   /** Whether a feature is on, for one server or at all. */
   isOn(feature: string, upstream?: string): boolean
   /** The values that models may write among the arguments of a server's tools. */
@@ -129,7 +129,7 @@ export interface FeatureDirectory {
 }
 
 /** Facts about this gateway. */
-export interface GatewayTraits {
+interface GatewayTraits {
   /** Whether commands of other processes can read the store. */
   readonly isStoreShared: boolean
   /** Whether callers are told apart, or the profile is `corporate`: then some limits hold by default. */

@@ -1,9 +1,16 @@
 import type { Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import type { ToolFacts } from '../core/descriptor.ts'
-import { featureSettings, type Settings } from '../core/settings.ts'
+import type { Settings } from '../core/settings.ts'
 import type { Target } from '../core/call.ts'
-import type { CallerValue, FeatureInstance, Reserved, SettingsOf } from '../features/feature.ts'
+import {
+  type CallerValue,
+  type Feature,
+  type FeatureInstance,
+  type Reserved,
+  settingsFor,
+  type SettingsOf,
+} from '../features/feature.ts'
 import type { Services } from '../features/services.ts'
 import { features } from '../features/index.ts'
 
@@ -17,16 +24,19 @@ export interface ActiveFeature {
 
 /** Makes the features that are on, in the order in which calls pass them. */
 export function activeFeatures(settings: Settings, services: Services): readonly ActiveFeature[] {
-  return features.flatMap((feature) => {
-    if (!settings.features[feature.name]) return []
-    const settingsOf = (upstream?: string): unknown => featureSettings(settings, feature.name, upstream)
-    // Checked against the feature's own schema when the configuration was read.
-    const instance = feature.create(settingsOf as SettingsOf<never>, services)
-    return [{ name: feature.name, instance, isOn: (upstream) => settingsOf(upstream) !== false }]
-  })
+  return features.flatMap((feature) =>
+    settings.features[feature.name] ? [activate(feature, settings, services)] : [],
+  )
 }
 
-/** The policies of a target, the outermost first. */
+function activate<Own>(feature: Feature<Own>, settings: Settings, services: Services): ActiveFeature {
+  const settingsOf = (upstream?: string) => settingsFor(feature, settings, upstream)
+  // A feature whose settings cannot be `false` is passed by where it is off for a server.
+  const instance = feature.create(settingsOf as SettingsOf<Own>, services)
+  return { name: feature.name, instance, isOn: (upstream) => settingsOf(upstream) !== false }
+}
+
+/** The middleware of a target, the outermost first. */
 export function middlewaresOf(
   active: readonly ActiveFeature[],
   target: Target,

@@ -1,6 +1,7 @@
+import { settingsFor } from '../features/feature.ts'
 import { type Runtime, isUndoDerived } from './runtime.ts'
 import type { Descriptor } from '../core/descriptor.ts'
-import { featureSettings, type UpstreamSettings } from '../core/settings.ts'
+import { type UpstreamSettings } from '../core/settings.ts'
 import type { StopAsking } from '../core/remember.ts'
 import { settingOf } from '../core/settings.ts'
 import { judgeUndo, type UndoJudgement } from '../core/undo/judge-undo.ts'
@@ -41,9 +42,7 @@ export function inspect(
 ): Inspected | undefined {
   const server = settings.upstreams.find(({ name }) => name === entry.upstream)
   if (!server) return undefined
-  const asks = featureSettings(settings, confirm.name, server.name)
-  // Checked against the feature's own schema when the configuration was read.
-  const own = asks === false ? undefined : (asks as ConfirmSettings)
+  const own = settingsFor(confirm, settings, server.name) || undefined
   const isDerived = isUndoDerived(settings, server.name)
   return {
     entry,

@@ -14,15 +14,15 @@ import { type Call, compose, type Outcome, type Target } from '../core/call.ts'
 import type { ServerRecords, RemainingQuota, Quota } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
-import { isObject } from '../core/json/json.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import type { Principal } from '../core/principal.ts'
-import { featureSettings, isAsked, type Settings } from '../core/settings.ts'
+import { isAsked, type Settings } from '../core/settings.ts'
 import { aliasOf } from '../core/text/alias.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import { errors } from '../features/errors/errors.ts'
+import { settingsFor } from '../features/feature.ts'
 import type { Identity, Invoker, PageDirectory, ServerDirectory, Services } from '../features/services.ts'
 import { callBounds } from '../features/limits.ts'
 import { permissions } from '../features/permissions/permissions.ts'
@@ -184,8 +184,8 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     page,
     isHiding: (upstream) => {
       const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
-      const chosen = asked.map((name) => featureSettings(settings, permissions.name, name))
-      return chosen.some((each) => isObject(each) && each.hide_unpermitted === true)
+      const chosen = asked.map((name) => settingsFor(permissions, settings, name))
+      return chosen.some((each) => each && each.hide_unpermitted === true)
     },
     handle: services.invoker.call,
   })
@@ -281,8 +281,8 @@ async function listedBy(upstream: Upstream | undefined): Promise<readonly Payloa
 
 /** Whether it may be found out from a server's own tools how one of them is undone. */
 export function isUndoDerived(settings: Settings, upstream: string): boolean {
-  const own = featureSettings(settings, transactions.name, upstream)
-  return isObject(own) && own.auto_undo === true
+  const own = settingsFor(transactions, settings, upstream)
+  return own && own.auto_undo === true
 }
 
 /** How many names that are left out are remembered as reported. */

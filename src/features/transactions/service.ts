@@ -116,6 +116,8 @@ export interface Settings {
   readonly retention: number
   readonly max_active: number
   readonly max_steps: number
+  /** Whether undo rules are derived from the schemas of a server's tools. */
+  readonly auto_undo?: boolean
   readonly compat: boolean
 }
 

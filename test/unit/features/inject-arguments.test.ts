@@ -4,7 +4,7 @@ import type { Call, Outcome } from '../../../src/core/call.ts'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Reserved } from '../../../src/features/feature.ts'
-import { inject } from '../../../src/features/inject-arguments.ts'
+import { injectArguments } from '../../../src/features/inject-arguments.ts'
 import { extensionOf } from '../../../src/protocol/meta-keys.ts'
 import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
@@ -36,7 +36,7 @@ function policyFor(method: string, deps: ServiceStubs = {}, settings: object | f
     entry: () => entryOf({ name: 't', inputSchema: { properties: { own: {} } } }),
     ...deps,
   })
-  return inject.create(() => settings, whole).middleware?.({ method, upstream: 'one', name: 't' })
+  return injectArguments.create(() => settings, whole).middleware?.({ method, upstream: 'one', name: 't' })
 }
 
 /** The call as the next feature gets it, given the text of its arguments. */

@@ -6,7 +6,7 @@ import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { CallerValue } from '../../../src/features/feature.ts'
-import { misplaced } from '../../../src/features/misplaced-values.ts'
+import { misplacedValues } from '../../../src/features/misplaced-values.ts'
 import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { toolCall } from '../../support/tool-call.ts'
@@ -37,7 +37,7 @@ async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<
     isOn: (feature) => feature !== 'inject_arguments',
     ...deps,
   })
-  const policy = misplaced
+  const policy = misplacedValues
     .create(() => ({}), whole)
     .middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   let seen: Call | undefined
