@@ -37,7 +37,7 @@ interface VitestReport {
 function testsIn(file: string): Ran[] {
   const { testResults }: VitestReport = JSON.parse(readFileSync(file, 'utf8'))
   return testResults.flatMap(({ name, status, assertionResults }) => {
-    // A file that can not be loaded may hold the tests of any row.
+    // A file that cannot be loaded may hold the tests of any row.
     if (status === 'failed' && assertionResults.length === 0) return [{ names: [name], state: 'not loaded' }]
     return (
       assertionResults

@@ -19,7 +19,7 @@ export interface BuiltinTool {
 interface BuiltinPage {
   /** `*` stands for the name of a server; without one it is of all servers, or of the one the query names. */
   readonly path: string
-  /** Whether nobody has to say who they are to read it. */
+  /** Whether it can be read without authentication. */
   isOpen?(): boolean
   readonly handle: Handler
 }
@@ -130,7 +130,7 @@ export function createBuiltins({ parts, metaTools, hasMethods, isTaken, run }: O
           return found.then((own) => (own ? runOwn(call, own.handle) : servers(call)))
         }
         const isOpen = hasMethods || isBuiltin || isExtensionMethod(method)
-        // Nobody but the gateway itself asks for a page.
+        // Only the gateway itself requests a page.
         const own = (isOpen ? methods.get(method) : undefined) ?? (isBuiltin ? pages.get(method) : undefined)
         if (own?.part.isOn(upstream) === true) return runOwn(call, own.handle)
         return isBuiltin ? Promise.reject(absent(method)) : withTools(call)

@@ -174,7 +174,7 @@ export function definitionHash(definition: PackedDefinition): string {
   return hash('sha256', canonical(JSON.parse(JSON.stringify(said)))).slice(0, HASH_CHARACTERS)
 }
 
-/** 128 bits: nobody finds another definition with the same hash. */
+/** 128 bits: a second definition with the same hash cannot be found. */
 const HASH_CHARACTERS = 32
 
 function knownOf(definition: PackedDefinition): Known | undefined {

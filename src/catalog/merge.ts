@@ -81,7 +81,7 @@ function titleOf(fields: Readonly<Record<string, unknown>>): string {
 }
 
 // What a server says of a thing it failed to give names it as the server knows it. Where the client asked by another
-// name, at the address of all servers or in the scheme of its server, the failure is told in the client's words.
+// name, at the address of all servers or in the scheme of its server, the failure is worded with the client's names.
 
 /** Throws a failure on, about the resource or prompt as its client asked for it where the server was sent another name. */
 export function failedRead(thrown: unknown, asked: Payload, sent: Payload): never {

@@ -16,11 +16,11 @@ import { readLists } from './server-records.ts'
 
 /**
  * Asks servers what they list and holds the names of the configuration against it: all of them at the start and on
- * reload, and a server by itself once it can be reached or lists something else. A server that can not be asked is
+ * reload, and a server by itself once it can be reached or lists something else. A server that cannot be asked is
  * left out, and the log says so. What is found later on is written to the log, each time once.
  */
 export interface NameCheck {
-  /** What matches nothing. Servers that can not be asked are left out. */
+  /** What matches nothing. Servers that cannot be asked are left out. */
   all(): Promise<readonly Finding[]>
   /** Looks at one server again and tells the log what was not known before. */
   again(upstream: string): Promise<void>
@@ -202,7 +202,7 @@ function argumentProblem(
   const tools = fitting(lists.tools)
   const prompts = owner.kind === 'item' ? fitting(lists.prompts) : []
   const of = [...tools, ...prompts]
-  // An owner that matches nothing is told of by itself; what is read by its URI has no arguments.
+  // An owner without a match is reported separately; what is read by its URI has no arguments.
   if (of.length === 0) {
     const isUri = owner.kind === 'item' && isItem(owner.pattern, lists)
     return isUri ? 'a resource has no arguments: write `on` to refuse it as a whole' : undefined

@@ -168,7 +168,7 @@ function isThere(tool: ListedDefinition | undefined): boolean {
   return tool !== undefined && tool.isUnlisted !== true
 }
 
-/** A server that can not be asked has nothing. */
+/** A server that cannot be asked has nothing. */
 function no(): boolean {
   return false
 }
@@ -201,7 +201,7 @@ function onlyDeclared(next: Handler, upstreams: ReadonlyMap<string, Handler>): H
   }
 
   const checked = async (call: Call, upstream: string, capability: string): Promise<Outcome> => {
-    // A server that can not be asked says so itself when it is called.
+    // A server that cannot be asked says so itself when it is called.
     const capabilities = await ask(call, upstream).catch(() => undefined)
     if (capabilities && !isObject(capabilities[capability])) throw absent(call)
     return next(call)

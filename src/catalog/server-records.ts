@@ -45,7 +45,7 @@ type Lists = Omit<ServerRecord, 'name' | 'isUp' | 'about' | 'tools' | 'changedAt
 }
 
 /**
- * For how long lists are taken as they are, how long a server that can not be reached is left alone, and how long
+ * For how long lists are taken as they are, how long a server that cannot be reached is left alone, and how long
  * the first lists may take, in milliseconds.
  */
 const LISTS_STALE_MS = 10_000
@@ -54,7 +54,7 @@ const LIST_TIMEOUT_MS = 5000
 /** How long after they were listed lists are listed anew at the earliest, in milliseconds. */
 const MIN_RENEWAL_INTERVAL_MS = 1000
 
-/** Keeps what servers list for those who describe them. Stale lists are told while they are asked for again. */
+/** Keeps the lists of servers for descriptions. A stale list is served while it is refreshed. */
 export function createRecords(options: Options): ServerRecords {
   const heard: ((upstream: string) => void)[] = []
   const known = new Map(

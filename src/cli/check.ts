@@ -98,12 +98,12 @@ function counted(number: number, thing: string): string {
   return `${number === 0 ? 'no' : number} ${thing}${number === 1 ? '' : 's'}`
 }
 
-/** What is wrong with the store where a glance at it tells, before anybody is served. */
+/** The problems of the store that show at start, before any client is served. */
 export async function foresee({ settings }: Source): Promise<readonly Finding[]> {
   return isStoreDoubtful(settings) ? storeProblems(settings) : []
 }
 
-/** Why the store can not be used, where there is one. */
+/** Why the store cannot be used, where there is one. */
 async function storeProblems(settings: Settings): Promise<Finding[]> {
   const { store } = settings
   if (store.kind === 'memory') return []

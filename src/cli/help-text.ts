@@ -97,7 +97,7 @@ what is added, the third by other words. Gateways write it down while they run.
 
 Shows transactions, those that need attention first: with their steps, what undid each, and what could not be
 undone. rollback undoes one that is under way, through a gateway that runs with the same store, or by itself where
-none does. ack notes that somebody has seen to what was left.
+none does. ack records that what was left has been handled.
   --principal ID  only those of one caller: callers choose ids, so several may have chosen the same
   --reason TEXT   why, for those who look at it later
   --json          print for programs`,
@@ -145,7 +145,7 @@ rules. A running gateway serves the same at /skills/SERVER/SKILL.md and among th
        gatehouse export registry URL | -- COMMAND…
 
 Prints the entry of a registry of servers, as JSON: name, description, how it is installed, other ways to the same.
-Nothing says that somebody verified it.`,
+It is not marked as verified.`,
   lint: `Usage: gatehouse lint SERVER [--config FILE] [--json] [--strict]
 
 Reads what a server offers, without calling a tool, and prints for each rule of the corporate standard

@@ -31,7 +31,7 @@ async function look(settings: Settings, own: UpstreamSettings): Promise<Subject>
   try {
     await gateway.start()
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}
-    if (problem !== undefined) throw new Error(`${upstream} can not be audited: ${problem}`)
+    if (problem !== undefined) throw new Error(`${upstream} cannot be audited: ${problem}`)
     const chain = gateway.chain({ upstream, method: 'tools/call', name: 'any' })
     const guards = new Map([
       ...chain.map(({ feature, settings: each }) => [feature, each] as const),

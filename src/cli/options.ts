@@ -11,10 +11,10 @@ import { urlMistake } from '../config/url-mistake.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { nearest } from '../core/text/nearest.ts'
 
-/** A command line that can not be understood. */
+/** A command line that cannot be understood. */
 export class UsageError extends Error {}
 
-/** What a command was told. */
+/** The options of a command. */
 export interface Options {
   readonly config: string | undefined
   /** A file of variables. */

@@ -43,7 +43,7 @@ const POLL_INTERVAL_MS = 100
 
 /**
  * Has transactions rolled back as far as they can be, one after the other: each of `begins` leaves one to be rolled
- * back, and tells where it is kept. A gateway that runs does it, for it may have servers nobody else can reach; where
+ * back, and tells where it is kept. A gateway that runs does it, for it may have servers that only it can reach; where
  * none does, this process does it itself.
  */
 export async function finishRollbacks(

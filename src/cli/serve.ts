@@ -10,11 +10,11 @@ import { readServed, type Source } from './options.ts'
 /** How long calls under way may take to end at shutdown, in milliseconds. */
 const SHUTDOWN_TIMEOUT_MS = 10_000
 
-/** `gatehouse serve`: serves clients over HTTP until it is told to stop. */
+/** `gatehouse serve`: serves clients over HTTP until it is stopped. */
 export async function serve(args: readonly string[]): Promise<number> {
   const [options, source] = readServed(args, ['config', 'host', 'port', 'log-level'])
   const log = openLog(options.logLevel, process.stderr.isTTY)
-  // Nobody is told where to be served, and then is not.
+  // The URL is printed only once it is served.
   const foreseen = await foresee(source)
   tell(foreseen, source)
   if (foreseen.length > 0) return 1

@@ -27,7 +27,7 @@ const known = {
   principal: { type: 'string' },
 } as const
 
-/** `gatehouse tx list | show | rollback | ack`: shows transactions, undoes them, and notes that somebody looked. */
+/** `gatehouse tx list | show | rollback | ack`: shows transactions, undoes them, and acknowledges what is left. */
 export async function tx(args: readonly string[]): Promise<number> {
   const told = read(args)
   const { settings } = readSource({ ...told, isForStore: true })

@@ -6,7 +6,7 @@ export interface Chosen {
   readonly deed: Action
   /** How well it can be undone. */
   readonly how: 'exactly' | 'approximately' | 'not at all'
-  /** Why it can not be, or what to keep in mind. */
+  /** Why it cannot be, or what to keep in mind. */
   readonly why?: string
 }
 
@@ -22,12 +22,12 @@ export function choose(deeds: readonly Action[], transactions: readonly Transact
     if (why !== undefined) return [{ deed, how: 'not at all', why }]
     if (way.kind === 'none') return [{ deed, how: 'not at all', why: way.reason }]
     const how = way.kind === 'exact' ? 'exactly' : 'approximately'
-    return [{ deed, how, ...(status !== 'ok' && { why: 'nobody knows whether it was done' }) }]
+    return [{ deed, how, ...(status !== 'ok' && { why: 'it is unknown whether it was done' }) }]
   })
 }
 
 /**
- * Deeds, the last one first, in parts of one caller each, to be undone one part after the other: what somebody else
+ * Deeds, the last one first, in parts of one caller each, to be undone one part after the other: what another caller
  * did in between is undone in between, else what is put back would be what was there later.
  */
 export function partsOf(deeds: readonly Action[]): readonly (readonly Action[])[] {

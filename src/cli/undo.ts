@@ -116,7 +116,7 @@ interface Desk extends Around {
   readonly audit: Audit | undefined
 }
 
-/** Undoes what nobody else has begun to undo since it was shown. */
+/** Undoes actions that no other process has begun to undo meanwhile. */
 async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone[]> {
   const { deeds } = desk
   const keys = open.map(({ deed }) => deed.key)
@@ -128,7 +128,7 @@ async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone
     const ended = await undoAll(left, desk)
     return open.map((chosen) => {
       const isLeft = left.some(({ deed }) => deed.key === chosen.deed.key)
-      const error = isLeft ? failureOf(chosen.deed, ended) : 'somebody else undoes it, or has done so'
+      const error = isLeft ? failureOf(chosen.deed, ended) : 'another process undoes it, or has done so'
       return { chosen, ...(error !== undefined && { error }) }
     })
   } finally {

@@ -103,7 +103,7 @@ function wordsOf(claims: Readonly<Record<string, unknown>>, key: string, hasCont
   const lines = [
     `The receipt holds: ${String(iss)} signed it with the key ${key}.`,
     `  It says that ${what} of the server ${String(server)} gave this content${typeof at === 'string' ? ` at ${at}` : ''}.`,
-    ...(wasReplay === true ? ['  It was told again under an idempotency key; nothing was done anew.'] : []),
+    ...(wasReplay === true ? ['  It was replayed under an idempotency key; nothing ran again.'] : []),
     ...(typeof approval === 'string' ? [`  The call ran under the approval ${approval}.`] : []),
     hasContent
       ? '  The content beside it is, to the letter, the one it was signed for.'

@@ -57,7 +57,7 @@ function storeProblem(store: unknown, directory: string): string | undefined {
   const place = placeAt(resolve(directory, store))
   if (place === 'nothing' || place === 'directory') return undefined
   if (place === 'other') return 'this is a file: name a folder, which is made where it does not exist'
-  return `this folder can not be looked at: ${place.hidden}`
+  return `this folder cannot be looked at: ${place.hidden}`
 }
 
 function redisProblem(text: string): string | undefined {
@@ -65,7 +65,7 @@ function redisProblem(text: string): string | undefined {
   const { pathname, username, password } = new URL(text)
   if (!/^(\/\d*)?$/.test(pathname))
     return 'must name the database by its number, as in redis://127.0.0.1:6379/1'
-  // A sign that is not escaped would be found out by nobody before the connection is made.
+  // An unescaped character would otherwise surface only when the connection is made.
   const isEscaped = /^([^%]|%[0-9a-f]{2})*$/i.test(username + password)
   return isEscaped ? undefined : 'has a % in its name or password that has to be written as %25'
 }

@@ -11,7 +11,7 @@ export interface Expanded {
   readonly problems: readonly Finding[]
   /** The paths, joined by newlines, of values that came out of references. */
   readonly interpolated: ReadonlySet<string>
-  /** The paths of values that nobody needs, and whose references stand for nothing just now. */
+  /** The paths of values that are not needed, whose references are not resolved. */
   readonly unresolved: readonly (readonly string[])[]
 }
 

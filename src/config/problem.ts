@@ -57,7 +57,7 @@ function segmentText(segment: string): string {
   return /^[\w-]+$/.test(segment) ? `.${segment}` : `[${JSON.stringify(segment)}]`
 }
 
-/** What is at a path: nothing, a directory, something else, or why that can not be seen. */
+/** What is at a path: nothing, a directory, something else, or why that cannot be seen. */
 export type Place = 'nothing' | 'directory' | 'other' | { readonly hidden: string }
 
 /** Looks what is at a path. Never throws. */

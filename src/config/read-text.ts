@@ -10,7 +10,7 @@ const MAX_BYTES = 1_048_576
 
 /** The text of a regular file of up to 1 MB. @throws Error with the reason, or that of the system */
 export function readText(path: string): string {
-  // A pipe nobody writes to would keep `open` itself waiting.
+  // A pipe without a writer would block `open` itself.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
     if (!fstatSync(file).isFile()) throw new Error('it is not a regular file')

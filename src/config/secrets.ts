@@ -13,7 +13,7 @@ export function environment(): Environment {
 /**
  * The variables that references of a configuration file stand for: those of the process, else those of a file of
  * `NAME=value` lines: the one that is named, else `.env` beside the configuration where there is one.
- * @throws Error where the file that is named can not be read
+ * @throws Error where the file that is named cannot be read
  */
 export function variablesFor(file: string, named?: string): Environment {
   const own = named === undefined ? variablesIn(join(dirname(file), '.env')) : variablesIn(named)

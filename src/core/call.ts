@@ -72,7 +72,7 @@ export interface RateLimitReporter {
 
 /**
  * What the gateway makes a call for by itself, with the rights of the caller it does it for: to look something up,
- * or to undo what was done. Nobody is asked and nothing is charged for it.
+ * or to undo what was done. It needs no confirmation and costs nothing.
  */
 export type InternalPurpose = 'read' | 'compensate'
 
@@ -104,7 +104,7 @@ export interface Call {
   readonly meta: Readonly<Record<string, unknown>>
   readonly inputResponses?: InputResponses
   readonly requestState: RequestState
-  /** Aborted when nobody wants the outcome any more. */
+  /** Aborted when the outcome is no longer wanted. */
   readonly signal: AbortSignal
   /** Ends the call: it fails with this reason, and what is under way for it is cancelled. */
   abort(reason: GatewayError): void
@@ -114,9 +114,9 @@ export interface Call {
   readonly undoes?: string
   /** Set where the call is a step of a transaction. */
   readonly step?: TransactionStepRef
-  /** What the caller says it wants, where it does: nobody has checked that. */
+  /** What the caller says it wants, where it does; unverified. */
   readonly intent?: string
-  /** The idempotency key the server is told, where it wants one. */
+  /** The idempotency key for the server, where it accepts one. */
   readonly idempotencyKey?: string
   /** Stops the clock of the call's deadline, while a person is waited for, until what it returns is called. */
   pauseDeadline?(): () => void
@@ -136,7 +136,7 @@ export type Handler = (call: Call) => Promise<Outcome>
 /** Wraps a handler. Built once per target when the configuration is loaded, never per call. */
 export type Middleware = (next: Handler) => Handler
 
-/** The result of what can not end with a question. @throws SERVER_ERROR where it did */
+/** The result of what cannot end with a question. @throws SERVER_ERROR where it did */
 export function resultOf(outcome: Outcome): Payload {
   if (outcome.kind === 'result') return outcome.result
   throw new GatewayError('SERVER_ERROR', 'A question was left over.')

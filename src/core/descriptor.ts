@@ -100,7 +100,7 @@ export interface ToolDetails {
   readonly statistics?: ToolStatistics
 }
 
-/** What features say of a tool. Absent is what nobody knows: nothing is made up. */
+/** What features say of a tool. Unknown facts are absent, never invented. */
 export interface ToolFacts {
   /** A person is asked before it runs. */
   readonly confirmation?: { readonly message: string; readonly isOutOfBand: boolean }

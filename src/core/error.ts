@@ -14,7 +14,7 @@ interface Row {
   readonly rpc: number
   /** The HTTP status of a refusal before the call was dispatched. */
   readonly http: number
-  /** A tool's caller is told in the result, where a model reads it. */
+  /** A tool's caller gets it in the result, where a model reads it. */
   readonly isResult?: true
 }
 
@@ -100,7 +100,7 @@ export interface Extra {
   readonly retryAfterSeconds?: number | undefined
   /** The caller can do something about it, although errors of its kind mostly are for others. */
   readonly isUserActionable?: true
-  /** A tool's caller is told in the result, although that is not how this code is mostly told. */
+  /** A tool's caller gets it in the result, although this code is usually an error. */
   readonly isResult?: true
   /** The JSON-RPC error object of the server behind, relayed as it came. */
   readonly relayed?: Payload
@@ -110,13 +110,13 @@ export interface Extra {
   readonly body?: string
   /** The message for the operator of the gateway: with the address, and what to correct. */
   readonly forOperator?: string
-  /** The request was not sent to the server, so it can not have done anything. */
+  /** The request was not sent to the server, so it cannot have done anything. */
   readonly isUnsent?: true
   /** The HTTP status of a call that was refused before it was dispatched; others are answered with 200. */
   readonly status?: number
 }
 
-/** A failure the caller is told about, by a code of the one table. */
+/** A failure for the caller, with a code of the one table. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   readonly code: ErrorCode
@@ -132,7 +132,7 @@ export class GatewayError extends Error {
     return this.extra.category ?? table[this.code].category
   }
 
-  /** Whether a tool's caller is told in the result: what a model can act on, and no fault of the protocol. */
+  /** Whether a tool's caller gets it in the result: what a model can act on, and no fault of the protocol. */
   get isResult(): boolean {
     if (this.extra.relayed) return false
     return this.extra.isResult ?? 'isResult' in table[this.code]
@@ -184,7 +184,7 @@ export function isUserActionable(category: Category): boolean {
   return category === 'auth_required' || category === 'invalid_input'
 }
 
-/** Whether nobody waits for an answer: the caller took the request back, not just its time ran out. */
+/** Whether the caller cancelled the request, as opposed to a timeout. */
 export function isCancelled(signal: AbortSignal): boolean {
   if (!signal.aborted) return false
   return !(signal.reason instanceof GatewayError) || signal.reason.code === 'CANCELLED'

@@ -33,7 +33,7 @@ export interface Rule {
   readonly rule: ErrorRule
 }
 
-/** Makes the rules of a server ready; those that can not be used are handed to `onUnusable`. */
+/** Makes the rules of a server ready; those that cannot be used are handed to `onUnusable`. */
 export function compileRules(
   rules: readonly ErrorRule[],
   onUnusable: (rule: ErrorRule) => void,
@@ -146,7 +146,7 @@ export function withoutSdkPrefix(text: string): string {
 
 /**
  * What the texts of tools mean, the first that fits: first what only programs write, as texts of people and paths come
- * after it, then what anybody may write.
+ * after it, then free text.
  */
 const words: readonly (readonly [RegExp, ErrorCode])[] = [
   [

@@ -20,7 +20,7 @@ export function background(promise: Promise<unknown>, log: Log): void {
   })
 }
 
-/** A part of the gateway whose state is told of. */
+/** A part of the gateway whose state is reported. */
 export interface Probe {
   /** Whether no call can be served without it. */
   readonly isNeeded: boolean

@@ -18,13 +18,13 @@ export interface Principal {
   readonly isSignedIn?: true
 }
 
-/** Everybody, where no authentication is configured. */
+/** The one principal of all callers, where no authentication is configured. */
 export const anonymous: Principal = { id: 'anonymous', isEverybody: true }
 
 /** One caller may have a quarter of what there is for all. */
 const PART = 4
 
-/** Whether a caller has its share of what there is for all; everybody together has the whole. */
+/** Whether a caller has a share of the common limits; the shared anonymous caller has the whole. */
 export function hasItsShare<Holder>(
   { id, isEverybody }: Principal,
   holders: ReadonlyMap<unknown, Holder>,

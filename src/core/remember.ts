@@ -53,7 +53,7 @@ function duration(milliseconds: number): string {
 }
 
 /**
- * The line of configuration by which people are asked about a tool no more. People are told it where they decide,
+ * The line of configuration that ends confirmations of a tool. It is shown where people decide,
  * models never: they could write it themselves.
  */
 

@@ -103,7 +103,7 @@ export interface UpstreamSettings {
   readonly errors: readonly ErrorRule[]
   /** What its owner says of it. */
   readonly about: About
-  /** Which tool to suggest for which intent, and other servers for what this one can not do. */
+  /** Which tool to suggest for which intent, and other servers for what this one cannot do. */
   readonly intent: readonly IntentRule[]
   readonly recommend: readonly Recommendation[]
 }
@@ -160,7 +160,7 @@ export interface ToolSettings extends ToolWords {
   readonly typeToConfirm?: string
   /** Whether the person at the client is asked, or others are, on a page. */
   readonly approval?: 'inline' | 'out_of_band'
-  /** Of how many people it takes the approval, and who they may be; anybody but the caller where none is named. */
+  /** Of how many people it takes the approval, and who they may be; any person but the caller where none is named. */
   readonly approvals?: number
   readonly approvers?: readonly string[]
   /** For how long and for how many calls one approval holds. */
@@ -300,7 +300,7 @@ export function settingOf<Key extends keyof ToolSettings>(
   return undefined
 }
 
-/** What is told of calls, and to whom. */
+/** How calls are observed, and where to. */
 export interface ObserveSettings {
   /** Whether `/metrics` answers. */
   readonly metrics: boolean
@@ -325,7 +325,7 @@ export interface TraceSettings {
 export interface AuditSettings {
   /** An absolute path. */
   readonly file: string
-  /** Makes the digests of arguments, so that nobody without it can try out what the arguments were. */
+  /** Makes the digests of arguments, so that the arguments cannot be guessed without it. */
   readonly key?: Secret
   /** How large a file may get before the next is begun, in bytes. */
   readonly maxSize: number

@@ -1,6 +1,6 @@
 import { GatewayError } from './error.ts'
 
-/** The failure of a call of a tool nobody has; one the caller must not know of is refused with the same words. */
+/** The failure of a call of an unknown tool; a hidden tool is refused with the same words. */
 export function unknownTool(name: string): GatewayError {
   return new GatewayError('UNKNOWN_TOOL', `Unknown tool${shown(name)}`, {
     field: 'name',

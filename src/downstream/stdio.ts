@@ -194,7 +194,7 @@ class StdioFront {
   }
 }
 
-/** A client that began without a handshake can not go over to one with. */
+/** A client that began without a handshake cannot go over to one with. */
 function pinned(requested: unknown): GatewayError {
   return new GatewayError(
     'UNSUPPORTED_VERSION',

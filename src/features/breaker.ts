@@ -13,7 +13,7 @@ interface Settings {
 
 /**
  * Gives a server that does not answer time to recover: after so many failures in a row its calls are refused for a
- * while, then one of them is let through to see. Connections that can not be opened are paused by themselves.
+ * while, then one of them is let through to see. Connections that cannot be opened are paused by themselves.
  */
 export const breaker: Feature<Settings> = {
   name: 'breaker',
@@ -133,7 +133,7 @@ function verdictOf({ signal }: Call, error: unknown): 'answered' | 'failed' | 'u
   if (status === 401 || status === 403) return 'unknown'
   // Of those that end a call from this side, its deadline alone is the server's doing.
   if (signal.aborted && failure.code !== 'OPERATION_TIMEOUT') return 'unknown'
-  // Who is told when to come back was refused by a pause, not by the server.
+  // A refusal with a retry time came from the open breaker, not from the server.
   if (failing.has(failure.code)) return failure.extra.retryAfterSeconds === undefined ? 'failed' : 'unknown'
   return failure.code === 'OVERLOADED' ? 'unknown' : 'answered'
 }

@@ -91,7 +91,7 @@ function toolCompleter(deps: Deps, upstream: string, description: ServerDescript
     const tool = tools.get(definition.name)
     const own = ready.get(String(definition.name))
     if (tool && own && isSame(tool.definition, definition)) return own
-    // What the portrait does not know yet, as the list of somebody who signed in.
+    // What the portrait does not know yet, as the list of a signed-in user.
     const entry = deps.servers.describe(upstream, definition)
     if (!entry) return undefined
     const { facts = {}, effects = [] } = tool ?? {}

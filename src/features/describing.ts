@@ -46,7 +46,7 @@ export function descriptionSoon(
 /** How long a server may take to list its tools for a check, in milliseconds. */
 const CHECK_TIMEOUT_MS = 10_000
 
-/** The tools the configuration of a server is held against; where it does not list them, the log is told of `event`. */
+/** The tools the configuration of a server is held against; where it does not list them, `event` is logged. */
 export async function toolsToCheck(
   upstream: string,
   deps: Deps,

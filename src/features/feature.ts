@@ -68,7 +68,7 @@ export interface FeatureInstance {
   extensions?(upstream?: string): Readonly<Record<string, Readonly<Record<string, unknown>>>>
   /** Takes up what an earlier process left behind; called once servers were tried. */
   start?(): Promise<void>
-  /** What does not go together with what servers list; a server that can not be reached says nothing. */
+  /** What does not go together with what servers list; a server that cannot be reached says nothing. */
   problems?(): Promise<readonly Finding[]>
   close?(): Promise<void>
 }
@@ -87,9 +87,9 @@ export interface Reserved {
   readonly argument: string
   /** What it is called among the values for features. */
   readonly value: string
-  /** What models are told of it; where it is absent they are told nothing. */
+  /** Its schema in tool lists; where absent, it is not listed. */
   readonly schema?: JsonSchema
-  /** The tools where they are told; all of them unless given. */
+  /** The tools that list it; all of them unless given. */
   isFor?(entry: Descriptor): boolean
 }
 
@@ -117,7 +117,7 @@ export interface BuiltinEntry {
 export interface BuiltinPage {
   /** `*` stands for the name of a server; without one it is of all servers, or of the one `?upstream=` names. */
   readonly path: string
-  /** Whether nobody has to say who they are to read it. */
+  /** Whether it can be read without authentication. */
   isOpen?(): boolean
   /** Its params are the query; its result is a `Page`. */
   readonly handle: Handler

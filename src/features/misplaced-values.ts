@@ -103,7 +103,7 @@ async function refuseUnlessNamed(
   return next(call)
 }
 
-/** What is known of the tool; nothing where its server can not list it. */
+/** What is known of the tool; nothing where its server cannot list it. */
 async function attemptEntry(call: Call, deps: Deps): Promise<Descriptor | undefined> {
   try {
     const entry = await attempt(() => deps.servers.tool(call))

@@ -110,7 +110,7 @@ interface Limit extends Rate {
   readonly scope: 'principal' | 'upstream' | 'tool'
   /** What follows the caller in the key of its bucket. */
   readonly suffix: string
-  /** What callers are told it is called. */
+  /** Its name for callers. */
   readonly name: string
 }
 
@@ -178,7 +178,7 @@ function limitsFrom(written: string | readonly string[], scope: Limit['scope'], 
   })
 }
 
-/** Names that can not be taken for a part of a key, nor for another name that was encoded. */
+/** Names that cannot be taken for a part of a key, nor for another name that was encoded. */
 const plain = /^[\w.:@|-]+$/
 
 /** The buckets of a caller. It is who calls that counts, never the session. */
@@ -279,7 +279,7 @@ const META_KEY = `${NS}/rate_limit`
 function concluded(outcome: Outcome, standing: RateLimitStatus, store: Store): Outcome | Promise<Outcome> {
   if (outcome.kind === 'input_required') return withTicket(outcome, store)
   const { limit, remaining, reset } = standing
-  // Each call is told: to encode it would cost more than to write it.
+  // Each call reports it: a template is cheaper than an encoder.
   const text = `{"limit":${limit},"remaining":${remaining},"reset_seconds":${reset}}`
   const said = Payload.text(text, { limit, remaining, reset_seconds: reset })
   return { kind: 'result', result: outcome.result.withMeta(only(META_KEY, said)) }
@@ -291,7 +291,7 @@ async function withTicket(outcome: Outcome & { kind: 'input_required' }, store: 
     await store.put(ticketKey(ticket), '1', INPUT_WAIT_MS)
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: ticket } }
   } catch {
-    // Without a store nobody could tell a ticket from one that was used: the answers are charged.
+    // Without a store a used ticket cannot be told from a fresh one: the retry is charged.
     return outcome
   }
 }

@@ -35,7 +35,7 @@ export const resultLimit: Feature<Settings> = {
       const fit = async (call: Call, result: Payload): Promise<Outcome> => {
         call.logFields.set('truncated', true)
         if (method === 'resources/read') return { kind: 'result', result: fitContents(result, limit) }
-        // Whoever can not be asked for its list any more can not be held to it.
+        // Whoever cannot be asked for its list any more cannot be held to it.
         const tool = await Promise.resolve(entry(call)).catch(() => undefined)
         return { kind: 'result', result: fitTool(result, schemaOf(tool), limit) }
       }
@@ -106,7 +106,7 @@ function doesFit(value: unknown, schema: JsonSchema): boolean {
   try {
     return validator(schema)(value).length === 0
   } catch {
-    // A schema nobody can use is one nobody can be held to.
+    // An unusable schema cannot be enforced.
     return true
   }
 }
@@ -131,7 +131,7 @@ function noticeOf(result: Payload, limit: number): string {
 function tooLarge(limit: number): GatewayError {
   return new GatewayError(
     'PAYLOAD_TOO_LARGE',
-    `The call was made, but its result is larger than ${limit} bytes and can not be shortened.`,
+    `The call was made, but its result is larger than ${limit} bytes and cannot be shortened.`,
     {
       suggestion: 'Ask for less, such as fewer entries or a part.',
       details: { limit_bytes: limit },

@@ -167,7 +167,7 @@ function describeAgain(
   return { ...first, notFor: [...first.notFor, ...forOthers(upstream, options)] }
 }
 
-/** How many servers beside it a server is told from. */
+/** How many other servers a description names. */
 const NEIGHBOURS = 8
 
 /** What the other servers are for that are offered together with one, as far as their owner says it. */

@@ -88,7 +88,7 @@ async function rowOf(
   return {
     name,
     state: stateOf(status),
-    // Why it fails is not for everybody where callers are told apart.
+    // With authentication, only signed-in readers see why it fails.
     ...(status.problem !== undefined &&
       !isProtected(auth) && { problem: [status.problem, ...(status.stderr ?? [])].join('\n') }),
     address: `${base}/mcp/${name}`,
@@ -171,7 +171,7 @@ function linksOf({ built: { settings, services }, documents }: Options, isIn: bo
   ]
 }
 
-/** Names and passwords are asked for there, even where nobody else has to show who they are. */
+/** Names and passwords are asked for there, even where other requests need no authentication. */
 function hasMetrics({ observe, auth }: Settings): boolean {
   return observe.metrics && (isProtected(auth) || auth.users.length === 0)
 }

@@ -67,7 +67,7 @@ export interface Gateway {
   has(upstream: string): boolean
   readonly settings: Settings
   readonly statuses: ReadonlyMap<string, Status>
-  /** Why the store can not be used just then; absent while it can. */
+  /** Why the store cannot be used just then; absent while it can. */
   readonly storeProblem: string | undefined
   /** How a server is spoken to, clients of older revisions included: it is tried for them too. */
   explore(upstream: string): Promise<Status | undefined>
@@ -77,7 +77,7 @@ export interface Gateway {
   start(): Promise<readonly Finding[]>
   /**
    * Goes on with other settings. Calls under way end as they began; servers that did not change are kept.
-   * @throws where the audit log or the store can not be used: then nothing has changed
+   * @throws where the audit log or the store cannot be used: then nothing has changed
    */
   reload(settings: Settings): Promise<void>
   /** Where the gateway's own documents are read. */

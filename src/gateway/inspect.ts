@@ -25,7 +25,7 @@ interface Asking {
   readonly when: 'always' | 'in_transactions' | 'never'
   /** Others are asked, not the person at the client. */
   readonly isOutOfBand: boolean
-  /** What happens where the client can not ask anybody. */
+  /** What happens where the client cannot ask a person. */
   readonly fallback?: ConfirmSettings['fallback']
   readonly message?: string
   /** What to write to be asked no more. */

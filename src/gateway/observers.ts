@@ -22,7 +22,7 @@ interface View {
   anchors?(): Anchors | undefined
 }
 
-/** Everything that is told of a gateway's calls. */
+/** Everything that observes the calls of a gateway. */
 export function createObserving(log: Log, view: View): Observing {
   const isOwnMethod = (name: string): boolean =>
     view.features().some(({ instance: { methods = {} } }) => Object.hasOwn(methods, name))
@@ -66,7 +66,7 @@ export function wayTo(upstream: Upstream | undefined, call: Call): Way {
   return { transport: 'tcp', address: hostname, port: port === '' ? usual : Number(port), revision }
 }
 
-/** The same store; how long each of its operations takes is told. */
+/** The same store, with each operation timed. */
 export function timed(store: Store, { metrics }: Observing): Store {
   const timing = <Result>(name: string, operation: () => Promise<Result>): Promise<Result> => {
     const start = performance.now()

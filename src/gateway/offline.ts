@@ -8,7 +8,7 @@ export type { Audit }
 export { anchorsIn } from './startup.ts'
 export { verifyAudit } from '../observability/audit/verify.ts'
 
-/** Whether the store has to be opened to know that it can be: mostly it opens later, when somebody asks for it. */
+/** Whether the store has to be opened to know that it can be: usually it opens later, at the first use. */
 export function isStoreDoubtful({ store }: Settings): boolean {
   return isDoubtful(store)
 }
@@ -49,7 +49,7 @@ export async function openSharedStore({ store: settings }: Settings, log: Log): 
 
 /**
  * Does what stands in the audit log of the gateways, where they keep one: it is open before anything is done. While a
- * gateway writes to its file, this one has a file of its own beside it. @throws Error where it can not be opened
+ * gateway writes to its file, this one has a file of its own beside it. @throws Error where it cannot be opened
  */
 export async function audited<Result>(
   { observe: { audit: settings } }: Settings,

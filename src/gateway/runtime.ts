@@ -252,8 +252,8 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
 
 /**
  * The command that approves a call. Whoever started a gateway on stdio, or one that only this machine can reach and
- * that asks nobody who they are, runs the command too: it names the configuration or the store, so that it works from
- * any folder. Callers of others are told no path of this machine.
+ * that authenticates no caller, runs the command too: it names the configuration or the store, so that it works from
+ * any folder. Remote callers see no path of this machine.
  */
 function approvalCommand(id: string, { file, store, listen, auth }: Settings, isHttp: boolean): string {
   const command = ['gatehouse', 'approvals', 'approve', id]
@@ -273,7 +273,7 @@ function entrancesOf(name: string, { upstreams, listen }: Settings): readonly st
 async function listedBy(upstream: Upstream | undefined): Promise<readonly Payload[]> {
   if (!upstream) return []
   const { problem } = upstream.status
-  // Trying again and again would only make it longer until it is tried for somebody.
+  // Retrying here would only delay the next attempt on behalf of a caller.
   if (problem !== undefined) throw new GatewayError('SERVER_UNAVAILABLE', problem, { isUnsent: true })
   const call = ownCall({ target: { upstream: upstream.name, method: 'tools/list' } })
   return listAllPages(upstream.handle, call, 'tools/list')
@@ -316,7 +316,7 @@ export async function startUp(
     names.all(),
     ...active.map(async ({ instance }) => (await instance.problems?.()) ?? []),
   ])
-  // What can not be taken up just then, as the store is away, is no reason not to serve.
+  // What cannot be taken up just then, as the store is away, is no reason not to serve.
   if (!ended.signal.aborted)
     for (const { instance } of active) if (instance.start) background(instance.start(), log)
   return [

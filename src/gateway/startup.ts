@@ -18,7 +18,7 @@ export async function startWithStore(built: Runtime, store: Store, log: Log): Pr
   return problem === undefined ? warming : [{ path: ['store'], message: problem }]
 }
 
-/** A store once it is open. @throws Error where it is a folder that can not be used; it is closed then */
+/** A store once it is open. @throws Error where it is a folder that cannot be used; it is closed then */
 export async function usable(store: Store, settings: Settings): Promise<Store> {
   const problem = await problemOf(store, settings)
   if (problem === undefined) return store
@@ -26,7 +26,7 @@ export async function usable(store: Store, settings: Settings): Promise<Store> {
   throw new Error(`store: ${problem}`)
 }
 
-/** Why the folder of a store can not be used, once that is known. Redis may be away for a while. */
+/** Why the folder of a store cannot be used, once that is known. Redis may be away for a while. */
 async function problemOf(store: Store, settings: Settings): Promise<string | undefined> {
   await store.opened?.()
   return settings.store.kind === 'folder' ? store.unavailableReason : undefined

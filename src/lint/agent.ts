@@ -15,7 +15,7 @@ import type { Subject, AuditedTool } from './subject.ts'
 const FEATURE = 'agent_profile'
 const fix = 'Set features.agent_profile for this upstream, or let the server publish it.'
 
-/** What agents and people are told beside tools: briefings, and documents under reserved schemes. */
+/** What agents and people read beside tools: briefings, and documents under reserved schemes. */
 export const agent: readonly Assertion[] = [
   resource('C011', 'must', 'It is documented which profile the server keeps.', 'use://auth'),
   resource('C022', 'should', 'project://version says the version.', 'project://version'),

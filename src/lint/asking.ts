@@ -18,7 +18,7 @@ export type Ask = (method: string, params?: Readonly<Record<string, unknown>>) =
 /** How long one answer may take, in milliseconds. */
 const RESPONSE_TIMEOUT_MS = 10_000
 
-/** Asks one server through its handler, as a client that can not be asked anything. */
+/** Asks one server through its handler, as a client that cannot be asked anything. */
 export function asker(handle: Handler, { name: upstream }: UpstreamSettings): Ask {
   return async (name, fields = {}) => {
     const { nameIn } = method(name)

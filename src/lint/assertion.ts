@@ -40,7 +40,7 @@ export function repaired(...evidence: string[]): Verdict {
   return { status: 'repaired', evidence }
 }
 
-/** The rule is about something this server does not have, or that can not be seen from here. */
+/** The rule is about something this server does not have, or that cannot be seen from here. */
 export function notApplicable(...evidence: string[]): Verdict {
   return { status: 'not applicable', evidence }
 }

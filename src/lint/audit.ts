@@ -23,7 +23,7 @@ export interface AuditReport {
   readonly upstream: string
   readonly revision: string
   readonly assertions: readonly Audited[]
-  /** What documents can not say unless its owner does. */
+  /** What documents cannot say unless its owner does. */
   readonly owner: readonly OwnersWord[]
   readonly summary: {
     readonly pass: number

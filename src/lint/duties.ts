@@ -25,7 +25,7 @@ export const duties: readonly Assertion[] = [
   {
     id: 'C045',
     level: 'must',
-    text: 'A failure is told as JSON-RPC, never as a web page.',
+    text: 'A failure is JSON-RPC, never a web page.',
     check: ({ settings: { reach } }) =>
       reach.kind === 'url'
         ? repaired('other answers of its address become JSON-RPC errors')
@@ -49,13 +49,13 @@ export const duties: readonly Assertion[] = [
     text: 'Cancelled work ends at the server too.',
     check: ({ settings: { reach } }) =>
       repaired(
-        `the server is told${reach.kind === 'url' ? ', or its stream is closed' : ''}; whether it stops is its own`,
+        `the server is notified${reach.kind === 'url' ? ', or its stream is closed' : ''}; whether it stops is its own`,
       ),
   },
   {
     id: 'C112',
     level: 'must',
-    text: 'Progress is told of calls under way only, and only where it was asked for.',
+    text: 'Progress is sent for calls in flight only, and only where requested.',
     check: () => repaired('other progress is left out'),
   },
   {
@@ -130,7 +130,7 @@ export const guarded: readonly Assertion[] = [
     id: 'C135',
     level: 'should',
     text: 'A call the model can correct is answered with isError.',
-    check: () => ownersToSay('whether its tools do so; what the gateway refuses is told so'),
+    check: () => ownersToSay('whether its tools do so; refusals of the gateway say so'),
   },
   by('C145', 'must', 'A tool that does not exist is refused before the server is asked.', 'validate'),
   by('C146', 'should', 'Arguments that do not fit are refused with words a model can act on.', 'validate'),
@@ -204,7 +204,8 @@ function access({ settings, guards, isProtected }: Subject) {
   if (!guards.has('permissions')) return fail('features.permissions is off for this upstream')
   const rules = Object.entries({ allow, deny, scopes }).filter(([, rule]) => Object.keys(rule).length > 0)
   if (isProtected) return repaired('callers prove who they are (auth)', ...rules.map(([key]) => key))
-  if (rules.length === 0) return fail('anybody may call everything: neither auth nor rules are configured')
+  if (rules.length === 0)
+    return fail('every caller may call everything: neither auth nor rules are configured')
   return repaired(...rules.map(([key]) => key))
 }
 

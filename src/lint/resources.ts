@@ -37,7 +37,7 @@ export const resources: readonly Assertion[] = [
         const { contents } = reading ?? {}
         const isText =
           !Array.isArray(contents) || contents.every((each) => isObject(each) && each.text !== undefined)
-        return isText && !reading?.error ? [] : [`${uri}: can not be read as text`]
+        return isText && !reading?.error ? [] : [`${uri}: cannot be read as text`]
       })
     },
   },

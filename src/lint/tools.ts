@@ -100,7 +100,7 @@ export const tools: readonly Assertion[] = [
 ]
 
 const TASK_SUPPORT_VALUES: ReadonlySet<unknown> = new Set(['forbidden', 'optional', 'required'])
-/** Fewer characters can not say what a tool is for. */
+/** Fewer characters cannot say what a tool is for. */
 const MIN_DESCRIPTION_LENGTH = 20
 const WARNING =
   /delet|remov|destr|drop|eras|wip|purg|overwrit|replac|truncat|permanent|irrevers|undone|undo|danger|caution|warning|risk|reset|revok|terminat/i
@@ -252,7 +252,7 @@ export const schemas: readonly Assertion[] = [
   },
 ]
 
-/** Why a schema can not be used; nothing where it can. */
+/** Why a schema cannot be used; nothing where it can. */
 function problemOf(schema: Json): string | undefined {
   try {
     validator(schema)({})
@@ -303,7 +303,7 @@ function oldWords(schema: Json): string[] {
   return [...found]
 }
 
-/** Deeper than this nobody writes a schema by hand. */
+/** Hand-written schemas are not deeper. */
 const MAX_DEPTH = 32
 
 function look(schema: unknown, depth: number, found: Set<string>): void {

@@ -71,7 +71,7 @@ export function expose({ calls, authFailures, rateLimited, levels, pendingApprov
     for (const series of calls.values())
       for (const [outcome, { count }] of series.outcomes) made.labels(...series.labels, outcome).inc(count)
   })
-  const refused = 'Requests refused because of who made them, or because nobody said so.'
+  const refused = 'Requests refused because of who made them, or because the caller was not authenticated.'
   counter('gatehouse_auth_failures_total', refused, ['reason'], (made) => {
     for (const [reason, count] of authFailures) made.labels(reason).inc(count)
   })

@@ -81,7 +81,7 @@ function escaped(value: string): string {
     .replaceAll('\n', String.raw`\n`)
 }
 
-/** What is counted only when somebody asks. */
+/** What is counted only when the metrics are read. */
 export interface Levels {
   readonly upstreams: readonly {
     readonly name: string
@@ -145,7 +145,7 @@ export class Metrics {
 
   /** Everything as Prometheus reads it, and its media type. */
   async page(): Promise<{ readonly text: string; readonly type: string }> {
-    // The library and what it watches of the process are there only once somebody asks.
+    // The library and what it watches of the process are loaded only at the first request.
     this.#exposition ??= import('./exposition.ts').then(({ expose }) =>
       expose({
         calls: this.#series,

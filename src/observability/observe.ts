@@ -8,11 +8,11 @@ import type { Meter, Metrics } from './metrics.ts'
 import { displayName } from './ending.ts'
 import type { Tracing, Way } from './tracing.ts'
 
-/** What is told of calls just now. */
+/** The current observers of calls. */
 export interface Observers {
   readonly log: Log
   readonly metrics: Metrics
-  /** Whether nothing is told of calls that end well: they then need not be looked at. */
+  /** Whether successful calls are not observed at all: they are then skipped. */
   readonly isQuiet: boolean
   readonly audit?: Audit | undefined
   /** Whether spans are made, even if what makes them is still being loaded. */
@@ -41,7 +41,7 @@ export function observe(observers: Observers): Middleware {
   }
 }
 
-/** Tells of what went wrong here, where nothing else is told. */
+/** Reports an internal failure where the observers are off. */
 function complain(observers: Observers, call: Call): (thrown: unknown) => never {
   return (thrown) => {
     const error = asGatewayError(thrown)
@@ -139,7 +139,7 @@ function isLasting({ method }: Pick<Call, 'method'>): boolean {
 }
 
 function reachedBy({ logFields }: Call): Reached | undefined {
-  // Set by the frame above, and by nobody else.
+  // Set only by the frame above.
   return logFields.get(TARGET_FIELD) as Reached | undefined
 }
 
@@ -165,7 +165,7 @@ function line(call: Call, { outcome, code, rpc, reason, ms }: Ending): Record<st
   return fields
 }
 
-/** How much of a JSON-RPC id is told. */
+/** The longest part of a JSON-RPC id that is logged. */
 const MAX_ID_LENGTH = 64
 
 function since(start: number): number {

@@ -27,7 +27,7 @@ interface Options {
   anchors?(): Anchors | undefined
 }
 
-/** Everything that is told of calls, by the settings of the moment. */
+/** Everything that observes calls, by the current settings. */
 export class Observing implements Observers {
   readonly log: Log
   readonly metrics: Metrics
@@ -63,7 +63,7 @@ export class Observing implements Observers {
     return this.#opening ?? Promise.resolve()
   }
 
-  /** Goes on with these settings. @throws the system's error where the audit log can not be opened */
+  /** Goes on with these settings. @throws the system's error where the audit log cannot be opened */
   apply(settings: Settings): void {
     const { observe } = settings
     if (this.#isServing) this.#applyAudit(observe)
@@ -74,7 +74,7 @@ export class Observing implements Observers {
     if (textOf(before?.traces) !== textOf(observe.traces)) this.#applyTraces(observe)
   }
 
-  /** Clients are served from here on, who come this way. @throws the system's error where the audit log can not be opened */
+  /** Clients are served from here on, who come this way. @throws the system's error where the audit log cannot be opened */
   serve(way: Way): void {
     this.way = way
     this.#isServing = true
@@ -85,7 +85,7 @@ export class Observing implements Observers {
   readonly refused = (refusal: Refusal): void => {
     const { requestId, error, request, address } = refusal
     const { code } = error
-    // Who is not let in is told of by what does not let them in.
+    // Refused requests are reported by the component that refuses them.
     if (isAuthFailure(code)) this.metrics.refused(reasonOf(error))
     else this.log.info('refused', { request_id: requestId, request, code, reason: error.message, address })
     if (isRateLimit(code)) this.metrics.rateLimited('')

@@ -65,7 +65,7 @@ export function canBeAsked(capabilities: Readonly<Record<string, unknown>>): boo
   return isObject(capabilities.elicitation) || isObject(capabilities.sampling) || isObject(capabilities.roots)
 }
 
-/** Whether a server that was told these capabilities may be told that the roots changed. */
+/** Whether a server that received these capabilities may be notified that the roots changed. */
 export function hearsOfRoots({ roots }: Readonly<Record<string, unknown>>): boolean {
   return isObject(roots) && roots.listChanged === true
 }

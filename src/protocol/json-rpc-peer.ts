@@ -34,7 +34,7 @@ export interface Transport {
   readonly cancelsByRelease?: boolean
   /** Sends one message. A rejection fails the request it carried; nothing means it is on its way. */
   send(message: string, exchange: OutgoingRequest): Promise<void> | undefined
-  /** Lets go of whatever is held for a request nobody waits for. */
+  /** Releases what is held for a request that is no longer awaited. */
   release?(id: number): void
 }
 

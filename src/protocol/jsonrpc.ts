@@ -209,7 +209,7 @@ export function classify(message: JsonRpcMessage, versionHeader: string | undefi
   })
 }
 
-/** Whether a version header names a revision the gateway can not know the rules of. */
+/** Whether a version header names a revision the gateway cannot know the rules of. */
 export function isUnknownVersion(versionHeader: string | undefined): boolean {
   return versionHeader !== undefined && findRevision(versionHeader) === undefined
 }

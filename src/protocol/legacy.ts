@@ -46,7 +46,7 @@ export function encodeLegacyError(request: JsonRpcRequest, error: GatewayError, 
   return encodeErrorObject(id, code === error.rpc ? object : object.with({ code }))
 }
 
-/** The JSON-RPC code these clients get for a failure; nothing where they are told in a tool's result. */
+/** The JSON-RPC code these clients get for a failure; undefined where the failure is a tool's result. */
 export function legacyErrorCode({ method: name }: JsonRpcRequest, error: GatewayError): number | undefined {
   const { rpc } = error
   if (rpc === -32021) return name === 'tools/call' ? undefined : -32602

@@ -69,7 +69,7 @@ const local: ReadonlySet<string> = new Set([
 
 /**
  * Whether a client's notification is passed on to servers. One that is named like a request is not: a server it
- * was made a request to would do what nobody asked for, such as starting its session anew.
+ * was made a request to would have side effects, such as restarting its session.
  */
 export function isForServers(notification: string): boolean {
   return notification.startsWith('notifications/') && !local.has(notification)

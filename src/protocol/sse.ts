@@ -26,7 +26,7 @@ export function encodeEndpoint(path: string): string {
 interface Events {
   onEvent(event: ServerEvent): void
   onRetry?(milliseconds: number): void
-  /** An event over the limit; the stream can not be read on. */
+  /** An event over the limit; the stream cannot be read on. */
   onOverflow(): void
 }
 

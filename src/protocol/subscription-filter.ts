@@ -26,7 +26,7 @@ export function readFilter(params: Payload | undefined): SubscriptionFilter {
   }
 }
 
-/** Everything a server with these capabilities tells of, and the resources somebody subscribed to. */
+/** Every notification that a server with these capabilities sends, and the subscribed resources. */
 export function filterFor(
   capabilities: Readonly<Record<string, unknown>>,
   uris: ReadonlySet<string>,
@@ -54,7 +54,7 @@ export function memberFor(notification: string): keyof SubscriptionFilter | unde
   return Object.hasOwn(changes, notification) ? changes[notification] : undefined
 }
 
-/** Whether a notification says that a list or a resource changed: what is told only to those who asked for it. */
+/** Whether a notification says that a list or a resource changed: such a notification goes only to subscribers. */
 export function isChange({ method }: Notification): boolean {
   return memberFor(method) !== undefined || method === UPDATED
 }

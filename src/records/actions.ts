@@ -53,13 +53,13 @@ export interface Wanted {
 /** How large a deed may be as text. */
 const MAX_ACTION_LENGTH = 1024 * 1024
 
-/** Why what is too large to be kept can not be undone. */
+/** Why what is too large to be kept cannot be undone. */
 export const tooLarge: Compensation = {
   kind: 'none',
   reason: `what it takes to undo it is larger than ${MAX_ACTION_LENGTH / 1024 / 1024} MB`,
 }
 
-/** A key for something done just then; keys sort by time, and nobody guesses them. */
+/** A key for something done just then; keys sort by time and cannot be guessed. */
 export function newActionKey(now: number): string {
   return `${oldestKeyAt(now)}${randomUUID()}`
 }
@@ -123,7 +123,7 @@ export class Actions {
     return found.filter((deed) => isMeant(deed, wanted)).toSorted(lastFirst)
   }
 
-  /** Tells whether nobody else is about to undo a deed; others are told no for a while, unless it is given back. */
+  /** Reserves an action for undoing; false where another process holds it. The reservation ends by itself, or when released. */
   async reserve(key: string): Promise<boolean> {
     return (await this.#store.setIfAbsent(reservation(key), '1', RESERVED)) === undefined
   }

@@ -10,7 +10,7 @@ import { callerHash } from './principal.ts'
 
 /** A call that waits for people to approve it. Kept under `approval/…` as JSON; times are milliseconds since 1970. */
 export interface Approval {
-  /** 128 random bits; whoever is told it may look at the page. */
+  /** 128 random bits; whoever knows it may look at the page. */
   readonly id: string
   /** By the caller itself in a browser, or by others. */
   readonly kind: 'page' | 'out_of_band'
@@ -38,7 +38,7 @@ export interface Approval {
   readonly stop?: StopAsking
   readonly createdAt: number
   readonly expiresAt: number
-  /** How many have to approve, and who may; anybody but the caller where none is named. */
+  /** How many have to approve, and who may; any person but the caller where none is named. */
   readonly needed: number
   readonly approvers: readonly string[]
   readonly decisions: readonly Decision[]
@@ -99,7 +99,7 @@ export interface Approvals {
   consume(draft: ApprovalRequest, token: string): Promise<Approval | undefined>
 }
 
-/** How many calls of one caller may wait for approval; everybody together may have more. */
+/** How many calls of one caller may wait for approval; the shared anonymous caller may have more. */
 const MAX_PENDING_PER_CALLER = 100
 const MAX_PENDING_SHARED = 400
 /** How large the arguments of one may be, in characters. */
@@ -196,18 +196,18 @@ export function createApprovals(store: Store, now: () => number): Approvals {
     use: (draft) =>
       retrying(async () => {
         const found = await opened(draft)
-        if (!found) return nobody
+        if (!found) return absent
         if (found.approval.status === 'pending') return found.approval
         if (found.approval.status === 'approved')
           return (await spend(draft, found)) ? found.approval : undefined
         return (await store.compareAndDelete(openKeyOf(draft), found.key)) ? found.approval : undefined
-      }).then((found) => (found === nobody ? undefined : found)),
+      }).then((found) => (found === absent ? undefined : found)),
     consume: (draft, token) =>
       retrying(async () => {
         const found = await opened(draft)
-        if (!found || found.approval.status === 'denied' || !isSame(found.token, token)) return nobody
+        if (!found || found.approval.status === 'denied' || !isSame(found.token, token)) return absent
         return (await spend(draft, found)) ? found.approval : undefined
-      }).then((found) => (found === nobody ? undefined : found)),
+      }).then((found) => (found === absent ? undefined : found)),
   }
 }
 
@@ -223,7 +223,7 @@ interface Opened extends Kept {
 }
 
 /** There is none, and trying again would not change that. */
-const nobody = Symbol('nobody')
+const absent = Symbol('absent')
 const COLLECTION = 'approval'
 const shape = /^[\w-]{1,64}$/
 
@@ -297,7 +297,7 @@ function parseOpen(text: string): { readonly id: string; readonly token: string 
   return typeof id === 'string' && typeof token === 'string' ? { id, token } : undefined
 }
 
-/** The reason of a refusal that no waiting changes: there is nobody who could be asked. */
+/** The reason of a refusal that no waiting changes: there is no one to ask. */
 export const NO_APPROVER_REASON = 'nobody_to_ask'
 
 /** There is none to decide on. */
@@ -307,11 +307,11 @@ function unknownApproval(): GatewayError {
   })
 }
 
-/** Somebody else has to decide. */
+/** Another person has to decide. */
 function notYours({ kind }: Approval, { via }: Omit<Decision, 'at'>): GatewayError {
   const message =
     kind === 'out_of_band'
-      ? 'You may not decide on this call: it takes somebody else.'
+      ? 'You may not decide on this call: another person has to.'
       : `You may not decide on this call${via === 'token' ? ' with a token' : ''}: it takes the person who makes it.`
   return new GatewayError('PERMISSION_DENIED', message)
 }
@@ -337,14 +337,14 @@ function tooMany(): GatewayError {
   })
 }
 
-/** Nobody could read what is to be approved. */
+/** What is to be approved is too long to be read. */
 function tooLarge(): GatewayError {
   return new GatewayError('PAYLOAD_TOO_LARGE', 'The arguments are too large for a person to approve.', {
     isResult: true,
   })
 }
 
-/** An approval as programs are told of it. */
+/** An approval as JSON for programs. */
 export function approvalView(approval: Approval): Readonly<Record<string, unknown>> {
   const { id, status, kind, message, upstream, tool, risk, caller, digest } = approval
   const { sent, typed, offer, stop, needed, approvers, createdAt, expiresAt, decisions } = approval

@@ -20,7 +20,7 @@ export interface CallRecord {
   /** When it first began, and when the last attempt did. */
   readonly startedAt: number
   readonly attemptedAt: number
-  /** Until when the answers to a question of the server can still come; nobody works on it after that. */
+  /** Until when the input responses for the server can still arrive; after that the call is abandoned. */
   readonly openUntil?: number
   /** When it was found that the answer of the last attempt is lost. */
   readonly lostAt?: number

@@ -16,7 +16,7 @@ export interface Receipt {
   readonly content_sha256: string
   /** When it came from the server; absent where that is not known. */
   readonly retrieved_at?: string
-  /** It was told again, under the idempotency key of an earlier call. */
+  /** It was a replay, under the idempotency key of an earlier call. */
   readonly was_replay: boolean
   /** The approval the call ran under. */
   readonly approval?: string
@@ -132,7 +132,7 @@ function exact(text: string): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {}
 }
 
-/** Nobody writes numbers that long in earnest. */
+/** Longer numbers are not worth the work. */
 const MAX_DIGITS = 1000
 
 /** The same text for the same number, however it is written. */

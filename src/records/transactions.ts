@@ -53,7 +53,7 @@ export interface Step {
 export interface CompensationStatus {
   readonly step: string
   readonly status: 'compensated' | 'compensation_failed'
-  /** The structured error, where it failed, or where nobody knows whether there was something to undo. */
+  /** The structured error, where it failed, or where it is unknown whether there was something to undo. */
   readonly error?: Readonly<Record<string, unknown>>
 }
 
@@ -66,7 +66,7 @@ export interface Found {
   readonly transaction: Transaction
 }
 
-/** Whether nothing can happen to it any more, but that somebody acknowledges what is left. */
+/** Whether it is final, apart from an acknowledgement of what is left. */
 export function isOver({ status }: Transaction): boolean {
   return status !== 'active' && status !== 'rolling_back'
 }

@@ -67,7 +67,7 @@ interface Undoing {
   readonly now: number
 }
 
-/** The reasons for which a step can not begin as another one did: it has its id, or is under way. */
+/** The reasons for which a step cannot begin as another one did: it has its id, or is under way. */
 export const TAKEN = 'taken'
 export const UNDER_WAY = 'under_way'
 
@@ -111,7 +111,7 @@ export function stepEnded(step: string, end: StepEnd, now: number): Move {
     )
 }
 
-/** A step nobody is at any more ends; one that went on or ended since it was looked at stays as it is. */
+/** Ends a step whose runner is gone; a step that continued or ended meanwhile stays as it is. */
 export function stepLost({ id, deed, runner, isOpen }: Step, now: number): Move {
   return (transaction) => {
     const found = pendingOf(transaction).find((each) => each.id === id)
@@ -123,7 +123,7 @@ export function stepLost({ id, deed, runner, isOpen }: Step, now: number): Move 
 /** What is known of a step whose gateway went away. */
 const lost = {
   status: 'failed',
-  error: new GatewayError('OUTCOME_UNKNOWN', 'Nobody knows whether the step was done.').data,
+  error: new GatewayError('OUTCOME_UNKNOWN', 'It is unknown whether the step was done.').data,
 } as const
 
 /** A pending step is taken back: it was not run, and comes again. */
@@ -137,7 +137,7 @@ export function stepRemoved(step: string, now: number): Move {
 /** It ends well: nothing can be undone any more. */
 export function committed(now: number): Move {
   return (transaction) => {
-    mustBeActive(transaction, 'can not be committed')
+    mustBeActive(transaction, 'cannot be committed')
     const [waiting] = pendingOf(transaction)
     if (waiting) throw notDone(waiting)
     return { ...transaction, status: 'committed', endedAt: now }
@@ -147,12 +147,12 @@ export function committed(now: number): Move {
 /** It will be undone, by whoever takes that up. */
 export function rollingBack(reason: string | undefined): Move {
   return (transaction) => {
-    mustBeActive(transaction, 'can not be rolled back')
+    mustBeActive(transaction, 'cannot be rolled back')
     return { ...transaction, status: 'rolling_back', ...(reason !== undefined && { reason }) }
   }
 }
 
-/** Somebody rolls it back instead of whoever did before, unless another one came first. */
+/** Another worker takes over the rollback, unless a third one was first. */
 export function takenUp(runner: string, before: string | undefined): Move {
   return (transaction) => {
     const isFree = transaction.status === 'rolling_back' && transaction.runner === before
@@ -220,7 +220,7 @@ export function retried(now: number): Move {
 export function acknowledged(by: string, now: number): Move {
   return (transaction) => {
     if (!needsAttention(transaction)) {
-      throw conflict('The transaction does not wait for anybody to acknowledge it.')
+      throw conflict('The transaction does not need an acknowledgement.')
     }
     const { retry: _retry, ...others } = transaction
     return { ...others, acknowledged: { by, at: now } }
@@ -266,7 +266,7 @@ function mustBeRunning({ status, runner }: Transaction, by: string): void {
 }
 
 function taken(): GatewayError {
-  return conflict('Somebody else went on with the transaction.')
+  return conflict('Another process continued the transaction.')
 }
 
 function conflict(message: string, extra: Pick<Extra, 'field' | 'reason' | 'suggestion'> = {}): GatewayError {

@@ -34,7 +34,7 @@ export function isPassing(error: unknown): boolean {
   return ['SERVER_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'OVERLOADED'].includes(asGatewayError(error).code)
 }
 
-/** For how long a failure is told again instead of trying again, in milliseconds. */
+/** How long a failure is repeated instead of retried, in milliseconds. */
 const FAILURE_TTL_MS = 250
 
 /** Tries once for all parts of one call: a server that is away is not run into by each of them. `key` names the call. */

@@ -62,7 +62,7 @@ export async function negotiateStdio(
   const signal = AbortSignal.any([AbortSignal.timeout(time), deadline])
   const silence = Math.min(SILENCE_TIMEOUT_MS, time * PROBE_SHARE)
   const revision = await probe({ connect, signal, deadline, log, silence }).catch((error: unknown) => {
-    // A command that can not be started says nothing of eras.
+    // A command that cannot be started says nothing of eras.
     if (asGatewayError(error).code === 'SERVER_UNAVAILABLE') throw error
     return undefined
   })

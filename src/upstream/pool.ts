@@ -105,7 +105,7 @@ export class Pool<Key> {
     entry.connection.then(
       (connection) => {
         entry.settled = connection
-        // Closed while it was opening: nobody else would close it.
+        // Closed while it was opening, so it has to be closed here.
         if (this.#isClosed) background(connection.close(), this.#options.log)
       },
       (error: unknown) => {

@@ -11,7 +11,7 @@ interface Options {
   readonly log: Log
 }
 
-/** Reaches each server once; those that can not be reached are tried again until they can, or until `ended`. */
+/** Reaches each server once; those that cannot be reached are tried again until they can, or until `ended`. */
 export async function startServers(
   upstreams: Iterable<Upstream>,
   call: Call,

@@ -49,7 +49,7 @@ export async function listenOn(
 }
 
 interface Ends {
-  /** Nobody listens any more. */
+  /** The last listener is gone. */
   readonly gone: AbortSignal
   /** The server is to be closed. */
   readonly retired: AbortSignal

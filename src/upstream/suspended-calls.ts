@@ -19,7 +19,7 @@ import { canAnswer, canBeAsked } from '../protocol/input-requests.ts'
 export interface UpstreamCall {
   /** The caller as it is in the latest round. */
   readonly call: Call
-  /** Aborted when nobody wants the outcome; not when a round ends with a question. */
+  /** Aborted when the outcome is no longer wanted; not when a round ends with a question. */
   readonly signal: AbortSignal
   notify(note: Notification): void
   progress(note: Notification): void
@@ -62,7 +62,7 @@ export function suspendable(open: OpenCall, options: Options = {}): Handler {
   return (call) => {
     const ticket = call.requestState[STATE_KEY]
     if (ticket === undefined) {
-      // Who can not be asked anything needs no parking.
+      // Who cannot be asked anything needs no parking.
       if (!canBeAsked(call.client.capabilities)) return open(unasked(call))
       if (isShareTaken(call.principal)) return Promise.reject(tooManyQuestions())
       const held = new SuspendedCall(call, collect)
@@ -190,7 +190,7 @@ class SuspendedCall implements UpstreamCall {
     })
   }
 
-  /** Nobody came back: the server learns that its questions stay open. */
+  /** The client did not come back: the server learns that its questions stay unanswered. */
   giveUp(): void {
     this.call.signal.removeEventListener('abort', this.#abort)
     for (const { question, answer } of [...this.#asked.values()]) answer(noAnswer(question))
@@ -284,9 +284,9 @@ function expired(): GatewayError {
   })
 }
 
-/** What a server gets for a question its caller can not be asked. */
+/** What a server gets for a question its caller cannot be asked. */
 function refusal(question: InputRequest): InputResponse {
-  return { error: Payload.of({ code: -32601, message: `The client can not be asked: ${question.method}` }) }
+  return { error: Payload.of({ code: -32601, message: `The client cannot be asked: ${question.method}` }) }
 }
 
 function noAnswer(question: InputRequest): InputResponse {

@@ -97,7 +97,7 @@ export class ToolIndex {
     return this.#walking
   }
 
-  /** Takes note of tools that were listed for somebody. A list without pages also says which there are no more. */
+  /** Records the tools listed for a caller. A list without pages also shows which tools are gone. */
   learn(result: Payload, asked: Payload, client?: Client): void {
     if (!this.#known || !Array.isArray(result.fields.tools)) return
     const isWhole = asked.fields.cursor === undefined && isLast(result.fields.nextCursor)

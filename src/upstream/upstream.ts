@@ -376,7 +376,7 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
   // A session's client is the same object for all its calls.
   const known = new WeakMap<Client, string>()
   const nameFor = (call: Call): string => {
-    // A server keeps the roots it was told, so those of one client are not for another.
+    // A server keeps the roots it received, so those of one client are not for another.
     const isOwn =
       isolation === 'per_client' || (roots === 'client' && call.client.capabilities.roots !== undefined)
     const client = isOwn ? (call.client.session ?? '') : ''
@@ -400,7 +400,7 @@ function connectionNames(settings: UpstreamSettings): (call: Call, route: Route)
   return (call, route) => `${call.principal.token?.digest ?? ''} ${named(call, route)}`
 }
 
-/** What an older server is told of its client: exactly what the client said, roots only where configured. */
+/** The client capabilities for an older server: exactly the client's own, roots only where configured. */
 function declared(call: Call, { isolation, roots }: UpstreamSettings): Readonly<Record<string, unknown>> {
   const { roots: offered, tasks, ...rest } = call.client.capabilities
   const own = isolation === 'shared' ? {} : rest

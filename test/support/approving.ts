@@ -24,7 +24,7 @@ export function peopleNamed(...names: readonly string[]): Json {
   return { opaque: { tokens }, ...(names.length > 0 && { basic: { users } }) }
 }
 
-/** A gateway in front of a tool that destroys, for callers whose clients can not ask anybody. */
+/** A gateway in front of a tool that destroys, for callers whose clients cannot ask anybody. */
 export interface Approving {
   readonly gateway: GatewayProcess
   /** What the terminal says people type on the page. */

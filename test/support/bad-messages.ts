@@ -5,7 +5,7 @@ export interface BadMessage {
   /** The JSON-RPC code, and that of the gateway's own table. */
   readonly code: number
   readonly error: string
-  /** The id in the answer; null where it can not be read. */
+  /** The id in the answer; null where it cannot be read. */
   readonly id?: unknown
 }
 

@@ -1,6 +1,6 @@
 // A small MCP server whose tools have effects that outlive it: lines of a file, which nothing removes.
 // What is to be added may be faulty, as the first word of its value says: `fail`, `ignored` and `lost` are not
-// answered well, the last one though it is done; `fixed` can not be removed, and that `sticky` is removed is not answered.
+// answered well, the last one though it is done; `fixed` cannot be removed, and that `sticky` is removed is not answered.
 // A ping is answered once all that was begun is done.
 // Usage: effects-server.ts --log FILE [--port N] [--slow MS]; over HTTP it prints the port it listens on.
 import { createHash, randomUUID } from 'node:crypto'

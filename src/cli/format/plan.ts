@@ -113,7 +113,7 @@ function settingLines(tool: string, { undo, pivot, confirm }: Proposed): string[
   return lines.length === 0 ? [] : [`${yamlKey(tool)}:`, ...lines]
 }
 
-/** What may undo more or less than the call: only somebody who knows the server can make it a setting. */
+/** What may undo more or less than the call: only the owner of the server can make it a setting. */
 function unsureLines(undo: Written, doubts: readonly string[]): string[] {
   return [
     'Not sure, so it is no setting:',

@@ -71,10 +71,10 @@ function reasons(lines: readonly string[]): string[] {
 }
 
 function askedWhom({ when, isOutOfBand, fallback = 'page' }: Asking): string {
-  if (when === 'never') return 'nobody is asked'
+  if (when === 'never') return 'no confirmation'
   const whom = isOutOfBand
     ? 'other people are asked, out of band'
-    : `the person at the client is asked, inline; ${otherwise[fallback]} where it can not ask`
+    : `the person at the client is asked, inline; ${otherwise[fallback]} where it cannot ask`
   return when === 'always' ? whom : `${whom}, for steps of transactions`
 }
 

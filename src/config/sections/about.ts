@@ -48,7 +48,7 @@ export const aboutProperties = {
   },
   homepage: { ...url, description: 'Its home page.' },
   repository: { ...url, description: 'Where its source is.' },
-  status_page: { ...url, description: 'Where its state is told.' },
+  status_page: { ...url, description: 'The page that shows its status.' },
   documentation: { ...url, description: 'Where it is documented.' },
   intent: {
     type: 'array',
@@ -90,7 +90,7 @@ export const aboutProperties = {
         confidence: { enum: ['high', 'medium', 'low'], default: 'high' },
       },
     },
-    description: 'Other servers, for what this one can not do.',
+    description: 'Other servers, for what this one cannot do.',
   },
 }
 
@@ -225,7 +225,7 @@ export function aboutSettings(values: AboutValues): About {
   }
 }
 
-/** Other servers, for what one can not do. */
+/** Other servers, for what one cannot do. */
 export function recommendSettings(values: AboutValues['recommend']): Recommendation[] {
   return values.map(({ registry_url: registryUrl, auth_flow: authFlow, ...rest }) => {
     return { ...rest, ...given({ registryUrl, authFlow }) }
@@ -246,6 +246,6 @@ export function costSettings(cost: string | Cost): Cost {
 export function given<Values extends object>(
   values: Values,
 ): { [Key in keyof Values]?: Exclude<Values[Key], undefined> } {
-  // A mapped type can not follow entries: each member is as it was, or gone.
+  // A mapped type cannot follow entries: each member is as it was, or gone.
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never
 }

@@ -216,14 +216,14 @@ function problemsOf(tool: Readonly<Record<string, unknown>>, at: Path, hasAuth: 
   const { approval, approvals, approvers } = tool
   const misplaced = approval === 'inline' ? ['approvals', 'approvers'].filter((key) => key in tool) : []
   if (misplaced.length > 0) {
-    const message = 'goes with `approval: out_of_band` only: inline nobody but the caller is asked'
+    const message = 'goes with `approval: out_of_band` only: inline approval asks only the caller'
     return misplaced.map((key) => ({ path: [...at, key], at: 'key', message }))
   }
   if (typeof approvals !== 'number' || approvals < 2) return []
   const path = [...at, 'approvals']
   const named = approvers === undefined ? undefined : [approvers].flat().length
   if (named !== undefined && named < approvals)
-    return [{ path, message: `more than the ${named} in \`approvers\`: nobody else may approve` }]
+    return [{ path, message: `more than the ${named} in \`approvers\`: the other approvers do not exist` }]
   if (hasAuth) return []
   return [{ path, message: 'needs `auth`: without it all people are one, whoever they are' }]
 }

@@ -189,7 +189,7 @@ const oauthSchema: JsonSchema = {
   required: ['authorization_servers'],
   additionalProperties: false,
   errorMessage: 'must be a mapping with `authorization_servers:`',
-  description: 'What clients are told of where they get tokens (RFC 9728). It is the issuer unless given.',
+  description: 'Where clients get tokens (RFC 9728). It is the issuer unless given.',
   properties: {
     authorization_servers: {
       type: ['array', 'string'],

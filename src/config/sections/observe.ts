@@ -59,7 +59,7 @@ const audit: JsonSchema = {
       errorMessage: 'must be a secret of 16 characters or more',
       'x-secret': true,
       description:
-        'Digests of arguments are made with this key (HMAC), so that short arguments can not be found by trying.',
+        'Digests of arguments are made with this key (HMAC), so that short arguments cannot be found by trying.',
     },
     max_size: {
       ...sizeSchema,
@@ -81,7 +81,7 @@ export const observeSchema: JsonSchema = {
   type: 'object',
   default: {},
   errorMessage: 'must be a mapping such as { audit: ./audit.jsonl }',
-  description: 'What is told of calls: metrics, traces, logs and an audit log.',
+  description: 'How calls are observed: metrics, traces, logs and an audit log.',
   properties: {
     metrics: { type: 'boolean', default: true, description: 'Whether /metrics answers, for Prometheus.' },
     traces,

@@ -68,7 +68,7 @@ export const toolSchema = {
       errorMessage:
         'must be a call such as delete_issue(id=$.result.id), none, or a mapping with snapshot and restore',
       description:
-        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `none` where it can not be.',
+        'How a call is undone: a call whose values are JSON or paths that begin with `$.args` or `$.result`; `none` where it cannot be.',
       examples: ['delete_issue(id=$.result.id)'],
     },
     pivot: {
@@ -133,12 +133,12 @@ export const toolSchema = {
     remember: {
       ...rememberSchema,
       description:
-        'Ask once for several calls of the tool in one session; the person is told so, or with `offer: on` may choose it. `off` asks about each call.',
+        'Ask once for several calls of the tool in one session; the question says so, or with `offer: on` may choose it. `off` asks about each call.',
     },
     alias: {
       type: 'boolean',
       description:
-        'Where the tool is deprecated and its server dropped it, make calls of it with the tool to use instead until its time is over; by default such a call is told which one that is.',
+        'Where the tool is deprecated and its server dropped it, make calls of it with the tool to use instead until its time is over; by default the error of such a call names it.',
     },
   },
 }

@@ -119,7 +119,7 @@ export function oauthProblems(upstream: Values, path: readonly string[]): Findin
   }
   if (grant !== 'client_credentials' && isolation === 'shared') {
     const message =
-      'each caller has credentials of its own here, so connections can not be shared: use auto or per_client'
+      'each caller has credentials of its own here, so connections cannot be shared: use auto or per_client'
     problems.push({ path: [...path, 'isolation'], message })
   }
   if (grant === 'authorization_code' && oauth.token_endpoint !== undefined && oauth.issuer === undefined) {
@@ -141,19 +141,19 @@ function plainText(oauth: Values, at: readonly string[]): Finding[] {
   })
 }
 
-/** Warns where what one user grants would be used by everybody who can reach the gateway. */
+/** Warns where every caller would use what one user granted. */
 export function sharedGrants(upstreams: Values, isForAll: boolean): Finding[] {
   if (!isForAll) return []
   return Object.entries(upstreams).flatMap(([name, upstream]): Finding[] => {
     const oauth = isObject(upstream) ? upstream.oauth : undefined
     if (!isObject(oauth) || grantOf(oauth) !== 'authorization_code') return []
     const message =
-      'without `auth` all callers are one, so whoever signs in first does so for everybody: set `auth`'
+      'without `auth` all callers are one, so whoever signs in first does so for all callers: set `auth`'
     return [{ path: ['upstreams', name, 'oauth'], at: 'key', message }]
   })
 }
 
-/** Warns where tokens of callers are to be exchanged that nobody comes with. */
+/** Warns where tokens of callers are to be exchanged, but callers send none. */
 export function missingTokens(upstreams: Values, auth: unknown): Finding[] {
   const { jwt, opaque }: Values = isObject(auth) ? auth : {}
   if (jwt !== undefined || (isObject(opaque) && opaque.introspect !== undefined)) return []

@@ -301,9 +301,7 @@ function cwdProblem({ cwd }: Values, path: Path, directory: string): Finding | u
 
 function unfit(place: Exclude<Place, 'directory'>): string {
   if (place === 'nothing') return 'this directory does not exist'
-  return place === 'other'
-    ? 'this is not a directory'
-    : `this directory can not be looked at: ${place.hidden}`
+  return place === 'other' ? 'this is not a directory' : `this directory cannot be looked at: ${place.hidden}`
 }
 
 function urlProblem({ url }: Values, path: Path): Finding | undefined {

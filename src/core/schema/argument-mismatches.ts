@@ -33,7 +33,7 @@ export function argumentMismatches(
 
 const none: Sources = { args: [], result: [], snapshot: [] }
 
-/** What the value at the end of a path, or one in a list or an object, can not be: it is of another type. */
+/** What the value at the end of a path, or one in a list or an object, cannot be: it is of another type. */
 function typeProblem(value: Value, wanted: Schema, sources: Sources): string | undefined {
   if (value.kind === 'literal') return undefined
   if (value.kind === 'list') {
@@ -106,7 +106,7 @@ export function hint(name: string, known: readonly string[]): string {
   return `; there ${known.length === 1 ? 'is' : 'are'} ${known.slice(0, MAX_NAMES).join(', ')}${rest}`
 }
 
-/** How many names are told. */
+/** The most names in a message. */
 const MAX_NAMES = 20
 
 type Schema = Readonly<Record<string, unknown>>
@@ -133,7 +133,7 @@ function memberSchema({ properties }: Schema, name: string): Schema | undefined 
   return isObject(found) ? found : undefined
 }
 
-/** What a value that is written down can not be. */
+/** What a value that is written down cannot be. */
 function valueProblem(value: Value, schema: Schema): string | undefined {
   if (value.kind === 'path') return undefined
   const types = [schema.type].flat().filter((each) => typeof each === 'string')

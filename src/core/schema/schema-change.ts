@@ -16,7 +16,7 @@ type Side = 'input' | 'output'
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** Words for people, and marks nobody checks. */
+/** Annotations for people, and keywords that are not checked. */
 const wording: ReadonlySet<string> = new Set([
   'title',
   'description',
@@ -49,7 +49,7 @@ const MAX_DEPTH = 64
 
 /**
  * What changed between two versions of a schema. Nothing only where they are the same; what is not understood counts
- * as a break. An argument more that nobody has to send is an addition, as is a member more of a result.
+ * as a break. A new optional argument is an addition, as is a new member of a result.
  */
 export function schemaChanges(before: unknown, after: unknown, side: Side): readonly SchemaChange[] {
   if (canonical(before) === canonical(after)) return []
@@ -172,7 +172,7 @@ function compareProperties(before: unknown, after: unknown, place: Place): Schem
   })
 }
 
-/** What else an object may have; a result that may have more than before breaks nobody. */
+/** What else an object may have; a result with more members than before breaks no client. */
 function compareRest(key: string, before: unknown, after: unknown, place: Place): SchemaChange[] {
   const [one, other] = [before ?? true, after ?? true]
   if (canonical(one) === canonical(other)) return []

@@ -37,7 +37,7 @@ interface Trust {
 
 /**
  * The check of a schema, compiled when first used and shared by all schemas with the same text. What a schema of
- * somebody else may cost is bounded: patterns that could backtrack without end are left out.
+ * foreign schemas may cost is bounded: patterns that could backtrack without end are left out.
  */
 export function validator(schema: JsonSchema, trust: Trust = {}): Check {
   const text = `${trust.trusted === true ? '' : '?'}${JSON.stringify(schema)}`
@@ -209,7 +209,7 @@ function segments(pointer: string): string[] {
     .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-/** How much a schema of somebody else may be: nested values, values in all, and characters of its words. */
+/** The limits of a foreign schema: nested values, values in all, and characters of its words. */
 const maxSteps = { depth: 64, values: 20_000, characters: 500_000 }
 
 /** The keyword that counts how often references are followed. */
@@ -222,7 +222,7 @@ const plain = new Set(['enum', 'const', 'default', 'examples', 'required', 'type
 const references = ['$ref', '$dynamicRef', '$recursiveRef']
 
 /**
- * A copy of a schema in which following a reference counts as a step, so that a small schema can not stand for
+ * A copy of a schema in which following a reference counts as a step, so that a small schema cannot stand for
  * endless work. @throws TypeError where the schema is too large
  */
 function boundedSchema(schema: JsonSchema): JsonSchema {

@@ -34,7 +34,7 @@ function marked(alias: string, name: string): string {
   return alias.slice(0, MAX_ALIAS_LENGTH - mark.length) + mark
 }
 
-/** Whether a name may have been made shorter, so that it can not be told what it stands for. */
+/** Whether a name may have been made shorter, so that it cannot be told what it stands for. */
 export function isShortened(alias: string): boolean {
   return alias.length === MAX_ALIAS_LENGTH && /_[0-9a-f]{8}$/.test(alias)
 }

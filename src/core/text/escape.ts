@@ -2,13 +2,13 @@
 const hidden = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}/gu
 const line = '\n'
 
-/** A part of a text: what can be seen, or one character that can not be. */
+/** A part of a text: what can be seen, or one character that cannot be. */
 interface Part {
   readonly text: string
   readonly isHidden: boolean
 }
 
-/** Cuts a text at the characters that can not be seen; a line feed counts as one that can. */
+/** Cuts a text at the characters that cannot be seen; a line feed counts as one that can. */
 export function splitHidden(text: string): readonly Part[] {
   const parts: Part[] = []
   let at = 0
@@ -27,7 +27,7 @@ export function codePointName(character: string): string {
   return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`
 }
 
-/** The same JSON, or the same text, in which each character that can not be seen is written as JSON writes it. */
+/** The same JSON, or the same text, in which each character that cannot be seen is written as JSON writes it. */
 export function escapeHidden(text: string): string {
   return splitHidden(text)
     .map((part) => (part.isHidden ? escapedUnits(part.text) : part.text))
@@ -40,7 +40,7 @@ function escapedUnits(character: string): string {
   }).join('')
 }
 
-/** A text of somebody else that is to stand on a line of its own: nothing in it ends the line, or hides. */
+/** Foreign text for a line of its own: nothing in it ends the line or is invisible. */
 export function oneLine(text: string): string {
   return escapeHidden(text).replaceAll('\n', '\\n')
 }

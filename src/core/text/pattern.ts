@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { LRUCache } from 'lru-cache'
 
-/** A regular expression of somebody else, matched in time linear to the text. */
+/** A foreign regular expression, matched in time linear to the text. */
 export interface Pattern {
   /** Whether the text contains a match. A text that is too long to look at counts as `otherwise`. */
   test(text: string, otherwise: boolean): boolean
@@ -14,7 +14,7 @@ const most = { pattern: 1000, text: 100_000, kept: 1000 }
 const patterns = new LRUCache<string, Pattern | 'unsupported'>({ max: most.kept })
 
 /**
- * Compiles a pattern. Nothing where it can not be matched in linear time: it looks around or back, or is too long.
+ * Compiles a pattern. Nothing where it cannot be matched in linear time: it looks around or back, or is too long.
  * @throws SyntaxError where it is no pattern at all
  */
 export function compilePattern(source: string, { ignoreCase = false } = {}): Pattern | undefined {

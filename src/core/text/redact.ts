@@ -124,7 +124,7 @@ export function withoutSecrets(text: string): string {
 
 /**
  * The beginning of a text of a stranger, for a log: without what looks like a secret, and cut between words, as
- * nobody recognises a part of a secret.
+ * a part of a secret would not be recognised.
  */
 export function excerpt(text: string, most = 200): string {
   const safe = withoutSecrets(text.slice(0, MAX_EXCERPT_SOURCE_LENGTH))

@@ -43,12 +43,12 @@ export function wordsIn(text: string): string[] {
   return words.filter((word) => !stopWords.has(word))
 }
 
-/** The same of what somebody asks for, where an address or the name of a file stands for what it is. */
+/** The same for a query, where an address or a file name counts as its kind. */
 export function queryWords(text: string): string[] {
   return wordsIn(text.split(/\s+/).map(kindOf).join(' '))
 }
 
-/** A token as the kind of thing it names, or as it is; long ones are nobody's word. */
+/** A token as the kind of thing it names, or as it is; empty for long ones. */
 function kindOf(token: string): string {
   if (token.length > MAX_TOKEN_LENGTH) return ''
   if (address.test(token)) return 'url'

@@ -7,7 +7,7 @@ export function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal
     const stop = (): void => reject(signal.reason)
     if (signal.aborted) stop()
     else signal.addEventListener('abort', stop)
-    // Listened to in any case: a rejection nobody hears of ends the process.
+    // Listened to in any case: an unhandled rejection ends the process.
     passOn(promise, () => signal.removeEventListener('abort', stop), resolve, reject)
   })
 }

@@ -204,7 +204,7 @@ class Reader {
     const at = this.#at
     const written = this.#match(/-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\p{L}\p{N}_.])/uy)
     if (written === undefined) return this.#fail('a value: JSON, or a path that begins with $')
-    // There is no negative nought in JSON that everybody reads the same way.
+    // JSON readers do not agree on negative zero.
     const value = Number(written) + 0
     const isWhole = /^-?\d+$/.test(written)
     if (!Number.isFinite(value) || (isWhole && !Number.isSafeInteger(value)))

@@ -49,7 +49,7 @@ export interface Proposal {
 /** What came of looking for a way to undo a tool. */
 interface Suggestion {
   readonly proposal?: Proposal
-  /** Why tools that seemed to undo it can not, for people. */
+  /** Why tools that seemed to undo it cannot, for people. */
   readonly misses: readonly string[]
 }
 
@@ -57,7 +57,7 @@ type Definition = Readonly<Record<string, unknown>>
 
 /**
  * How a tool could be undone with the tools of its server, entries of `tools/list`, the tool's own included or not;
- * and why what seemed to undo it can not.
+ * and why what seemed to undo it cannot.
  */
 export function proposeUndo(definition: Definition, all: readonly Definition[]): Suggestion {
   const tool = shapeOf(definition)
@@ -76,7 +76,7 @@ export function proposeUndo(definition: Definition, all: readonly Definition[]):
   return { ...(proposal && { proposal }), misses: [...new Set(misses)] }
 }
 
-/** Whether nobody has to look at a proposal before it is used. */
+/** Whether a proposal is used without a review. */
 export function isSure({ doubts }: Proposal): boolean {
   return doubts.length === 0
 }
@@ -103,7 +103,7 @@ function byCounterpart(tool: ToolShape, counterpart: Antonym): Proposal | string
   return { undo: text, why, doubts: [...filling.doubts, ...leftOpen(other, call), ...aim] }
 }
 
-/** Whether what a call hits can be told from what the tool did: why it can not, or the doubts that are left. */
+/** Whether what a call hits can be told from what the tool did: why it cannot, or the doubts that are left. */
 function aimOf(tool: ToolShape, counterpart: Antonym, call: Expression): readonly string[] | string {
   const { tool: other, kind, thing } = counterpart
   const { inputs = [] } = other
@@ -121,7 +121,7 @@ function aimOf(tool: ToolShape, counterpart: Antonym, call: Expression): readonl
   return doubtsOfMade(tool, counterpart, call)
 }
 
-/** What is left open of a call that takes away what a tool made, and is told by what that is known. */
+/** What is left open of a call that takes away what a tool made, and receives what identifies it. */
 function doubtsOfMade(
   tool: ToolShape,
   counterpart: Antonym,
@@ -135,7 +135,7 @@ function doubtsOfMade(
   })
   const isMany = isBulk(tool, thing)
   const isList = aims.some(({ field }) => field.schema.type === 'array')
-  if (isMany && !isList) return `${tool.name} may make several at once, and ${other.name} is told of one`
+  if (isMany && !isList) return `${tool.name} may make several at once, and ${other.name} takes one`
   const made = aims.filter(({ value }) => isFromServer(value, tool))
   const isUnique = made.some(({ field }) => isGlobalId(field))
   const isEmptied = inputs.some((field) => isDeep(field) && given.has(field.name))
@@ -149,7 +149,7 @@ function doubtsOfMade(
     ...(tool.inputs ?? [])
       .filter(isReplacing)
       .map(({ name }) => `with ${name} it may replace what was there`),
-    ...(isPlural ? [`${tool.name} may make several at once, and ${other.name} is told of one`] : []),
+    ...(isPlural ? [`${tool.name} may make several at once, and ${other.name} takes one`] : []),
     ...(other.takesMore || (isContainer(thing) && !isEmptied)
       ? ['what others put into it since would go with it']
       : []),
@@ -174,7 +174,7 @@ function chosen({ name }: ToolShape): string {
   return `what it is known by is chosen by the caller, so it may have been there before ${name}`
 }
 
-/** What a tool was told that may be part of what tells things apart, and a call that takes them away is not told. */
+/** Arguments of a tool that may be part of the identity of what it made, and that the undoing call lacks. */
 function untold(tool: ToolShape, { tool: other, thing }: Antonym, given: Expression['arguments']): string[] {
   const told = namedIn(given)
   const left = (tool.inputs ?? []).filter(
@@ -193,7 +193,7 @@ function isBare(field: Field): boolean {
   return field.words.length === 1 && isIdentity(field) && !['key', 'slug'].includes(field.name)
 }
 
-/** Whether a value is what the server gave, and not only what it was told. */
+/** Whether a value is what the server gave, and not only an argument. */
 function isFromServer(value: Value, { inputs = [] }: ToolShape): boolean {
   const path = value.kind === 'list' ? value.items[0] : value
   if (path?.kind !== 'path' || path.path.root !== 'result') return false
@@ -378,7 +378,7 @@ function areEnds(start: Field, end: Field, [from, to]: readonly [string, string]
 const over = ['closed', 'archived', 'cancelled', 'canceled', 'deleted', 'inactive', 'disabled']
 const makers = ['create', 'add', 'open', 'insert']
 
-/** What was made and can not be deleted may have a state in which it is over. */
+/** What was made and cannot be deleted may have a state in which it is over. */
 function byState(tool: ToolShape, index: ToolNameIndex): readonly (Proposal | string)[] {
   const { verb, nouns = [], thing } = readingOf(tool.words).find((each) => makers.includes(each.verb)) ?? {}
   if (verb === undefined) return []

@@ -25,7 +25,7 @@ export interface UndoJudgement {
   readonly undo?: string | UndoSettings
   /** Why, for people. */
   readonly why: readonly string[]
-  /** Why it is not sure, or can not work, for people. */
+  /** Why it is not sure, or cannot work, for people. */
   readonly doubts: readonly string[]
 }
 
@@ -36,7 +36,7 @@ interface Given {
   readonly isDerived: boolean
 }
 
-/** Judges how a tool is undone, given all tools of its server. @throws TypeError where its setting can not be read */
+/** Judges how a tool is undone, given all tools of its server. @throws TypeError where its setting cannot be read */
 export function judgeUndo(
   entry: Descriptor,
   all: readonly Descriptor[],

@@ -77,12 +77,12 @@ function wayBack({ tool, read, restore, thing, isRemoved }: Way): Proposal | str
   const args = fromFields('args', tool.inputs ?? [], { noun: thing, origin: 'arguments' })
   const looked = mapArguments(read, [args], (field) => hasLike(tool, field))
   if (!looked || 'missing' in looked)
-    return `${read.name} can not be told what ${tool.name} is about to change`
+    return `${read.name} cannot be told what ${tool.name} is about to change`
   const named: Source = (field) => (hasLike(read, field) ? args(field) : undefined)
   const aside: Source = (field) => (isAside(field) ? args(field) : undefined)
   const sources = [named, fromSnapshot(read, thing), textOf(read, tool), aside, isForReal]
   const filled = mapArguments(restore, sources, (field) => !isAside(field))
-  if (!filled || 'missing' in filled) return `${restore.name} can not put back what ${read.name} reads`
+  if (!filled || 'missing' in filled) return `${restore.name} cannot put back what ${read.name} reads`
   const { call } = filled
   const isFrom = (root: Root, name: string): boolean => rootOf(call.arguments.get(name)) === root
   if (![...call.arguments.keys()].some((name) => isFrom('snapshot', name)))

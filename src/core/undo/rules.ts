@@ -48,7 +48,7 @@ export function undoRuleOf(
 /** Rules that were read, by the settings they stand in and then by glob. */
 const rules = new WeakMap<object, Map<string, UndoRule>>()
 
-/** Reads how a tool is undone. @throws TypeError where it can not be understood */
+/** Reads how a tool is undone. @throws TypeError where it cannot be understood */
 export function readUndo(written: string | UndoSettings): UndoRule {
   if (written === NONE) return { kind: 'none' }
   if (typeof written === 'string') return { kind: 'call', call: parseExpression(written), isExact: true }

@@ -25,7 +25,7 @@ export interface ToolShape {
   readonly mayFindThere: boolean
   /** Its description says that it fails where there is something already. */
   readonly failsIfThere: boolean
-  /** Its description says that it takes away more than it is told of. */
+  /** Its description says that it removes more than its arguments name. */
   readonly takesMore: boolean
 }
 

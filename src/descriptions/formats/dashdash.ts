@@ -95,7 +95,7 @@ export function resourceObject(definition: Definition, canSubscribe: boolean): J
   return {
     resourceType: clipped(isTelling(scheme) ? scheme : family || scheme || 'resource', 40),
     refreshable: canSubscribe,
-    // Nobody says for how long it may be kept, so it is not kept.
+    // Its lifetime is unknown, so it is not cached.
     cacheDuration: 0,
     ...(web !== undefined && { webEquivalent: web }),
   }

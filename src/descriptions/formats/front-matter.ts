@@ -42,7 +42,7 @@ export function fenced(
   return `---\n${toYaml(known, folded)}---\n`
 }
 
-/** The same with every text on one line, without what can not be seen. */
+/** The same with every text on one line, without what cannot be seen. */
 function tidy(value: Yaml): Yaml {
   if (typeof value === 'boolean') return value
   if (typeof value === 'string') return oneLine(value)

@@ -11,7 +11,7 @@ type Json = Record<string, unknown>
 /** The media type of a server card. */
 export const cardType = 'application/mcp-server-card+json'
 
-/** How a registry of MCP servers lists it; nobody verified it. */
+/** Its entry for a registry of MCP servers; unverified. */
 export function registryEntry(server: ServerDescription): Json {
   const { name, description, install, tools } = server
   return {

@@ -67,7 +67,7 @@ function listedBy(settings: Settings, feature: string, upstream: string | undefi
   return isObject(own) && typeof own.listed === 'boolean' ? own.listed : undefined
 }
 
-/** How callers over HTTP show who they are; over pipes nobody has to. */
+/** How callers over HTTP show who they are; not over pipes. */
 function authOf({ settings: { auth }, isOn }: Options, isServed: boolean): Front['auth'] {
   if (!isServed || !isProtected(auth)) return { methods: ['none'] }
   const { jwt, authorizationServers, elevateUrl, session } = auth

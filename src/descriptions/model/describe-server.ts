@@ -92,7 +92,7 @@ export function describeServer(
   }
 }
 
-/** What documents say of all servers together; those that can not be reached offer nothing just then. */
+/** What documents say of all servers together; those that cannot be reached offer nothing just then. */
 export function describeAllServers(parts: readonly ServerDescription[], front: Front): ServerDescription {
   const up = parts.filter(({ isUp }) => isUp)
   const changes = parts.flatMap(({ changedAt }) => changedAt ?? [])

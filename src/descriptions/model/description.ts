@@ -61,7 +61,7 @@ export interface ToolDescription {
   readonly category: string
   readonly effects: readonly string[]
   readonly isDeprecated: boolean
-  /** The scopes a caller needs for it; none where nobody is asked for a token. */
+  /** The scopes a caller needs for it; none where no token is required. */
   readonly scopes: readonly string[]
   /** The tool that undoes it, by the name clients call it by. */
   readonly undoneBy?: string

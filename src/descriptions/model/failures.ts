@@ -13,7 +13,7 @@ export interface Failure {
 
 /** A failure as clients see it on the wire. */
 export interface WireFailure extends Failure {
-  /** The JSON-RPC error code; where the failure is told in the result of a tool, it has none. */
+  /** The JSON-RPC error code; absent where the failure is a tool's result. */
   readonly rpc?: number
   readonly category: string
 }
@@ -99,7 +99,10 @@ const texts: Partial<Record<ErrorCode, readonly [description: string, resolution
     'A person has to agree first.',
     'Follow what the answer says; do not work around it.',
   ],
-  CONFIRMATION_DECLINED: ['A person said no, or nobody answered.', 'Do not try again unless asked to.'],
+  CONFIRMATION_DECLINED: [
+    'A person refused, or there was no answer in time.',
+    'Do not try again unless asked to.',
+  ],
   RATE_LIMIT_EXCEEDED: ['Too many calls.', 'Wait for retry_after_seconds.'],
   OPERATION_TIMEOUT: [
     'The call took too long; it may still take effect.',
@@ -115,7 +118,7 @@ const texts: Partial<Record<ErrorCode, readonly [description: string, resolution
     'Make the call outside of it.',
   ],
   PAYLOAD_TOO_LARGE: ['The request is too large.', 'Send less, or in parts.'],
-  SERVER_UNAVAILABLE: ['The server can not be reached just now.', 'Try again after retry_after_seconds.'],
+  SERVER_UNAVAILABLE: ['The server cannot be reached just now.', 'Try again after retry_after_seconds.'],
   UPSTREAM_ERROR: ['The server failed in a way of its own; its text says how.'],
   SERVER_ERROR: ['The gateway failed.', 'Try again later.'],
 }

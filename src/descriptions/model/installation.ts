@@ -96,7 +96,7 @@ interface Options {
   readonly bare: readonly string[]
 }
 
-/** The package a command line names; nothing after an option nobody knows, which may take the next word. */
+/** The package a command line names; undefined after an unknown option, which may take the next word. */
 function packageIn(words: readonly string[], { naming, valued, bare }: Options): string | undefined {
   for (let at = 0; at < words.length; at++) {
     const word = words[at] ?? ''

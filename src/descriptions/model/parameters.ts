@@ -18,7 +18,7 @@ export interface Parameter {
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** How many members are told of one schema, and choices of one member. */
+/** The most members listed of one schema, and choices of one member. */
 const MAX_MEMBERS = 100
 const MAX_CHOICES = 40
 
@@ -27,7 +27,7 @@ export function parametersOf(schema: unknown, depth = 1): readonly Parameter[] {
   return isObject(schema) ? membersOf(schema, { root: schema, depth }) : []
 }
 
-/** The schema that references are into, and how much deeper members are told. */
+/** The schema that references are into, and the depth left for members. */
 interface Reading {
   readonly root: Schema
   readonly depth: number

@@ -3,7 +3,7 @@ import { escapeHidden, splitHidden } from '../../core/text/escape.ts'
 /** How long one paragraph or description of a server may be in a document, in characters. */
 const MAX_TEXT_LENGTH = 4000
 
-/** A text of somebody else without what can not be seen: control characters, marks of direction. */
+/** Foreign text without invisible characters: control characters, marks of direction. */
 export function clean(text: unknown): string {
   if (typeof text !== 'string') return ''
   if (visible.test(text)) return text
@@ -19,7 +19,7 @@ export function clean(text: unknown): string {
 /** Most texts are of these alone, and it takes long to look at each character of the others. */
 const visible = /^[\n -~]{0,100000}$/
 
-/** A text of somebody else on one line. */
+/** Foreign text on one line. */
 export function oneLine(text: unknown): string {
   return clean(text).replaceAll(/\s+/g, ' ').trim()
 }
@@ -49,7 +49,7 @@ export function sentence(text: string): string {
   return text === '' || /[.!?…:]$/.test(text) ? text : `${text}.`
 }
 
-/** A text of somebody else as inline markdown: it stays one line and opens nothing. */
+/** Foreign text as inline markdown: it stays one line and opens no markup. */
 export function inline(text: unknown): string {
   return escapeStart(escapeInline(oneLine(text)))
 }
@@ -68,7 +68,7 @@ export function quotation(text: unknown): string {
   return kept === '' ? '' : kept.replaceAll(/^/gm, '> ').replaceAll(/^> $/gm, '>')
 }
 
-/** A name of somebody else as code in a line. */
+/** A foreign name as inline code. */
 export function code(name: unknown): string {
   return `\`${oneLine(name).replaceAll('`', "'") || ' '}\``
 }

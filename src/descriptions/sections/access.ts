@@ -40,7 +40,7 @@ export function clientSnippet(description: ServerDescription): Record<string, un
   return { mcpServers: Object.fromEntries(servers) }
 }
 
-/** How many scopes are told of. */
+/** The most scopes that are listed. */
 const SCOPES = 50
 
 function authentication(description: ServerDescription): Section {

@@ -79,7 +79,7 @@ export function authNotice(description: ServerDescription): string {
     claims.length > 0 ? `## Claims\n\n${bullets(claims)}` : '',
     opened.length > 0 ? `## Scopes\n\n${bullets(opened)}` : '',
     ...elevation(auth),
-    isOpen ? '' : 'A session id is no proof of who somebody is.',
+    isOpen ? '' : 'A session id does not authenticate its sender.',
   ])
 }
 

@@ -19,7 +19,7 @@ export interface RequestContext {
   readonly requestId: string
 }
 
-/** A request of somebody. */
+/** An HTTP request to authenticate. */
 type Visitor = RequestContext & { readonly principal: Principal }
 
 /** Lets requests in, or tells them what they need. */
@@ -36,9 +36,9 @@ export interface AuthGate {
   requireAuth(visitor: Visitor, method: string | undefined): void
   /** The challenge to a caller whose token lacks a scope; nothing where it could not get another token. */
   stepUp(visitor: Visitor, error: GatewayError): string | undefined
-  /** What clients are told of an endpoint before they have a token (RFC 9728). */
+  /** The metadata of an endpoint for clients without a token (RFC 9728). */
   metadata(incoming: IncomingMessage, upstream: string | undefined): Record<string, unknown> | undefined
-  /** What it needs to let anybody in. */
+  /** The checks of readiness that authentication depends on. */
   readonly probes: Probes
 }
 

@@ -31,7 +31,7 @@ export function createIntrospection(
 
   return async (token) => {
     if (running >= MAX_CONCURRENT_REQUESTS || now() < until)
-      throw unavailable('Tokens can not be checked right now.')
+      throw unavailable('Tokens cannot be checked right now.')
     running++
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
     const request = fetchJson(url, { method: 'POST', headers, body })
@@ -39,7 +39,7 @@ export function createIntrospection(
       .catch((error: unknown) => {
         // Whoever sends tokens that are not taken must not keep others from being asked about.
         if (!isAboutToken(error)) until = now() + FAILURE_PAUSE_MS
-        throw unavailable('Tokens can not be checked right now.', error)
+        throw unavailable('Tokens cannot be checked right now.', error)
       })
       .finally(() => running--)
     if (claims.active !== true) throw unauthorized('inactive', 'The token is not in force.')

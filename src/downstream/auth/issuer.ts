@@ -7,7 +7,7 @@ export async function fetchKeys({ issuer, jwks }: Pick<JwtSettings, 'issuer' | '
   return fetchJson(jwks ?? (await findKeys(issuer)))
 }
 
-/** Why the tokens of an issuer can not be checked just now; nothing where its keys can be had, or none are needed. */
+/** Why the tokens of an issuer cannot be checked just now; nothing where its keys can be had, or none are needed. */
 export async function issuerProblem(jwt: JwtSettings | undefined): Promise<string | undefined> {
   if (!jwt || jwt.secret) return undefined
   try {
@@ -17,7 +17,7 @@ export async function issuerProblem(jwt: JwtSettings | undefined): Promise<strin
   } catch (error) {
     const { message, cause } = error instanceof Error ? error : new Error(String(error))
     const why = cause instanceof Error && cause.message !== '' ? `${message}: ${cause.message}` : message
-    return `the keys of this issuer can not be had, so no token can be checked: ${why}`
+    return `the keys of this issuer cannot be had, so no token can be checked: ${why}`
   }
 }
 

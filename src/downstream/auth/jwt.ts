@@ -124,7 +124,7 @@ const FIRST_RETRY_DELAY_MS = 1000
 const MAX_RETRY_DELAY_MS = 60_000
 
 /**
- * The keys of an issuer, fetched when they are needed. Callers can not make it fetch more often than its waits
+ * The keys of an issuer, fetched when they are needed. Callers cannot make it fetch more often than its waits
  * allow, whatever keys they name. The result throws jose's errors, and SERVER_UNAVAILABLE where there are no keys.
  */
 export function createKeys({ load, now }: KeysOptions): Keys {
@@ -190,7 +190,7 @@ export function createKeys({ load, now }: KeysOptions): Keys {
 }
 
 function noKeys(cause?: unknown): GatewayError {
-  return unavailable('The keys that tokens are checked with can not be had.', cause)
+  return unavailable('The keys that tokens are checked with cannot be had.', cause)
 }
 
 /** A time in which something is not done again, twice as long each time. */

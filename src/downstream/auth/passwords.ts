@@ -33,7 +33,7 @@ export function createPasswords(
     running++
     try {
       const user = users.find((each) => each.name === name)
-      // Work is done for unknown names too, so that they can not be told by the time it takes.
+      // Work is done for unknown names too, so that they cannot be told by the time it takes.
       const [, salt = '', digest = ''] = (
         user?.passwordHash.reveal() ?? `scrypt:nobody:${'0'.repeat(64)}`
       ).split(':')

@@ -5,13 +5,13 @@ import { isLoopback } from '../http/origin.ts'
 
 const WELL_KNOWN = '/.well-known/oauth-protected-resource'
 
-/** The endpoints as protected resources (RFC 9728): their names, and what clients are told of them. */
+/** The endpoints as protected resources (RFC 9728): their names and metadata. */
 export interface Resources {
   /** Whether a token for one of these may be used at an endpoint. */
   accepts(audiences: readonly string[], upstream: string | undefined): boolean
-  /** Where the metadata of an endpoint is; nothing where clients can not get tokens by themselves. */
+  /** Where the metadata of an endpoint is; nothing where clients cannot get tokens by themselves. */
   metadataUrl(incoming: IncomingMessage, upstream: string | undefined): string | undefined
-  /** The metadata of an endpoint; nothing where clients can not get tokens by themselves. */
+  /** The metadata of an endpoint; nothing where clients cannot get tokens by themselves. */
   metadata(incoming: IncomingMessage, upstream: string | undefined): Record<string, unknown> | undefined
 }
 

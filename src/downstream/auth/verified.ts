@@ -25,7 +25,7 @@ export function endOf({ claims }: Principal): number {
 /** The longest a good token is believed without another look, in milliseconds. */
 export const MAX_CACHE_MS = 10 * 60_000
 
-/** Whether a claim names somebody: others would all be the same. */
+/** Whether a claim is a usable name: other values would all be the same principal. */
 export function isName(claim: unknown): claim is string {
   return typeof claim === 'string' && claim !== ''
 }
@@ -42,7 +42,7 @@ export function principalOf(
   const name = isOfClient ? client : sub
   const named = isName(name) ? `${isOfClient ? 'client' : 'user'}:${name}` : undefined
   if (named === undefined || named.length > MAX_NAME_LENGTH)
-    throw unauthorized('claims', 'The token names nobody.')
+    throw unauthorized('claims', 'The token names no subject.')
   const scopes = mapScopes(scopesIn(claims[scopeClaim]), map)
   return { id: named, scopes, claims, ...(token !== undefined && { token: new Secret(token) }) }
 }
@@ -108,7 +108,7 @@ export function unauthorized(reason: Reason, message: string, cause?: unknown): 
   })
 }
 
-/** The refusal of a caller whose credentials can not be checked for a while. */
+/** The refusal of a caller whose credentials cannot be checked for a while. */
 export function unavailable(message: string, cause?: unknown): GatewayError {
   return new GatewayError('SERVER_UNAVAILABLE', message, {
     reason: 'unavailable',

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'
 import { Chunks } from '../../protocol/lines.ts'
 
-/** How long a body that is too large is still read and dropped before its sender is told, in milliseconds. */
+/** How long a body that is too large is still read and dropped before the refusal is sent, in milliseconds. */
 const DRAIN_TIMEOUT_MS = 1000
 
 /** Who takes a body, or why there is none. */

@@ -218,7 +218,7 @@ export class HttpFront {
       }
     }
     const mirror = this.#options.mirror(call)
-    // A server that can not be reached says so itself when it is called.
+    // A server that cannot be reached says so itself when it is called.
     if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
     return mirror.length > 0 ? check(mirror) : undefined
   }

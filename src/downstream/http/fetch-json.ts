@@ -25,7 +25,7 @@ export class StatusError extends Error {
   }
 }
 
-/** Fetches a JSON object of a bounded size, in bounded time, from exactly this URL. @throws where it can not be had */
+/** Fetches a JSON object of a bounded size, in bounded time, from exactly this URL. @throws where it cannot be had */
 export async function fetchJson(url: string, { method = 'GET', headers, body }: Request = {}): Promise<Json> {
   const parsed = new URL(url)
   if (parsed.protocol !== 'https:' && !isLoopback(parsed.hostname)) throw new Error(`${url} is not https`)

@@ -113,7 +113,7 @@ export class RecordedStream {
     this.#outlet = outlet
   }
 
-  /** Sends what came after an event, or what nobody read yet, and goes on from there. */
+  /** Sends what came after an event, or what is unread, and continues from there. */
   resume(outlet: StreamSink, after = this.#delivered): void {
     this.attach(outlet)
     for (const kept of this.#kept) if (kept.sequence > after) this.#deliver(outlet, kept)

@@ -22,7 +22,7 @@ interface Options {
   readonly gatewayMetadata?: GatewayMetadata | undefined
   /** Whether the client reads event streams. */
   readonly canStream: boolean
-  /** Starts keeping events for a client that comes back; absent where it can not. */
+  /** Starts keeping events for a client that comes back; absent where it cannot. */
   record?(): RecordedStream
   /** Whether the stream may open with an event without data. */
   readonly primes?: boolean

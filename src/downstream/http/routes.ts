@@ -19,7 +19,7 @@ import type { HttpContext } from './context.ts'
 /** A path documents are read at; `*` stands for the name of a server. */
 export interface DocumentPath {
   readonly path: string
-  /** Whether nobody has to say who they are to read it. */
+  /** Whether it can be read without authentication. */
   isOpen?(): boolean
 }
 
@@ -29,7 +29,7 @@ interface Options {
   /** The paths there are just then. */
   readonly paths: () => readonly DocumentPath[]
   readonly handle: Handler
-  /** Serves a request of somebody who may make it, for the server that is named. */
+  /** Serves an authorized request, for the server that is named. */
   guarded(
     context: Context<Env>,
     serve: (exchange: HttpContext) => Promise<void>,
@@ -37,7 +37,7 @@ interface Options {
   ): Promise<Response>
 }
 
-/** Whose document is asked for, and whether anybody may read it. */
+/** The server whose document is requested, and whether it is open to all. */
 export interface RequestedDocument {
   readonly upstream: string | undefined
   readonly isOpen: boolean
@@ -78,7 +78,7 @@ export function documentAt(
   return undefined
 }
 
-/** Somebody who reads what is open to all: nobody known, who has no rights where others have. */
+/** The reader of open documents: anonymous, without scopes. */
 export function reader(auth: AuthSettings): Principal {
   return isProtected(auth) ? { ...anonymous, scopes: new Set() } : anonymous
 }
@@ -148,7 +148,7 @@ async function askOwn(
   )
   const outcome = await handle({ ...call, target: { ...call.target, isBuiltin: true } })
   if (outcome.kind === 'input_required')
-    throw new GatewayError('SERVER_ERROR', 'There is nobody to ask here.')
+    throw new GatewayError('SERVER_ERROR', 'There is no client to ask here.')
   return outcome.result
 }
 
@@ -159,7 +159,7 @@ interface PermissionsOptions {
   readonly handle: Handler
   /** The largest request body, in bytes. */
   limit(): number
-  /** Serves a request of somebody who may make it. */
+  /** Serves an authorized request. */
   guarded(
     context: Context<PermissionsEnv>,
     serve: (exchange: HttpContext) => Promise<void>,
@@ -211,7 +211,7 @@ async function servePermissions(
 function queryParams(query: Readonly<Record<string, string>>): Payload {
   const { tool, scopes_held: held, parameters, arguments: args } = query
   return Payload.of({
-    // No query can say them, and nobody shall take the answer for one about them.
+    // A query cannot carry them, and the answer must not be taken for one about them.
     ...(parameters !== undefined && { parameters }),
     ...(args !== undefined && { arguments: args }),
     ...(tool !== undefined && { tool }),

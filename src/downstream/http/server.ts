@@ -44,7 +44,7 @@ interface Options {
   readonly signIns: SignIns
   readonly pageSignIn: PageSignIn
   readonly seal: RequestStateCodec
-  /** What the gateway's own signatures are verified with, for everybody. @throws SERVER_UNAVAILABLE */
+  /** The public keys that verify the gateway's signatures. @throws SERVER_UNAVAILABLE */
   jwks?(): Promise<object>
   /** What `/ready` answers, given the parts that let clients in: whether calls can be served, and the state of each part. */
   ready(
@@ -88,7 +88,7 @@ const none = (): readonly DocumentPath[] => []
 /** Adds pages of other parts; `enter` tells who has the credentials of a request. */
 export type AddPages = (app: Hono<Env>, enter: (context: Context<Env>) => Promise<Principal>) => void
 
-/** Listens for clients over HTTP. @throws the system's error where the address can not be had */
+/** Listens for clients over HTTP. @throws the system's error where the address cannot be had */
 export async function listenHttp(options: Options): Promise<Listener> {
   const { listen, log } = options
   let isClosing = false
@@ -306,7 +306,7 @@ function endpointOf(url = ''): { readonly upstream?: string } | undefined {
 
 const everything = {}
 
-/** What clients are told of a protected endpoint, at the paths of RFC 9728 §3.1. */
+/** The metadata of a protected endpoint, at the paths of RFC 9728 §3.1. */
 function metadataOf(
   incoming: IncomingMessage,
   path: string,

@@ -259,7 +259,7 @@ export class HttpSessions {
     for (const each of this.#sessions.values()) if (each.usedAt < before && isIdle(each)) void this.end(each)
   }
 
-  /** Ends a session that is not used: one of the caller where there is one, so that nobody ends those of others. */
+  /** Ends a session that is not used: one of the caller where there is one, so that callers do not end sessions of others. */
   #makeRoom({ id }: Principal, isForOwn = false): boolean {
     const idle = [...this.#sessions.values()].filter(isIdle)
     const own = idle.filter(({ session }) => session.principal.id === id)

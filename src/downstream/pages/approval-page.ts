@@ -99,7 +99,7 @@ export function signInPage({
   return { title, content }
 }
 
-/** Says why something can not be shown or done. */
+/** Says why something cannot be shown or done. */
 export function refusalPage(
   title: string,
   lines: readonly string[],
@@ -215,7 +215,7 @@ function wait(milliseconds: number): string {
 
 const string = /"[^"\\]*(?:\\.[^"\\]*)*"/g
 
-/** A text as HTML that hides nothing: characters that can not be seen are named. */
+/** A text as HTML that hides nothing: characters that cannot be seen are named. */
 export function displayText(text: string): string {
   return splitHidden(text)
     .map((part) => (part.isHidden ? `<mark>${codePointName(part.text)}</mark>` : escapeHtml(part.text)))

@@ -208,7 +208,7 @@ async function decide(approval: Approval, { visitor, form, approvals, onDecided 
 
 const TERMINAL = 'Whoever operates the gateway can decide with gatehouse approvals.'
 
-/** What a person who can not be served is told. */
+/** The page for a request that cannot be served. */
 function explain(
   status: number,
   message: string,
@@ -243,7 +243,7 @@ function whoMayDecide({ kind, approvers, caller }: Approval, { by, via }: Visito
 }
 
 const titles: Readonly<Record<number, string>> = {
-  400: 'This can not be understood',
+  400: 'This cannot be understood',
   401: 'Who are you?',
   403: 'This is not for you to decide',
   404: 'There is nothing to decide',
@@ -251,7 +251,7 @@ const titles: Readonly<Record<number, string>> = {
   409: 'This is decided already',
   410: 'It is too late',
   413: 'This is too long',
-  415: 'This can not be understood',
+  415: 'This cannot be understood',
   429: 'Too many tries',
   503: 'This does not work just then',
 }

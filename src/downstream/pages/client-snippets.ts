@@ -1,4 +1,4 @@
-/** How one client is told of the gateway. */
+/** The configuration of one client for the gateway. */
 export interface ClientSnippet {
   readonly client: string
   /** The file of its settings, and where that is. */

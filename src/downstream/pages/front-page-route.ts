@@ -30,7 +30,7 @@ interface Options {
   onRefused?: ((refusal: Refusal) => void) | undefined
 }
 
-/** Adds the page for people. Everybody may look at it; strangers see less. */
+/** Adds the page for people. It is open to all; anonymous readers see less. */
 export function addFrontPage(app: Hono<Env>, options: Options): void {
   const { auth, enter, signedIn, paths, page, onRefused } = options
   app.get('/', async (context) => {

@@ -156,7 +156,7 @@ function parameterRow({ name, type, isRequired, description }: ParameterPanel): 
   return `<dt><code>${escape(name)}</code></dt><dd>${escape(type)}${isRequired ? ', required' : ''}${more}</dd>`
 }
 
-/** Whether a text is what somebody looks for: all the words stand in it. */
+/** Whether a text matches a search: it contains all words. */
 type Search = (text: string) => boolean
 
 /** How long a search may be, in characters. */

@@ -115,7 +115,7 @@ interface SignInOptions {
   readonly log: Log
 }
 
-/** Adds the pages of signing in to servers: no caller's token reaches them, what they are told is good once. */
+/** Adds the pages of signing in to servers: no caller's token reaches them, and their parameters are valid once. */
 export function addSignInPages(app: Hono<SignInEnv>, { signIns, log }: SignInOptions): void {
   const guarded = async (context: Context<SignInEnv>, show: () => Promise<Response>): Promise<Response> => {
     try {

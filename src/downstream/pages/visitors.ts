@@ -23,7 +23,7 @@ export function isByCode(auth: AuthSettings): boolean {
   return !isProtected(auth) && auth.users.length === 0
 }
 
-/** Tells who looks at a page; nobody where the code of the terminal is still to be typed. @throws what `enter` throws */
+/** The visitor of a page; undefined until the code of the terminal was typed. @throws what `enter` throws */
 export async function visitorOf(
   incoming: IncomingMessage,
   enter: () => Promise<Principal>,
@@ -61,7 +61,7 @@ const LIFETIME = 12 * 60 * 60
 /** No letter or digit that looks like another one. */
 const ALPHABET = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
 
-/** Tells who sits at the terminal of this process, where nobody else can be told from anybody. */
+/** Recognizes the person at the terminal of this process, where callers are not authenticated. */
 export interface Operator {
   /** What the terminal shows. */
   readonly code: string

@@ -8,7 +8,7 @@ import type { ResponseSink } from './response-sink.ts'
 export interface PendingRequest {
   readonly controller: AbortController
   readonly reply: ResponseSink
-  /** It is `initialize`, which can not be cancelled (2025-11-25 basic/utilities/cancellation). */
+  /** It is `initialize`, which cannot be cancelled (2025-11-25 basic/utilities/cancellation). */
   readonly isOpening: boolean
 }
 
@@ -56,7 +56,7 @@ export class PendingRequests {
   }
 }
 
-/** What the caller of a request is told whose session ends first: it may have reached the server. */
+/** The failure of a request whose session ends first: it may have reached the server. */
 export function sessionEnded(): GatewayError {
   return new GatewayError(
     'OUTCOME_UNKNOWN',

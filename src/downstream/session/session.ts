@@ -156,7 +156,7 @@ export class ClientSession {
     if (response.id !== undefined) this.#peer.receive(text)
   }
 
-  /** The client is gone: nobody waits for an answer. */
+  /** The client is gone: no answer is awaited. */
   close(): void {
     void this.#stop(new GatewayError('CANCELLED', 'The session ended.'))
   }

@@ -107,7 +107,7 @@ async function requested(
   around: ConfirmContext,
 ): Promise<Requested> {
   const { deps, approvals } = around
-  // Nobody could decide: neither on a page nor at the command line.
+  // No decision is possible: neither on a page nor at the command line.
   if (!deps.gateway.isStoreShared && deps.pages.url('/confirm') === undefined) throw noApprover(subject)
   const found = await approvals.request(draft)
   const { id, upstream, tool, caller, kind } = found.approval
@@ -168,9 +168,9 @@ interface ConfirmationOptions {
   readonly url?: string | undefined
   /** Whether only the client's host is to confirm, with the token. */
   readonly isHostAlone: boolean
-  /** Whether a token is told, with which the client's host confirms. */
+  /** Whether the error holds a token for the client's host to confirm with. */
   readonly isTokenGood: boolean
-  /** Whether models are told it too. */
+  /** Whether models see it too. */
   readonly isTokenRead: boolean
   /** Whether a token was sent that is not good. */
   readonly isTokenBad: boolean
@@ -247,12 +247,12 @@ function others(needed: number, approvers: readonly string[]): string {
   return `It takes the approval of ${people}${who} other than the caller`
 }
 
-/** The refusal where nobody can be asked. It does not hold the question: messages of errors are logged, arguments never. */
+/** The refusal where no one can be asked. It does not hold the question: messages of errors are logged, arguments never. */
 function noApprover({ entry }: Pick<ConfirmationRequest, 'entry'>): GatewayError {
   const { name, upstream } = entry
   return new GatewayError(
     'CONFIRMATION_REQUIRED',
-    `A person has to confirm this call of ${oneLine(name)} on ${upstream} first, and nobody can be asked.`,
+    `A person has to confirm this call of ${oneLine(name)} on ${upstream} first, and there is no way to ask one.`,
     { reason: NO_APPROVER_REASON, suggestion: 'Use a client that supports elicitation.' },
   )
 }

@@ -78,7 +78,7 @@ export const settingsSchema = {
     fallback: {
       enum: ['page', 'two_step', 'deny'],
       description:
-        'What happens where the client can not ask: a page and a command of the gateway to approve the call, a token the host repeats the call with, or nothing. By default `page`, and `deny` in the corporate profile.',
+        'What happens where the client cannot ask: a page and a command of the gateway to approve the call, a token the host repeats the call with, or nothing. By default `page`, and `deny` in the corporate profile.',
       default: 'page',
     },
     ttl: {
@@ -146,7 +146,7 @@ export function reservedOf(settings: Settings, upstream: string, deps: Deps): re
   }
   return [
     ...(settings.model_may_confirm ? [token] : []),
-    // No model is told of it.
+    // It is not listed for models.
     ...(settings.accept_bare_flag ? [{ argument: FLAG, value: FLAG }] : []),
   ]
 }

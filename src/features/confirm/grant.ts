@@ -34,7 +34,7 @@ export async function run(
   call.logFields.set('approval', grant.approval)
   call.logFields.set('approved_by', grant.by.join(', '))
   const outcome = await next(call)
-  // The server may ask too; then nobody is asked again when the answers come.
+  // The server may ask too; then the person is not asked again when the answers come.
   if (outcome.kind === 'input_required') {
     const slot = { kind: 'granted', nonce: randomUUID(), digest, grant }
     return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: slot } }
@@ -52,7 +52,7 @@ export async function run(
     upstream: entry.upstream,
     arguments_sha256: argumentsDigest,
   }
-  // What was done was done: it is told even where it can not be signed.
+  // The effect has happened: the result is returned even where it cannot be signed.
   const signed = await deps.identity.sign(claims).catch((error: unknown) => {
     deps.log.error('confirm.unsigned', { approval, reason: String(error) })
   })
@@ -83,9 +83,9 @@ interface Said {
 const sentences: Readonly<Record<Refusal, string>> = {
   decline: 'The person who was asked declined this call.',
   cancel: 'The person who was asked to confirm this call did not answer.',
-  timeout: 'Nobody confirmed this call in time.',
+  timeout: 'This call was not confirmed in time.',
   mismatch: 'What was typed to confirm this call is not what had to be typed.',
-  error: 'The client could not ask anybody to confirm this call.',
+  error: 'The client could not ask a person to confirm this call.',
   denied: 'This call was denied.',
 }
 

@@ -74,7 +74,7 @@ function isKept({ remember }: Rule, { offer }: ConfirmationRequest, isChosen: bo
   return remember?.offer ? offer !== undefined && isChosen : remember !== undefined
 }
 
-/** That a call may run, or what its caller is told instead. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
+/** The permission to run a call, or the outcome in its place. @throws CONFIRMATION_DECLINED, CONFIRMATION_REQUIRED */
 async function confirmed(
   given: Call,
   subject: ConfirmationRequest,
@@ -89,7 +89,7 @@ async function confirmed(
     await useOnce(slot.nonce, deps.store, STATE_LIFE)
     return { grant: slot.grant, isFresh: false }
   }
-  // The rules may have changed since: what others approve by now the caller can not confirm.
+  // The rules may have changed since: what others approve by now the caller cannot confirm.
   if (slot?.kind === 'asked' && !rule.isOutOfBand) {
     const { verdict, isChosen } = await readForm(given, slot, { subject, store: deps.store, now })
     if (verdict !== 'accept') throw declined(call, slot.nonce, { reason: verdict, by: call.principal.id })

@@ -147,7 +147,7 @@ export function templateOf(rule: Rule, entry: Descriptor, server: UpstreamSettin
   return `${rule.template ?? `Run ${named(entry)}?${told(entry, server)}`}${costs(rule)}`
 }
 
-/** What a person has to type: the value of the argument, or the tool's name where that can not be typed. */
+/** What a person has to type: the value of the argument, or the tool's name where that cannot be typed. */
 function typedText({ typed }: Rule, { name }: Descriptor, given: Arguments): string | undefined {
   if (typed === undefined) return undefined
   const value = Object.hasOwn(given, typed) ? given[typed] : undefined

@@ -34,7 +34,7 @@ export interface Rule {
 
 const levels = { all: 0, reversible: 1, destructive: 2, none: 3 } as const
 
-/** What holds for a tool; nothing where the configuration alone says that nobody is asked. */
+/** The rule for a tool; undefined where the configuration alone excludes a confirmation. */
 export function ruleOf(name: string, server: UpstreamSettings, settings: Settings): Rule | undefined {
   const { tools } = server
   const asked = settingOf(tools, name, 'confirm')?.value
@@ -99,7 +99,7 @@ export function offerOf(
   if (classification.op === 'execute') return undefined
   // A step of a transaction is looked at by itself.
   if (step !== undefined) return undefined
-  // One answer would hold for everybody who reaches the gateway.
+  // One answer would hold for every caller of the gateway.
   return principal.isEverybody && client.session === undefined ? undefined : remember
 }
 
@@ -112,7 +112,7 @@ function isNo(asked: boolean | string): boolean {
   return asked === false || asked === 'never'
 }
 
-/** Whether the tool need not be looked up: nobody is asked about this call, whatever it is. */
+/** Whether the tool need not be looked up: no call is confirmed, whatever it does. */
 export function isNeverAsked({ from }: Rule, call: Pick<Call, 'step'>): boolean {
   return from === levels.none && call.step === undefined
 }
@@ -122,7 +122,7 @@ export function isAsked(rule: Rule, entry: Descriptor, call?: Pick<Call, 'step'>
   return riskRanks[riskOf(rule, entry)] >= rule.from || (rule.isPivot && call?.step !== undefined)
 }
 
-/** The risk of a tool, as people are told. */
+/** The risk of a tool, in words for people. */
 export function riskOf({ isLiteral }: Rule, { classification, definition }: Descriptor): Risk {
   if (!isLiteral || classification.risk === 'destructive') return classification.risk
   const hints = isObject(definition.annotations) ? definition.annotations : {}

@@ -4,7 +4,7 @@ import { hasItsShare, type Principal } from '../../core/principal.ts'
 import { untilAborted } from '../../core/time/waiting.ts'
 import type { Approval } from '../../records/approvals.ts'
 
-/** How often the store is looked into, and how often a client is told that a call waits, in milliseconds. */
+/** How often the store is looked into, and how often a client gets progress for a waiting call, in milliseconds. */
 const POLL_INTERVAL_MS = 300
 const HEARTBEAT_INTERVAL_MS = 10_000
 /** How many calls may wait. */

@@ -25,7 +25,7 @@ export const contract: Feature<Record<never, never>> = {
   schema: {
     type: 'object',
     description:
-      'A version of what each server offers, which rises with what changes; clients are told, and `gatehouse changelog` prints it.',
+      'A version of what each server offers, which rises with changes; clients are notified, and `gatehouse changelog` prints it.',
     properties: {},
   },
   create: (_settings, deps) => {
@@ -125,7 +125,7 @@ function standingIn({ upstream = '', name = '', isBuiltin }: Target, deps: Deps)
     if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
     return found.then(
       (entry: Descriptor | undefined) => (entry ? gone.next(call) : absent(call, gone)),
-      // A server that can not list its tools says itself what is wrong.
+      // A server that cannot list its tools says itself what is wrong.
       () => gone.next(call),
     )
   }

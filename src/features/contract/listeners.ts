@@ -25,9 +25,9 @@ interface Listener {
 export function createListeners(deps: Deps): Listeners {
   const listeners = new Map<string, Set<Listener>>()
 
-  /** Which lists are told of already, by the server itself most often. */
+  /** Which lists already have notifications, mostly by the server itself. */
   const isTold = (upstream: string, list: List): boolean => {
-    // Where there are manifests, changes of tools are told of with those of manifests.
+    // Where there are manifests, changes of tools are notified with those of manifests.
     if (list === 'tools' && deps.features.isOn('manifest', upstream)) return true
     const capability = deps.servers.records().last(upstream)?.capabilities[list]
     return isObject(capability) && capability.listChanged === true
@@ -63,7 +63,7 @@ export function createListeners(deps: Deps): Listeners {
   }
 }
 
-/** The answer to `server/discover` with the version of what is offered, and that changes of lists are told of. */
+/** The result of `server/discover` with the contract version, and `listChanged` capabilities. */
 export function introduced(outcome: Outcome, version: string | undefined): Outcome {
   if (outcome.kind === 'input_required') return outcome
   const result = withListChanged(outcome.result, lists)

@@ -73,7 +73,7 @@ export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
     )
     background(
       taken.catch((error: unknown) => {
-        // A store that is closed or away is told of by itself.
+        // A store that is closed or unavailable is reported separately.
         if (!deps.gateway.closing.aborted) throw error
       }),
       deps.log,

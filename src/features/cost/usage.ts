@@ -9,7 +9,7 @@ import { LEFT } from './budget.ts'
 /** Where in `_meta` it stands what a call took. */
 const META_KEY = `${NS}/usage`
 
-/** Says what a call took of what costs or is limited; results of what nobody priced are passed on as they are. */
+/** Says what a call took of what costs or is limited; results of tools without a price pass unchanged. */
 export const usage: Feature<Record<never, never>> = {
   name: 'usage',
   place: 'features',
@@ -87,7 +87,7 @@ function withUsage(outcome: Outcome, { took, units, label, left }: Usage): Outco
 }
 
 function ofBudget({ logFields }: Call): RemainingQuota | undefined {
-  // Set by the account of the caller, and by nobody else.
+  // Set only by the account of the caller.
   const left = logFields.get(LEFT) as Quota | undefined
   return left && { ...left, of: 'budget' }
 }

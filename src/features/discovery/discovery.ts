@@ -20,7 +20,7 @@ import {
 
 type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
-/** Tells which server has what is wanted, and which tool may be meant by a name nobody has. */
+/** Tells which server has what is wanted, and which tool an unknown name may have meant. */
 export const discovery: Feature<Settings | false> = {
   name: 'discovery',
   place: 'features',

@@ -25,7 +25,7 @@ const MAX_NAME_LENGTH = 64
 /** Names that are safe to repeat in a message. */
 const plain = /^[\w.:/-]{1,128}$/
 
-/** Answers a call of a tool nobody has with the tools that are like it, of those the caller may call. */
+/** Answers a call of an unknown tool with similar tools, of those the caller may call. */
 export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<Outcome> {
   const ranking = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 

@@ -212,7 +212,7 @@ export function most(confidence: 'high' | 'medium' | 'low'): number {
 
 /** Where servers are looked for, besides the configuration and this gateway. */
 export interface Settings {
-  /** The URL of an MCP registry; it is told which words are looked for. */
+  /** The URL of an MCP registry; it receives the search words. */
   readonly registry: string
   /** Whose servers of the registry may be named. */
   readonly publishers: string | readonly string[]
@@ -238,7 +238,7 @@ export const settingsSchema = {
       default: [],
       errorMessage: 'must be a list of namespaces or globs such as io.github.modelcontextprotocol',
       description:
-        'Whose servers of the registry may be named, by the part of their name before the slash, or a glob of it. Nobody’s, unless they stand here.',
+        'Whose servers of the registry may be named, by the part of their name before the slash, or a glob of it. Empty by default: none.',
       examples: [['io.github.modelcontextprotocol', 'com.example.*']],
     },
   },

@@ -19,7 +19,7 @@ type Replace = (sent: Sent, found: string, groups: readonly string[]) => string
 type Rule = readonly [RegExp, Replace]
 
 /**
- * A text of a server without what is nobody's business: stack traces, secrets, queries with their values, and
+ * A text of a server without internal details: stack traces, secrets, queries with their values, and
  * hosts and paths the caller did not name itself.
  */
 export function sanitise(text: string, sent: Sent): string {

@@ -15,8 +15,8 @@ import type { Services } from '../services.ts'
 type Deps = Pick<Services, 'invoker'>
 
 /**
- * What the end of a call means for its key: it was done, and is told again from now on; nothing was done, so anybody
- * may begin anew; nobody knows; or the server goes on while its questions are answered.
+ * What the end of a call means for its key: it completed, and is replayed from now on; nothing was done, so a caller
+ * may begin anew; is unknown; or the server goes on while its questions are answered.
  */
 export type CompletionClass = 'done' | 'released' | 'unknown' | 'open'
 

@@ -70,7 +70,7 @@ export class IdempotentExecutor {
       const isFirst = shared.isFirst(keyed.call)
       const isOurs = reopened !== undefined && begin !== claim
       if (!isFirst && isOurs) {
-        // Somebody was just looking at the record that is ours.
+        // Another process was just reading our record.
         await heeding(shared.gone, keyed, shared.startedAt)
         continue
       }
@@ -187,7 +187,7 @@ export class IdempotentExecutor {
       return await shared.within(total, async (call) => plan.next(await this.#prepared(call, keyed, plan)))
     } catch (thrown) {
       if (failureVerdict(thrown, keyed, plan) !== 'unknown') throw thrown
-      // Who waits longer than a call may take is told that nobody knows, not to wait on.
+      // A caller that waits longer than a call may take gets OUTCOME_UNKNOWN.
       const error = shared.isOverdue ? lost(keyed, shared.startedAt) : thrown
       // A step is in doubt in its transaction, too.
       if (written === undefined || isStep(keyed.call) || !shared.isWanted) throw error
@@ -229,7 +229,7 @@ export class IdempotentExecutor {
     }
   }
 
-  /** Whether nobody works on a call any more whose end is not known. */
+  /** Whether a call without a known end is abandoned. */
   async #isLost({ state, openUntil, owner }: CallRecord): Promise<boolean> {
     if (state === 'unknown') return true
     if (openUntil !== undefined && openUntil <= Date.now()) return true
@@ -249,7 +249,7 @@ export class IdempotentExecutor {
     if (finding.kind === 'failed') throw lost(keyed, startedAt, finding.reason)
     if (finding.kind === 'found')
       return this.#ledger.settle(keyed, kept, verifiedResult(finding.value, entry))
-    // What was sent before may act for as long as a server may be silent, from when nobody hears of it any more.
+    // What was sent before may act for as long as a server may be silent, from its last sign of life on.
     const { silence } = this.#deps.servers.callBounds(upstream, keyed.tool)
     if (state === 'executing' && silence > 0) {
       // Its gateway ended, and that is known just now.

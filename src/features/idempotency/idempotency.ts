@@ -136,7 +136,7 @@ function planOf(target: Target, settings: Settings, next: Handler, deps: Deps): 
   return {
     upstream,
     next,
-    // Those that can not be used are told of by who tells errors.
+    // Invalid rules are reported by the errors feature.
     rules: rulesOf(upstream, deps),
     quota: { keys: settings.max_keys, bytes: settings.max_bytes },
     compat: settings.compat,

@@ -23,13 +23,13 @@ export type Completion =
   /** There is nothing to wait for. */
   | { readonly kind: 'over' }
 
-/** How long a call goes on without anybody who waits for it, in milliseconds. */
+/** How long a call continues without a waiting caller, in milliseconds. */
 const ORPHAN_GRACE_MS = 5000
 /** How long what does the call may take to end once it was aborted, in milliseconds. */
 const ABORT_TIMEOUT_MS = 1000
 
 /**
- * A call under way, and everybody who waits for what comes of it. It ends by itself, when nobody waits, or when it
+ * An in-flight call and the callers coalesced onto it. It ends by itself, when no caller waits, or when it
  * has taken as long as a call may, whoever waits.
  */
 export class InFlightCall {
@@ -58,7 +58,7 @@ export class InFlightCall {
     this.#stuck.promise.catch(() => undefined)
   }
 
-  /** Whether anybody waits. */
+  /** Whether any caller waits. */
   get isWanted(): boolean {
     return this.#waiting > 0
   }
@@ -119,7 +119,7 @@ export class InFlightCall {
     }
   }
 
-  /** Tells everybody. */
+  /** Delivers the completion to all waiting callers. */
   end(ended: Completion): void {
     this.#hasEnded = true
     clearTimeout(this.#timer)
@@ -139,11 +139,11 @@ export class InFlightCall {
   #giveUpSoon({ reason }: AbortSignal): void {
     clearTimeout(this.#timer)
     const why =
-      reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', 'Nobody waits for it.')
+      reason instanceof GatewayError ? reason : new GatewayError('CANCELLED', 'No caller waits for it.')
     this.#timer = setTimeout(() => this.#abort(why), ORPHAN_GRACE_MS).unref()
   }
 
-  /** What does the call ends with it; where it does not, nobody waits for that. */
+  /** What makes the call ends with it; if it does not, that is not awaited. */
   #abort(reason: unknown): void {
     this.#controller.abort(reason)
     setTimeout(() => this.#stuck.reject(reason), ABORT_TIMEOUT_MS).unref()

@@ -222,7 +222,7 @@ export function overloaded(): GatewayError {
   })
 }
 
-/** What is told in place of a result there was no room for. */
+/** The replay where there was no room for the result. */
 export function notKept(): GatewayError {
   return new GatewayError(
     'PAYLOAD_TOO_LARGE',

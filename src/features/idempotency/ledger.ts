@@ -52,7 +52,7 @@ class QuotaTracker {
     return isTally(tally) && isBelow(tally, most) ? true : this.#makeSure(principal, most)
   }
 
-  /** Whether a record may become so much longer; it may where that can not be known. */
+  /** Whether a record may become so much longer; it may where that cannot be known. */
   mayGrow(principal: string, by: number, most: Quota): boolean | Promise<boolean> {
     const tally = this.#tally(principal)
     const fits = ({ bytes }: Tally): boolean => bytes + by <= most.bytes
@@ -143,7 +143,7 @@ const WRITE_RETRY_PERIOD_MS = 600_000
 const LATE_RETRY_MS = 30_000
 const MAX_LATE_RECORDS = 10_000
 
-/** The records of keyed calls, written ahead: what is promised is in the store before anybody hears of it. */
+/** Write-ahead log of keyed calls: every outcome is durable before it is reported. */
 export class Ledger {
   readonly #deps: Deps
   readonly #quota: QuotaTracker
@@ -159,7 +159,7 @@ export class Ledger {
     return orAway(findCall(this.#deps.store, id))
   }
 
-  /** Begins a call under a key nobody has. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
+  /** Begins a call under an unused key. @throws QUOTA_EXHAUSTED, SERVER_UNAVAILABLE */
   claim(keyed: KeyedRequest, most: Quota): Promise<Claim> {
     return orAway(this.#claim(keyed, most))
   }
@@ -170,7 +170,7 @@ export class Ledger {
     return orAway(this.#swap(id, kept, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
-  /** Writes down when it was found that nobody works on a call any more; it is ours until that is known. */
+  /** Records when a call was found abandoned; it is ours until that is durable. */
   markLost({ id }: KeyedRequest, kept: Kept): Promise<Claim> {
     const { openUntil: _until, ...rest } = kept.record
     return orAway(this.#swap(id, kept, { ...rest, state: 'unknown', lostAt: Date.now() }))
@@ -178,7 +178,7 @@ export class Ledger {
 
   /**
    * Goes on with a call of ours whose server asked something in the middle of it; nothing where that was done
-   * already, or is being done. It is over here where another process holds the call, or nobody does.
+   * already, or is being done. It is over here where another process holds the call, or none does.
    */
   async reopen(keyed: KeyedRequest, attempt: string): Promise<Claim | undefined> {
     const kept = await this.find(keyed)
@@ -252,7 +252,7 @@ export class Ledger {
     const there = await store
       .setIfAbsent(id, text, Math.max(ttl, MIN_IN_FLIGHT_TTL_MS))
       .catch((error: unknown) => {
-        // It may have come to the store all the same, where nobody would work on it.
+        // The write may have reached the store all the same, and the call would stay abandoned.
         background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
         throw error
       })

@@ -29,7 +29,7 @@ export interface Settings {
   readonly mode: 'advise' | 'redirect'
   /** How many times better than the called tool another must fit. */
   readonly margin: number
-  /** Servers are told too. */
+  /** Servers see it too. */
   readonly forward: boolean
   readonly log_intent: boolean
   /** Tools of other servers may be named, where all are offered together. */
@@ -58,7 +58,7 @@ const settingsSchema = {
     forward: {
       type: 'boolean',
       default: false,
-      description: 'Whether the server is told what the caller wants.',
+      description: 'Whether the server sees the stated intent.',
     },
     log_intent: {
       type: 'boolean',

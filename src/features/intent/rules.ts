@@ -16,7 +16,7 @@ export interface Rule extends IntentRule {
   holds(tool: string, intent: string): boolean
 }
 
-/** The rules that can be used, in the order they are written; of the others the log is told. */
+/** The rules that can be used, in the order they are written; the others are logged. */
 export function readRules(rules: readonly IntentRule[], upstream: string, log: Log): readonly Rule[] {
   return rules.flatMap((rule) => {
     const test = testOf(rule.when)
@@ -26,7 +26,7 @@ export function readRules(rules: readonly IntentRule[], upstream: string, log: L
   })
 }
 
-/** Whether an intent is of the kind a rule is about; nothing where the rule can not be read. */
+/** Whether an intent is of the kind a rule is about; nothing where the rule cannot be read. */
 function testOf(when: string): ((intent: string) => boolean) | undefined {
   const [, source] = /^\/(.+)\/$/s.exec(when) ?? []
   if (source === undefined) {
@@ -46,7 +46,7 @@ function hasAll(intent: string, wanted: readonly string[]): boolean {
   return wanted.every((word) => there.has(word))
 }
 
-/** What is wrong with the rules about intents: patterns that can not be used, and tools that are not there. */
+/** What is wrong with the rules about intents: patterns that cannot be used, and tools that are not there. */
 export async function ruleProblems(deps: Deps): Promise<Finding[]> {
   const found = await Promise.all(deps.servers.names().map((name) => problemsOf(name, deps)))
   return found.flat()

@@ -18,10 +18,10 @@ interface Telling {
   close(): void
 }
 
-/** How often what was seen of calls is looked at, in milliseconds, while anybody listens. */
+/** How often what was seen of calls is looked at, in milliseconds, while there are listeners. */
 const POLL_INTERVAL_MS = 10_000
 
-/** What those who listen are told of changed tools. */
+/** Notifications of changed tools for listeners. */
 const CHANGED = 'notifications/tools/list_changed'
 
 /** Watches what manifests are made of; nothing is asked of servers for it. */
@@ -57,7 +57,7 @@ export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telli
   const listen = async (call: Call, next: (call: Call) => Promise<Outcome>): Promise<Outcome> => {
     const { upstream } = call.target
     const listener = {}
-    // What changed before is told to those who listened before.
+    // Earlier changes go to the earlier listeners.
     start()
     const emit = (note: Notification): void => {
       if (note.method !== ACKNOWLEDGED) return call.emit(note)

@@ -181,7 +181,7 @@ function pagesOf(settings: SettingsFor, deps: Deps): BuiltinPage[] {
     { path: '/capabilities/*', handle: capabilities },
     { path: '/mcp/server-card', handle: card },
     { path: '/mcp/*/server-card', handle: card },
-    // It names where cards are, and is found before anybody could have a token.
+    // It names where cards are, and has to be readable before a client has a token.
     { path: '/.well-known/mcp/catalog.json', isOpen: () => true, handle: catalogue },
   ]
 }

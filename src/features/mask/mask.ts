@@ -119,7 +119,7 @@ function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise
   if (!(tool instanceof Promise)) {
     return finished(outcome, call, { rules, asked: { uri, tool: tool?.definition } })
   }
-  // Whoever can not be asked for its list any more can not be held to it.
+  // Whoever cannot be asked for its list any more cannot be held to it.
   return tool
     .catch(() => undefined)
     .then((found) => finished(outcome, call, { rules, asked: { uri, tool: found?.definition } }))

@@ -155,7 +155,7 @@ export function rulesFor(rules: readonly RuleSettings[], target: Target): Rules 
   }
 }
 
-// Whose tool a task is of, or a message between calls, can not be known: then every rule holds.
+// Whose tool a task is of, or a message between calls, cannot be known: then every rule holds.
 function isFor({ tools }: RuleSettings, { method, name }: Target): boolean {
   if (tools === undefined || method.startsWith('tasks/') || method === 'subscriptions/listen') return true
   return method === 'tools/call' && (name === undefined || [tools].flat().some((glob) => fits(glob, name)))
@@ -169,7 +169,7 @@ function stepsOf(path: string): readonly Step[] {
 
 function patternOf(source: string): Pattern {
   const pattern = compilePattern(source)
-  if (!pattern) throw new TypeError(`${source} can not be matched in linear time`)
+  if (!pattern) throw new TypeError(`${source} cannot be matched in linear time`)
   return pattern
 }
 

@@ -180,7 +180,7 @@ function stepOf(step: string | number): string | null {
   return typeof step === 'number' ? null : step
 }
 
-/** The check of a schema; nothing where nobody can be held to it. */
+/** The check of a schema; undefined where it cannot be enforced. */
 function usable(schema: JsonSchema): Check | undefined {
   const check = validator(schema)
   return (value) => {

@@ -26,7 +26,7 @@ import {
 import { fold } from './path-variants.ts'
 import { hasRules } from './rules.ts'
 
-/** The guard of a target; nothing where anybody may call it. */
+/** The guard of a target; undefined where every caller may call it. */
 export function guardOf(target: Target, settings: UpstreamSettings, context: Context): Guard | undefined {
   switch (target.method) {
     case 'tools/call':
@@ -109,7 +109,7 @@ function admitRead(call: Call, { kind, name, gate }: Read, { elevateUrl, isHidin
   return permitted(call, judge(gate, call.params.fields.arguments, scopes), elevateUrl)
 }
 
-/** The call, unless it is refused; the audit log is told by which rule. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED */
+/** The call, unless it is refused; the deciding rule goes to the audit log. @throws SCOPE_INSUFFICIENT, PERMISSION_DENIED */
 function permitted(call: Call, verdict: Verdict, elevateUrl: string | undefined): Call {
   if (verdict.kind === 'allowed') return call
   call.logFields.set('rule', verdict.kind === 'denied' ? 'arguments' : `scopes ${verdict.missing.join(' ')}`)
@@ -130,7 +130,7 @@ function admitReference(call: Call, settings: UpstreamSettings, context: Context
   return admitRead(call, { kind, name: subject, gate: bare }, context)
 }
 
-/** Resources a caller may not read can not be watched either: they are not honoured. */
+/** Resources a caller may not read cannot be watched either: they are not honoured. */
 function withoutShut(call: Call, settings: UpstreamSettings): Call {
   const { notifications } = call.params.fields
   if (!isObject(notifications) || !Array.isArray(notifications.resourceSubscriptions)) return call
@@ -195,7 +195,7 @@ function listGuard(name: string, settings: UpstreamSettings, context: Context): 
       const { scopes } = call.principal
       const who = scopes ? JSON.stringify([...scopes].toSorted()) : ''
       const before = known.get(who)
-      // The same list for the same rights is told in the same words, which are encoded once.
+      // The same list for the same rights is encoded once.
       if (before?.text === text) return { kind: 'result', result: before.result }
       const result = noted(call, outcome.result)
       known.set(who, { text, result })

@@ -111,7 +111,7 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
     const sorted = judged.map((each) => (each.reason === ASK ? { ...each, reason: answer } : each))
     const granted = sorted.filter(({ reason }) => reason === undefined).map(({ scope }) => scope)
     const denied = sorted.filter(({ reason }) => reason !== undefined)
-    // Where nothing is granted the session tells what is held, of that what nobody has to be asked about.
+    // Where nothing is granted the session tells what is held, of that what needs no approval.
     const free = [...(call.principal.scopes ?? known)].filter((scope) => denialOf(scope, call) === undefined)
     const held = granted.length > 0 ? granted : free
     const opened = await sessions.open(call.principal, held, { ttl, longest })
@@ -152,7 +152,7 @@ export function answerNegotiate(settings: SettingsOf<Settings | false>, { deps, 
   }
 }
 
-/** Why a scope is not granted at once: somebody has to agree. */
+/** Why a scope is not granted at once: it needs an approval. */
 const ASK = 'ask'
 
 /** How long a session is wanted for, in milliseconds. @throws INVALID_INPUT */
@@ -241,7 +241,7 @@ function draftOf(scopes: readonly string[], { principal, params }: Call): Approv
     upstream: 'gatehouse',
     tool: 'negotiate_scopes',
     arguments: { requested_scopes: scopes, ...why },
-    // Why somebody wants it is not what was agreed to.
+    // The stated reason is not part of the agreement.
     digest: hash('sha256', canonical([id, 'permissions/negotiate', scopes])),
     risk: 'destructive',
     message: `Open a session with ${names}?`,
@@ -265,7 +265,7 @@ export interface Settings {
   readonly approval: Readonly<Record<string, ApprovalSetting>>
 }
 
-/** Whether a session may be given a scope its caller has: at once, after somebody agreed, or not at all. */
+/** Whether a session may be given a scope its caller has: at once, after an approval, or not at all. */
 type ApprovalSetting = 'auto' | 'ask' | 'never'
 
 /** The JSON Schema of the settings. */
@@ -292,7 +292,7 @@ export const settingsSchema = {
       errorMessage: 'must be a mapping of scopes to auto, ask or never',
       additionalProperties: { enum: ['auto', 'ask', 'never'] },
       description:
-        'Whether a session gets a scope that its caller has, by scope or glob: `auto` at once, `ask` after somebody agreed, `never` not at all.',
+        'Whether a session gets a scope that its caller has, by scope or glob: `auto` at once, `ask` after an approval, `never` not at all.',
       examples: [{ 'admin:*': 'never' }],
     },
   },

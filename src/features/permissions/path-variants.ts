@@ -162,7 +162,7 @@ function withoutDots(segment: string): string {
 
 // What a URI may be read as by the server it is sent to. Rules and scopes name one spelling of a resource, and servers
 // take many for the same: `file:/x` and `file://localhost/x` (RFC 8089), `%78`, `..`, another case of scheme and host
-// (RFC 3986), and what only some do: `git+file:///x`, parameters in segments (`/a/..;/x`), backslashes, a query nobody
+// (RFC 3986), and what only some do: `git+file:///x`, parameters in segments (`/a/..;/x`), backslashes, a query no one
 // reads. Invariant: the readings of a URI hold that of every plain spelling of the same place.
 
 /** scheme, `//authority`, path, `?query`, `#fragment` (RFC 3986 appendix B). */

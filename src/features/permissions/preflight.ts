@@ -127,7 +127,7 @@ const beside: ReadonlySet<string> = new Set([
   TRANSACTION_ID,
 ])
 
-/** What is not understood can not have been checked. @throws INVALID_INPUT */
+/** What is not understood cannot have been checked. @throws INVALID_INPUT */
 function refuseUnknown({ fields }: Payload): void {
   const unknown = Object.keys(fields).find((key) => !understood.has(key) && !beside.has(key))
   if (unknown === undefined) return
@@ -143,7 +143,7 @@ function invalid(field: string, why: string): GatewayError {
 const MAX_ITEMS = 200
 const MAX_LENGTH = 256
 
-/** A list of scopes somebody sent, or nothing where it is absent. @throws INVALID_INPUT */
+/** A list of scopes from a request, or undefined where it is absent. @throws INVALID_INPUT */
 export function readStrings(value: unknown, name: string): readonly string[] | undefined {
   if (value === undefined) return undefined
   const isList = Array.isArray(value) && value.length <= MAX_ITEMS

@@ -18,7 +18,7 @@ import { uriReadings } from './path-variants.ts'
 export interface Rules {
   /** Whether no arguments at all are let through. */
   readonly isClosed: boolean
-  /** It is a resource whose URI could be read in ways nobody can foresee. */
+  /** It is a resource whose URI is ambiguous. */
   readonly isUnreadable?: true
   permits(args: unknown): boolean
 }

@@ -84,7 +84,7 @@ export class Sessions {
 
   /**
    * Goes on with a session under new tokens, up to the end it was opened with. A refresh token is good once: where
-   * one comes a second time, somebody else may have it, and the session ends. @throws TOKEN_EXPIRED also where it is
+   * one comes a second time, it may have been stolen, and the session ends. @throws TOKEN_EXPIRED also where it is
    * over or was not used for long
    */
   async refresh(token: string, principal: Principal): Promise<Granted> {

@@ -79,7 +79,7 @@ type How = Settings & { readonly server: string }
 
 function stamping(stamp: (result: Payload, call: Call, isAsked: boolean) => Payload): Middleware {
   return (next) => (call) => {
-    // What the gateway does by itself is shown to nobody.
+    // Results of internal calls are not shown to anyone.
     if (call.internal) return next(call)
     const isAsked = isAskedFor(call, PROVENANCE_KEY)
     const sent = withoutFlag(call, PROVENANCE_KEY)

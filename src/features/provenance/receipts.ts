@@ -22,7 +22,7 @@ type Deps = Pick<Services, 'log' | 'invoker' | 'identity' | 'pages' | 'features'
 /** What asks for a receipt. */
 const FLAG = 'receipt'
 
-/** Signs what a caller got, on request, so that anybody can verify later that this is what the server said. */
+/** Signs what a caller got, on request, so that a third party can verify later what the server returned. */
 export const receipts: Feature<Record<never, never>> = {
   name: 'receipts',
   place: 'features',
@@ -70,7 +70,7 @@ async function signed(outcome: Outcome, call: Call, server: string, deps: Deps):
   // Without ours in its place it would be the word of the server.
   const stamp = deps.features.isOn('provenance', server) ? ownStamp(result) : undefined
   const claims = claimsOf(deps.invoker.asSent(result, call), call, { server, stamp })
-  // What was done was done: it is told even where it can not be signed.
+  // The effect has happened: the result is returned even where it cannot be signed.
   const receipt = await deps.identity.sign({ ...claims }).catch((error: unknown) => {
     deps.log.error('receipt.unsigned', { reason: String(error) })
   })

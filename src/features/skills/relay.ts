@@ -29,7 +29,7 @@ const SCHEME = 'skill://'
 /** What the extension is called (SEP-2640). */
 export const EXTENSION = 'io.modelcontextprotocol/skills'
 
-/** How many skills of a server are told, on how many pages, and how long it may take, in milliseconds. */
+/** The limits of a server's list of skills: entries, pages, and time in milliseconds. */
 const MAX_SKILLS = 512
 const MAX_PAGES = 100
 const LIST_TIMEOUT_MS = 5000

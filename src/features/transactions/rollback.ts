@@ -35,7 +35,7 @@ interface Parts {
 /** Undoes what transactions did that are to be rolled back. */
 export interface Rollback {
   /**
-   * Resolves once one is rolled back as far as that can be; with nothing where somebody else is at it, the
+   * Resolves once one is rolled back as far as that can be; with nothing where another worker is at it, the
    * gateway closes, or a person has to agree first. What is known of its caller besides what was kept goes with the calls.
    */
   run(key: string, caller?: Principal): Promise<Transaction | undefined>
@@ -81,7 +81,7 @@ export function createRollback(parts: Parts): Rollback {
       if (known) return known
       const run = worker.during(key, () => work(key, caller)).finally(() => running.delete(key))
       running.set(key, run)
-      // It goes on where nobody waits for it any more.
+      // It continues where it is no longer awaited.
       background(run, deps.log)
       return run
     },
@@ -131,7 +131,7 @@ interface Undoing {
   readonly principal: Principal
 }
 
-/** Undoes a step. Nothing where the gateway closes, or a person has to agree first: somebody goes on later. */
+/** Undoes a step. Nothing where the gateway closes, or an approval is pending: it continues later. */
 async function undone(
   { step, deed, transaction, principal }: Undoing,
   { deps, deeds, retention }: Parts,
@@ -139,7 +139,7 @@ async function undone(
   if (deed?.undoneAt !== undefined) return { step: step.id, status: 'compensated' }
   const way: Compensation = deed?.way ?? { kind: 'none', reason: 'what it did is not known any more' }
   if (way.kind === 'none')
-    return failed(step.id, `The step can not be undone: ${way.reason}.`, 'no_compensation')
+    return failed(step.id, `The step cannot be undone: ${way.reason}.`, 'no_compensation')
   if (way.kind === 'nothing') return { step: step.id, status: 'compensated' }
   const make = async (idempotencyKey: string): Promise<Outcome> => {
     const { tool, arguments: args } = way
@@ -178,7 +178,7 @@ async function isRestored({ upstream, tool }: Action, { servers: { undoRule } }:
 /** A step that was not done, and was undone, may have cost what was there before. */
 const inDoubt = new GatewayError(
   'OUTCOME_UNKNOWN',
-  'Nobody knows whether the step was done; it was undone in any case.',
+  'It is unknown whether the step was done; it was undone in any case.',
   {
     suggestion: 'See whether everything is as it was before the step.',
   },
@@ -203,8 +203,10 @@ const STALE_KEY_CODE = 'IDEMPOTENCY_CONFLICT'
 /** Why a call failed, as its result says; nothing where it did not. */
 function failureOf(outcome: Outcome, since: number): ErrorData | undefined {
   if (outcome.kind === 'input_required') {
-    return new GatewayError('UPSTREAM_ERROR', 'The server asks something, and nobody is there to answer.')
-      .data
+    return new GatewayError(
+      'UPSTREAM_ERROR',
+      'The server requested input, and no client is connected to answer.',
+    ).data
   }
   const { _meta: meta, isError } = outcome.result.fields
   const told: ErrorData = isObject(meta) ? meta : {}
@@ -260,11 +262,11 @@ interface Options {
   isLeft?(transaction: Transaction, step: Step): Promise<boolean>
 }
 
-/** How often somebody else's step is looked at, in milliseconds. */
+/** Interval between looks at another worker's step, in milliseconds. */
 const POLL_INTERVAL_MS = 50
 
 /**
- * The transaction, once nobody works on a step of it; a step whose gateway is gone has no known end.
+ * The transaction, once no worker runs a step of it; a step whose gateway is gone has no known end.
  * @throws RESOURCE_NOT_FOUND, the signal's reason
  */
 export async function quiescent(

@@ -73,7 +73,7 @@ export function keyFor({ principal }: Call, id: string): string {
   return transactionKey(principal.id, id)
 }
 
-/** How often somebody else's rollback is looked at, in milliseconds. */
+/** Interval between looks at another worker's rollback, in milliseconds. */
 const POLL_INTERVAL_MS = 250
 
 /** Rolls a transaction back, and waits for the end of it. @throws TRANSACTION_CONFLICT, the signal's reason */
@@ -84,7 +84,7 @@ export async function rollBack(
 ): Promise<Transaction> {
   await worker.register()
   const begin = rollingBack(reason)
-  // Somebody else may have begun that.
+  // Another process may have begun it.
   const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
   watch.track(key, await book.change(key, (found) => (isBegun(found) ? found : begin(found))))
   return rolledBackBy(key, { caller, signal }, { book, rollback })
@@ -140,13 +140,13 @@ export const settingsSchema = {
       enum: ['reject', 'allow'],
       default: 'reject',
       description:
-        'What becomes of a step nobody knows how to undo: it does not run, or it runs and is reported when the others are undone.',
+        'What becomes of a step without a known compensation: it does not run, or it runs and is reported when the others are undone.',
     },
     auto_undo: {
       type: 'boolean',
       default: false,
       description:
-        'Undo tools nobody said how to undo by another tool of their server, where names and schemas leave no doubt: what gatehouse plan calls sure.',
+        'Undo tools without an undo rule by another tool of their server, where names and schemas leave no doubt: what gatehouse plan calls sure.',
     },
     on_step_failure: {
       enum: ['keep', 'rollback'],

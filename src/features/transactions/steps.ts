@@ -89,7 +89,7 @@ async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Transact
   const { book, worker, deps, limits } = desk
   const transaction = await waited(key, call.signal, desk)
   await worker.register()
-  // What can not be written down in the end is not begun.
+  // What cannot be written down in the end is not begun.
   const { unavailableReason: problem } = deps.store
   if (problem !== undefined && call.requestState[STATE_KEY] === undefined) throw noRoom(problem)
   const kind = await kindOf(call, deps)
@@ -112,7 +112,7 @@ async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Transact
   return { step, isToBeUndoable }
 }
 
-/** The transaction, once nobody else works on a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
+/** The transaction, once no other worker runs a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
 export function waited(key: string, signal: AbortSignal, desk: TransactionService): Promise<Transaction> {
   return quiescent(key, desk, {
     signal,
@@ -141,7 +141,7 @@ function noTask(): GatewayError {
 }
 
 function noRoom(problem: string): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'The step can not be written down, so it was not done.', {
+  return new GatewayError('SERVER_UNAVAILABLE', 'The step cannot be written down, so it was not done.', {
     cause: new Error(problem),
     isUnsent: true,
   })
@@ -220,7 +220,7 @@ interface Running {
   readonly desk: TransactionService
 }
 
-/** Makes the call of a step, and writes down how it ended before anybody is told. */
+/** Makes the call of a step, and records how it ended before the outcome is returned. */
 async function runStep(call: Call, next: Handler, running: Running): Promise<Outcome> {
   const { id, step, isToBeUndoable, desk } = running
   call.logFields.set('step', step.id)
@@ -353,7 +353,7 @@ async function concluded(end: StepEnd, call: Call, running: Running): Promise<Tr
   return rollBack(key, { reason, caller: call.principal, signal: call.signal }, desk)
 }
 
-/** The step was made, and that must not be lost; where it is, nobody is told that all is well. */
+/** The step was made, and that must not be lost; where it is, success is not reported. */
 async function durable<Value>(written: Promise<Value>): Promise<Value> {
   return written.catch((cause: unknown) => {
     throw new GatewayError('OUTCOME_UNKNOWN', 'What became of the step could not be written down.', {

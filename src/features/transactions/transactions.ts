@@ -78,7 +78,7 @@ export const transactions: Feature<Settings | false> = {
         deps.gateway.hasTools && deps.features.isOn('idempotency', upstream) ? [reserved] : [],
       extensions: (upstream) => {
         const isThere = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
-        // Nobody begins one where nobody can ask for it.
+        // Without the tools no transaction can begin.
         if (!isThere || !deps.gateway.isAsked) return {}
         const maxLifetimeSeconds = Math.floor(desk.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
@@ -151,7 +151,7 @@ const beginTool = (timeout: number): BuiltinTool['definition'] => ({
 const commitTool = {
   name: 'commit_transaction',
   title: 'Commit a transaction',
-  description: 'Ends a transaction. What its steps did stays, and can not be undone with it any more.',
+  description: 'Ends a transaction. What its steps did stays, and cannot be undone with it any more.',
   inputSchema: {
     type: 'object',
     properties: { transaction_id: id },

@@ -35,12 +35,12 @@ export class WorkerIdentity {
     }
   }
 
-  /** Whether somebody who took up some work is at it still. */
+  /** Whether the worker that took up some work is still at it. */
   async isAtWork(who: string, work: string): Promise<boolean> {
     return who === this.id ? this.#underWay.has(work) : this.isAlive(who)
   }
 
-  /** Whether somebody is there still. */
+  /** Whether a worker is still alive. */
   async isAlive(who: string): Promise<boolean> {
     const at = who.lastIndexOf('#')
     const gateway = who.slice(0, at)

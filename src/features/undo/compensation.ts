@@ -3,7 +3,7 @@ import { displayCall } from '../../core/tool-call.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'
 import { isKeepable, tooLarge, type Compensation } from '../../records/actions.ts'
 
-/** What reading before the call gave: what was there, that nothing was, or that nobody could say. */
+/** What reading before the call gave: what was there, that there was nothing, or that this is unknown. */
 export type ReadSnapshot =
   | { readonly kind: 'found'; readonly value: unknown }
   | { readonly kind: 'absent' }

@@ -116,7 +116,7 @@ export class UndoLog {
     try {
       await this.#options.deeds.put(deed, STEP_TTL_MS)
     } catch (cause) {
-      throw new GatewayError('SERVER_UNAVAILABLE', 'The step can not be written down, so it was not done.', {
+      throw new GatewayError('SERVER_UNAVAILABLE', 'The step cannot be written down, so it was not done.', {
         cause,
         isUnsent: true,
       })
@@ -167,7 +167,7 @@ export class UndoLog {
     try {
       await this.#options.deeds.put(deed, STEP_TTL_MS)
     } catch (cause) {
-      throw new GatewayError('OUTCOME_UNKNOWN', 'What the step did can not be written down.', {
+      throw new GatewayError('OUTCOME_UNKNOWN', 'What the step did cannot be written down.', {
         cause,
         suggestion: 'Roll the transaction back, or look at the server what was done.',
       })
@@ -181,7 +181,7 @@ function wayOf({ deed, rule, look }: Beginning, result: Payload): Compensation {
   return compensationFor(rule, { args: deed.arguments, look, result: { value: resultValue(result) } })
 }
 
-/** What is found out from a server's list can not be where it does not list. */
+/** What is found out from a server's list cannot be where it does not list. */
 async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoRule | undefined> {
   try {
     return await deps.servers.undoRule(upstream, tool)

@@ -89,7 +89,7 @@ function passed(call: Call, around: Around): Promise<Outcome> {
   if (!(entry instanceof Promise)) return acted(call, entry, around)
   return entry.then(
     (found) => acted(call, found, around),
-    // A server that can not list its tools may still do what it is told.
+    // A server that cannot list its tools may still serve calls.
     () => acted(call, undefined, around),
   )
 }

@@ -22,7 +22,7 @@ export interface Checks {
   of(schema: unknown, what: Readonly<Record<string, unknown>>): (value: unknown) => Verdict
 }
 
-/** Makes the checks of schemas. One that can not be used is told once, and lets everything through. */
+/** Makes the checks of schemas. One that cannot be used is logged once, and accepts everything. */
 export function createChecks(log: Log): Checks {
   const known = new WeakMap<object, (value: unknown) => Verdict>()
   return {

@@ -71,7 +71,7 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   if (!(entry instanceof Promise)) return make(call, entry, around)
   return entry.then(
     (found) => make(call, found, around),
-    // A server that can not list its tools says itself what is wrong.
+    // A server that cannot list its tools says itself what is wrong.
     () => around.next(call),
   )
 }

@@ -44,7 +44,7 @@ export function isAudited(method: string): boolean {
   return Object.hasOwn(subjects, method) || isVendorRequest(method)
 }
 
-/** Records calls and refusals in a file, in the order they ended, without making anybody wait. */
+/** Records calls and refusals in a file, in the order they ended, without delaying callers. */
 export class Audit {
   readonly #file: AuditFile
   #settings: AuditSettings
@@ -85,7 +85,7 @@ export class Audit {
     process.on('exit', this.#onExit)
   }
 
-  /** Goes on with other settings; tells that it can not where another file is wanted. */
+  /** Goes on with other settings; tells that it cannot where another file is wanted. */
   configure(settings: AuditSettings): boolean {
     if (settings.file !== this.#settings.file) return false
     this.#settings = settings
@@ -254,7 +254,7 @@ export class Audit {
       if (this.#text !== '') this.#file.addNow(this.#text, this.#head)
       this.#file.closeNow()
     } catch {
-      // There is nobody left to tell.
+      // There is no one left to report to.
     }
   }
 
@@ -299,7 +299,7 @@ function opened(settings: AuditSettings): AuditFile {
     return AuditFile.open(settings)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    const message = `the audit log ${settings.file} can not be written to, so nothing is done: ${reason}`
+    const message = `the audit log ${settings.file} cannot be written to, so nothing is done: ${reason}`
     throw new Error(message, { cause })
   }
 }

@@ -99,7 +99,7 @@ export function reasonOf(error: unknown, directory: string): string {
   if (code === 'EEXIST' || code === 'ENOTDIR')
     return `${at}there is a file of that name. Remove it, ${elsewhere}`
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS' || code === '13' || code === '30')
-    return `${at}it can not be written to (${text}). Let this user write to it, ${elsewhere}`
+    return `${at}it cannot be written to (${text}). Let this user write to it, ${elsewhere}`
   if (error instanceof LostStore) return `${at}${text}. Put it back, or ${ACCEPT_HINT}`
   if (code !== undefined && FULL.has(code)) return `${at}the disk is full. Make room, ${elsewhere}`
   if (text.includes('full')) return `${at}${text}. Make room, ${elsewhere}`

@@ -59,7 +59,7 @@ export class LmdbStore implements Portable {
   readonly #limit: number
   readonly #rest: number
   readonly #local = new MemoryStore()
-  /** It is opened once somebody asks for it: a gateway listens before. */
+  /** It is opened at the first use: a gateway listens before. */
   #opening: Promise<Parts | undefined> | undefined
   #parts: Parts | undefined
   readonly #sentinel: Sentinel

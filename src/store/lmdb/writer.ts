@@ -45,7 +45,7 @@ export class Writer {
   readonly #onProblem: (problem: string | undefined) => void
   #waiting: Waiting[] = []
   #running: Promise<void> | undefined
-  /** Why nothing is taken: the library failed, after which it can not be trusted, or the disk does not answer. */
+  /** Why nothing is taken: the library failed, after which it cannot be trusted, or the disk does not answer. */
   #failure: string | undefined
   #isStuck = false
 
@@ -199,7 +199,7 @@ export class Writer {
   }
 }
 
-/** What a caller is told; the reason is for those who run the gateway. */
+/** The failure for callers; the reason is for operators only. */
 export function unavailable(reason: string, cause?: unknown): GatewayError {
   const isFull = cause instanceof NoRoom
   return new GatewayError(
@@ -220,7 +220,7 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** Why a commit failed; the library tells by a promise of its own, which nobody else looks at. */
+/** Why a commit failed; the library reports it by a promise of its own. */
 async function causeOf(error: unknown): Promise<string> {
   if (!(error instanceof Error) || !('commitError' in error)) return reasonOf(error)
   try {
@@ -259,7 +259,7 @@ const GROWTH_BYTES = 256 * 1024
 const MIN_GROWTH_BYTES = 64 * 1024
 /** For how long what is known of the file is believed, in milliseconds, since other processes may write to it. */
 const STATS_STALE_MS = 100
-/** How many pages may be free, but still be looked at by somebody. */
+/** How many free pages may still be pinned by readers. */
 const MAX_PINNED_PAGES = 1024
 
 /**
@@ -319,7 +319,7 @@ export class Room {
   #grow(end: number, need: number): number {
     const size = (): number => fstatSync(this.#file).size
     if (size() >= end + need) return size()
-    // Nobody else can write within a transaction.
+    // No other process writes within a transaction.
     this.#database.transactionSync(() => {
       let step = Math.max(GROWTH_BYTES, need)
       while (size() < end + need && step >= MIN_GROWTH_BYTES) {

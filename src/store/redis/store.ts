@@ -341,7 +341,7 @@ function nextTry(retries: number): number {
 }
 
 function away(cause?: unknown): GatewayError {
-  return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway can not be reached.', { cause })
+  return new GatewayError('SERVER_UNAVAILABLE', 'The store of the gateway cannot be reached.', { cause })
 }
 
 function refused(cause: unknown): GatewayError {

@@ -124,7 +124,7 @@ function issuerOf({ url, headers }: UrlReach, oauth: OAuthSettings, http: OAuthH
 }
 
 function unreachable(): never {
-  throw new GatewayError('SERVER_UNAVAILABLE', 'Users can not sign in: no browser can reach the gateway.', {
+  throw new GatewayError('SERVER_UNAVAILABLE', 'Users cannot sign in: no browser can reach the gateway.', {
     suggestion: 'Serve over HTTP, and set listen.public_url where the address is not of this machine alone.',
   })
 }

@@ -62,7 +62,7 @@ async function askServer({ url, headers, oauth, http }: Sought): Promise<Issuer>
   }
 }
 
-/** `openid` asks who the user is (OpenID Connect Core §3.1.2.1), and opens nothing: nobody here wants to know. */
+/** `openid` asks who the user is (OpenID Connect Core §3.1.2.1), and grants nothing: the gateway does not need it. */
 function isOfAccess(scope: string): boolean {
   return scope !== 'openid'
 }

@@ -90,7 +90,7 @@ export function createGrants(options: Options): Grants {
     }
   }
 
-  /** Waits for a turn; false where nobody gave it back for so long that it is not waited for any more. */
+  /** Waits for a turn; false once the wait times out because the holder never gave it back. */
   const taken = async (turn: Parameters<TokenVault['setIfAbsent']>[0]): Promise<boolean> => {
     for (const end = Date.now() + RENEWAL_TIMEOUT_MS; Date.now() < end; await pause(POLL_INTERVAL_MS))
       if (await vault.setIfAbsent(turn, RENEWAL_TIMEOUT_MS)) return true
@@ -107,7 +107,7 @@ export function createGrants(options: Options): Grants {
       const { grant, refresh } = await usable(principal, refused)
       return refresh === undefined ? grant : await renew(principal, { grant, refresh })
     } finally {
-      // One that can not be given back ends by itself.
+      // One that cannot be given back ends by itself.
       if (isOurs) await vault.delete(turn).catch(() => undefined)
     }
   }

@@ -38,7 +38,7 @@ export interface OAuthCallbackHandler {
    * @throws STATE_INVALID, SERVER_UNAVAILABLE
    */
   finish(params: URLSearchParams, cookieOf: (name: string) => string | undefined): Promise<string>
-  /** The gateway as a client of authorization servers; nothing where they can not read it. */
+  /** The gateway as a client of authorization servers; nothing where they cannot read it. */
   document(): Readonly<Record<string, unknown>> | undefined
 }
 

@@ -103,7 +103,7 @@ function flat(headers: Readonly<Record<string, string | string[] | undefined>>):
   return new Headers(pairs)
 }
 
-/** Looks a name up as the connection is made, so that it can not mean another address by then. */
+/** Looks a name up as the connection is made, so that it cannot mean another address by then. */
 const publicOnly: LookupFunction = (hostname, options, callback) => {
   lookup(hostname, { ...options, all: true }, (error, addresses) => {
     const [first] = addresses ?? []
@@ -124,7 +124,7 @@ function unreachable(url: string, cause: unknown): GatewayError {
   const why = cause instanceof Error ? cause.message : 'no answer'
   return new GatewayError(
     'SERVER_UNAVAILABLE',
-    `The authorization server at ${shown(url)} can not be reached: ${why}`,
+    `The authorization server at ${shown(url)} cannot be reached: ${why}`,
     { cause },
   )
 }

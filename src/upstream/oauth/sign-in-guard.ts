@@ -54,7 +54,7 @@ function abilities({ fields }: Payload): Payload {
   return Payload.of({ capabilities: fields.capabilities ?? {} })
 }
 
-/** What a server is taken for while nobody has signed in to it. */
+/** The capabilities assumed of a server before the first sign-in. */
 const unknownServer = Payload.of({
   capabilities: {
     tools: { listChanged: true },

@@ -154,7 +154,7 @@ interface Given {
   readonly body?: URLSearchParams | string | null | undefined
 }
 
-/** Runs a step; its failure is told without what the answer held, which may be a token. @throws SERVER_UNAVAILABLE */
+/** Runs a step; its failure omits the response body, which may hold a token. @throws SERVER_UNAVAILABLE */
 export async function attempt<Result>(step: () => Promise<Result>): Promise<Result> {
   try {
     return await step()

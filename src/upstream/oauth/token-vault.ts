@@ -8,7 +8,7 @@ export interface TokenVault {
   write(name: Name, value: Kept, ttl: number): Promise<void>
   /** Reads a value that is good once. */
   take(name: Name): Promise<Kept | undefined>
-  /** Takes a name for a while; false where somebody has it. Who deletes it gives it back. */
+  /** Takes a name for a limited time; false where it is taken. Deleting the name gives it back. */
   setIfAbsent(name: Name, ttl: number): Promise<boolean>
   delete(name: Name): Promise<void>
   /** A value as a text that only a vault of the same key can read, and only under this name; nothing is stored. */

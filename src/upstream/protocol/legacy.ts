@@ -30,7 +30,7 @@ import {
 
 interface Options {
   readonly connect: OpenTransport
-  /** What the server is told the client can do. */
+  /** The client capabilities that the server sees. */
   readonly capabilities: Readonly<Record<string, unknown>>
   readonly clientInfo?: Readonly<Record<string, unknown>>
   /** The revision to ask for; the newest with a handshake where it is not pinned. */
@@ -361,7 +361,7 @@ function takesTasks({ fields: { capabilities } }: Payload): boolean {
  * ask for a task (2025-11-25 basic/utilities/tasks).
  */
 async function runAsTask({ tool, signal, call, request, cancel }: TaskOptions): Promise<Payload> {
-  // A server that can not list its tools may do the call nevertheless.
+  // A server that cannot list its tools may do the call nevertheless.
   const found = await Promise.resolve(tool).catch(() => undefined)
   if (found?.isTask !== true) return call((params) => params)
   const created = await call((params) => params.with({ task: {} }))

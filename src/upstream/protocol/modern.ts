@@ -160,7 +160,7 @@ export class ModernConnection implements UpstreamConnection {
     const questions = readQuestions(result)
     const beyond = unanswerable(call.client, questions)
     if (beyond) {
-      throw new GatewayError('CAPABILITY_REQUIRED', `The client can not be asked: ${beyond.method}.`, {
+      throw new GatewayError('CAPABILITY_REQUIRED', `The client cannot be asked: ${beyond.method}.`, {
         data: { requiredCapabilities: requiredCapability(beyond) },
       })
     }
@@ -171,7 +171,7 @@ export class ModernConnection implements UpstreamConnection {
     }
   }
 
-  /** Tools whose mirrored arguments break the rules can not be called over HTTP, so they are not offered. */
+  /** Tools whose mirrored arguments break the rules cannot be called over HTTP, so they are not offered. */
   #offered({ params, client }: Call, result: Payload): Payload {
     const { tools } = result.fields
     this.#tools.learn(result, params, client)

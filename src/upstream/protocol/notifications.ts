@@ -48,7 +48,7 @@ export class NotificationRouter {
     return [...this.#listeners.keys()].map((each) => each.working)
   }
 
-  /** A listening call: lasts until nobody wants it or the connection closes. */
+  /** A listening call: lasts until it is cancelled or the connection closes. */
   async listen(working: UpstreamCall, discovered: Payload): Promise<Outcome> {
     const filter = await this.#honour(readFilter(working.call.params), discovered)
     const level = working.call.meta[metaKeys.logLevel]
@@ -96,7 +96,7 @@ export class NotificationRouter {
     })
   }
 
-  /** Tells a server that starts afresh what it was told before. */
+  /** Restores the subscriptions and the log level on a new session. */
   async restore(discovered: Payload): Promise<void> {
     const level = this.#level
     this.#level = undefined

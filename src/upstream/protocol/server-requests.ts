@@ -54,7 +54,7 @@ export class ServerRequestHandler {
       const answer = await this.#ask(question, about, controller)
       // What the server took back itself wants no answer.
       if (controller.signal.aborted && !isExpired) return
-      if (!answer) await peer.respondError(request.id, nobody(request))
+      if (!answer) await peer.respondError(request.id, unsupported(request))
       else if ('result' in answer) await peer.respond(request.id, answer.result)
       else await peer.respondError(request.id, answer.error)
     } finally {
@@ -94,7 +94,7 @@ export class ServerRequestHandler {
   }
 }
 
-function nobody({ method }: JsonRpcRequest): Payload {
+function unsupported({ method }: JsonRpcRequest): Payload {
   return Payload.of({
     code: -32601,
     message: `Method not found: ${method}`,
@@ -164,7 +164,7 @@ export class ActiveCall {
       this.#release = await this.#take()
       if (this.#hasEnded) this.#release()
     } catch {
-      // Nobody waits for the outcome any more; the server still gets the answer.
+      // The outcome is no longer awaited; the server still gets the answer.
     } finally {
       this.#isWaiting = false
       this.#resuming = undefined
@@ -233,7 +233,7 @@ export class RequestCorrelator {
     })
   }
 
-  /** Whom to ask. Roots asked for before there is anybody are held until there is. */
+  /** The client to ask. Requests for roots wait until there is a client. */
   async find(
     question: InputRequest,
     about: number | undefined,

@@ -93,7 +93,7 @@ function withAuthRetry(request: HttpRequest, headers: LoginHeaders, attempt: Att
     ...(onEvent && { onEvent: (event) => request.onEvent?.(event) }),
     onRetry: (milliseconds) => request.onRetry?.(milliseconds),
     onHead: (answer) => {
-      // Nobody hears of an attempt that may be made again.
+      // An attempt that may be repeated is not reported.
       if (attempt.isLast || !isRefusal(answer)) request.onHead?.(answer)
     },
     onAbortable: (abort) => attempt.onAbortable(abort),

@@ -46,7 +46,7 @@ export class Child {
     running.add(this)
   }
 
-  /** Starts a command. @throws SERVER_UNAVAILABLE where it can not be started */
+  /** Starts a command. @throws SERVER_UNAVAILABLE where it cannot be started */
   static async start(reach: CommandReach, environment: Variables): Promise<Child> {
     const env = inherited(environment)
     for (const [name, value] of Object.entries(reach.env)) env[name] = value.reveal()

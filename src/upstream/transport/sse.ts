@@ -4,7 +4,7 @@ import { baseHeaders, exchangeHttp, type HttpClient } from './http-client.ts'
 import { noMessage } from './http-client.ts'
 import type { OpenTransportAs, UpstreamTransport, StepTimeout } from './transport.ts'
 
-/** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it says, posts for what it is told. */
+/** Reaches a server of 2024-11-05 over HTTP+SSE: one stream for everything it sends, posts for messages to it. */
 export function sseConnect(base: HttpClient, patience: StepTimeout): OpenTransportAs {
   return async (receiver, login = base.login) => {
     const client = { ...base, login }

@@ -24,7 +24,7 @@ export interface TransportReceiver {
   isWaiting(id: number): boolean
   /** Fails one request, if it still waits. */
   reject(id: number, error: unknown): void
-  /** The link can not be used any more. */
+  /** The link cannot be used any more. */
   closed(error: Error): void
   /** The server forgot the session, outside any request. */
   sessionLost(): void

@@ -32,7 +32,7 @@ describe('a client of HTTP+SSE', () => {
     await client.close()
   })
 
-  it('C007 can not post into the stream of another without credentials, or with its own', async () => {
+  it('C007 cannot post into the stream of another without credentials, or with its own', async () => {
     const authorization = `Bearer ${await server.robotToken(gateway.url)}`
     const stream = await fetch(`${gateway.origin}/sse`, { headers: { authorization } })
     const reader = stream.body?.getReader()

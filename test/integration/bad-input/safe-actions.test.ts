@@ -109,7 +109,7 @@ describe('an idempotency key of a wrong shape', () => {
 })
 
 describe('a transaction', () => {
-  it('can not have an id of a wrong shape', async () => {
+  it('cannot have an id of a wrong shape', async () => {
     const place = await field()
     for (const id of ['', 'k'.repeat(129), long, 'a\u0000b', 'a\nb', '\ud800', 7, null, [], {}]) {
       for (const method of ['begin', 'commit', 'rollback']) {

@@ -90,7 +90,7 @@ test.concurrent.each([...codes, ...others])(
   },
 )
 
-test('servers that can not be reached do not hinder the one that can', async () => {
+test('servers that cannot be reached do not hinder the one that can', async () => {
   const client = await connect({ revision: '2026-07-28', transport: 'http', url: `${gateway.url}/good` })
   const reply = await client.request('tools/call', { name: 'good' })
   expect(reply.result).toMatchObject({ content: [{ text: 'good' }] })

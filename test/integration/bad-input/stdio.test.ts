@@ -82,7 +82,7 @@ describe.each(revisions)('a client of %s on stdio', (revision) => {
 describe('a client on stdio', () => {
   const cases: readonly (readonly [string, (front: Front) => Promise<unknown>, object])[] = [
     [
-      'that began without a handshake can not begin one',
+      'that began without a handshake cannot begin one',
       (front) => front.send(JSON.stringify(initialize('2025-11-25', 9))),
       { id: 9, error: { code: -32022, data: { supported: ['2026-07-28'], requested: '2025-11-25' } } },
     ],
@@ -97,7 +97,7 @@ describe('a client on stdio', () => {
       { id: null, error: { code: -32600 } },
     ],
     [
-      'that began without a handshake can not ping',
+      'that began without a handshake cannot ping',
       (front) => front.send(JSON.stringify(modern('ping', {}, 9).message)),
       { id: 9, error: { code: -32601 } },
     ],
@@ -120,7 +120,7 @@ describe('a client on stdio', () => {
     expect(await front.call()).toBe(wellAnswered)
   })
 
-  test('that shook hands can not do it again', async () => {
+  test('that shook hands cannot do it again', async () => {
     const front = await stdioFront(gateway)
     expect(await front.send(JSON.stringify(initialize('2025-06-18', 9)))).toMatchObject({
       message: { id: 9, error: { code: -32600 } },

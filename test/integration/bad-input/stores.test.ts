@@ -102,7 +102,7 @@ describe('a store in a folder', () => {
   )
 
   it.for([
-    ['that can only be read', 'can not be written to'],
+    ['that can only be read', 'cannot be written to'],
     ['that holds a file of something else', 'it holds something else'],
     ['that was torn', 'its end is missing'],
     ['that is a file', 'is a file'],

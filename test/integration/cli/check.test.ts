@@ -110,7 +110,7 @@ upstreams:
     expect(stderr).toMatch(/:[23]:\d+ /)
   })
 
-  test('tells of every server that can not be reached, and still of those that can', async () => {
+  test('tells of every server that cannot be reached, and still of those that can', async () => {
     const server = await httpServer({ refuseStatus: 401 })
     const path = file({
       upstreams: {
@@ -132,7 +132,7 @@ upstreams:
     expect(stderr).toContain('credentials')
   })
 
-  test('points at each server that can not be reached, with line and column', async () => {
+  test('points at each server that cannot be reached, with line and column', async () => {
     const path = file('upstreams:\n  gone: /nowhere/at-all\n  too: { url: "http://127.0.0.1:9/mcp" }\n')
     const { stderr } = await runCommand(['check', '--config', path])
     expect(stderr).toContain(`${path}:2:3 upstreams.gone: `)
@@ -188,7 +188,7 @@ describe('gatehouse explain', () => {
     expect(stderr).toContain('one, two')
   })
 
-  test('tells why a server can not be reached, and ends with 1', async () => {
+  test('tells why a server cannot be reached, and ends with 1', async () => {
     const path = file({ upstreams: { one: '/nowhere/at-all' } })
     const { code, stdout } = await runCommand(['explain', 'one', '--config', path])
     expect([code, stdout]).toEqual([1, expect.stringContaining('problem')])

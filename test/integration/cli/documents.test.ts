@@ -50,7 +50,7 @@ test('gatehouse export registry prints an entry that nobody verified', async () 
   expect(JSON.parse(all.stdout)).toMatchObject({ name: 'gatehouse', verified: false })
 })
 
-test('what can not be exported, and servers there are not, are said to be so', async () => {
+test('what cannot be exported, and servers there are not, are said to be so', async () => {
   const wrong = await runCommand(['export', 'nonsense', '--config', file.path])
   expect(wrong).toMatchObject({ code: 2, stdout: '' })
   expect(wrong.stderr).toContain('say what to export: registry')

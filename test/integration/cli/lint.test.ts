@@ -191,11 +191,11 @@ describe('gatehouse lint', () => {
     expect(stdout).not.toMatch(/^ {2}not_for/m)
   })
 
-  test('tells why a server can not be audited, and ends with 1', async () => {
+  test('tells why a server cannot be audited, and ends with 1', async () => {
     const path = file({ upstreams: { one: '/nowhere/at-all' } })
     const { code, stdout, stderr } = await runCommand(['lint', 'one', '--config', path])
     expect([code, stdout]).toEqual([1, ''])
-    expect(stderr).toMatch(/^gatehouse: one can not be audited: /)
+    expect(stderr).toMatch(/^gatehouse: one cannot be audited: /)
   })
 
   test('names the servers there are when asked for none or another, and ends with 2', async () => {

@@ -133,7 +133,7 @@ store: memory # for now
     expect(given.stdout).toContain('undo: move_file(')
   })
 
-  test('says which server can not be reached, and ends with 1', async () => {
+  test('says which server cannot be reached, and ends with 1', async () => {
     const path = file({ upstreams: { gone: { command: ['/nowhere/at-all'] }, here: stdioServer() } })
     const { code, stdout, stderr } = await plan('--config', path)
     expect(code).toBe(1)

@@ -216,7 +216,7 @@ describe('gatehouse serve', () => {
     expect((await fetch(new URL('/health', url))).status).toBe(200)
   })
 
-  test('starts while a server can not be reached, and says so where it is asked', async () => {
+  test('starts while a server cannot be reached, and says so where it is asked', async () => {
     const cwd = config({ listen: { port: 0 }, upstreams: { one: stdioServer(), bad: '/nowhere/at-all' } })
     const url = await address(start(['serve'], cwd))
     const ready = await until(async () => {

@@ -60,10 +60,10 @@ test('a server that is away at the start is looked at once it is there', async (
   await gateway.logged(({ event, key }) => event === 'config.problem' && key === 'upstreams.one.deny.echoo')
 })
 
-test('an issuer whose keys can not be had is a problem', async () => {
+test('an issuer whose keys cannot be had is a problem', async () => {
   const { url } = await httpServer()
   const auth = { jwt: { issuer: 'http://127.0.0.1:9/', audience: 'x' } }
   const { code, stderr } = await runCommand(['check', '--config', file({ auth, upstreams: { one: url } })])
   expect(code).toBe(1)
-  expect(stderr).toContain('auth.jwt.issuer: the keys of this issuer can not be had')
+  expect(stderr).toContain('auth.jwt.issuer: the keys of this issuer cannot be had')
 })

@@ -64,7 +64,7 @@ describe('gatehouse approvals', () => {
     expect((await approvals(approving, 'approve', id, '--typed', 'production')).code).toBe(0)
   })
 
-  test('what can not be decided is said in one line', async () => {
+  test('what cannot be decided is said in one line', async () => {
     const rules = { approval: 'out_of_band', approvers: ['nobody-of-this-name'] }
     const approving = await gatewayOf(rules, { features: { confirm: { wait: '1s' } } })
     const id = idOf(await approving.call({ disk: 'other' }))
@@ -117,7 +117,7 @@ test.skipIf(!hasRedis())('approvals in Redis are decided by a command too', asyn
   expect(textIn(await call({ disk: 'a' }))).toBe('wiped')
 })
 
-test('approvals in memory can not be seen by a command', async () => {
+test('approvals in memory cannot be seen by a command', async () => {
   const { gateway } = await approvingGateway({ config: { store: 'memory' } })
   const { code, stderr } = await runCommand(['approvals', 'list', '--config', gateway.configFile])
   expect(code).toBe(1)

@@ -167,7 +167,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await page.locator('pre').innerText()).toContain('production')
   })
 
-  test('an approval whose time is over can not be decided', async () => {
+  test('an approval whose time is over cannot be decided', async () => {
     const approving = await approvingGateway({ config: { features: { confirm: { ttl: '3s' } } } })
     const { call, ran } = approving
     const page = await opened(approving, pageOf(await call({ disk: 'a' })))
@@ -177,7 +177,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(ran).toEqual([])
   })
 
-  test('what was decided can not be decided again from a page that was left open', async () => {
+  test('what was decided cannot be decided again from a page that was left open', async () => {
     const approving = await approvingGateway()
     const { call, ran } = approving
     const url = pageOf(await call({ disk: 'a' }))
@@ -262,7 +262,7 @@ describe.skipIf(!hasChromium())('in a browser', () => {
     expect(await title(page)).toBe('Denied')
   })
 
-  test('a page of another origin can not decide, although the browser is known', async () => {
+  test('a page of another origin cannot decide, although the browser is known', async () => {
     const approving = await approvingGateway()
     const { call, ran, gateway } = approving
     const url = pageOf(await call({ disk: 'a' }))

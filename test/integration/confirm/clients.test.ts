@@ -111,7 +111,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(client.asked).toHaveLength(0)
   })
 
-  it('that can not ask gets nowhere with a made-up confirmation', async () => {
+  it('that cannot ask gets nowhere with a made-up confirmation', async () => {
     const before = calls('delete_repo')
     const client = await open()
     for (const meta of [
@@ -129,7 +129,7 @@ describe.each(eras)('a client of the $title over HTTP', ({ connect }) => {
     expect(calls('delete_repo')).toBe(before)
   })
 
-  it('that can not ask confirms with the token, once and for the same call', async () => {
+  it('that cannot ask confirms with the token, once and for the same call', async () => {
     const before = calls('delete_repo')
     const client = await open()
     const own = { ...repo, owner: connect.name }

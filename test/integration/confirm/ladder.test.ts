@@ -74,7 +74,7 @@ describe.each(eras)('a client of the $title', ({ connect }) => {
     expect(approving.ran).toHaveLength(1)
   })
 
-  test('that can not ask is refused in the corporate profile, one that can is asked', async () => {
+  test('that cannot ask is refused in the corporate profile, one that can is asked', async () => {
     const approving = await approvingGateway({ config: { profile: 'corporate', auth: peopleNamed() } })
     const refused = await (await clientOf(approving, connect)).call('wipe', { disk: 'a' })
     expect(refused).toMatchObject({

@@ -199,7 +199,7 @@ describe('the page of an approval', () => {
     expect(ran).toEqual([])
   })
 
-  test('passwords can not be guessed for long', async () => {
+  test('passwords cannot be guessed for long', async () => {
     const { gateway } = await approvingGateway({ config: { auth: peopleNamed('anna', 'bert') } })
     const url = `${gateway.origin}/confirm`
     const statuses: number[] = []

@@ -103,7 +103,7 @@ function connected(
   return connect({ revision, transport, url, headers, records, logLevel: 'debug', ...able })
 }
 
-/** Asks as a client that can not be asked, and in a version nobody has. */
+/** Asks as a client that cannot be asked, and in a version nobody has. */
 async function unable(revision: Revision, server: string, recorded: Recorded[]): Promise<void> {
   const client = await connected(
     revision,

@@ -280,7 +280,7 @@ async function pages(visitor: Visitor, canaries: Canaries): Promise<void> {
   const documents = ['', '/mcp', '/mcp/header', '/mcp/broken'].map(
     (path) => `/.well-known/oauth-protected-resource${path}`,
   )
-  // The page tells why servers can not be reached.
+  // The page tells why servers cannot be reached.
   await until(
     async () => (await visitor.send('/')).text.includes('unavailable</span>'),
     'the page to tell of failures',
@@ -348,7 +348,7 @@ function withNewKeys({ upstreams }: Json, canaries: Canaries): Json {
   }
 }
 
-/** A file that can not be read, with secrets where the reader stumbles. */
+/** A file that cannot be read, with secrets where the reader stumbles. */
 function brokenText(canaries: Canaries): string {
   return `upstreams:\n  child: { command: "true, env: { API_KEY: ${canaries.of('broken-file')} }\n   - ${canaries.of('broken-file')}: [`
 }

@@ -199,7 +199,7 @@ describe('a read that settles the doubt', () => {
     expect([callsOf(server, 'crash'), callsOf(server, 'echo')]).toEqual([1, 1])
   })
 
-  it('finds nothing: it is done anew once the first attempt can not act any more', async () => {
+  it('finds nothing: it is done anew once the first attempt cannot act any more', async () => {
     const server = await httpServer()
     const verify = 'echo() -> $.result.found'
     const { url } = await gatewayTo(server, {}, { crash: { ...write, verify, timeout: '400ms' } })

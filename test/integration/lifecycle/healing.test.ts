@@ -135,7 +135,7 @@ describe('a call that may have been done', () => {
   })
 })
 
-describe('a server that can not be reached', () => {
+describe('a server that cannot be reached', () => {
   test('is told of at once', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: pinned(server) }))

@@ -177,7 +177,7 @@ describe('a call of a client with a session that is being asked', () => {
     await until(() => childrenRunning(gateway.pid, 'fake-server').length === 0, 'the children to be reaped')
   })
 
-  test('is refused by a client that can not answer, and the server is told', async () => {
+  test('is refused by a client that cannot answer, and the server is told', async () => {
     const client = await clientOf(await gatewayTo({ one: stdioServer() }), {
       capabilities: { elicitation: {} },
     })

@@ -174,7 +174,7 @@ describe('a stream of the server that breaks', () => {
     expect([...client.violations, ...server.violations]).toEqual([])
   })
 
-  test('and can not be taken up is told as an outcome nobody knows', async () => {
+  test('and cannot be taken up is told as an outcome nobody knows', async () => {
     const server = await httpServer()
     const client = await clientOf(await gatewayTo({ one: { url: server.url } }))
     const reply = await client.request('tools/call', { name: 'drop' }, { progressToken: 'p' })

@@ -6,7 +6,7 @@ import { objectAt } from '../../support/server/json.ts'
 
 const isRemote = ({ client }: Pair): boolean => client.transport !== 'stdio'
 
-describe('a server that can not be watched and does not log', () => {
+describe('a server that cannot be watched and does not log', () => {
   const without = [
     'resources.subscribe',
     'tools.listChanged',

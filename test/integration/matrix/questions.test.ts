@@ -59,7 +59,7 @@ describePairs({ client: () => ({ answers: answersOf('Ada') }), upstream: { roots
 
   if (!server.elicitation) return
   if (!client.elicitation) {
-    it('tells the server, or the model, that a form can not be asked for', async () => {
+    it('tells the server, or the model, that a form cannot be asked for', async () => {
       for (const tool of ['ask_form', 'ask_two', 'ask_parallel', 'ask_rounds']) {
         expect(await ask(tool)).toEqual({ refused: expect.stringContaining('elicitation') })
       }

@@ -71,7 +71,7 @@ test('a decision at the command line has a line of its own, beside the log of a 
   expect((await runCommand(['audit', 'verify', own, beside])).code).toBe(0)
 })
 
-test('nothing is decided that can not be recorded', async () => {
+test('nothing is decided that cannot be recorded', async () => {
   const { gateway, call } = await approvingGateway({ config: { store: './store' } })
   const id =
     pageOf(await call({ disk: 'a' }))
@@ -85,7 +85,7 @@ test('nothing is decided that can not be recorded', async () => {
   const { code, stdout, stderr } = await runCommand(['approvals', 'approve', id, '--config', other])
   expect([code, stdout]).toEqual([1, ''])
   expect(stderr).toMatch(
-    /^gatehouse: the audit log \S+audit\.jsonl can not be written to, so nothing is done: /,
+    /^gatehouse: the audit log \S+audit\.jsonl cannot be written to, so nothing is done: /,
   )
   expect((await call({ disk: 'a' }))['isError']).toBe(true)
   expect(readdirSync(join(folder, 'audit.jsonl'))).toEqual([])

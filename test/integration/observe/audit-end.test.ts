@@ -85,7 +85,7 @@ describe('an audit log when its gateway ends', () => {
     expect(await verify(file, other)).toBe(0)
   })
 
-  it('follows its configuration when that changes, and one that can not be written changes nothing', async () => {
+  it('follows its configuration when that changes, and one that cannot be written changes nothing', async () => {
     const place = folder()
     const [first = '', second = ''] = ['one.jsonl', 'two.jsonl'].map((name) => join(place, name))
     const upstreams = { one: stdioServer() }

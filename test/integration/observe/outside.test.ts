@@ -136,7 +136,7 @@ describe('the audit log', () => {
     }
   })
 
-  it('that can not be written is a reason not to start', async () => {
+  it('that cannot be written is a reason not to start', async () => {
     const place = folder()
     const config = join(place, 'gateway.config.yaml')
     writeFileSync(config, JSON.stringify({ observe: { audit: config }, upstreams: { one: stdioServer() } }))

@@ -144,7 +144,7 @@ describe('spans', () => {
     expect(undone.links).toEqual([expect.objectContaining({ traceId, spanId: step.spanId })])
   })
 
-  it('that can not be sent are told of in the log, and hinder nothing', async () => {
+  it('that cannot be sent are told of in the log, and hinder nothing', async () => {
     const gateway = await gatewayTo(
       { one: stdioServer() },
       { config: { observe: { traces: { endpoint: 'http://127.0.0.1:9/v1/traces' } } } },

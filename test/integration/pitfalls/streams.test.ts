@@ -21,7 +21,7 @@ describe.each(revisions)('for a client of %s', (revision) => {
     expect(textOf(reply)).toContain('Ada')
   })
 
-  test('a server that answers with JSON only can not ask, and the call ends nevertheless', async () => {
+  test('a server that answers with JSON only cannot ask, and the call ends nevertheless', async () => {
     const server = await httpServer({ jsonOnly: true })
     const gateway = await gatewayTo({ fake: server.url }, { config: { limits: { timeout: '700ms' } } })
     const client = await clientOf(gateway, { revision, answers })

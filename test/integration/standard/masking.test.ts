@@ -133,7 +133,7 @@ describe.each(['2025-11-25', '2026-07-28'])('to a client of %s', (revision) => {
     })
   })
 
-  it('C176 C231 a result that can not be masked is not told at all', async () => {
+  it('C176 C231 a result that cannot be masked is not told at all', async () => {
     const client = await clientOf(gateway, revision)
     const { result } = await client.request('tools/call', { name: 'age' })
     expect(result).toMatchObject({

@@ -82,7 +82,7 @@ it('C085 on stdio nothing but a ping comes before the handshake', async () => {
   expect(await answerTo(command, 4)).toMatchObject({ result: { content: [{ text: '{}' }] } })
 })
 
-it('C111 initialize can not be cancelled', async () => {
+it('C111 initialize cannot be cancelled', async () => {
   const command = gatewayOnStdio({ slow: { url: (await httpServer({ delayMs: 300 })).url } })
   send(command, initialize())
   send(command, {

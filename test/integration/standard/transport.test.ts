@@ -242,7 +242,7 @@ describe('the other paths', () => {
 describe('pages of other sites', () => {
   const paths = ['/mcp', '/mcp/fake', '/', '/health', '/ready', '/metrics', '/sse', '/nothing']
 
-  it.each(paths)('C058 C059 can not call %s', async (path) => {
+  it.each(paths)('C058 C059 cannot call %s', async (path) => {
     for (const origin of ['https://evil.example', 'null', 'http://127.0.0.1.evil.example']) {
       for (const method of ['GET', 'POST', 'OPTIONS']) {
         const reply = await ask(path, method, { origin })

@@ -215,7 +215,7 @@ describe('the store in a folder', () => {
     const folder = join(directory, 'readonly')
     mkdirSync(folder)
     chmodSync(folder, 0o500)
-    expect((await start(folder)).unavailableReason).toContain('it can not be written to')
+    expect((await start(folder)).unavailableReason).toContain('it cannot be written to')
   })
 
   it('never ends the process, wherever its file was cut or overwritten', { timeout: 30_000 }, async () => {

@@ -112,7 +112,7 @@ describe('a gateway whose users sign in to a server themselves', () => {
     },
   )
 
-  it('names the link where the client can not open it', async () => {
+  it('names the link where the client cannot open it', async () => {
     const { server } = await world()
     const gateway = await gatewayTo({ one: { url: server.url, oauth: {} } })
     const client = await clientOf(gateway, { revision: '2025-06-18', capabilities: {} })

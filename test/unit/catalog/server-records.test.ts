@@ -91,7 +91,7 @@ describe('what is known of a server', () => {
     expect(changed).toEqual(['one'])
   })
 
-  test('stays known while it can not be reached, and is left alone for a while', async () => {
+  test('stays known while it cannot be reached, and is left alone for a while', async () => {
     const { state, records, names } = bench()
     await names()
     state.problem = 'away'

@@ -56,7 +56,7 @@ describe('how a tool is undone', () => {
     expect(lists).toBe(1)
   })
 
-  test('can not be found out where the server does not list, until it does', async () => {
+  test('cannot be found out where the server does not list, until it does', async () => {
     let isAway = true
     const find = rules(true, () => (isAway ? Promise.reject(new Error('away')) : tools()))
     await expect(find.of('one', 'create_light')).rejects.toThrow('away')

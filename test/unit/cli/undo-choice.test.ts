@@ -39,11 +39,11 @@ describe('what was done', () => {
   test.each<[string, Partial<Action>, object]>([
     ['can be undone exactly', {}, { how: 'exactly' }],
     ['can be undone about', { way: { ...way, kind: 'approximate' } }, { how: 'approximately' }],
-    ['can not be undone', { way: { kind: 'none', reason: 'so' } }, { how: 'not at all', why: 'so' }],
+    ['cannot be undone', { way: { kind: 'none', reason: 'so' } }, { how: 'not at all', why: 'so' }],
     [
       'may not have been done',
       { status: 'unknown' },
-      { how: 'exactly', why: 'nobody knows whether it was done' },
+      { how: 'exactly', why: 'it is unknown whether it was done' },
     ],
     ['has not ended', { status: 'pending' }, { how: 'not at all', why: 'it has not ended' }],
   ])('%s', (_what, given, expected) => {

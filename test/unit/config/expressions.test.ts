@@ -78,7 +78,7 @@ describe('how a tool is undone or verified', () => {
       'verify: list() -> $.args.x',
       '6:17 upstreams.one.tools.t.verify: needs to say what of the result is there if the call took effect, such as -> $.result.items[0]',
     ],
-  ])('can not be said as %s, which is told with line and column', (line, problem) => {
+  ])('cannot be said as %s, which is told with line and column', (line, problem) => {
     expect(problemsOf(`        ${line}`)).toEqual([problem])
   })
 })

@@ -425,12 +425,12 @@ describe('problems', () => {
     [
       'a folder out of sight',
       one(`command: x, cwd: ${far}`),
-      'this directory can not be looked at: ENAMETOOLONG',
+      'this directory cannot be looked at: ENAMETOOLONG',
     ],
     [
       'a store out of sight',
       `${it}store: ${far}`,
-      'f:2:8 store: this folder can not be looked at: ENAMETOOLONG',
+      'f:2:8 store: this folder cannot be looked at: ENAMETOOLONG',
     ],
     ['a file as a folder', one('command: x, cwd: token.txt'), 'this is not a directory'],
     ['an empty command', one('command: []'), 'must be a command line such as'],

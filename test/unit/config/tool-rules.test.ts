@@ -18,7 +18,7 @@ test('a tool named with arguments is named where they fit', () => {
   expect(load({ deny: { get: { path: '**/.env' } } })?.deny).toEqual({ get: { path: '**/.env' } })
 })
 
-test.each([false, 'off', 'false', 'never', 7])('a tool can not be named with %s', (value) => {
+test.each([false, 'off', 'false', 'never', 7])('a tool cannot be named with %s', (value) => {
   expect(() => load({ deny: { fork: value } })).toThrow(ConfigError)
   expect(() => load({ deny: { fork: value } })).toThrow(
     'upstreams.one.deny.fork: must be on, or a mapping of arguments to globs of their values',

@@ -93,7 +93,7 @@ describe('a value for the gateway among the arguments', () => {
       { entry: () => entryOf({ anyOf: [{ required: ['transaction_id'] }] }) },
     ],
     ['no list has the tool', { entry: () => undefined }],
-    ['its server can not be listed', { entry: () => Promise.reject(new Error('away')) }],
+    ['its server cannot be listed', { entry: () => Promise.reject(new Error('away')) }],
     [
       'it throws at once',
       {

@@ -76,7 +76,7 @@ describe('a rule that is broken says where', () => {
     ['C171 finds contents without a type', reading({ uri: 'notes://one', text: '' }), /no mimeType/],
     ['C171 finds contents without text or bytes', reading({ uri: 'x', mimeType: 'a/b' }), /no text or blob/],
     [
-      'C171 finds what can not be read',
+      'C171 finds what cannot be read',
       { readings: [{ uri: 'notes://one', listed: 'a/b', error: noMethod }] },
       /notes:\/\/one: -32601/,
     ],
@@ -163,7 +163,7 @@ describe('a rule that is broken says where', () => {
       /not declared/,
     ],
     [
-      'prompts that can not be fetched',
+      'prompts that cannot be fetched',
       'C152',
       { prompt: { name: 'brief', error: noMethod } },
       /prompts\/get brief/,
@@ -181,7 +181,7 @@ describe('a rule that is broken says where', () => {
       /use:\/\/notes/,
     ],
     [
-      'reserved documents that can not be read',
+      'reserved documents that cannot be read',
       'C163',
       {
         resources: [{ uri: 'use://auth' }],
@@ -203,7 +203,7 @@ describe('a server without fault', () => {
       toolOf({
         name: 'delete_note',
         annotations: {},
-        description: 'Deletes a note; this can not be undone.',
+        description: 'Deletes a note; this cannot be undone.',
       }),
     ],
     prompts: [{ name: 'brief', arguments: [{ name: 'of', description: 'What of.', required: true }] }],

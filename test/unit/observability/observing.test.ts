@@ -68,7 +68,7 @@ describe('what is told of calls', () => {
     expect(existsSync(file('one.2.jsonl'))).toBe(false)
   })
 
-  it('keeps to the settings before where those that come can not be had', async () => {
+  it('keeps to the settings before where those that come cannot be had', async () => {
     const observed = observing()
     observed.apply(settings({ audit: 'one.jsonl' }))
     observed.serve({ transport: 'tcp' })

@@ -156,7 +156,7 @@ describe('mirrored arguments', () => {
     ['a number', { a: { type: 'number', 'x-mcp-header': 'A' } }],
     ['a list', { a: { type: 'array', items: { type: 'string', 'x-mcp-header': 'A' } } }],
     ['a choice', { a: { oneOf: [{ type: 'string', 'x-mcp-header': 'A' }] } }],
-  ])('with %s make a tool that can not be offered', (_name, properties) => {
+  ])('with %s make a tool that cannot be offered', (_name, properties) => {
     expect(readMirror({ type: 'object', properties })).toBeUndefined()
   })
 })

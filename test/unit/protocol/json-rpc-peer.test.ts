@@ -134,7 +134,7 @@ describe('a peer', () => {
     expect(await asked).toBe('{"text":"here"}')
   })
 
-  test('forgets a request whose params can not be made', async () => {
+  test('forgets a request whose params cannot be made', async () => {
     const { peer: to, sent } = peer()
     const failing = to.request('m', () => {
       throw new GatewayError('INVALID_INPUT', 'no')

@@ -36,7 +36,7 @@ describe('the contract of a server', () => {
     expect((await contracts.find('notes'))?.versions).toHaveLength(2)
   })
 
-  it('begins anew where what is kept can not be read', async () => {
+  it('begins anew where what is kept cannot be read', async () => {
     const store = new MemoryStore()
     const versions = [{ version: '7.0.0', at: start, changes: [{ kind: 'added' }] }]
     const kept = { upstream: 'notes', contract: one, versions }

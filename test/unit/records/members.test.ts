@@ -75,7 +75,7 @@ describe('a gateway', () => {
     expect(await own.isAlive(far)).toBe(false)
   })
 
-  it('takes others for alive when it can not know', async () => {
+  it('takes others for alive when it cannot know', async () => {
     const store = new MemoryStore()
     store.get = () => Promise.reject(new Error('away'))
     expect(await createMembership(() => store).isAlive('x.1.elsewhere')).toBe(true)

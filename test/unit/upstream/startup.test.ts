@@ -6,7 +6,7 @@ import { ownCall } from '../../../src/protocol/lift.ts'
 import { silentLog } from '../../support/silent-log.ts'
 
 test('a server that is away is tried again until it is there', async () => {
-  const away = new GatewayError('SERVER_UNAVAILABLE', 'The server can not be reached.')
+  const away = new GatewayError('SERVER_UNAVAILABLE', 'The server cannot be reached.')
   let tries = 0
   const status = { connections: 0, problem: away.message }
   const start = (): Promise<void> => (++tries < 3 ? Promise.reject(away) : Promise.resolve())

@@ -76,7 +76,7 @@ describe('the schema of somebody else', () => {
   test('is not trusted because the same one was', () => {
     const schema = { pattern: '(?=a)b' }
     expect(validator(schema, { trusted: true })('b')).toHaveLength(1)
-    // A pattern that can not be matched in linear time is left out.
+    // A pattern that cannot be matched in linear time is left out.
     expect(validator(schema)('b')).toEqual([])
   })
 

@@ -84,7 +84,7 @@ describe('an expression', () => {
   })
 })
 
-describe('what can not be read', () => {
+describe('what cannot be read', () => {
   test.each([
     ['', 'expected the name of a tool at character 1; it ends there'],
     ['none', 'expected "(" behind the name of the tool at character 5; it ends there'],

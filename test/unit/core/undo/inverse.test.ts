@@ -543,12 +543,12 @@ describe('what is written over is read before, and put back', () => {
     expect(undoOf(update, tool('get_issue', { id: text }))).toBeUndefined()
   })
 
-  test('not where the read can not be told what', () => {
+  test('not where the read cannot be told what', () => {
     expect(undoOf(write, tool('read_file', { handle: text }, { content: text }))).toBeUndefined()
   })
 })
 
-describe('what was made and can not be deleted', () => {
+describe('what was made and cannot be deleted', () => {
   test('is closed, which is not exact', () => {
     const update = tool('update_issue', {
       repo: text,

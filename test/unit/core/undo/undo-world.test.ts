@@ -331,7 +331,7 @@ function argumentsOf(
   return Object.fromEntries(given)
 }
 
-/** Makes a call as its server lists it; nothing where the server refuses it, or the call can not be made. */
+/** Makes a call as its server lists it; nothing where the server refuses it, or the call cannot be made. */
 function tryCall(all: readonly WorldTool[], world: World, call: Expression, scope: Json): Json | undefined {
   const tool = all.find(({ definition }) => definition['name'] === call.tool)
   try {

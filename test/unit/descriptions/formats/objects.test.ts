@@ -110,7 +110,7 @@ describe('a tool in a manifest', () => {
   })
 })
 
-test('a manifest of a server that can not be reached says so, and keeps its tools', () => {
+test('a manifest of a server that cannot be reached says so, and keeps its tools', () => {
   const { server, tools } = manifest({ tools: [get], record: { isUp: false, about: { about: 'Things.' } } })
   expect(server?.['description']).toBe('Things. (unavailable)')
   expect(tools).toHaveLength(1)

@@ -74,7 +74,7 @@ function hidden(text: string): string[] {
 }
 
 describe('whatever a server writes', () => {
-  test('the documents keep their headings and front matter, and show nothing that can not be seen', () => {
+  test('the documents keep their headings and front matter, and show nothing that cannot be seen', () => {
     fc.assert(
       fc.property(nasty, nasty, nasty, (one, other, third) => {
         const tool = {

@@ -79,7 +79,7 @@ describe('the description of a server', () => {
     expect(all.name).toMatch(/^[a-z0-9-]+$/)
   })
 
-  test('of one that can not be reached stays, but its tools are not among those of all', () => {
+  test('of one that cannot be reached stays, but its tools are not among those of all', () => {
     const all = describedServers([
       { record: { name: 'one', isUp: false }, tools: tools('get_a') },
       { record: { name: 'two' }, tools: tools('get_b') },

@@ -251,7 +251,7 @@ describe('a gateway that asks for tokens', () => {
     })
   })
 
-  it('says try later, not that the token is bad, while keys can not be had', async () => {
+  it('says try later, not that the token is bad, while keys cannot be had', async () => {
     const own = await startIssuer()
     const front = await guardedFront({
       auth: { jwt: { issuer: own.url, jwks: own.jwks, audience: 'gateway' } },

@@ -84,7 +84,7 @@ describe('the keys of an issuer', () => {
     await find(keys, 'two')
   })
 
-  it('are asked for more and more rarely while they can not be had', async () => {
+  it('are asked for more and more rarely while they cannot be had', async () => {
     const { state, keys } = issuer('one')
     state.isDown = true
     for (let tenth = 0; tenth < 600; tenth++) {

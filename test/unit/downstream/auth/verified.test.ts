@@ -25,7 +25,7 @@ describe('what a token allows', () => {
     const map = fc.dictionary(name, fc.uniqueArray(name, { minLength: 1, maxLength: 3 }))
     fc.assert(
       fc.property(map, fc.uniqueArray(name, { maxLength: 4 }), (mapped, needed) => {
-        // A name that stands for others alone can not be had.
+        // A name that stands for others alone cannot be had.
         const meant = new Set(Object.values(mapped).flat())
         const possible = needed.filter((scope) => meant.has(scope) || !Object.hasOwn(mapped, scope))
         const held = scopesOf({ scope: scopesToAskFor(possible, mapped).join(' ') }, mapped)
@@ -38,9 +38,9 @@ describe('what a token allows', () => {
     expect(principalOf('token', { sub: 'a' }, 'scope', {}).id).toBe('user:a')
     expect(principalOf('token', { client_id: 'a' }, 'scope', {}).id).toBe('client:a')
     for (const sub of ['', 7, {}])
-      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('names nobody')
+      expect(() => principalOf('token', { sub, client_id: 'a' }, 'scope', {})).toThrow('names no subject')
     for (const claims of [{}, { sub: '' }, { sub: 7 }, { sub: 'a'.repeat(513) }])
-      expect(() => principalOf('token', claims, 'scope', {})).toThrow('names nobody')
+      expect(() => principalOf('token', claims, 'scope', {})).toThrow('names no subject')
   })
 
   it('is read from a text or a list', () => {

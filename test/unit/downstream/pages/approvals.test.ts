@@ -124,7 +124,7 @@ describe('the page of an approval', () => {
     expect(text).toContain('(in 5 minutes)')
   })
 
-  it('can not be kept, framed or scripted', async () => {
+  it('cannot be kept, framed or scripted', async () => {
     const { ask, get } = site()
     const { headers } = await get(`/confirm/${await ask()}`, anna)
     expect(headers.get('cache-control')).toBe('no-store')
@@ -432,7 +432,7 @@ describe('a store that fails', () => {
       env: {},
     })
     const store = new MemoryStore()
-    store.get = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store can not be reached.'))
+    store.get = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store cannot be reached.'))
     addConfirmPages(broken, async () => ({ id: 'service:anna' }), {
       store: () => store,
       settings: () => settings,
@@ -444,6 +444,6 @@ describe('a store that fails', () => {
     })
     const page = await broken.request('/confirm/a', {}, { incoming: { headers: {} } })
     expect(page.status).toBe(503)
-    expect(await page.text()).toContain('The store can not be reached.')
+    expect(await page.text()).toContain('The store cannot be reached.')
   })
 })

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { displayJson, displayText } from '../../../../src/downstream/pages/approval-page.ts'
 
-it('characters that can not be seen are named', () => {
+it('characters that cannot be seen are named', () => {
   expect(displayText('pay\u202e <b>')).toBe('pay<mark>U+202E</mark> &#60;b&#62;')
 })
 

@@ -36,7 +36,7 @@ function tokenOf(outcome: Outcome): unknown {
   return fieldsOf(outcome)['confirmation_token']
 }
 
-describe('a client that can not ask', () => {
+describe('a client that cannot ask', () => {
   it('is told by a failed result which page and which command approve the call', async () => {
     const one = bench()
     const outcome = await one.call({ client: plain })

@@ -112,7 +112,7 @@ describe('asking the person at the client', () => {
     expect(served).toHaveLength(0)
   })
 
-  it('asks no client that did not declare forms, and none that can not be asked', async () => {
+  it('asks no client that did not declare forms, and none that cannot be asked', async () => {
     const { call } = bench()
     expect((await call({ client: plain })).kind).toBe('result')
     expect((await call({ client: { ...modern, capabilities: { elicitation: { url: {} } } } })).kind).toBe(
@@ -192,7 +192,7 @@ describe('what has to be typed', () => {
     [{ repo: 'a\u202Eb' }],
     [{ repo: '  ' }],
     [{ repo: 'x'.repeat(500) }],
-  ])('is the name of the tool where the value of %j can not be typed', async (args) => {
+  ])('is the name of the tool where the value of %j cannot be typed', async (args) => {
     const { call } = bench({ tool })
     expect(question(await call({}, args))).toMatchObject({
       requestedSchema: { properties: { confirm: { title: 'Type “delete_repo” to confirm' } } },
@@ -225,7 +225,7 @@ describe('the signed decision', () => {
     expect(logFields.get('approval')).toBe(signed[0]?.['approval'])
   })
 
-  it('is left out where it can not be made: what was done is told', async () => {
+  it('is left out where it cannot be made: what was done is told', async () => {
     const { call } = bench({ deps: { sign: () => Promise.reject(new Error('no key')) } })
     const { requestState: state } = asked(await call())
     expect(fieldsOf(await call({ requestState: state, inputResponses: yes }))).toEqual({

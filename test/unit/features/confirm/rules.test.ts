@@ -58,7 +58,7 @@ it('passes a call on at once where what is known of the tool is at hand', () => 
   expect(served).toHaveLength(1)
 })
 
-it('refuses a call whose tool can not be looked up', async () => {
+it('refuses a call whose tool cannot be looked up', async () => {
   const failing = bench({ deps: { entry: () => Promise.reject(new Error('down')) } })
   await expect(failing.call()).rejects.toThrow('down')
   expect(failing.served).toHaveLength(0)

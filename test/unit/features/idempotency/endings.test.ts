@@ -165,7 +165,7 @@ describe('a call whose server asks in the middle of it', () => {
     expect(textOf(await again.make(retry, keyed('k')))).toBe('5')
   })
 
-  it('is unknown once its answers can not come any more', async () => {
+  it('is unknown once its answers cannot come any more', async () => {
     vi.useFakeTimers()
     try {
       const { make, seen } = bench({ server: open })

@@ -1,5 +1,5 @@
 // How long a call with a key may be under way: it ends, whoever waits for it, and what is lost with it is settled by a
-// read or stays in doubt. No call is made again before the first attempt can not act any more.
+// read or stays in doubt. No call is made again before the first attempt cannot act any more.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Handler, Outcome } from '../../../../src/core/call.ts'
 import { GatewayError } from '../../../../src/core/error.ts'

@@ -259,7 +259,7 @@ describe('an intent', () => {
     ).toBeUndefined()
   })
 
-  it('finds rules that can not hold, at their place in the file', async () => {
+  it('finds rules that cannot hold, at their place in the file', async () => {
     const rules = [
       { when: '/(/', on: '*', suggest: 'list_directory' },
       { when: 'x', on: '*', suggest: 'list_directori' },

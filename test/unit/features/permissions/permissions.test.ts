@@ -164,7 +164,7 @@ describe('prompts and resources', () => {
     expect(await ask(method, params)).toEqual({ content: [] })
   })
 
-  it('C083 of another name can not be reached by a reference that names two things', async () => {
+  it('C083 of another name cannot be reached by a reference that names two things', async () => {
     const { ask, seen } = bench({ deny: { secret_summary: true } })
     const asked = (ref: Readonly<Record<string, unknown>>) =>
       ask('completion/complete', { ref, argument: { name: 'a', value: '' } })
@@ -432,7 +432,7 @@ describe('what is said beforehand', () => {
   })
 
   it.each([{}, { tool: 7 }, { tool: 'x', parameters: [] }, { tool: 'x', scopes_held: 'read' }])(
-    'refuses what it can not read: %j',
+    'refuses what it cannot read: %j',
     async (params) => {
       expect(await bench().ask('permissions/check', params)).toMatchObject({
         error: { code: 'INVALID_INPUT' },
@@ -463,7 +463,7 @@ describe('what is said beforehand', () => {
     }
   })
 
-  it('refuses what it does not know, which it can not have checked', async () => {
+  it('refuses what it does not know, which it cannot have checked', async () => {
     const { ask } = bench()
     expect(await ask('permissions/check', { tool: 'get_file', args: {} })).toMatchObject({
       error: { code: 'INVALID_INPUT', extra: { field: 'args' } },

@@ -172,7 +172,7 @@ describe('negotiating scopes', () => {
     { requested_scopes: ['read:files'], ttl_seconds: 0 },
     { requested_scopes: ['read:files'], ttl_seconds: 1.5 },
     { refresh_token: 7 },
-  ])('refuses what it can not read: %j', async (params) => {
+  ])('refuses what it cannot read: %j', async (params) => {
     expect(await negotiate(bench(), params, alice)).toMatchObject({ error: { code: 'INVALID_INPUT' } })
   })
 
@@ -200,7 +200,7 @@ describe('a pseudo-scope', () => {
   })
 
   it.each(['temp:0min', 'temp:30m', 'temp:-1s', 'temp:1.5h', 'temp:', 'temp:1d '])(
-    'that can not be read opens no session: %j',
+    'that cannot be read opens no session: %j',
     async (temp) => {
       expect(await negotiate(bench(), { requested_scopes: ['read:files', temp] }, alice)).toMatchObject({
         error: { code: 'INVALID_INPUT', extra: { field: 'requested_scopes' } },

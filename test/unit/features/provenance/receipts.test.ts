@@ -102,7 +102,7 @@ describe('a receipt', () => {
     expect(claimsOf(result)).toMatchObject({ approval: 'a1' })
   })
 
-  it('is left out where it can not be signed: what was done is told', async () => {
+  it('is left out where it cannot be signed: what was done is told', async () => {
     const sign = () => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'The store is away.'))
     expect(fieldsOf(await chain([on(receipts, {})], answering(hello), { sign })(asking))).toEqual(hello)
   })

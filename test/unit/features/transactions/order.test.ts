@@ -204,7 +204,7 @@ describe('a step that is asked about', () => {
   })
 })
 
-/** What a client that can not ask is told instead. */
+/** What a client that cannot ask is told instead. */
 const page = Payload.of({
   content: [{ type: 'text', text: 'Approve it on a page.' }],
   isError: true,

@@ -109,7 +109,7 @@ test.each<[Record<string, ToolSettings>, string[]]>([
   expect(await problemsOf(tools)).toEqual(expected)
 })
 
-test('a server that can not be reached says nothing', async () => {
+test('a server that cannot be reached says nothing', async () => {
   const warnings: string[] = []
   const silent = (): void => undefined
   const found = await liveProblems(

@@ -135,7 +135,7 @@ describe('a call outside of a transaction', () => {
     expect(all[0]?.way).toMatchObject(way)
   })
 
-  test('is written down by the name it was called by where its server can not list its tools', async () => {
+  test('is written down by the name it was called by where its server cannot list its tools', async () => {
     const store = new MemoryStore()
     const all = written(store)
     const entry = () => Promise.reject(new GatewayError('UPSTREAM_ERROR', 'no list'))
@@ -431,7 +431,7 @@ describe('a step of a transaction', () => {
     expect(await deeds.find(step.deed)).toBeUndefined()
   })
 
-  test('does not run where it can not be written down', async () => {
+  test('does not run where it cannot be written down', async () => {
     const store = new MemoryStore()
     store.put = () => Promise.reject(new Error('away'))
     let calls = 0
@@ -447,7 +447,7 @@ describe('a step of a transaction', () => {
     expect(calls).toBe(0)
   })
 
-  test('whose end can not be written down has no known end', async () => {
+  test('whose end cannot be written down has no known end', async () => {
     const store = new MemoryStore()
     const { put } = store
     let isAway = false

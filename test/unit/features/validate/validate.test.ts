@@ -211,7 +211,7 @@ describe('a call of a tool', () => {
 
   it.each([
     [
-      'can not list its tools',
+      'cannot list its tools',
       (): Promise<Descriptor> => Promise.reject(new GatewayError('SERVER_UNAVAILABLE', 'no')),
     ],
     [
@@ -262,7 +262,7 @@ describe('a tool that needs a key of its own among its arguments', () => {
   })
 })
 
-describe('a schema that can not be used', () => {
+describe('a schema that cannot be used', () => {
   it.each([
     ['C121 is no schema', { type: 'strnig' }],
     ['refers to another document', { $ref: 'https://example.com/schema' }],
@@ -281,7 +281,7 @@ describe('a schema that can not be used', () => {
     expect(told).toEqual(['validate.schema_unusable'])
   })
 
-  it('is checked but for a pattern that can not be matched in linear time', async () => {
+  it('is checked but for a pattern that cannot be matched in linear time', async () => {
     const told: unknown[] = []
     const log: Log = { ...silentLog, debug: (_event, fields) => told.push(fields?.pattern) }
     const { call, made } = maker({
@@ -294,7 +294,7 @@ describe('a schema that can not be used', () => {
     expect(told).toEqual(['^(?!x)'])
   })
 
-  it('can not make a check go on for ever by a pattern', async () => {
+  it('cannot make a check go on for ever by a pattern', async () => {
     const start = performance.now()
     const error = await withArguments(
       { a: `${'a'.repeat(50_000)}!` },

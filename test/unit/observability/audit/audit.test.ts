@@ -261,7 +261,7 @@ describe('the audit log', () => {
     expect(kept).toBeLessThan(50_001)
   })
 
-  it('ends although what is left can not be written', async () => {
+  it('ends although what is left cannot be written', async () => {
     await write(1)
     // The file is full, and what should be put in its place stands in the way.
     mkdirSync(join(`${file}.1`, 'folder'), { recursive: true })

@@ -93,7 +93,7 @@ describe('client credentials', () => {
     expect(server.inner.received('tools/call')).toHaveLength(2)
   })
 
-  it('fail as a server that can not be reached where every token is refused, without a hint to log in', async () => {
+  it('fail as a server that cannot be reached where every token is refused, without a hint to log in', async () => {
     const { server } = await world()
     server.check = (_token, url) => unauthorized(url)
     const { upstream } = oauthUpstream(server.url, { grant: 'client_credentials', ...client })

@@ -68,7 +68,7 @@ describe('a request to an authorization server', () => {
   it('does not go where a name leads to a private network', async () => {
     // Every machine has a name of its own, which it does not look up on the internet.
     const { address } = await lookup(hostname())
-    const what = isPrivateAddress(address) ? /private network/ : /can not be reached/
+    const what = isPrivateAddress(address) ? /private network/ : /cannot be reached/
     await expect(http(false).send(`https://${hostname()}:1/`)).rejects.toMatchObject({
       message: expect.stringMatching(what),
     })

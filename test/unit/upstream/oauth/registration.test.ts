@@ -57,7 +57,7 @@ describe('the gateway is to an authorization server', () => {
     expect(here.authority.requests).toContain('POST /reg')
   })
 
-  it('nothing where it can not register: the configuration has to say', async () => {
+  it('nothing where it cannot register: the configuration has to say', async () => {
     const here = await world({ registration: false }, {})
     await expect(here.upstream.handle(echo(caller('alice')))).rejects.toMatchObject({
       code: 'SERVER_UNAVAILABLE',

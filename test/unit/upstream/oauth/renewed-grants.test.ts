@@ -72,7 +72,7 @@ it('a grant of a client that is not known any more is asked for as another clien
   expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
 })
 
-it('a grant that was renewed is good though the store can not note that its turn is over', async () => {
+it('a grant that was renewed is good though the store cannot note that its turn is over', async () => {
   const { server, endAll } = await world()
   const store = new MemoryStore()
   const remove = store.delete.bind(store)

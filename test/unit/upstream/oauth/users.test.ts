@@ -142,7 +142,7 @@ describe('a user who has not signed in', () => {
     }
   })
 
-  it('gets the error of 2025-11-25 that names the link where the client knows it but can not be asked', async () => {
+  it('gets the error of 2025-11-25 that names the link where the client knows it but cannot be asked', async () => {
     const here = await world()
     await expect(here.upstream.handle(echo(alice, { client: clients.legacyMute }))).rejects.toMatchObject({
       rpc: -32042,
@@ -307,7 +307,7 @@ describe('what a user granted', () => {
     expect(kept.filter((_each, index) => index % 2 === 0).every((key) => key.startsWith('oauth:'))).toBe(true)
   })
 
-  it('that can not be renewed is asked for again when it is over', async () => {
+  it('that cannot be renewed is asked for again when it is over', async () => {
     const here = await signedIn({ refreshTokens: false, ttl: 300 })
     expect(textOf(await here.upstream.handle(echo(alice)))).toBeDefined()
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 301_000 })

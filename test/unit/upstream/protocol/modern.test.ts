@@ -68,7 +68,7 @@ describe.each(['2025-11-25', '2026-07-28'])(
     it.each([
       [form, {}, { form: {} }],
       [url, { elicitation: {} }, { url: {} }],
-    ])('does not reach one that can not be asked it: %j', async (question, capabilities, elicitation) => {
+    ])('does not reach one that cannot be asked it: %j', async (question, capabilities, elicitation) => {
       expect(await outcome(question, { era, revision, capabilities })).toEqual([
         -32021,
         expect.objectContaining({ requiredCapabilities: { elicitation } }),
