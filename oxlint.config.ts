@@ -46,7 +46,7 @@ export default defineConfig({
     ...importWalls(),
     ...globalWalls(),
     {
-      files: ['test/**', 'scripts/**'],
+      files: ['test/**', 'scripts/**', 'examples/**'],
       rules: { 'no-console': 'off', 'no-restricted-globals': 'off' },
     },
     {

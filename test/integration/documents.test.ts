@@ -18,6 +18,8 @@ const readme = readDocument('README.md')
 const reference = readDocument('docs/configuration.md')
 const manual = [readme, ...readdirSync(inRepository('docs')).map((name) => readDocument(`docs/${name}`))]
 const deploying = readDocument('deploy/README.md')
+const architecture = readDocument('ARCHITECTURE.md')
+const contributing = readDocument('CONTRIBUTING.md')
 const changes = readDocument('CHANGELOG.md')
 const env = { GITHUB_TOKEN: 'a-token', TICKETS_SECRET: 'a-secret', PAGES_CLIENT_SECRET: 'a-secret' }
 
@@ -182,7 +184,7 @@ describe('the table of limits', () => {
 })
 
 describe('links', () => {
-  const links = [...manual, deploying, changes].flatMap(({ file, links: all }) =>
+  const links = [...manual, deploying, changes, architecture, contributing].flatMap(({ file, links: all }) =>
     all().map((link) => [link, file]),
   )
 
@@ -193,14 +195,23 @@ describe('links', () => {
     if (heading !== undefined) expect(anchorsOf(readFileSync(target, 'utf8'))).toContain(heading)
   })
 
-  test('the files the README names are there', () => {
-    const named = [
-      ...readme.text.matchAll(
-        /`((?:core|wire|bridge|downstream|upstream|catalog|features|observe|cli)\/[\w-]+\.ts)`/g,
-      ),
-    ]
-    expect(named.length).toBeGreaterThan(10)
-    expect(named.filter(([, path]) => !existsSync(inRepository(`src/${path}`)))).toEqual([])
+  test('the files that the architecture page names are there', () => {
+    const named = [...architecture.text.matchAll(/`((?:[a-z]+\/)+[\w-]+\.(?:ts|md))`/g)].map(
+      ([, path = '']) => path,
+    )
+    expect(named.length).toBeGreaterThan(20)
+    const roots = ['src/', '']
+    expect(named.filter((path) => !roots.some((root) => existsSync(inRepository(root + path))))).toEqual([])
+  })
+
+  test('the folders that the architecture page names are those of src', () => {
+    const folders = architecture
+      .table('Folder of `src/`')
+      .flatMap(([cell = '']) => cell.match(/[a-z]+/g) ?? [])
+    const entries = readdirSync(inRepository('src'), { withFileTypes: true })
+    expect(folders.toSorted()).toEqual(
+      entries.flatMap((each) => (each.isDirectory() ? each.name : [])).toSorted(),
+    )
   })
 })
 
@@ -235,9 +246,9 @@ describe('the commands shown', () => {
 
   test('of npm are scripts of the package', () => {
     const { scripts } = JSON.parse(readFileSync(inRepository('package.json'), 'utf8'))
-    const used = [...readme.text.matchAll(/npm (?:run\s+([\w-]+)|(start|test))/g)].map(
-      ([, run, own]) => run ?? own,
-    )
+    const used = [
+      ...`${readme.text}${contributing.text}`.matchAll(/npm (?:run\s+([\w-]+)|(start|test))/g),
+    ].map(([, run, own]) => run ?? own)
     expect(used).toEqual(expect.arrayContaining(['start', 'test', 'check', 'build']))
     expect(used.filter((name) => name === undefined || !Object.hasOwn(scripts, name))).toEqual([])
   })
@@ -278,7 +289,7 @@ describe('snippets for clients', () => {
     expect(servers['gatehouse-by-stdio'].args.slice(0, 2)).toEqual(['stdio', '--config'])
   })
 
-  test.each(readme.blocks('json'))('the README has valid JSON: %s', (text) => {
+  test.each(readDocument('docs/usage.md').blocks('json'))('the manual has valid JSON: %s', (text) => {
     expect(JSON.parse(text)).toHaveProperty('mcpServers.gatehouse.command', 'gatehouse')
   })
 
