@@ -1,7 +1,8 @@
+import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'
 import { FOREVER, type Store } from '../store/store.ts'
-import { callerHash, type KeptPrincipal } from './principal.ts'
+import type { KeptPrincipal } from './principal.ts'
 import { casUpdate, type CasUpdate } from './cas-update.ts'
 
 /** Several calls that can be undone together. Kept under `transaction/…` as JSON; times are milliseconds since 1970. */
@@ -183,8 +184,10 @@ function written({ status, retry, ...others }: Transaction): string {
   return JSON.stringify({ status, ...(retry && { retry }), ...others })
 }
 
+/** Persisted since 0.3.0: a hash of its own, not `callerHash`. */
 function prefixOf(principal: string): string {
-  return `${COLLECTION}/${callerHash(principal)}:`
+  const hash = createHash('sha256').update(principal).digest('base64url').slice(0, 22)
+  return `${COLLECTION}/${hash}:`
 }
 
 function readTransaction(text: string | undefined): Transaction | undefined {

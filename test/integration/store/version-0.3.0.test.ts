@@ -1,0 +1,105 @@
+import { execFile } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import { gunzipSync } from 'node:zlib'
+import { Client } from '@modelcontextprotocol/client'
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { isObject } from '../../../src/core/json/json.ts'
+import { inRepository } from '../../support/document.ts'
+
+const fixture = inRepository('test/fixtures/store-0.3.0')
+const main = inRepository('dist/main.js')
+const folder = mkdtempSync(join(tmpdir(), 'gatehouse-test-'))
+const config = join(folder, 'gateway.config.yaml')
+const journal = join(folder, 'journal')
+// Half a minute after the end of the gateway that wrote it, so that it counts as gone.
+const env = {
+  PATH: process.env['PATH'] ?? '',
+  JOURNAL: journal,
+  CLOCK_START: String(Date.parse('2026-11-24T13:52:47Z')),
+  NODE_OPTIONS: `--import ${pathToFileURL(join(fixture, 'clock.mjs')).href}`,
+}
+const client = new Client({ name: 'test', version: '1.0.0' })
+
+beforeAll(async () => {
+  for (const name of ['gateway.config.yaml', 'server.mjs', 'receipt.json'])
+    cpSync(join(fixture, name), join(folder, name))
+  mkdirSync(join(folder, 'store'), { mode: 0o700 })
+  writeFileSync(join(folder, 'store/data.mdb'), gunzipSync(readFileSync(join(fixture, 'data.mdb.gz'))), {
+    mode: 0o600,
+  })
+  writeFileSync(journal, '')
+  const args = [main, 'stdio', '--config', config]
+  await client.connect(new StdioClientTransport({ command: process.execPath, args, env, stderr: 'ignore' }))
+})
+
+afterAll(async () => {
+  await client.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** Runs a command on the store. */
+async function gatehouse(...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(process.execPath, [main, ...args, '--config', config], { env })
+  return stdout
+}
+
+/** Calls a tool; the structured content of its result, with its `_meta`. */
+async function call(name: string, given: object, key?: string) {
+  const meta = key === undefined ? {} : { 'dev.gatehouse/idempotency_key': key }
+  const result = await client.callTool({ name, arguments: { ...given }, _meta: meta })
+  const content = isObject(result.structuredContent) ? result.structuredContent : {}
+  return { ...content, meta: isObject(result._meta) ? result._meta : {} }
+}
+
+const done = () => readFileSync(journal, 'utf8').split('\n').filter(Boolean)
+
+describe('a store and a configuration of 0.3.0 work unchanged', () => {
+  test('the actions of all charges are listed for undo, with their compensation', async () => {
+    const text = await gatehouse('undo', '--since', '1h', '--dry-run')
+    for (const id of ['one-1', 'receipt-2', 'kept-3', 'gatehouse tx rollback open'])
+      expect(text).toContain(id)
+  })
+
+  test('a completed call is replayed and does not run again', async () => {
+    const { meta } = await call('charge', { id: 'one' }, 'done-key')
+    expect(meta).toMatchObject({ 'dev.gatehouse/idempotency': { was_replay: true } })
+    expect(done()).toEqual([])
+  })
+
+  test('a call that was in flight is not run again: its outcome is unknown', async () => {
+    const { meta } = await call('hang', { id: 'lost' }, 'lost-key')
+    expect(meta).toMatchObject({ 'dev.gatehouse/error': { code: 'OUTCOME_UNKNOWN' } })
+    expect(done()).toEqual([])
+  })
+
+  test('a granted approval lets the call run once', async () => {
+    await call('remove', { id: 'granted' })
+    expect(done()).toEqual(['remove granted'])
+  })
+
+  test('a pending approval is listed, approved, and then lets its call run', async () => {
+    const { approvals } = JSON.parse(await gatehouse('approvals', 'list', '--json'))
+    const [pending] = approvals.filter((each: { status: string }) => each.status === 'pending')
+    expect(pending).toMatchObject({ tool: 'remove', arguments: { id: 'pending' } })
+    await gatehouse('approvals', 'approve', pending.id)
+    await call('remove', { id: 'pending' })
+    expect(done()).toContain('remove pending')
+  })
+
+  test('transactions keep their states, and an active one is rolled back', async () => {
+    expect(await call('get_transaction', { transaction_id: 'kept' })).toMatchObject({ status: 'committed' })
+    expect(await call('get_transaction', { transaction_id: 'open' })).toMatchObject({ status: 'active' })
+    const end = await call('rollback_transaction', { transaction_id: 'open' })
+    expect(end).toMatchObject({ status: 'rolled_back', steps_compensated: [{ step_id: 'step-1' }] })
+    expect(done()).toContain('refund open-4')
+  })
+
+  test('a receipt is verified with the keys of the store', async () => {
+    expect(await gatehouse('verify', join(folder, 'receipt.json'))).toContain('shop')
+  })
+})
