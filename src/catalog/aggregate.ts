@@ -1,3 +1,7 @@
+/**
+ * Several servers as one: lists joined, names resolved, notifications merged. A server that is away does not
+ * hide the others.
+ */
 import { type Call, type Handler, type Notification, type Outcome, resultOf } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { self } from '../core/identity.ts'

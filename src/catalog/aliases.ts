@@ -1,3 +1,4 @@
+/** Short names for tools whose names clients cannot take, and back again. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { isPlainName, namesByAlias } from '../core/text/alias.ts'
 import type { ListedDefinition } from '../core/descriptor.ts'

@@ -1,3 +1,4 @@
+/** The gateway's own tools, prompts, resources and pages among those of the servers. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { type GatewayError, asGatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,6 @@
+/**
+ * Samples calls for descriptions: how long tools take and what they return. Off until the first description.
+ */
 import type { Outcome, Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,7 @@
+/**
+ * What kind of action a tool is: the settings, then what is known of the server's package, then the judgement
+ * of its definition.
+ */
 import { hash } from 'node:crypto'
 import type { Classification, Operation, Risk } from '../core/descriptor.ts'
 import { isObject, canonical } from '../core/json/json.ts'

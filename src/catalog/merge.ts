@@ -1,3 +1,4 @@
+/** Joins the discovery results of several servers, and gives entries and URIs their names there. */
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'

@@ -1,3 +1,6 @@
+/**
+ * Compares the names and globs of the configuration with what servers list, and reports those without a match.
+ */
 import type { Call, Handler } from '../core/call.ts'
 import type { Definition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'

@@ -1,3 +1,4 @@
+/** Names at the address of all servers: `<server>_<name>` and `<server>+<uri>`, and whose a name is. */
 import { aliasOf } from '../core/text/alias.ts'
 
 /** The name of a tool or prompt where several servers are offered together. */

@@ -1,3 +1,7 @@
+/**
+ * Pages of lists: all pages of a listing are of the same list. Also reads all pages of a server's list, within
+ * bounds.
+ */
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
 import { type Call, type Handler, type Outcome, resultOf } from '../core/call.ts'

@@ -1,3 +1,7 @@
+/**
+ * Finds the handler of a call: built-ins first, then the chain of its target, compiled on first use and
+ * cached.
+ */
 import {
   type Call,
   compose,

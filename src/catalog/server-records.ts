@@ -1,3 +1,4 @@
+/** What servers listed last, for descriptions. Stale lists are served while they are refreshed. */
 import { createHash } from 'node:crypto'
 import { aliasOf } from '../core/text/alias.ts'
 import { type Call, type Handler, resultOf } from '../core/call.ts'

@@ -1,3 +1,4 @@
+/** Strict conformance of what the gateway exposes: names, URIs of its own scheme, complete results. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { self } from '../core/identity.ts'
 import { isObject } from '../core/json/json.ts'

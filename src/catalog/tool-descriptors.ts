@@ -1,3 +1,4 @@
+/** Descriptors of what calls name, from the lists of servers; cached by definition. */
 import type { Call } from '../core/call.ts'
 import type { Descriptor, ListedDefinition } from '../core/descriptor.ts'
 import type { UpstreamSettings } from '../core/settings.ts'

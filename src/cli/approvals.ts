@@ -1,3 +1,6 @@
+/**
+ * `gatehouse approvals`: lists pending approvals and decides them, on the store alone; no gateway has to run.
+ */
 import { escapeHidden } from '../core/text/escape.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'

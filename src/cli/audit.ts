@@ -1,3 +1,4 @@
+/** `gatehouse audit verify`: checks the hash chain of an audit log, and its anchor in the store. */
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { openLog } from '../gateway/gateway.ts'

@@ -1,3 +1,4 @@
+/** `gatehouse changelog`: prints the contract versions that gateways recorded of servers. */
 import { changelogView, contractChangelog } from '../descriptions/formats/changelog.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { openSharedStore } from '../gateway/offline.ts'

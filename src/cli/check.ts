@@ -1,3 +1,7 @@
+/**
+ * `gatehouse check`: loads the configuration, tries every server and the store, and reports every problem with
+ * its line.
+ */
 import { existsSync, readFileSync } from 'node:fs'
 import { locateFindings } from '../config/load.ts'
 import { ConfigError, type ConfigProblem, type Finding, pathText, problemLine } from '../config/problem.ts'

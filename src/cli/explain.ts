@@ -1,3 +1,6 @@
+/**
+ * `gatehouse explain`: shows what the gateway would do with the calls of a tool, and why. Makes no call of it.
+ */
 import { environment } from '../config/secrets.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'

@@ -1,3 +1,4 @@
+/** `gatehouse skill` and `gatehouse export`: connect to a server once and print a document about it. */
 import { environment } from '../config/secrets.ts'
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { ownUrl } from '../core/web.ts'

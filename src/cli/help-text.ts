@@ -1,3 +1,4 @@
+/** The texts of `--help`, one for each command. Tests compare the manual with them. */
 import { self } from '../core/identity.ts'
 
 /** What `--version` prints. */

@@ -1,3 +1,4 @@
+/** `gatehouse init`: writes a first configuration, or converts the file of an MCP client. */
 import { existsSync, writeFileSync } from 'node:fs'
 import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'

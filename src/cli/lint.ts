@@ -1,3 +1,4 @@
+/** `gatehouse lint`: checks a server against the corporate profile. */
 import { environment } from '../config/secrets.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'

@@ -1,3 +1,6 @@
+/**
+ * Parses the arguments of commands about one server: its name in a configuration, a URL, or a command line.
+ */
 import type { Settings, UpstreamSettings } from '../core/settings.ts'
 import { readOptions, readSource, serverNamed, type Source, UsageError } from './options.ts'
 

@@ -1,3 +1,7 @@
+/**
+ * Parses the arguments that commands share, and finds the configuration they are about: a file, a URL or a
+ * command line.
+ */
 import { existsSync, statSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { resolve } from 'node:path'

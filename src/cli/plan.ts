@@ -1,3 +1,7 @@
+/**
+ * `gatehouse plan`: proposes undo rules from tool lists; `--write` adds the certain ones to the configuration,
+ * with all comments kept.
+ */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
 import { environment } from '../config/secrets.ts'

@@ -1,3 +1,4 @@
+/** Hands rollbacks to a running gateway, or builds one for the purpose, and waits for their end. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'

@@ -1,3 +1,7 @@
+/**
+ * Finds the command in the arguments, loads its file only then, runs it, and turns its end into an exit code
+ * (0 good, 1 a problem, 2 wrong usage).
+ */
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/url-mistake.ts'
 import { didYouMean } from './options.ts'

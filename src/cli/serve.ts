@@ -1,3 +1,7 @@
+/**
+ * `gatehouse serve` and `gatehouse stdio`: run a gateway until a signal or the end of the input, and reload a
+ * changed file.
+ */
 import { environment } from '../config/secrets.ts'
 import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'

@@ -1,3 +1,4 @@
+/** `gatehouse store`: describes, exports and imports a store, and accepts one that lost its content. */
 import {
   closeSync,
   createReadStream,

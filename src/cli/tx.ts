@@ -1,3 +1,7 @@
+/**
+ * `gatehouse tx`: lists transactions, rolls one back, acknowledges what is left. Works on the store; a running
+ * gateway does the calls.
+ */
 import { escapeHidden } from '../core/text/escape.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'

@@ -1,3 +1,4 @@
+/** Decides which actions `gatehouse undo` can undo and in which parts. Pure. */
 import type { Action } from '../records/actions.ts'
 import { isOver, type Transaction } from '../records/transactions.ts'
 

@@ -1,3 +1,7 @@
+/**
+ * `gatehouse undo`: lists the actions since a time, newest first, and undoes them as one transaction for each
+ * caller.
+ */
 import { randomBytes } from 'node:crypto'
 import { createInterface } from 'node:readline/promises'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** `gatehouse verify`: checks the receipt of a result with the keys of the store or of a JWKS. */
 import { existsSync, readFileSync } from 'node:fs'
 import { escapeHidden } from '../core/text/escape.ts'
 import { isObject } from '../core/json/json.ts'

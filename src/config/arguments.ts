@@ -1,3 +1,4 @@
+/** Settings for a server given on the command line, without a file. */
 import { isObject } from '../core/json/json.ts'
 import type { Settings } from '../core/settings.ts'
 import { features as known } from '../features/index.ts'

@@ -1,3 +1,4 @@
+/** Checks of what a schema cannot say: values that do not go together. */
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { isHttpUrl, isLoopback } from './names.ts'

@@ -1,3 +1,5 @@
+/** Splits and joins command lines as a POSIX shell quotes them; runs no shell. */
+
 /** The words of a command line, or why it has none. `${…}` references are left in the words as they stand. */
 export type Split = { readonly words: readonly string[] } | { readonly problem: string }
 

@@ -1,3 +1,4 @@
+/** The names and globs that a configuration uses, for comparison with what servers list. */
 import { fits } from '../core/text/glob.ts'
 import { readDeprecation } from '../core/contract.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** The YAML document with the place of every value, and syntax errors in words. */
 import {
   isAlias,
   isMap,

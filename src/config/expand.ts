@@ -1,3 +1,4 @@
+/** Expands references and shorthand forms of a configuration. */
 import { isObject } from '../core/json/json.ts'
 import { splitCommand } from './command-line.ts'
 import type { Finding } from './problem.ts'

@@ -1,3 +1,4 @@
+/** Words for violations of the schema, with what was probably meant. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema, SchemaProblem } from '../core/schema/schema.ts'
 import { upstreamName } from './names.ts'

@@ -1,3 +1,7 @@
+/**
+ * From the text of a configuration to settings: parse, expand, validate, check; all problems at once, each
+ * with its place.
+ */
 import { dirname, resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { validator, type JsonSchema } from '../core/schema/schema.ts'

@@ -1,3 +1,5 @@
+/** Names of servers, and addresses that are local. */
+
 /** What the gateway itself is found at: beside the servers, or as one of them. */
 export const reservedNames: readonly string[] = ['gatehouse', 'server-card']
 

@@ -1,3 +1,4 @@
+/** Problems and warnings of a configuration, and their places. */
 import { statSync } from 'node:fs'
 import type { Finding as KeyFinding } from '../core/finding.ts'
 

@@ -1,3 +1,4 @@
+/** Reads a file of bounded size, or says why it cannot be read. */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 
 /**

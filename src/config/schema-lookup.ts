@@ -1,3 +1,4 @@
+/** Finds the schema of a path, and narrows alternatives to the one that was meant. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 

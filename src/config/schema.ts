@@ -1,3 +1,4 @@
+/** The JSON Schema of the whole file, composed from the sections and the features. */
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'
 import { authSchema } from './sections/auth.ts'

@@ -1,3 +1,4 @@
+/** Variables and files that values refer to. The only reader of the environment. */
 import { dirname, join, resolve } from 'node:path'
 import { parseEnv } from 'node:util'
 import { readText, whyUnreadable } from './read-text.ts'

@@ -1,3 +1,4 @@
+/** From validated values to settings, with the defaults of the profile. */
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import type { JsonSchema } from '../core/schema/schema.ts'

@@ -1,3 +1,5 @@
+/** Recognizes values that look like secrets. */
+
 const shapes = [
   /\b(gh[pousr]_|github_pat_|glpat-|xox[a-z]-|sk-|sk_live_|sk_test_|rk_live_)[\w-]{10,}/,
   /\b(npm_|hf_)[A-Za-z0-9]{20,}/,

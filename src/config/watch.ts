@@ -1,3 +1,4 @@
+/** Watches the configuration file and its references; half-written files are waited for. */
 import { watch } from 'node:fs'
 import type { FSWatcher } from 'node:fs'
 import { dirname, resolve } from 'node:path'

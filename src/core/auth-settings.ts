@@ -1,3 +1,4 @@
+/** The settings of authentication. */
 import type { Principal } from './principal.ts'
 import type { Secret } from './text/secret.ts'
 

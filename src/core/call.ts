@@ -1,3 +1,7 @@
+/**
+ * The one type of the gateway: a `Handler` turns a `Call` into an `Outcome` or throws a `GatewayError`; a
+ * `Middleware` wraps a handler. Calls are never changed in place. Read this file first.
+ */
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'

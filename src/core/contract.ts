@@ -1,3 +1,4 @@
+/** What a server offers to clients, and whether a change of it breaks them. */
 import { canonical, isObject } from './json/json.ts'
 import { type ChangeLevel, schemaChanges } from './schema/schema-change.ts'
 

@@ -1,3 +1,7 @@
+/**
+ * What servers list, as the gateway knows it: descriptors with their classification, and the records of
+ * servers.
+ */
 import type { Variation } from './judgement/judge.ts'
 
 /** What a server's own list says of a tool. */

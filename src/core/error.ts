@@ -1,3 +1,7 @@
+/**
+ * Every failure: one table of codes with category, JSON-RPC code and HTTP status, and the error that carries
+ * one. Codes are public.
+ */
 import type { Payload } from './payload.ts'
 
 const kinds = ['transient', 'permanent', 'auth_required', 'invalid_input', 'rate_limited'] as const

@@ -1,3 +1,4 @@
+/** What the audit log records besides calls: decisions, orders, refusals, sign-ins. */
 import type { GatewayError } from './error.ts'
 import type { Cookie } from './web.ts'
 

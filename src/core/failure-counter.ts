@@ -1,3 +1,4 @@
+/** Counts failures by name within a window, to slow down guessing. */
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from './error.ts'
 

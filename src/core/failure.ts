@@ -1,3 +1,4 @@
+/** Classifies failures of servers by rules, statuses, codes and words. */
 import { type Category, type ErrorCode, isCategory } from './error.ts'
 import { isObject } from './json/json.ts'
 import { compilePattern, type Pattern } from './text/pattern.ts'

@@ -1,3 +1,4 @@
+/** A problem found in a configuration by asking servers. */
 import type { Log } from './log.ts'
 
 /** What is wrong with the configuration, at a key of it. */

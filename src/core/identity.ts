@@ -1,3 +1,4 @@
+/** The name and version of this program, and ids of requests. */
 import { randomUUID } from 'node:crypto'
 
 /** The name and version the gateway gives as its own. */

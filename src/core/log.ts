@@ -1,3 +1,4 @@
+/** The contract of logs and of readiness probes. */
 import { GatewayError } from './error.ts'
 import { excerpt } from './text/redact.ts'
 

@@ -1,3 +1,4 @@
+/** What results and failures mean: answers, accepted tasks, refusals of the gateway. */
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 

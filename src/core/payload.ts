@@ -1,3 +1,7 @@
+/**
+ * A JSON value that keeps the text it came in: members are read and edited in the text, and parsed only on
+ * demand. What is not changed goes on byte for byte.
+ */
 import { addMembers, editMembers, elements, isObject, members } from './json/json.ts'
 
 /** What `with` sets: a value, a payload whose text is kept, or `undefined` to remove the member. */

@@ -1,3 +1,4 @@
+/** Who calls, after authentication. */
 import type { Secret } from './text/secret.ts'
 
 /** Who a call is made for. */

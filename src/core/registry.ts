@@ -1,3 +1,5 @@
+/** A map for keys that count up: a ring of cells without hashing, for requests in flight. */
+
 /** Holds a value until it is removed. */
 interface Cell<Value> {
   value: Value | undefined

@@ -1,3 +1,4 @@
+/** For how many calls, or how long, one approval holds; and the setting that ends confirmations. */
 import { durationSchema } from './time/units.ts'
 
 /**

@@ -1,3 +1,4 @@
+/** The names of scopes, and limits by caller, server and tool. */
 import { canonical } from './json/json.ts'
 import type { UpstreamSettings } from './settings.ts'
 

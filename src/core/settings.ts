@@ -1,3 +1,4 @@
+/** The settings of a gateway, as the configuration yields them. */
 import type { AuthSettings } from './auth-settings.ts'
 import type { Operation, Risk, About, Cost } from './descriptor.ts'
 import type { ErrorCode } from './error.ts'

@@ -1,3 +1,4 @@
+/** Small questions about calls of tools: their arguments, keys, trial runs, and how they are shown. */
 import type { Call } from './call.ts'
 import type { Descriptor } from './descriptor.ts'
 import { isObject } from './json/json.ts'

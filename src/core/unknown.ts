@@ -1,3 +1,4 @@
+/** Failures of calls that name something unknown. Hidden things fail with the same words. */
 import { GatewayError } from './error.ts'
 
 /** The failure of a call of an unknown tool; a hidden tool is refused with the same words. */

@@ -1,3 +1,4 @@
+/** HTML pages with a content security policy, cookies, and checks of same-site requests. */
 import { hash } from 'node:crypto'
 
 /** A page for people. */

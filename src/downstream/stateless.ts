@@ -1,3 +1,4 @@
+/** A call of a 2026-07-28 client, over any transport: opens its request state, and seals the next one. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError, isCancelled } from '../core/error.ts'
 import { Payload } from '../core/payload.ts'

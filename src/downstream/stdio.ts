@@ -1,3 +1,4 @@
+/** Serves one client over a pair of streams. The first message tells its era. */
 import { randomUUID } from 'node:crypto'
 import type { Readable, Writable } from 'node:stream'
 import type { Handler } from '../core/call.ts'

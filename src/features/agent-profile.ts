@@ -1,3 +1,4 @@
+/** Documents for agents as prompts and resources: briefings and notices. */
 import type { Call } from '../core/call.ts'
 import { self } from '../core/identity.ts'
 import { unknownResource } from '../core/unknown.ts'

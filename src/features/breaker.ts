@@ -1,3 +1,4 @@
+/** Stops calls to a server that keeps failing, for a pause; then one call tries it. */
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'

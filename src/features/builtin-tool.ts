@@ -1,3 +1,4 @@
+/** Help for features with tools and methods of their own: one answer in both forms. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** Completes what servers list: titles, annotations, descriptions with risk, limits and undo. */
 import type { Outcome } from '../core/call.ts'
 import { canonical } from '../core/json/json.ts'
 import type { Definition } from '../core/descriptor.ts'

@@ -1,3 +1,4 @@
+/** Limits the calls in flight, for all callers and for each. */
 import { GatewayError } from '../core/error.ts'
 import { limitScope } from '../core/scope.ts'
 import { Registry } from '../core/registry.ts'

@@ -1,3 +1,4 @@
+/** Descriptions in the dashdash format, in lists and in what servers say of themselves. */
 import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Definition } from '../core/descriptor.ts'
 import { Payload } from '../core/payload.ts'

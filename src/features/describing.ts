@@ -1,3 +1,7 @@
+/**
+ * Help for features that add to lists or to what servers say of themselves. A description that takes too long
+ * is left out.
+ */
 import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'

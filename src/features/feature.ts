@@ -1,3 +1,4 @@
+/** The contract of a feature: its place in the configuration, its schema, and what it adds to the gateway. */
 import type { Call, Handler, Middleware, Target } from '../core/call.ts'
 import type { Descriptor, RemainingQuota, ToolFacts } from '../core/descriptor.ts'
 import type { GatewayError } from '../core/error.ts'

@@ -1,3 +1,4 @@
+/** The guide for agents: `ai_help`, `/ai-help` and `/llms.txt`. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { helpKey, helpOf } from '../descriptions/formats/help.ts'

@@ -1,3 +1,4 @@
+/** The order of the features, in five stages. This is the only place that decides it; see ARCHITECTURE.md. */
 import type { Feature } from './feature.ts'
 import { agentProfile } from './agent-profile.ts'
 import { breaker } from './breaker.ts'

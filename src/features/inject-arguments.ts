@@ -1,3 +1,7 @@
+/**
+ * Lets models write values for the gateway (keys, transactions, intent) as arguments; they are taken out
+ * before the server sees the call.
+ */
 import { noteBareArguments } from '../core/tool-call.ts'
 import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'

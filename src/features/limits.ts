@@ -1,3 +1,6 @@
+/**
+ * Deadlines of calls: the longest silence and the longest duration. Time that a person takes does not count.
+ */
 import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'

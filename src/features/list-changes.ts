@@ -1,3 +1,4 @@
+/** Which lists a listener wants changes of, and how a discovery result declares them. */
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'

@@ -1,3 +1,4 @@
+/** Checks the media of calls against the declared types and sizes. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'

@@ -1,3 +1,7 @@
+/**
+ * Rate limits by caller, server and tool, counted in the store: sliding windows, all or none of a call's
+ * limits taken.
+ */
 import { randomUUID } from 'node:crypto'
 import type { Call, Outcome, RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'

@@ -1,3 +1,4 @@
+/** Shortens results above the limit: texts, then arrays and objects, so that they stay valid. */
 import type { Call, Outcome } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'

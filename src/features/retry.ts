@@ -1,3 +1,4 @@
+/** Repeats calls that were not sent, or that are idempotent, after passing failures. */
 import type { Call, Handler, Outcome } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { asCalled } from '../core/judgement/judge.ts'

@@ -1,3 +1,4 @@
+/** Adds the text of structured content for clients that read text alone. */
 import type { Call, Outcome } from '../core/call.ts'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Feature } from './feature.ts'

@@ -1,3 +1,7 @@
+/**
+ * Makes descriptions of servers from their records, cached until something of them changes; readers with fewer
+ * rights get a part. Secrets of the configuration are removed from every document.
+ */
 import { aliasOf } from '../core/text/alias.ts'
 import type { Call, Handler } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** Creates the features that are on, and answers questions about all of them together. */
 import type { Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import type { ToolFacts } from '../core/descriptor.ts'

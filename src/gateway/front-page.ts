@@ -1,3 +1,4 @@
+/** Collects what the page at `/` shows: servers, tools, pending calls, links. */
 import { visitorNamed } from '../downstream/pages/visitors.ts'
 import type { Runtime } from './runtime.ts'
 import { exposedName } from '../catalog/names.ts'

@@ -1,3 +1,7 @@
+/**
+ * What lasts as long as the process: store, keys, listeners, observers. It owns the current `Runtime` and
+ * replaces it on reload; calls in flight end in the runtime they began in.
+ */
 import type { Readable, Writable } from 'node:stream'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
 import { anchorsIn } from './startup.ts'

@@ -1,3 +1,4 @@
+/** What is known of one tool and decided about it, for `gatehouse explain`. */
 import { settingsFor } from '../features/feature.ts'
 import { type Runtime, isUndoDerived } from './runtime.ts'
 import type { Descriptor } from '../core/descriptor.ts'

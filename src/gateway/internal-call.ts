@@ -1,3 +1,4 @@
+/** Calls that the gateway makes itself, with the rights of a caller. */
 import type { Call } from '../core/call.ts'
 import { Payload } from '../core/payload.ts'
 import type { InternalCall } from '../features/services.ts'

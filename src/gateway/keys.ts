@@ -1,3 +1,7 @@
+/**
+ * The gateway's own keys: encryption of request state, the token vault, and signatures. They live in the
+ * store, so that all members share them, and are cached for a minute.
+ */
 import { randomBytes } from 'node:crypto'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'

@@ -1,3 +1,4 @@
+/** Connects the observers to a gateway: levels for gauges, timed store operations, the way of a call. */
 import type { Call } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'

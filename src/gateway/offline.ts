@@ -1,3 +1,4 @@
+/** The store and the audit log for commands that run without a gateway. */
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
 import { Audit } from '../observability/audit/audit.ts'

@@ -1,3 +1,7 @@
+/**
+ * One generation of the configuration: upstreams, catalog, chains, features and their services. Never changed
+ * in place; a reload builds the next one and keeps the servers whose settings are equal.
+ */
 import { type HiddenName, hiddenText } from '../catalog/aggregate.ts'
 import { createCallStatistics } from '../catalog/call-statistics.ts'
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'

@@ -1,3 +1,4 @@
+/** Reaches every server once at start, when the store is ready, and reports what does not fit together. */
 import { hostname } from 'node:os'
 import type { Finding } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'

@@ -1,3 +1,4 @@
+/** Assertions about documents for agents and about versions. */
 import { readDeprecation } from '../core/contract.ts'
 import { settingOf } from '../core/settings.ts'
 import {

@@ -1,3 +1,4 @@
+/** Requests of the linter to a server: lists page by page, resources, prompts. */
 import type { Handler } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'
 import { canonical, isObject } from '../core/json/json.ts'

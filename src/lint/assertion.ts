@@ -1,3 +1,4 @@
+/** The contract of an assertion, and help to word its verdict. */
 import type { Subject } from './subject.ts'
 
 /** How much a rule binds: `forbidden` must not be, `may` is a choice. */

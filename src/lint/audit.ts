@@ -1,3 +1,4 @@
+/** Runs all assertions of the corporate profile on a server, and what only its owner can say. */
 import type { About } from '../core/descriptor.ts'
 import { type ToolWords, settingOf } from '../core/settings.ts'
 import { agent, contract } from './agent.ts'

@@ -1,3 +1,4 @@
+/** Assertions that the gateway itself fulfils for a server, and those about its descriptions. */
 import { isObject } from '../core/json/json.ts'
 import { type Assertion, fail, notApplicable, ownersToSay, repaired, each } from './assertion.ts'
 import type { AuditedTool, Subject } from './subject.ts'

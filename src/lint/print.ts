@@ -1,3 +1,4 @@
+/** The report of `gatehouse lint` as text. */
 import type { AuditReport, Audited } from './audit.ts'
 
 /** How much evidence of one rule is printed. */

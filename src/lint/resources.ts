@@ -1,3 +1,4 @@
+/** Assertions about resources and prompts. */
 import { isObject } from '../core/json/json.ts'
 import { told, type Reading } from './asking.ts'
 import { type Assertion, each, fail, notApplicable, pass } from './assertion.ts'

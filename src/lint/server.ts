@@ -1,3 +1,4 @@
+/** Assertions about the server as a whole. */
 import { isObject } from '../core/json/json.ts'
 import { tasksExtension } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'

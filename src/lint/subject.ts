@@ -1,3 +1,4 @@
+/** What assertions look at, read from the server once. */
 import { classify } from '../catalog/classify.ts'
 import type { Handler } from '../core/call.ts'
 import type { Classification } from '../core/descriptor.ts'

@@ -1,3 +1,4 @@
+/** Assertions about tools and their schemas. */
 import { verbOf } from '../catalog/classify.ts'
 import { isObject } from '../core/json/json.ts'
 import { UnusableSchema, validator } from '../core/schema/schema.ts'

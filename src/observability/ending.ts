@@ -1,3 +1,4 @@
+/** How a call ended, as log, metrics, traces and audit name it. */
 import type { Outcome } from '../core/call.ts'
 import type { ErrorCode, GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** The page of `/metrics`. prom-client is loaded at the first request. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { self } from '../core/identity.ts'
 import type { Levels, Series } from './metrics.ts'

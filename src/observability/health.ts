@@ -1,3 +1,4 @@
+/** Readiness: the state of servers, store and keys. */
 import type { Probe, Probes } from '../core/log.ts'
 
 /** How a part of the gateway does; why it fails is for the log alone. */

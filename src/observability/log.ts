@@ -1,3 +1,4 @@
+/** JSON lines on stderr, or readable ones on a terminal; secrets are masked. */
 import { writeSync } from 'node:fs'
 import { inspect, styleText } from 'node:util'
 import { isoTime } from '../core/time/waiting.ts'

@@ -1,3 +1,4 @@
+/** Counters and histograms of calls, for Prometheus. Labels are bounded. */
 import type { Target } from '../core/call.ts'
 import { oneLine } from '../core/text/escape.ts'
 import type { Exposition } from './exposition.ts'

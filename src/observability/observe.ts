@@ -1,3 +1,7 @@
+/**
+ * Wraps calls: one log line, metrics, span and audit entry at their end. Costs nothing where nothing is
+ * observed.
+ */
 import type { Call, Handler, Middleware } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'

@@ -1,3 +1,4 @@
+/** The observers of a gateway, following its settings over reloads. */
 import type { ApprovalStep } from '../core/events.ts'
 import type { Call } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'

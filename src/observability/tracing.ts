@@ -1,3 +1,4 @@
+/** OpenTelemetry spans of calls, exported over OTLP. The library is loaded where traces are on. */
 import type { Attributes, Context, Span, SpanContext, SpanKind } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Call } from '../core/call.ts'

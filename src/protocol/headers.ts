@@ -1,3 +1,4 @@
+/** HTTP headers of MCP: standard headers of 2026-07-28, mirrored arguments, rate limits. */
 import type { RateLimitStatus } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'

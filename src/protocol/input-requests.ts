@@ -1,3 +1,7 @@
+/**
+ * Elicitation, sampling and roots as input requests: which client can answer them, how each revision words
+ * them, and how responses are read.
+ */
 import type { Client, InputRequest, InputRequests } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'

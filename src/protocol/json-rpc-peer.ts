@@ -1,3 +1,7 @@
+/**
+ * One side of a JSON-RPC connection: pending requests by id, cancellation, progress. Knows no transport and no
+ * method.
+ */
 import { type Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'

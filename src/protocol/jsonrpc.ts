@@ -1,3 +1,7 @@
+/**
+ * JSON-RPC 2.0 messages (https://www.jsonrpc.org/specification): parsing that keeps the text of params and
+ * results, encoding, and the era of a message. Usual messages are read without a full parse.
+ */
 import { GatewayError } from '../core/error.ts'
 import { elements, isDeeperThan, isObject, members } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'

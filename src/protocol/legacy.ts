@@ -1,3 +1,7 @@
+/**
+ * What is specific to messages of the revisions with a handshake: the result of `initialize`, results and
+ * errors, progress tokens.
+ */
 import type { Call, Notification } from '../core/call.ts'
 import type { GatewayError } from '../core/error.ts'
 import { self } from '../core/identity.ts'

@@ -1,3 +1,4 @@
+/** From a message to a `Call`: target, meta, trace, state. Also calls of the gateway's own. */
 import type {
   InputResponse,
   InputResponses,

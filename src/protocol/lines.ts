@@ -1,3 +1,4 @@
+/** Splits streams of bytes into lines of bounded length, with characters and line ends cut anywhere. */
 import { isUtf8 } from 'node:buffer'
 
 /** Takes a line; `isSound` tells whether its bytes were valid UTF-8. Others were replaced by U+FFFD. */

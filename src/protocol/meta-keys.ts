@@ -1,3 +1,7 @@
+/**
+ * Every `_meta` key and extension of the gateway, and the values that callers may send with them. Keys under
+ * `dev.gatehouse/` are public; foreign ones that imitate them are removed.
+ */
 import type { Call } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject, isSame, cutMembers } from '../core/json/json.ts'

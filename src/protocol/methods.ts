@@ -1,3 +1,7 @@
+/**
+ * The table of MCP methods: where the name of the target is, whether it lists, asks or caches, and who may
+ * send it.
+ */
 import { GatewayError } from '../core/error.ts'
 /** What the gateway must know of a method of the protocol. */
 interface Method {

@@ -1,3 +1,7 @@
+/**
+ * What is specific to messages of 2026-07-28: the client in `_meta`, results with `resultType`, errors and
+ * their statuses.
+ */
 import type { Call, Client, Outcome, InputRequests } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'

@@ -1,3 +1,7 @@
+/**
+ * Lowers results, lists and notifications to the revision of a client: content types, structured content,
+ * output schemas. What it need not change keeps its text.
+ */
 import type { Call, Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import { isTaskAccepted } from '../core/outcome.ts'

@@ -1,3 +1,7 @@
+/**
+ * Seals the `requestState` that 2026-07-28 clients carry between the rounds of a call: AES-256-GCM, bound to
+ * the call and its caller, with a time of expiry, usable once.
+ */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Call, RequestState } from '../core/call.ts'

@@ -1,3 +1,8 @@
+/**
+ * The table of MCP revisions: what each can say. Code asks a row for an ability and never compares names of
+ * revisions.
+ */
+
 /** What one protocol revision can say. A new revision is a row here. */
 export interface Revision {
   readonly name: string

@@ -1,3 +1,4 @@
+/** Server-sent events (HTML, section 9.2): encoding, and a bounded reader. */
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import { singleLine } from './lines.ts'
 

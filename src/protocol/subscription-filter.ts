@@ -1,3 +1,4 @@
+/** Filters of `subscriptions/listen` (2026-07-28): which notifications a listener asked for. */
 import type { Notification } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'

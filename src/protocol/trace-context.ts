@@ -1,3 +1,4 @@
+/** W3C Trace Context and baggage, in headers and in `_meta`. */
 import type { Call } from '../core/call.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'

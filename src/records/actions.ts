@@ -1,3 +1,4 @@
+/** Actions in the store: what changed something, and what undoes it. Keys sort by time. */
 import { randomUUID } from 'node:crypto'
 import { isObject, readJson } from '../core/json/json.ts'
 import type { Store } from '../store/store.ts'

@@ -1,3 +1,7 @@
+/**
+ * Approvals in the store: requested, decided, used once. A decision and its use are compare-and-swaps, so that
+ * two members never both use one.
+ */
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { type AuthSettings, isProtected } from '../core/auth-settings.ts'
 import type { Risk } from '../core/descriptor.ts'

@@ -1,3 +1,4 @@
+/** Records of keyed calls: executing, done or unknown. Field names are persisted and do not change. */
 import { hash } from 'node:crypto'
 import { type Category, type ErrorCode, GatewayError, isErrorCode } from '../core/error.ts'
 import { canonical, isObject, readJson } from '../core/json/json.ts'

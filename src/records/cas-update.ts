@@ -1,3 +1,4 @@
+/** Changes a value of the store by compare-and-swap until it succeeds. */
 import type { Store } from '../store/store.ts'
 
 /** What comes of a look at a value: what to tell, and what the value becomes, where it becomes another. */

@@ -1,3 +1,4 @@
+/** The versions of what servers offer, with their changes. */
 import type { ContractHistory, ContractVersion, KeptChange } from '../core/contract.ts'
 import {
   type Contract,

@@ -1,3 +1,4 @@
+/** The processes that share a store, by heartbeats: who is alive, and which one this is. */
 import { randomBytes } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'

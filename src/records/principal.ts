@@ -1,3 +1,4 @@
+/** Callers as the store keeps them: hashed in keys, without tokens in values. */
 import { hash } from 'node:crypto'
 import type { Principal } from '../core/principal.ts'
 

@@ -1,3 +1,4 @@
+/** Receipts: what is signed of a result, and their verification. */
 import { createPublicKey, hash, verify } from 'node:crypto'
 import { canonical, isObject, readJson } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'

@@ -1,3 +1,6 @@
+/**
+ * Transactions in the store. Every change is a pure move from `transitions.ts`, applied by compare-and-swap.
+ */
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../core/error.ts'
 import { isObject, readJson } from '../core/json/json.ts'

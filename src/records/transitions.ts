@@ -1,3 +1,7 @@
+/**
+ * The moves of a transaction, as pure functions: active → committed, or active → rolling_back → rolled_back or
+ * partially_rolled_back. A move that does not fit the state throws.
+ */
 import { type Extra, GatewayError } from '../core/error.ts'
 import type { Action } from './actions.ts'
 import type { KeptPrincipal } from './principal.ts'

@@ -1,3 +1,4 @@
+/** The store of one process, bounded; what is oldest goes first, except where a promise forbids it. */
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
 
 /**

@@ -1,3 +1,4 @@
+/** Opens the configured store, and keeps a replaced one open until the calls that use it have ended. */
 import type { Log } from '../core/log.ts'
 import type { StoreSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'

@@ -1,4 +1,9 @@
 /**
+ * The contract of stores: small texts with an expiry, compare-and-swap, and rate-limit windows.
+ * `test/support/store-contract.ts` checks it for each implementation.
+ */
+
+/**
  * What must outlive a call, and may be shared by several gateways. Keys begin with the name of their owner:
  * `rate:` the buckets of rate limits, `session:` narrowing session tokens, `oauth:` what was granted by servers and the sessions of people,
  * `key:` the gateway's own keys, `budget:` what callers spent, `alive:` which gateways there are, `audit:` how far audit logs have got, `call:` calls with an idempotency key,

@@ -1,3 +1,7 @@
+/**
+ * Failures before and during a call: which are passing, which left the call unsent, and which are repeated for
+ * a moment.
+ */
 import { asGatewayError, GatewayError } from '../core/error.ts'
 
 /** A failure to connect. The call itself was not sent yet, so nothing is unknown about it. */

@@ -1,3 +1,7 @@
+/**
+ * Finds out which revision and transport a server speaks, and which eras it has. Probes only say what every
+ * revision understands.
+ */
 import { LRUCache } from 'lru-cache'
 import type { Call, Client } from '../core/call.ts'
 import { asGatewayError, GatewayError } from '../core/error.ts'

@@ -1,3 +1,7 @@
+/**
+ * The connections of one server by owner: bounded, closed when idle, and not opened again at once after
+ * repeated failures.
+ */
 import { GatewayError } from '../core/error.ts'
 import { background, type Log } from '../core/log.ts'
 import { hasItsShare, type Principal } from '../core/principal.ts'

@@ -1,3 +1,4 @@
+/** Connects to every server at start, and keeps trying those that are away. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Call } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'

@@ -1,3 +1,4 @@
+/** Keeps a listening call open over reconnects, and reports changes that may have been missed meanwhile. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { UpstreamCall } from './suspended-calls.ts'
 import type { Call, Outcome } from '../core/call.ts'

@@ -1,3 +1,7 @@
+/**
+ * Calls whose server waits for input responses while no request of the client is open. The client's retry
+ * continues them by a continuation token; without one they end.
+ */
 import { randomUUID } from 'node:crypto'
 import type {
   InputResponse,

@@ -1,3 +1,7 @@
+/**
+ * The tools of a server by name, from its lists: header mirrors, required tasks, renamed and hidden tools.
+ * Bounded, as lists are foreign.
+ */
 import { LRUCache } from 'lru-cache'
 import { createHash } from 'node:crypto'
 import type { Client, Call, Handler } from '../core/call.ts'

@@ -1,3 +1,7 @@
+/**
+ * One server: which connection a call takes, how failures become errors, and what is known of its state.
+ * Connections belong to callers as the isolation says.
+ */
 import { setTimeout as wait } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { type Call, compose, type Handler, type Outcome, type Middleware, type Client } from '../core/call.ts'

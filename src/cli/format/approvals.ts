@@ -1,3 +1,4 @@
+/** Approvals as text for a terminal. Foreign text is escaped. */
 import { escapeHidden } from '../../core/text/escape.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import { rememberText } from '../../core/remember.ts'

@@ -1,3 +1,4 @@
+/** What `gatehouse plan` prints: proposals as YAML to paste, with their doubts as comments. */
 import { type Descriptor, riskWords } from '../../core/descriptor.ts'
 import { type ToolSettings, type UndoSettings, settingOf } from '../../core/settings.ts'
 import { oneLine, isYamlWord, quotedText, yamlKey } from '../../core/text/escape.ts'

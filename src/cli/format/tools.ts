@@ -1,3 +1,4 @@
+/** What `gatehouse explain` prints of tools: as lines, a table, or JSON. */
 import { riskWords } from '../../core/descriptor.ts'
 import { oneLine } from '../../core/text/escape.ts'
 import type { UndoSettings } from '../../core/settings.ts'

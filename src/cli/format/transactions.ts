@@ -1,3 +1,4 @@
+/** Transactions and undone actions as text for a terminal. */
 import { oneLine } from '../../core/text/escape.ts'
 import { displayCall } from '../../core/tool-call.ts'
 import type { Action } from '../../records/actions.ts'

@@ -1,3 +1,4 @@
+/** Converts the configuration of an MCP client; secrets become variables. */
 import { basename, dirname, resolve } from 'node:path'
 import { Document, isMap, isPair, isScalar } from 'yaml'
 import { isObject } from '../../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** Reads the files of MCP clients, with comments. */
 import { isObject } from '../../core/json/json.ts'
 import { ConfigError } from '../problem.ts'
 

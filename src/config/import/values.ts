@@ -1,3 +1,4 @@
+/** Converts single values: secrets, variables and inputs of clients. */
 import { basename, sep } from 'node:path'
 import { hasReference } from '../secrets.ts'
 import { holdsPassword, looksLikeToken, looksRandom, namesSecret } from '../tokens.ts'

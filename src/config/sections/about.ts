@@ -1,3 +1,4 @@
+/** What owners say of servers and tools for descriptions. */
 import type { About, Cost } from '../../core/descriptor.ts'
 import type { IntentRule, Recommendation } from '../../core/settings.ts'
 import { sizeSchema } from '../../core/time/units.ts'

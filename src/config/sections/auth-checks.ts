@@ -1,3 +1,4 @@
+/** Checks of `auth`, and of approvals that depend on it. */
 import { isObject } from '../../core/json/json.ts'
 import { isHttpUrl, isLoopback } from '../names.ts'
 import type { Checked, Finding } from '../problem.ts'

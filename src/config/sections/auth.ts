@@ -1,3 +1,4 @@
+/** The section `auth`: schema and settings. */
 import type { AuthSettings, BasicUser, IntrospectSettings, JwtSettings } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'

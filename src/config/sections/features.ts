@@ -1,3 +1,4 @@
+/** The settings of features: switches, defaults, and those of single servers. */
 import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { FeatureSettings } from '../../core/settings.ts'

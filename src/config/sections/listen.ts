@@ -1,3 +1,4 @@
+/** The section `listen`. */
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import { sizeSchema } from '../../core/time/units.ts'
 

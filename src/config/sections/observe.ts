@@ -1,3 +1,4 @@
+/** The section `observe`. */
 import { dirname, resolve } from 'node:path'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { AuditSettings, ObserveSettings, TraceSettings } from '../../core/settings.ts'

@@ -1,3 +1,4 @@
+/** The section `store`, and the default folder. */
 import { createHash } from 'node:crypto'
 import { accessSync, constants, existsSync } from 'node:fs'
 import { homedir, platform } from 'node:os'

@@ -1,3 +1,4 @@
+/** Checks of expressions and of masking rules. */
 import { isObject } from '../../core/json/json.ts'
 import { type Root, parseSteps } from '../../core/json/path.ts'
 import { compilePattern, type Pattern } from '../../core/text/pattern.ts'

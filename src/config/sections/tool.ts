@@ -1,3 +1,4 @@
+/** A tool under `tools` of a server: schema and settings. */
 import type { Cost } from '../../core/descriptor.ts'
 import { rememberSchema } from '../../core/remember.ts'
 import { scopeListSchema } from '../../core/scope.ts'

@@ -1,3 +1,4 @@
+/** `oauth` of a server: schema, settings and checks. */
 import { isObject } from '../../core/json/json.ts'
 import type { JsonSchema } from '../../core/schema/schema.ts'
 import type { OAuthSettings } from '../../core/settings.ts'

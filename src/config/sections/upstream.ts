@@ -1,3 +1,4 @@
+/** A server under `upstreams`: schema and checks. */
 import { resolve } from 'node:path'
 import { errorCodes } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

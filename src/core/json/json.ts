@@ -1,3 +1,8 @@
+/**
+ * Works on JSON as text: finds, edits and cuts members without parsing values that are not needed. Duplicate
+ * keys and deep nesting are the callers' concern.
+ */
+
 /** A member of a JSON object: its key, and where it and its value stand in the object's text. */
 export interface Member {
   readonly key: string

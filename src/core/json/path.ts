@@ -1,3 +1,4 @@
+/** Paths into JSON values, as `$.result.items[0].id`. */
 import { isObject } from './json.ts'
 
 /** What paths of an expression begin with. */

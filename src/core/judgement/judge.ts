@@ -1,3 +1,7 @@
+/**
+ * Judges what a tool does from its definition: all evidence is collected, the worst holds, and hints of the
+ * server count only as far as they can be trusted.
+ */
 import type { Descriptor, Classification, Operation, Risk } from '../descriptor.ts'
 import { isObject } from '../json/json.ts'
 import type { Payload } from '../payload.ts'

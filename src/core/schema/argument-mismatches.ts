@@ -1,3 +1,4 @@
+/** Whether the arguments of a written call fit the schema of its tool. */
 import type { Expression, Value } from '../undo/expression.ts'
 import type { Step } from '../json/path.ts'
 import { type Path, printPath, type Root } from '../json/path.ts'

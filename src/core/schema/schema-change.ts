@@ -1,3 +1,4 @@
+/** Compares two schemas: which changes break callers, which are additions. */
 import { canonical, isObject } from '../json/json.ts'
 
 /** How much a change asks of callers: `major` may break them, `minor` adds something, `patch` is wording. */

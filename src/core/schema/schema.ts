@@ -1,3 +1,7 @@
+/**
+ * Checks values against JSON Schema with Ajv, loaded on demand. Foreign schemas are bounded in size,
+ * references, patterns and time.
+ */
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv'
 import { createRequire } from 'node:module'
 import { canonical, isObject } from '../json/json.ts'

@@ -1,3 +1,4 @@
+/** Short unique names within the limits of clients. */
 import { createHash } from 'node:crypto'
 
 const PLAIN = /^[a-z][a-z0-9_]{1,63}$/

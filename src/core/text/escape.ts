@@ -1,3 +1,5 @@
+/** Foreign text on one line, with invisible characters shown, or quoted for YAML. */
+
 // Characters that show nothing, change the direction of what is around them, or stand for nothing.
 const hidden = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}/gu
 const line = '\n'

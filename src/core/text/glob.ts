@@ -1,3 +1,5 @@
+/** Globs with `*`: matches, the most specific one, and overlaps. */
+
 /** Whether a name fits a glob: `*` is any run of characters, everything else is itself. */
 export function fits(glob: string, name: string): boolean {
   const [first = '', ...rest] = glob.split('*')

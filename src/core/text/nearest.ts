@@ -1,3 +1,5 @@
+/** The nearest name to a mistyped one. */
+
 /** The word most like `word`, when one is like it enough to be what was meant. */
 export function nearest(word: string, words: readonly string[]): string | undefined {
   const limit = Math.max(1, Math.floor(word.length / 3))

@@ -1,3 +1,4 @@
+/** Regular expressions in linear time (RE2), loaded on demand. */
 import { createRequire } from 'node:module'
 import { LRUCache } from 'lru-cache'
 

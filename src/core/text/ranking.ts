@@ -1,3 +1,4 @@
+/** Ranks texts by a query (BM25 with synonyms), for suggestions. */
 import type { Descriptor, ServerRecord } from '../descriptor.ts'
 import { isObject } from '../json/json.ts'
 import { actionOf, synonymsOf } from './synonyms.ts'

@@ -1,3 +1,4 @@
+/** Finds secrets in foreign text: known values, and the shapes of tokens and connection strings. */
 import { isObject } from '../json/json.ts'
 import { Secret } from './secret.ts'
 

@@ -1,3 +1,4 @@
+/** A value that is never printed: it has to be revealed by name. */
 import { hash } from 'node:crypto'
 import { inspect } from 'node:util'
 

@@ -1,3 +1,4 @@
+/** Words that mean the same in names of tools. */
 import { stem } from './words.ts'
 
 /** Other words for a word, all as stems: what people ask for in one word is often done by a tool named in another. */

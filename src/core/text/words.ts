@@ -1,3 +1,5 @@
+/** Splits names and texts into words and stems. */
+
 /** The words of a name in lower case: `getHTTPStatus` is get, http, status. */
 export function wordsOf(name: string): string[] {
   const words = spaced(name)

@@ -1,3 +1,5 @@
+/** Durations, sizes and rates of the configuration. */
+
 /** The JSON Schema of a duration in the configuration; read it with `milliseconds`. */
 export const durationSchema = {
   type: 'string',

@@ -1,3 +1,5 @@
+/** Waiting: deadlines, pauses and aborts without leaks; and times as text. */
+
 /** The longest time a timer can hold, in milliseconds: a longer one would end at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1
 

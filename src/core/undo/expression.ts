@@ -1,3 +1,7 @@
+/**
+ * The language of undo rules and verification: calls with paths, as `delete(id=$.result.id)`. Bounded, without
+ * evaluation of code.
+ */
 import { isObject, readJson } from '../json/json.ts'
 import { type Step, find, type Path, printPath, type Root, type Scope } from '../json/path.ts'
 import type { Payload } from '../payload.ts'

@@ -1,3 +1,4 @@
+/** Proposes how a tool is undone by another tool of its server, with its doubts. */
 import type { UndoSettings } from '../settings.ts'
 import { areSameNouns, isSameNoun } from '../text/words.ts'
 import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'

@@ -1,3 +1,4 @@
+/** Decides which undo rule holds: configured, derived or none; and what speaks against it. */
 import type { Descriptor } from '../descriptor.ts'
 import type { Root } from '../json/path.ts'
 import { hint, argumentMismatches, strayed } from '../schema/argument-mismatches.ts'

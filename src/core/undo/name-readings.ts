@@ -1,3 +1,4 @@
+/** Reads the verb, the nouns and the thing from names of tools. */
 import { areSameNouns } from '../text/words.ts'
 import { nounOf } from './selectors.ts'
 import { shapeOf, type ToolShape } from './tool-shape.ts'

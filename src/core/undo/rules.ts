@@ -1,3 +1,4 @@
+/** The undo rule of a tool from its settings. */
 import { type Expression, parseExpression } from './expression.ts'
 import type { ToolSettings, UndoSettings } from '../settings.ts'
 import { settingOf } from '../settings.ts'

@@ -1,3 +1,4 @@
+/** The inputs and outputs of a tool, as far as undo rules need them. */
 import { isObject } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
 

@@ -1,3 +1,4 @@
+/** Briefings for agents, and the prompt with all of it. */
 import { whenToUse } from '../sections/sections.ts'
 import { bestPractices } from '../sections/practices.ts'
 import { asksForToken } from '../model/description.ts'

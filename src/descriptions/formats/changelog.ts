@@ -1,3 +1,4 @@
+/** The changelog of a server's contract. */
 import type { ContractHistory, ContractVersion, KeptChange } from '../../core/contract.ts'
 import { dayOf } from './dashdash.ts'
 import { bullets, code, inline, sentence } from '../model/text.ts'

@@ -1,3 +1,4 @@
+/** The objects of the dashdash format. */
 import type { Definition } from '../../core/descriptor.ts'
 import { ownErrors, possibleErrors } from '../model/failures.ts'
 import { examplesOf } from '../model/parameters.ts'

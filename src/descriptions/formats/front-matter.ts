@@ -1,3 +1,4 @@
+/** YAML front matter of documents. */
 import { isObject } from '../../core/json/json.ts'
 import { escapeHidden } from '../../core/text/escape.ts'
 import type { ServerDescription } from '../model/description.ts'

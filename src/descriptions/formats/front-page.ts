@@ -1,3 +1,4 @@
+/** What the front page shows of servers and tools. */
 import type { Definition } from '../../core/descriptor.ts'
 import { wordsOf } from '../../core/text/words.ts'
 import { costOf } from '../model/facts.ts'

@@ -1,3 +1,4 @@
+/** The guide for agents, in markdown or JSON, cut to its limit by sections. */
 import { nearest } from '../../core/text/nearest.ts'
 import { GatewayError } from '../../core/error.ts'
 import { serverObject } from './dashdash.ts'

@@ -1,3 +1,4 @@
+/** llms.txt and llms-full.txt (https://llmstxt.org). */
 import { guideOf } from './help.ts'
 import type { ServerDescription } from '../model/description.ts'
 import { sectionsOf } from '../sections/sections.ts'

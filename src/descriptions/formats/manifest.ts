@@ -1,3 +1,4 @@
+/** The manifest. */
 import { rates } from '../../core/time/units.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { latestModern } from '../../protocol/revisions.ts'

@@ -1,3 +1,4 @@
+/** Entries and cards for MCP registries. */
 import { NS } from '../../protocol/meta-keys.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'

@@ -1,3 +1,4 @@
+/** SKILL.md (Agent Skills). */
 import { hash } from 'node:crypto'
 import { self } from '../../core/identity.ts'
 import { specVersion } from './dashdash.ts'

@@ -1,3 +1,4 @@
+/** Notes on listed tools in `_meta`: cost, latency, media. */
 import { NS } from '../../protocol/meta-keys.ts'
 import { costData } from '../model/facts.ts'
 import { latencyOf, outputTypesOf } from '../model/facts.ts'

@@ -1,3 +1,4 @@
+/** Descriptions, titles and annotations of tools, completed with what the gateway knows. */
 import type { Classification } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Definition, ToolFacts } from '../../core/descriptor.ts'

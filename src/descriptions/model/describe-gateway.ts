@@ -1,3 +1,4 @@
+/** What descriptions say of the gateway itself: authentication, limits, extensions. */
 import { isProtected } from '../../core/auth-settings.ts'
 import { isObject } from '../../core/json/json.ts'
 import { limitScope, DEFAULT_RATE } from '../../core/scope.ts'

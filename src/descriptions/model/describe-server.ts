@@ -1,3 +1,4 @@
+/** Makes the description of one server, or of all, from records and settings. */
 import { createHash } from 'node:crypto'
 import type { Definition, ServerRecord, Descriptor } from '../../core/descriptor.ts'
 import { self } from '../../core/identity.ts'

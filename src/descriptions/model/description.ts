@@ -1,3 +1,4 @@
+/** The description of a server, from which all documents are made. */
 import type { Classification, Definition, ToolStatistics, ToolFacts } from '../../core/descriptor.ts'
 import type { Recommendation, ToolWords } from '../../core/settings.ts'
 

@@ -1,3 +1,4 @@
+/** Facts derived from a description: latency, outputs, costs, scopes, endpoints. */
 import type { Cost, RemainingQuota, ToolFacts } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
 import { wordsOf } from '../../core/text/words.ts'

@@ -1,3 +1,4 @@
+/** The errors that callers of a server may get. */
 import { type ErrorCode, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { asksForToken } from './description.ts'

@@ -1,3 +1,4 @@
+/** How a server is installed and reached, from its command line or URL. */
 import type { CommandReach, UrlReach } from '../../core/settings.ts'
 
 type Reach = CommandReach | UrlReach

@@ -1,3 +1,4 @@
+/** The parameters of tools from their schemas, and example calls. */
 import { isObject } from '../../core/json/json.ts'
 import type { ToolDescription } from './description.ts'
 import { clipped, oneLine, clean } from './text.ts'

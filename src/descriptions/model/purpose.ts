@@ -1,3 +1,4 @@
+/** What a server is for, in words: from its owner, else from what its tools have in common. */
 import type { ServerRecord, ToolDetails } from '../../core/descriptor.ts'
 import { actionOf } from '../../core/text/synonyms.ts'
 import { isSameNoun, wordsOf, stem } from '../../core/text/words.ts'

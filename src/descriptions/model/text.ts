@@ -1,3 +1,4 @@
+/** Foreign text in documents: cleaned, shortened, and escaped for markdown. */
 import { escapeHidden, splitHidden } from '../../core/text/escape.ts'
 
 /** How long one paragraph or description of a server may be in a document, in characters. */

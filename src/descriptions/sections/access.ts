@@ -1,3 +1,4 @@
+/** Sections about installation, authentication and scopes. */
 import { endpointsOf } from '../model/facts.ts'
 import { asksForToken, type Front } from '../model/description.ts'
 import type { ServerDescription } from '../model/description.ts'

@@ -1,3 +1,4 @@
+/** Sections about rate limits and errors. */
 import { GatewayError } from '../../core/error.ts'
 import { wireFailures } from '../model/failures.ts'
 import type { ServerDescription } from '../model/description.ts'

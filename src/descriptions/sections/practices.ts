@@ -1,3 +1,4 @@
+/** Sections of advice, and the notices about authentication and versions. */
 import { NS } from '../../protocol/meta-keys.ts'
 import { type ServerDescription, type ToolDescription, asksForToken } from '../model/description.ts'
 import { pagingArguments, scopesOf } from '../model/facts.ts'

@@ -1,3 +1,4 @@
+/** The reference of tools, in full and as a short list. */
 import { riskLevels } from '../model/completed.ts'
 import type { ToolDescription, ServerDescription } from '../model/description.ts'
 import { costOf, latencyOf, outputTypesOf } from '../model/facts.ts'

@@ -1,3 +1,4 @@
+/** The sections of guides, in their order. */
 import { isObject } from '../../core/json/json.ts'
 import { alternativeAccess } from '../formats/dashdash.ts'
 import { accessSections } from './access.ts'

@@ -1,3 +1,7 @@
+/**
+ * Authenticates requests, and words the challenges of those that fail (RFC 6750, RFC 9728). Anonymous callers
+ * pass only where the settings say so.
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import { asGatewayError, type GatewayError } from '../../core/error.ts'

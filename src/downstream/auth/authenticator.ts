@@ -1,3 +1,4 @@
+/** Chooses among the configured kinds of credentials: listed tokens, JWTs, introspection, passwords. */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { type AuthSettings, isProtected, type ListedToken } from '../../core/auth-settings.ts'

@@ -1,3 +1,4 @@
+/** Reads credentials from headers (RFC 6750, RFC 7617). Those in a query are refused. */
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'
 import { unauthorized } from './verified.ts'

@@ -1,3 +1,4 @@
+/** Asks the issuer about opaque tokens (RFC 7662), with a cache of good and bad ones. */
 import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import type { IntrospectSettings } from '../../core/auth-settings.ts'

@@ -1,3 +1,4 @@
+/** Finds the keys of an issuer by its metadata (RFC 8414, OpenID Connect Discovery). */
 import type { JSONWebKeySet } from 'jose'
 import type { JwtSettings } from '../../core/auth-settings.ts'
 import { fetchJson, StatusError } from '../http/fetch-json.ts'

@@ -1,3 +1,7 @@
+/**
+ * Verifies JWTs with the keys of their issuer (RFC 7519, RFC 9068). Keys are cached, refreshed ahead of time,
+ * and fetched for unknown ids at a bounded rate.
+ */
 import type {
   errors,
   JWTPayload,

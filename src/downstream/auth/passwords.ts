@@ -1,3 +1,4 @@
+/** Passwords of users: scrypt, a few at a time, and a pause after wrong ones. */
 import { hash, scrypt, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { LRUCache } from 'lru-cache'

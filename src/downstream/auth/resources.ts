@@ -1,3 +1,7 @@
+/**
+ * The endpoints as protected resources (RFC 9728): identifiers, metadata, and whether a token is meant for
+ * one.
+ */
 import type { IncomingMessage } from 'node:http'
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import type { ListenSettings } from '../../core/settings.ts'

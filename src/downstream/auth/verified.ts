@@ -1,3 +1,4 @@
+/** From verified claims to a principal, and the refusals of what cannot be verified. */
 import type { AuthSettings } from '../../core/auth-settings.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

@@ -1,3 +1,4 @@
+/** Reads request bodies up to a limit and as UTF-8. */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../core/error.ts'

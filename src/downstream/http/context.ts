@@ -1,3 +1,4 @@
+/** One authenticated HTTP request, and how long its token lets a stream live. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

@@ -1,3 +1,7 @@
+/**
+ * The MCP endpoint over Streamable HTTP, for all revisions. Every call over HTTP comes this way, so it works
+ * on Node's own request and response.
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Call, Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

@@ -1,3 +1,4 @@
+/** Reads a JSON object from a URL, bounded in time and size: keys, metadata, registries. */
 import { request } from 'undici'
 import { isObject } from '../../core/json/json.ts'
 import { isLoopback } from './origin.ts'

@@ -1,3 +1,6 @@
+/**
+ * Protection against DNS rebinding and cross-origin requests: checks of `Host` and `Origin`, and CORS headers.
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { isIP } from 'node:net'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,4 @@
+/** Keeps the events of a session's streams, within bounds, for clients that resume with `Last-Event-ID`. */
 import { encodeEvent } from '../../protocol/sse.ts'
 
 /** Where a stream's bytes go while a client is there. */

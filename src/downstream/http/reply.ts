@@ -1,3 +1,7 @@
+/**
+ * The response to one HTTP request: JSON, or an event stream from the first notification on. Keeps idle
+ * streams alive, and gives up on clients that do not read.
+ */
 import type { ServerResponse } from 'node:http'
 import type { ResponseSink } from '../session/response-sink.ts'
 import type { RateLimitStatus } from '../../core/call.ts'

@@ -1,3 +1,7 @@
+/**
+ * Routes besides the endpoint: documents with ETags, and permissions. They are calls like others, with the
+ * same checks.
+ */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { createHash } from 'node:crypto'

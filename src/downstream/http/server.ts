@@ -1,3 +1,7 @@
+/**
+ * The HTTP server: routes, and the order of checks before any of them: origin, authentication, existence of
+ * the server. Settings are read for each request, as a reload may change them.
+ */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'

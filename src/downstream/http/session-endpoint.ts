@@ -1,3 +1,7 @@
+/**
+ * Requests of revisions with sessions over Streamable HTTP, and the sessions: bounded in number, ended when
+ * idle.
+ */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Handler } from '../../core/call.ts'

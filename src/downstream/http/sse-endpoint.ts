@@ -1,3 +1,4 @@
+/** The HTTP+SSE transport of 2024-11-05: a stream for the server's messages, posts for the client's. */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Handler } from '../../core/call.ts'

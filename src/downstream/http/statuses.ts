@@ -1,3 +1,4 @@
+/** HTTP statuses of failed calls, where `errors.http_status` maps them. */
 import { isObject } from '../../core/json/json.ts'
 import type { Settings } from '../../core/settings.ts'
 

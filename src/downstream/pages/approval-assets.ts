@@ -1,3 +1,5 @@
+/** Style and script of the approval pages, inline, with hashes in the content security policy. */
+
 /** How the pages of approvals look: in light and dark, down to the width of a phone. */
 export const style = `
 :root {

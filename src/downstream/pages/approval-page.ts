@@ -1,3 +1,4 @@
+/** The HTML of approvals. Foreign text is escaped and marked. */
 import { rememberText } from '../../core/remember.ts'
 import { codePointName, escapeHidden, splitHidden } from '../../core/text/escape.ts'
 import { escapeHtml } from '../../core/web.ts'

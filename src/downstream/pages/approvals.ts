@@ -1,3 +1,7 @@
+/**
+ * The pages and the JSON of approvals: list, decide, sign in. Forms are protected by tokens; programs decide
+ * with a bearer token.
+ */
 import type { HttpBindings } from '@hono/node-server'
 import type { Hono, Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'

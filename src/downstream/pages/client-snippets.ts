@@ -1,3 +1,5 @@
+/** Configuration of well-known MCP clients for the gateway's address. */
+
 /** The configuration of one client for the gateway. */
 export interface ClientSnippet {
   readonly client: string

@@ -1,3 +1,4 @@
+/** Forms of approvals, and the tokens against requests from other sites. */
 import type { Context } from 'hono'
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,5 @@
+/** Style and script of the front page, inline, with hashes in the content security policy. */
+
 /** How the page looks: in light and dark, down to the width of a phone. */
 export const style = `
 :root {

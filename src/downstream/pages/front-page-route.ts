@@ -1,3 +1,4 @@
+/** The route of the front page: who reads it, and what they may see. */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'

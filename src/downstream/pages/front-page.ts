@@ -1,3 +1,4 @@
+/** The HTML of the page at `/`. */
 import { escapeHtml as escape, htmlPage, pageHeaders } from '../../core/web.ts'
 import type { Link } from '../../descriptions/model/description.ts'
 import { type ClientSnippet, clientSnippets } from './client-snippets.ts'

@@ -1,3 +1,4 @@
+/** The sections of the front page about servers and their tools, with search. */
 import { escapeHtml as escape } from '../../core/web.ts'
 import type { ParameterPanel, ServerPanel, ToolPanel } from '../../descriptions/formats/front-page.ts'
 import type { Link } from '../../descriptions/model/description.ts'

@@ -1,3 +1,4 @@
+/** The routes on which users sign in to servers, and people to the pages. */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

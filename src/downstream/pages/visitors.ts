@@ -1,3 +1,7 @@
+/**
+ * Who looks at the pages: a caller with credentials, a signed-in person, or the operator who typed the code of
+ * the terminal.
+ */
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'

@@ -1,3 +1,4 @@
+/** JSON-RPC batches, which 2025-03-26 alone has. */
 import { GatewayError } from '../../core/error.ts'
 import { type Batch, parseMessage, type JsonRpcRequest } from '../../protocol/jsonrpc.ts'
 import type { ResponseSink } from './response-sink.ts'

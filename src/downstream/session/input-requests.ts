@@ -1,3 +1,7 @@
+/**
+ * Input requests for clients of older revisions: asked on the open stream, then the call is repeated with the
+ * responses.
+ */
 import { randomUUID } from 'node:crypto'
 import type {
   InputResponses,

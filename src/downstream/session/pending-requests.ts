@@ -1,3 +1,4 @@
+/** The requests of a session that are in flight, for cancellation and for the end of the session. */
 import { GatewayError } from '../../core/error.ts'
 import { Registry } from '../../core/registry.ts'
 import { within } from '../../core/time/waiting.ts'

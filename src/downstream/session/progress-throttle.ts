@@ -1,3 +1,4 @@
+/** Limits the rate of progress notifications. The latest one is always sent in the end. */
 import type { Notification } from '../../core/call.ts'
 import { encodeNotification } from '../../protocol/jsonrpc.ts'
 import { lowerNote } from '../../protocol/projection.ts'

@@ -1,3 +1,4 @@
+/** Where the messages about one request of a client go; transports implement it. */
 import type { Call, RateLimitReporter } from '../../core/call.ts'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

@@ -1,3 +1,7 @@
+/**
+ * One session of a client of an older revision: handshake, requests, subscriptions, log level. Makes such a
+ * client look like one of 2026-07-28 to the rest.
+ */
 import {
   type InputResponses,
   type Call,

@@ -1,3 +1,4 @@
+/** The listening call that stands for a session's subscriptions, opened anew with each change. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Handler, Call, Notification } from '../../core/call.ts'
 import { background, type Log } from '../../core/log.ts'

@@ -1,3 +1,7 @@
+/**
+ * Confirmation by other people: approvals in the store, the answer with how to decide, and its use on the next
+ * call.
+ */
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'

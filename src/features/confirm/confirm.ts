@@ -1,3 +1,4 @@
+/** The feature `confirm`: which calls a person has to confirm, and what lists say of it. */
 import type { Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

@@ -1,3 +1,4 @@
+/** What confirming the calls of one target needs: settings, reserved values, services. */
 import type { Call } from '../../core/call.ts'
 import { type Remember, rememberSchema } from '../../core/remember.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'

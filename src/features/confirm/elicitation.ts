@@ -1,3 +1,7 @@
+/**
+ * Confirmation by the caller at the client: a form, or a page by URL. A response counts for exactly the call
+ * that was asked about.
+ */
 import { randomBytes } from 'node:crypto'
 import type { InputResponse, Call, Client, Outcome, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,7 @@
+/**
+ * A granted confirmation: the call runs with a signed decision in its result. The grant travels in the request
+ * state.
+ */
 import { randomUUID } from 'node:crypto'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,4 @@
+/** The gate before a call: no confirmation needed, granted before, or a request for one. */
 import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,7 @@
+/**
+ * What a person is asked about: the call, its digest, its risk, and the message. Values are shortened and
+ * secrets masked.
+ */
 import { hash } from 'node:crypto'
 import type { Call } from '../../core/call.ts'
 import type { Descriptor, Risk } from '../../core/descriptor.ts'

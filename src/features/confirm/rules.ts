@@ -1,3 +1,4 @@
+/** Which rule holds for a tool: from its settings, its risk, its price, or its place in a transaction. */
 import type { Call } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'

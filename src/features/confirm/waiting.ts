@@ -1,3 +1,4 @@
+/** Calls that wait a while for a decision on the page; the store is polled for all of them at once. */
 import { Payload } from '../../core/payload.ts'
 import type { Call } from '../../core/call.ts'
 import { hasItsShare, type Principal } from '../../core/principal.ts'

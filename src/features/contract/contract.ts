@@ -1,3 +1,4 @@
+/** Versions of what each server offers: recorded, announced, and the end of deprecated tools. */
 import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'

@@ -1,3 +1,4 @@
+/** Notifies listening clients of changes that their server does not announce. */
 import type { Call, Notification, Outcome, Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

@@ -1,3 +1,4 @@
+/** Notices changes of what a server exposes, and records a version for each. */
 import { createHash } from 'node:crypto'
 import {
   type Contract,

@@ -1,3 +1,4 @@
+/** Budgets of callers in the store, by stretches of time. */
 import { GatewayError } from '../../core/error.ts'
 import type { Quota } from '../../core/descriptor.ts'
 import { callerHash } from '../../records/principal.ts'

@@ -1,3 +1,4 @@
+/** Charges calls that cost something to the caller's budget. What was not done is not paid. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'

@@ -1,3 +1,4 @@
+/** Adds the remaining quota of the caller to listed tools. */
 import type { Call, Outcome } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'
 import type { RemainingQuota } from '../../core/descriptor.ts'

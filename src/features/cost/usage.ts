@@ -1,3 +1,4 @@
+/** Adds to results what a call took and what is left. */
 import type { Call, Handler, Outcome, RateLimitStatus } from '../../core/call.ts'
 import type { Cost, RemainingQuota, Quota } from '../../core/descriptor.ts'
 import { settingOf } from '../../core/settings.ts'

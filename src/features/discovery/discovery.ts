@@ -1,3 +1,4 @@
+/** Recommends servers for a wanted capability, and answers calls of unknown tools with similar ones. */
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Finding } from '../../core/finding.ts'

@@ -1,3 +1,4 @@
+/** The tools that an unknown name may have meant: by spelling and by meaning, of those the caller may call. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'

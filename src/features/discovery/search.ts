@@ -1,3 +1,4 @@
+/** Where recommendations come from: the owner's list, the connected servers, and a public registry. */
 import { LRUCache } from 'lru-cache'
 import type { Call } from '../../core/call.ts'
 import type { Descriptor, ServerRecord } from '../../core/descriptor.ts'

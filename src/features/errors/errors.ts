@@ -1,3 +1,4 @@
+/** One form for every failure: code, category, advice. Failed results of tools count as failures. */
 import { isAnswer } from '../../core/outcome.ts'
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError, isCancelled } from '../../core/error.ts'

@@ -1,3 +1,4 @@
+/** From a server's failure to a code of the error table, by rules, statuses and words. */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import {

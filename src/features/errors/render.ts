@@ -1,3 +1,4 @@
+/** The structured error in a result or an error object, and the error objects of servers made complete. */
 import { type ErrorCode, isCategory, isErrorCode, isUserActionable, waitOf } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

@@ -1,3 +1,7 @@
+/**
+ * Removes stack traces, secrets, hosts and paths from foreign messages, but nothing that the caller itself
+ * sent.
+ */
 import { withoutSecrets } from '../../core/text/redact.ts'
 
 /** How much of a text is kept, in characters. */

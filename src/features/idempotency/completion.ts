@@ -1,3 +1,7 @@
+/**
+ * What the end of a call means for its key, what is added to its response, and how a read verifies a lost
+ * call.
+ */
 import type { Outcome, Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { type Category, GatewayError, isCategory, asGatewayError } from '../../core/error.ts'

@@ -1,3 +1,8 @@
+/**
+ * Runs keyed calls once. A call claims its key in the ledger before it is sent; callers with the same key
+ * share the call in flight, get the recorded response, or learn that its outcome is unknown. See the state
+ * machine in ARCHITECTURE.md.
+ */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'

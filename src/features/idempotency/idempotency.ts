@@ -1,3 +1,4 @@
+/** The feature `idempotency`: which calls have a key, and how long it is remembered. */
 import type { Handler, Target } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'

@@ -1,3 +1,4 @@
+/** An in-flight keyed call and its waiting callers. It goes on for a while without any of them. */
 import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Payload } from '../../core/payload.ts'

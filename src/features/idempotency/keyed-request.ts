@@ -1,3 +1,4 @@
+/** Reads the key of a call and the fingerprint of its arguments, and words the refusals of keyed calls. */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isoTime } from '../../core/time/waiting.ts'

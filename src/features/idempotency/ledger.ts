@@ -1,3 +1,7 @@
+/**
+ * The write-ahead log of keyed calls in the store, and the limits on keys for each caller. No outcome is
+ * reported before it is durable, or marked as unrecorded.
+ */
 import { LRUCache } from 'lru-cache'
 import { randomUUID } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

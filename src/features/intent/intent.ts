@@ -1,3 +1,4 @@
+/** Reads the stated intent of calls, suggests better tools, and redirects where the owner wrote a rule. */
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

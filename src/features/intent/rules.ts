@@ -1,3 +1,4 @@
+/** The owner's rules from an intent to a tool, and their problems. */
 import type { Finding } from '../../core/finding.ts'
 import type { Log } from '../../core/log.ts'
 import { hint } from '../../core/schema/argument-mismatches.ts'

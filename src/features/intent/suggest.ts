@@ -1,3 +1,4 @@
+/** Finds tools whose names and descriptions are closer to an intent than the called one. */
 import type { Call } from '../../core/call.ts'
 import { type Descriptor, riskRanks } from '../../core/descriptor.ts'
 import { callOf } from '../../core/tool-call.ts'

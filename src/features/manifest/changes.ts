@@ -1,3 +1,4 @@
+/** Notifies listeners when what a manifest says of tools changes. */
 import { createHash } from 'node:crypto'
 import type { Call, Notification, Outcome, Middleware } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** The manifest of servers: as a tool, at `/capabilities`, and in discovery. */
 import type { Call, Handler } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { durationSchema, sizeSchema } from '../../core/time/units.ts'

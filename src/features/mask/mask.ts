@@ -1,3 +1,6 @@
+/**
+ * Masks results, errors and input requests by the owner's rules. What cannot be masked for sure is refused.
+ */
 import type { Call, Notification, Outcome, InputRequests } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

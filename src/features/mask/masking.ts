@@ -1,3 +1,4 @@
+/** Finds and replaces what rules name in texts and in JSON, also in JSON inside of texts. */
 import type { Target } from '../../core/call.ts'
 import { isObject, readJson, elements, members } from '../../core/json/json.ts'
 import { type Step, parseSteps } from '../../core/json/path.ts'

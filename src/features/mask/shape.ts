@@ -1,3 +1,4 @@
+/** Masks the parts of a result, so that it still fits the schema of its tool. */
 import { isUtf8 } from 'node:buffer'
 import { canonical, isObject, readJson } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'

@@ -1,3 +1,4 @@
+/** The gate of one thing: the scopes it requires and the owner's rules for it. */
 import type { Call, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'

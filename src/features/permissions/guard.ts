@@ -1,3 +1,4 @@
+/** What is checked for each kind of call: tools, names, URIs, lists. Ambiguous JSON is refused. */
 import { LRUCache } from 'lru-cache'
 import type { Call, Target } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'

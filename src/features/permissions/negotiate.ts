@@ -1,3 +1,4 @@
+/** Grants sessions: at once, after an approval, or not at all. */
 import { hash } from 'node:crypto'
 import type { Call, Handler } from '../../core/call.ts'
 import { type Extra, GatewayError } from '../../core/error.ts'

@@ -1,4 +1,9 @@
 /**
+ * Every way a path or URI may be read by a server: encodings, dots, backslashes, nested schemes. Rules have to
+ * hold for all.
+ */
+
+/**
  * The ways a server might read a text that names a file or a URL: as it stands, with percent signs decoded, with
  * `.` and `..` and `//` resolved. The first one is the text itself.
  */

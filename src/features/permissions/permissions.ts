@@ -1,3 +1,4 @@
+/** The feature `permissions`: scopes and rules for calls, sessions with fewer scopes, and hidden entries. */
 import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

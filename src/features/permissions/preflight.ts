@@ -1,3 +1,4 @@
+/** Tells whether a call would be allowed, without making it. */
 import type { Call, Handler } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

@@ -1,3 +1,4 @@
+/** Sessions with fewer scopes, by tokens that are stored as hashes and refreshed. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

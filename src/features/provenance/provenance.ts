@@ -1,3 +1,4 @@
+/** Stamps results with their source, time and changes. */
 import { isAnswer } from '../../core/outcome.ts'
 import type { Call, Outcome, Middleware } from '../../core/call.ts'
 import { resultValue } from '../../core/undo/expression.ts'

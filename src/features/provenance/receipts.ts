@@ -1,3 +1,4 @@
+/** Signs a receipt of a result on request. */
 import { isAnswer } from '../../core/outcome.ts'
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'

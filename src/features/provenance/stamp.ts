@@ -1,3 +1,4 @@
+/** The stamp in `_meta`, and the source it names. */
 import { canonical, isObject, readJson } from '../../core/json/json.ts'
 import { find, type Scope } from '../../core/json/path.ts'
 import { only, Payload } from '../../core/payload.ts'

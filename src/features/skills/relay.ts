@@ -1,3 +1,4 @@
+/** Relays the skills that servers list themselves, under names of the gateway. */
 import { type Call, type Outcome, resultOf } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

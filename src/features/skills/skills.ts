@@ -1,3 +1,4 @@
+/** Skills of servers and of the gateway, as resources and documents. */
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { self } from '../../core/identity.ts'

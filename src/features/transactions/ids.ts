@@ -1,3 +1,4 @@
+/** Ids of transactions and steps as callers write them. */
 import { GatewayError } from '../../core/error.ts'
 
 /** How long an id may be, in characters. */

@@ -1,3 +1,7 @@
+/**
+ * Rolls back what is overdue and takes over what dead workers left. Looks into the store at intervals, as any
+ * member may have died.
+ */
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { pendingOf, retried, rollingBack } from '../../records/transitions.ts'

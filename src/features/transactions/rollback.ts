@@ -1,3 +1,7 @@
+/**
+ * Compensates the steps of a transaction in reverse order, each under a key of its own, and goes on where an
+ * earlier worker stopped.
+ */
 import { createHash } from 'node:crypto'
 import type { Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

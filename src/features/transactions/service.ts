@@ -1,3 +1,6 @@
+/**
+ * What the parts of the feature share: settings, records, worker, queue, and the rollback of a transaction.
+ */
 import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

@@ -1,3 +1,4 @@
+/** Transactions as callers see them in results. */
 import type { Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { resultValue } from '../../core/undo/expression.ts'

@@ -1,3 +1,4 @@
+/** A step: written down before its call, checked for a compensation, and ended with its outcome. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { GatewayError, asGatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

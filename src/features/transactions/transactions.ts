@@ -1,3 +1,4 @@
+/** The feature `transactions`: begin, commit, roll back, status, and calls as steps. */
 import type { Call, Handler } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { background } from '../../core/log.ts'

@@ -1,3 +1,4 @@
+/** This process as the runner of steps and rollbacks, known to other members. */
 import { randomBytes } from 'node:crypto'
 import type { Membership } from '../../records/members.ts'
 

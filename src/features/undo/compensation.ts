@@ -1,3 +1,4 @@
+/** Computes the compensating call from a rule, the arguments, the result and the snapshot. */
 import { evaluate, type Expression, uses } from '../../core/undo/expression.ts'
 import { displayCall } from '../../core/tool-call.ts'
 import type { UndoRule } from '../../core/undo/rules.ts'

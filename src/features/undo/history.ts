@@ -1,3 +1,4 @@
+/** The history of actions outside of transactions: written in batches, bounded for each caller. */
 import type { Log } from '../../core/log.ts'
 import { within } from '../../core/time/waiting.ts'
 import { type Action, type Actions, encodeAction, oldestKeyAt } from '../../records/actions.ts'

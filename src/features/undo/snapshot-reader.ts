@@ -1,3 +1,4 @@
+/** Reads what was there before a call, through the chain, with the caller's rights. */
 import type { Call, Outcome } from '../../core/call.ts'
 import { asGatewayError } from '../../core/error.ts'
 import { evaluate, type Expression, resultValue } from '../../core/undo/expression.ts'

@@ -1,3 +1,6 @@
+/**
+ * The life of an action: its rule, the read before the call, and the compensation computed from the result.
+ */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

@@ -1,3 +1,4 @@
+/** The feature `undo`: records actions with their compensation, and describes the undo rule of tools. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor, ToolFacts } from '../../core/descriptor.ts'
 import type { Finding } from '../../core/finding.ts'

@@ -1,3 +1,4 @@
+/** Compiled checks of schemas, with their tolerance for nulls and for unusable schemas. */
 import type { Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'

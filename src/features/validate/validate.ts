@@ -1,3 +1,4 @@
+/** Checks arguments and results against the schemas of the server's tools, and repairs what is harmless. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'

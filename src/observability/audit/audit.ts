@@ -1,3 +1,4 @@
+/** The audit log: entries in the order calls ended, queued and written in batches, without delaying calls. */
 import { createHmac, hash } from 'node:crypto'
 import { bareArguments } from '../../core/tool-call.ts'
 import type { Call } from '../../core/call.ts'

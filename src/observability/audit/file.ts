@@ -1,3 +1,4 @@
+/** The audit file: appended, rotated, locked by one process, and mended after a torn write. */
 import { randomUUID } from 'node:crypto'
 import {
   closeSync,

@@ -1,3 +1,4 @@
+/** The lines of the audit file, chained by hashes. */
 import { hash } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 

@@ -1,3 +1,4 @@
+/** Verifies the chain over all files and its anchor. */
 import { createReadStream, existsSync, readFileSync } from 'node:fs'
 import { type AuditLine, type Head, origin, parseHead, readLine, tornDigest } from './line.ts'
 

@@ -1,3 +1,4 @@
+/** The files of the store: checks before opening, room on the disk, identity of the folder. */
 import {
   closeSync,
   fstatSync,

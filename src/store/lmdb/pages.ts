@@ -1,3 +1,6 @@
+/**
+ * Reads the pages of an LMDB file to find damage that LMDB itself would crash on, and the format of values.
+ */
 import { crc32 } from 'node:zlib'
 
 /**

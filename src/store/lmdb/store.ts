@@ -1,3 +1,7 @@
+/**
+ * A store in a folder, shared by the processes of one machine. Writes are durable before they resolve. A
+ * damaged or replaced folder is noticed and refuses keyed calls.
+ */
 import type { Database } from 'lmdb'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'

@@ -1,3 +1,4 @@
+/** Writes in batches, one commit for many, and makes room in the file before LMDB needs it. */
 import type { Database } from 'lmdb'
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
 import { GatewayError } from '../../core/error.ts'

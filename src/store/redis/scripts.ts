@@ -1,3 +1,4 @@
+/** The Lua scripts: each is one atomic operation of the store contract. */
 import type { RedisClientType } from '@redis/client'
 import { createHash } from 'node:crypto'
 import { collectionOf, type RateLimitWindow, SLICES, type TokenGrant } from '../store.ts'

@@ -1,3 +1,7 @@
+/**
+ * A store in Redis or Valkey, shared by machines. Commands have a deadline; while it is away, limits are
+ * counted locally and promises are refused.
+ */
 import type { RedisClientType } from '@redis/client'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'

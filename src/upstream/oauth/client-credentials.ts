@@ -1,3 +1,4 @@
+/** Tokens for the gateway itself (RFC 6749, 4.4), and tokens exchanged for those of callers (RFC 8693). */
 import type { Principal } from '../../core/principal.ts'
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,6 @@
+/**
+ * Which credentials the requests to a server carry: none, a token, a grant of its own, or one of each user.
+ */
 import type { Middleware } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

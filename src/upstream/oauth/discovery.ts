@@ -1,3 +1,7 @@
+/**
+ * Finds the authorization server of an MCP server (RFC 9728, RFC 8414), from its challenge or by well-known
+ * paths.
+ */
 import { type AuthorizationServer, processDiscoveryResponse } from 'oauth4webapi'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

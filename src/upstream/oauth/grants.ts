@@ -1,3 +1,4 @@
+/** The grants of users in the store, encrypted; members take turns in renewing one. */
 import { LRUCache } from 'lru-cache'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'

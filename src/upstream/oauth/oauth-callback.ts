@@ -1,3 +1,4 @@
+/** The pages to which authorization servers send users back, and the client metadata document. */
 import { timingSafeEqual } from 'node:crypto'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { ListenSettings } from '../../core/settings.ts'

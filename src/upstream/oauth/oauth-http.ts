@@ -1,3 +1,4 @@
+/** HTTP to authorization servers: HTTPS, public addresses unless the configuration says otherwise, bounded. */
 import { lookup, type LookupAddress } from 'node:dns'
 import { type LookupFunction, BlockList, isIP } from 'node:net'
 import { Agent, request } from 'undici'

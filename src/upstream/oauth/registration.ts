@@ -1,3 +1,7 @@
+/**
+ * How the gateway is known to an authorization server: configured, by a metadata document, or registered (RFC
+ * 7591).
+ */
 import * as oauth from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
 import type { OAuthSettings } from '../../core/settings.ts'

@@ -1,3 +1,4 @@
+/** Asks the user to sign in where a call needs it, and repeats the call afterwards. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Call, Handler, Notification, Outcome, Middleware, InputRequest } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'

@@ -1,3 +1,4 @@
+/** The sign-in of a user to a server: authorization code with PKCE (RFC 7636), a state, and its completion. */
 import { LRUCache } from 'lru-cache'
 import { randomUUID } from 'node:crypto'
 import {

@@ -1,3 +1,4 @@
+/** Requests to token endpoints, through oauth4webapi. */
 import * as oauth from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

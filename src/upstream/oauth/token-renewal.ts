@@ -1,3 +1,4 @@
+/** Keeps a token fresh: renewed ahead of its end, once at a time, with a pause after failures. */
 import type { HttpAnswer } from '../transport/http-client.ts'
 import type { Login, LoginHeaders } from '../transport/auth-retry.ts'
 

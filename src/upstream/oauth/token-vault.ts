@@ -1,3 +1,4 @@
+/** Secrets in the store, encrypted with a key of the gateway and bound to their names. */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { isObject } from '../../core/json/json.ts'
 import type { Store } from '../../store/store.ts'

@@ -1,3 +1,4 @@
+/** The contract of a connection to a server: MCP over a transport, in either era. */
 import type { OpenCall } from '../suspended-calls.ts'
 import type { Call } from '../../core/call.ts'
 import type { Payload } from '../../core/payload.ts'

@@ -1,3 +1,7 @@
+/**
+ * A connection to a server with a handshake: sessions, requests of the server in the middle of calls, tasks.
+ * Makes such a server answer like one of 2026-07-28.
+ */
 import type { Call, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { self } from '../../core/identity.ts'

@@ -1,3 +1,4 @@
+/** A connection to a server of 2026-07-28: stateless requests, input requests as results. */
 import type { UpstreamCall } from '../suspended-calls.ts'
 import type { Call, Client, Notification, Outcome, InputRequest } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'

@@ -1,3 +1,7 @@
+/**
+ * Which callers and listeners a notification of a server is for. What cannot be attributed to one caller
+ * reaches none but those it may concern.
+ */
 import type { Call, Notification, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'

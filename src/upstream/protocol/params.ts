@@ -1,3 +1,4 @@
+/** Params and capabilities as a server's revision words them. */
 import type { InputResponses, Call, Client } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'

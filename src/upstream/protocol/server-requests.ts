@@ -1,3 +1,7 @@
+/**
+ * Requests that an older server makes in the middle of calls: which call each belongs to, and its response.
+ * Where the server does not say, calls that could be meant take turns.
+ */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { InputResponse, InputRequest, Call } from '../../core/call.ts'
 import { Payload } from '../../core/payload.ts'

@@ -1,3 +1,4 @@
+/** Makes a request with credentials, and once more with new ones where it is refused. */
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { HttpAnswer, HttpRequest } from './http-client.ts'
 

@@ -1,3 +1,4 @@
+/** Child processes: a reduced environment, an orderly end, and the last lines of their stderr. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as wait } from 'node:timers/promises'

@@ -1,3 +1,7 @@
+/**
+ * HTTP requests to one server over an undici pool, with bounds, and the words for everything that can go
+ * wrong.
+ */
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
 import type { Quota } from '../../core/descriptor.ts'

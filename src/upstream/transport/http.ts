@@ -1,3 +1,4 @@
+/** Streamable HTTP to a server: posts, their streams and resumption, the session, and its own stream. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'

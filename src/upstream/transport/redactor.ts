@@ -1,3 +1,4 @@
+/** Removes the secrets of a server's configuration from its messages. */
 import type { Notification } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
 import { isTelling, Redactor, secretsOf } from '../../core/text/redact.ts'

@@ -1,3 +1,4 @@
+/** HTTP+SSE (2024-11-05) to a server. */
 import { GatewayError } from '../../core/error.ts'
 import type { OutgoingRequest } from '../../protocol/json-rpc-peer.ts'
 import { baseHeaders, exchangeHttp, type HttpClient } from './http-client.ts'

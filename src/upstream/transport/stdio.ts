@@ -1,3 +1,4 @@
+/** A server as a child process: one JSON-RPC message per line. */
 import { once } from 'node:events'
 import { GatewayError } from '../../core/error.ts'
 import type { Log } from '../../core/log.ts'

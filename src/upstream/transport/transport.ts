@@ -1,3 +1,4 @@
+/** The contract of a transport to a server: one pipe of messages, and who receives them. */
 import type { Transport } from '../../protocol/json-rpc-peer.ts'
 import type { Login } from './auth-retry.ts'
 
