@@ -72,7 +72,7 @@ function reasons(lines: readonly string[]): string[] {
 }
 
 function askedWhom({ when, isOutOfBand, fallback = 'page' }: Asking): string {
-  if (when === 'never') return 'no confirmation'
+  if (when === 'never') return 'none'
   const whom = isOutOfBand
     ? 'other people are asked, out of band'
     : `the person at the client is asked, inline; ${otherwise[fallback]} where it cannot ask`

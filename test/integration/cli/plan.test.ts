@@ -193,7 +193,7 @@ describe('gatehouse explain', () => {
     const tools = { write_file: { confirm: 'never' } }
     const path = file({ upstreams: { files: { ...files, tools } } })
     const { stdout } = await runCommand(['explain', 'files', 'write_file', '--config', path])
-    expect(stdout).toContain('confirmation nobody is asked')
+    expect(stdout).toContain('confirmation none')
     expect(stdout).not.toContain('to stop it')
   })
 
