@@ -196,7 +196,7 @@ export function parseWords<const Known extends ParseArgsOptionsConfig>(
   options: Known,
 ) {
   try {
-    return parseArgs({ args: [...args], allowPositionals: true, options })
+    return parseArgs({ args: withKeys(args), allowPositionals: true, options })
   } catch (error) {
     const message = error instanceof Error ? error.message.replace(/\.\s.*$/s, '') : String(error)
     const unknown = /^Unknown option '(-[^']*)'/.exec(message)?.[1]
@@ -205,7 +205,14 @@ export function parseWords<const Known extends ParseArgsOptionsConfig>(
   }
 }
 
-/** Names the nearest word where a word of the command line is not known. */
+/** Binds a gateway key to its option: a thumbprint may begin with a hyphen, which `parseArgs` takes for an option. */
+function withKeys(args: readonly string[]): string[] {
+  const isKey = (at: number) => args[at - 1] === '--gateway-key' && /^-[\w-]{42}$/.test(args[at] ?? '')
+  return args.flatMap((word, at) => {
+    if (isKey(at)) return []
+    return isKey(at + 1) ? [`${word}=${args[at + 1]}`] : [word]
+  })
+}
 
 /** A sentence to put behind a complaint: `; did you mean "serve"?`, or nothing where no word is near. */
 export function didYouMean(word: string, words: readonly string[]): string {
