@@ -1,12 +1,10 @@
 /**
  * Samples calls for descriptions: how long tools take and what they return. Off until the first description.
  */
-import type { Outcome, Middleware } from '../core/call.ts'
-import type { Descriptor } from '../core/descriptor.ts'
+import type { Outcome, Middleware, Target } from '../core/call.ts'
+import type { Descriptor, ToolStatistics } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
 import type { Payload } from '../core/payload.ts'
-import type { ToolStatistics } from '../core/descriptor.ts'
-import type { Target } from '../core/call.ts'
 
 /** How many of the last calls looked at tell how long a tool takes, and from how many on they do. */
 const MAX_SAMPLES = 200

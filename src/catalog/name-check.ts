@@ -2,7 +2,7 @@
  * Compares the names and globs of the configuration with what servers list, and reports those without a match.
  */
 import type { Call, Handler } from '../core/call.ts'
-import type { Definition } from '../core/descriptor.ts'
+import type { EntryDefinition } from '../core/descriptor.ts'
 import { asGatewayError } from '../core/error.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
 import { isObject } from '../core/json/json.ts'
@@ -149,10 +149,10 @@ export function unmatchedNames(names: readonly ConfiguredName[], known: Known): 
 
 /** What a server lists. */
 export interface ServerLists {
-  readonly tools: readonly Definition[]
-  readonly prompts: readonly Definition[]
-  readonly resources: readonly Definition[]
-  readonly resourceTemplates: readonly Definition[]
+  readonly tools: readonly EntryDefinition[]
+  readonly prompts: readonly EntryDefinition[]
+  readonly resources: readonly EntryDefinition[]
+  readonly resourceTemplates: readonly EntryDefinition[]
   /** Whether it has resources at all: it may answer for some that it does not list. */
   readonly hasResources: boolean
 }
@@ -200,7 +200,7 @@ function argumentProblem(
   lists: ServerLists,
 ): string | undefined {
   if (!owner) return undefined
-  const fitting = (entries: readonly Definition[]): readonly Definition[] =>
+  const fitting = (entries: readonly EntryDefinition[]): readonly EntryDefinition[] =>
     entries.filter(({ name }) => typeof name === 'string' && fits(owner.pattern, name))
   const tools = fitting(lists.tools)
   const prompts = owner.kind === 'item' ? fitting(lists.prompts) : []
@@ -222,17 +222,17 @@ function argumentProblem(
 }
 
 /** Rules do not tell upper from lower case in the names of arguments. */
-function takesArgument({ inputSchema }: Definition, argument: string): boolean {
+function takesArgument({ inputSchema }: EntryDefinition, argument: string): boolean {
   if (!isObject(inputSchema)) return true
   const isAlike = namesOf(inputSchema).some((each) => each.toLowerCase() === argument.toLowerCase())
   return isAlike || takes(inputSchema, argument)
 }
 
-function asksFor(prompt: Definition, argument: string): boolean {
+function asksFor(prompt: EntryDefinition, argument: string): boolean {
   return argumentNames(prompt).some((each) => each.toLowerCase() === argument.toLowerCase())
 }
 
-function argumentNames({ arguments: given }: Definition): string[] {
+function argumentNames({ arguments: given }: EntryDefinition): string[] {
   return named(Array.isArray(given) ? given.filter(isObject) : [])
 }
 
@@ -287,11 +287,11 @@ function subjects({ tools, prompts, resources, resourceTemplates }: ServerLists)
   ]
 }
 
-function named(entries: readonly Definition[]): string[] {
+function named(entries: readonly EntryDefinition[]): string[] {
   return texts(entries, 'name')
 }
 
-function texts(entries: readonly Definition[], key: string): string[] {
+function texts(entries: readonly EntryDefinition[], key: string): string[] {
   return entries.flatMap((each) => {
     const text = each[key]
     return typeof text === 'string' ? [text] : []

@@ -2,18 +2,18 @@
 import { createHash } from 'node:crypto'
 import { aliasOf } from '../core/text/alias.ts'
 import { type Call, type Handler, resultOf } from '../core/call.ts'
-import type { Descriptor } from '../core/descriptor.ts'
-import { isObject } from '../core/json/json.ts'
-import { background, type Log } from '../core/log.ts'
-import type { Payload } from '../core/payload.ts'
 import type {
-  Definition,
+  Descriptor,
+  EntryDefinition,
   ServerRecords,
   ToolStatistics,
   ServerRecord,
   ToolFacts,
   ToolDetails,
 } from '../core/descriptor.ts'
+import { isObject } from '../core/json/json.ts'
+import { background, type Log } from '../core/log.ts'
+import type { Payload } from '../core/payload.ts'
 import { excerpt } from '../core/text/redact.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { within } from '../core/time/waiting.ts'
@@ -25,7 +25,7 @@ import { listAllPages } from './pagination.ts'
 interface Options {
   readonly servers: ReadonlyMap<string, Source>
   /** The entry of a tool as a server lists it. */
-  listed(upstream: string, definition: Definition): Descriptor | undefined
+  listed(upstream: string, definition: EntryDefinition): Descriptor | undefined
   /** What features say of a tool. */
   facts(entry: Descriptor, all: readonly Descriptor[]): ToolFacts
   /** What was seen of a tool. */

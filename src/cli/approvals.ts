@@ -4,13 +4,16 @@
 import { escapeHidden } from '../core/text/escape.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { type Audit, audited, openSharedStore } from '../gateway/offline.ts'
-import { isMistyped, stepOf } from '../records/approvals.ts'
-import { type Approval, type Approvals, createApprovals } from '../records/approvals.ts'
-import { approvalView } from '../records/approvals.ts'
+import {
+  isMistyped,
+  stepOf,
+  type Approval,
+  type Approvals,
+  createApprovals,
+  approvalView,
+} from '../records/approvals.ts'
 import { approvalLine, approvalText, decidedLine } from './format/approvals.ts'
-import { didYouMean } from './options.ts'
-import { parseWords, readSource, storeAlone, UsageError } from './options.ts'
-import { userName } from './options.ts'
+import { didYouMean, parseWords, readSource, storeAlone, UsageError, userName } from './options.ts'
 
 /** What the command can be told. */
 const known = {

@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { openLog } from '../gateway/gateway.ts'
 import { anchorsIn, openSharedStore, verifyAudit } from '../gateway/offline.ts'
-import { didYouMean } from './options.ts'
-import { parseWords, readSource, UsageError } from './options.ts'
+import { didYouMean, parseWords, readSource, UsageError } from './options.ts'
 
 const options = {
   head: { type: 'string' },

@@ -12,7 +12,7 @@ import type { Store } from '../store/store.ts'
 interface Options {
   /** The whole configuration, with what servers need; read once it is needed. @throws ConfigError */
   whole(): Settings
-  readonly book: Transactions
+  readonly repository: Transactions
   readonly log: Log
   /** Where the calls are recorded that this process makes itself. */
   readonly audit?: Audit | undefined
@@ -75,11 +75,11 @@ export async function finishRollbacks(
 /** A transaction once it is rolled back, or as it is when it takes too long. */
 async function finished(
   key: string,
-  { book, until, help }: Options & { readonly until: number; help(): Promise<void> },
+  { repository, until, help }: Options & { readonly until: number; help(): Promise<void> },
 ): Promise<Transaction | undefined> {
   const began = performance.now()
   for (;;) {
-    const found = await book.find(key)
+    const found = await repository.find(key)
     const now = performance.now()
     if (!found || isOver(found) || now > until) return found
     // Whoever took it up may be gone: an own gateway finds out.

@@ -4,9 +4,8 @@
  */
 import { ConfigError, problemLine } from '../config/problem.ts'
 import { urlMistake } from '../config/url-mistake.ts'
-import { didYouMean } from './options.ts'
+import { didYouMean, UsageError } from './options.ts'
 import { helpOf, overview, version } from './help-text.ts'
-import { UsageError } from './options.ts'
 
 type Command = (words: readonly string[]) => Promise<number>
 type Load = () => Promise<Command>

@@ -17,8 +17,7 @@ import type { Settings } from '../core/settings.ts'
 import { openLog } from '../gateway/gateway.ts'
 import { acceptStore, isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
 import type { Entry, Portable } from '../store/store.ts'
-import { didYouMean } from './options.ts'
-import { readOptions, readSource, UsageError } from './options.ts'
+import { didYouMean, readOptions, readSource, UsageError } from './options.ts'
 
 /** What the first line of an export says of the others. */
 const HEADER = { format: 'gatehouse-store', version: 1 }

@@ -16,11 +16,9 @@ import {
   type Transactions,
   urgentFirst,
 } from '../records/transactions.ts'
-import { didYouMean } from './options.ts'
-import { parseWords, readSource, UsageError } from './options.ts'
+import { didYouMean, parseWords, readSource, UsageError, userName } from './options.ts'
 import { finishRollbacks, mustRollBack, transactionsIn } from './rollbacks.ts'
 import { rollbackText, transactionList, transactionText, transactionView } from './format/transactions.ts'
-import { userName } from './options.ts'
 
 /** What the command can be told. */
 const known = {
@@ -38,24 +36,24 @@ export async function tx(args: readonly string[]): Promise<number> {
   const log = openLog('warn', process.stderr.isTTY)
   const store = await openSharedStore(settings, log)
   try {
-    const book = transactionsIn(store, settings)
-    return await act(told, { book, deeds: new Actions(store), settings, log })
+    const repository = transactionsIn(store, settings)
+    return await act(told, { repository, deeds: new Actions(store), settings, log })
   } finally {
     await store.close()
   }
 }
 
 interface Around {
-  readonly book: Transactions
+  readonly repository: Transactions
   readonly deeds: Actions
   readonly settings: Settings
   readonly log: Log
 }
 
 async function act(told: Told, around: Around): Promise<number> {
-  const { book, deeds } = around
+  const { repository, deeds } = around
   const { isJson, principal } = told
-  const all = (await book.list(principal)).toSorted((one, other) =>
+  const all = (await repository.list(principal)).toSorted((one, other) =>
     urgentFirst(one.transaction, other.transaction),
   )
   if (told.action === 'list') {
@@ -73,10 +71,10 @@ async function act(told: Told, around: Around): Promise<number> {
   return print(isJson ? JSON.stringify(transactionView(whole), null, 2) : transactionText(whole))
 }
 
-function acknowledge({ key }: Found, { book, settings, log }: Around): Promise<Transaction> {
+function acknowledge({ key }: Found, { repository, settings, log }: Around): Promise<Transaction> {
   return audited(settings, log, async (audit) => {
     const by = userName()
-    const after = await book.change(key, acknowledged(by, Date.now()))
+    const after = await repository.change(key, acknowledged(by, Date.now()))
     audit?.ordered({ order: 'ack', by, transaction: after.id, caller: after.principal.id })
     return after
   })
@@ -94,7 +92,7 @@ async function rollBack({ key, transaction }: Found, told: Told, around: Around)
   const begin = rollingBack(reason)
   const { id, principal } = transaction
   const [ended] = await audited(around.settings, around.log, async (audit) => {
-    await around.book.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
+    await around.repository.change(key, (each) => (each.status === 'rolling_back' ? each : begin(each)))
     audit?.ordered({ order: 'rollback', by, transaction: id, caller: principal.id })
     return finishRollbacks([async () => key], {
       ...around,

@@ -14,11 +14,10 @@ import { type Action, Actions, type Wanted } from '../records/actions.ts'
 import { undoing } from '../records/transitions.ts'
 import { type Transaction, transactionKey, type Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
-import { parseWords, readSource, serverNamed, UsageError } from './options.ts'
+import { parseWords, readSource, serverNamed, UsageError, userName } from './options.ts'
 import { finishRollbacks, mustRollBack, transactionsIn } from './rollbacks.ts'
 import { choose, type Chosen, partsOf } from './undo-choice.ts'
 import { chosenText, chosenView, countText, type Undone, undoneText } from './format/transactions.ts'
-import { userName } from './options.ts'
 
 /** What the command can be told. */
 const known = {
@@ -57,11 +56,11 @@ interface Around {
 }
 
 async function act(told: Told, around: Around): Promise<number> {
-  const book = transactionsIn(around.store, around.settings)
+  const repository = transactionsIn(around.store, around.settings)
   const deeds = new Actions(around.store)
   const look = async (): Promise<readonly Chosen[]> => {
     const found = await deeds.list(told.wanted)
-    const transactions = await book.list()
+    const transactions = await repository.list()
     return choose(
       found,
       transactions.map(({ transaction }) => transaction),
@@ -74,7 +73,7 @@ async function act(told: Told, around: Around): Promise<number> {
   mustRollBack(around.settings)
   if (!told.isSure && !(await isAgreed(open.length))) return 1
   const undone = await audited(around.settings, around.log, (audit) =>
-    undoReserved(open, { ...around, book, deeds, look, audit }),
+    undoReserved(open, { ...around, repository, deeds, look, audit }),
   )
   print(told.isJson ? json(chosen, undone) : undone.map(undoneText).join('\n'))
   return undone.some(({ error }) => error !== undefined) ? 1 : 0
@@ -111,8 +110,8 @@ async function isAgreed(count: number): Promise<boolean> {
   return /^y(es)?$/i.test(answer.trim())
 }
 
-interface Desk extends Around {
-  readonly book: Transactions
+interface UndoContext extends Around {
+  readonly repository: Transactions
   readonly deeds: Actions
   /** What there is to undo just then. */
   look(): Promise<readonly Chosen[]>
@@ -121,15 +120,15 @@ interface Desk extends Around {
 }
 
 /** Undoes actions that no other process has begun to undo meanwhile. */
-async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone[]> {
-  const { deeds } = desk
+async function undoReserved(open: readonly Chosen[], context: UndoContext): Promise<Undone[]> {
+  const { deeds } = context
   const keys = open.map(({ deed }) => deed.key)
   const free = await Promise.all(keys.map(async (key) => ((await deeds.reserve(key)) ? [key] : [])))
   const reserved = new Set(free.flat())
   try {
     // Looked at again once it is reserved: it may have been undone just before.
-    const left = (await desk.look()).filter((each) => canBeUndone(each) && reserved.has(each.deed.key))
-    const ended = await undoAll(left, desk)
+    const left = (await context.look()).filter((each) => canBeUndone(each) && reserved.has(each.deed.key))
+    const ended = await undoAll(left, context)
     return open.map((chosen) => {
       const isLeft = left.some(({ deed }) => deed.key === chosen.deed.key)
       const error = isLeft ? failureOf(chosen.deed, ended) : 'another process undoes it, or has done so'
@@ -143,19 +142,19 @@ async function undoReserved(open: readonly Chosen[], desk: Desk): Promise<Undone
 /** Undoes things, the last one first. */
 function undoAll(
   left: readonly Chosen[],
-  { whole, log, book, audit }: Desk,
+  { whole, log, repository, audit }: UndoContext,
 ): Promise<readonly Transaction[]> {
   const parts = partsOf(left.map(({ deed }) => deed))
   const begins = parts.map((deeds) => async (): Promise<string> => {
     const id = `undo-${randomBytes(8).toString('hex')}`
     const by = userName()
     const transaction = undoing(deeds, { id, by: `gatehouse undo by ${by}`, now: Date.now() })
-    await book.open(transaction)
+    await repository.open(transaction)
     const { id: caller } = transaction.principal
     audit?.ordered({ order: 'undo', by, transaction: id, caller })
     return transactionKey(caller, id)
   })
-  return finishRollbacks(begins, { whole, book, log, audit })
+  return finishRollbacks(begins, { whole, repository, log, audit })
 }
 
 /** Why something was not undone. */

@@ -2,11 +2,9 @@
 import { resolve } from 'node:path'
 import { isObject } from '../core/json/json.ts'
 import { isHttpUrl, isLoopback } from './names.ts'
-import { pageWarnings } from './sections/auth-checks.ts'
-import { asksForTokens, checkAuth } from './sections/auth-checks.ts'
+import { pageWarnings, asksForTokens, checkAuth } from './sections/auth-checks.ts'
 import { idleMasks, maskProblems } from './sections/tool-checks.ts'
-import { placeAt } from './problem.ts'
-import type { Checked, Finding } from './problem.ts'
+import { placeAt, type Checked, type Finding } from './problem.ts'
 import { checkUpstream } from './sections/upstream.ts'
 import { missingTokens, sharedGrants } from './sections/upstream-oauth.ts'
 

@@ -2,8 +2,7 @@
 import { isObject } from '../core/json/json.ts'
 import { splitCommand } from './command-line.ts'
 import type { Finding } from './problem.ts'
-import { interpolate } from './secrets.ts'
-import type { References } from './secrets.ts'
+import { interpolate, type References } from './secrets.ts'
 import { urlMistake } from './url-mistake.ts'
 
 /** A file's values with references replaced and short forms written out. */

@@ -1,6 +1,5 @@
 /** Watches the configuration file and its references; half-written files are waited for. */
-import { watch } from 'node:fs'
-import type { FSWatcher } from 'node:fs'
+import { watch, type FSWatcher } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { readText } from './read-text.ts'
 
@@ -19,7 +18,7 @@ export interface WatchOptions {
 }
 
 /** A watch that holds until it is closed; it does not keep the process alive. */
-export interface Watch {
+export interface FileWatcher {
   close(): void
 }
 
@@ -27,7 +26,7 @@ export interface Watch {
  * Watches one file, however it is changed: written in place, replaced by a rename, deleted and made again, or
  * reached through a symbolic link that is pointed elsewhere.
  */
-export function watchFile(file: string, options: WatchOptions): Watch {
+export function watchFile(file: string, options: WatchOptions): FileWatcher {
   const { text, onChange, onUnusable, quiet = 100, every = 2000 } = options
   // A file's own watch is lost when it is replaced, so the folder is watched. Where that is not possible, or
   // the link's target is in another folder, looking again every so often finds the change.

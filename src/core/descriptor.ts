@@ -55,7 +55,7 @@ export const riskWords: Readonly<Record<Risk, string>> = {
 }
 
 /** An entry of a list, as a server wrote it. */
-export type Definition = Readonly<Record<string, unknown>>
+export type EntryDefinition = Readonly<Record<string, unknown>>
 
 /** What is known of each server. */
 export interface ServerRecords {
@@ -77,16 +77,16 @@ export interface ServerRecord {
   /** Whether it can be reached just now; what it listed last is known even if not. */
   readonly isUp: boolean
   /** What it says of itself: `name`, `title`, `version`, `description`, `websiteUrl`. */
-  readonly info: Definition
+  readonly info: EntryDefinition
   readonly instructions?: string
   /** Its own capabilities. */
-  readonly capabilities: Definition
+  readonly capabilities: EntryDefinition
   /** What its owner wrote. */
   readonly about: About
   readonly tools: readonly ToolDetails[]
-  readonly prompts: readonly Definition[]
-  readonly resources: readonly Definition[]
-  readonly resourceTemplates: readonly Definition[]
+  readonly prompts: readonly EntryDefinition[]
+  readonly resources: readonly EntryDefinition[]
+  readonly resourceTemplates: readonly EntryDefinition[]
   /** A hash of everything it lists. */
   readonly contentVersion: string
   /** When what it lists changed last, in milliseconds since 1970; absent where no change was seen. */

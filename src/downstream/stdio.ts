@@ -12,8 +12,8 @@ import { serveBatch, takeBatch } from './session/batch.ts'
 import type { ResponseSink } from './session/response-sink.ts'
 import { ClientSession } from './session/session.ts'
 import { serveStateless } from './stateless.ts'
-import { classify } from '../protocol/jsonrpc.ts'
 import {
+  classify,
   type Batch,
   checkNesting,
   encodeError,

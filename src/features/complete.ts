@@ -1,7 +1,7 @@
 /** Completes what servers list: titles, annotations, descriptions with risk, limits and undo. */
 import type { Outcome } from '../core/call.ts'
 import { canonical } from '../core/json/json.ts'
-import type { Definition } from '../core/descriptor.ts'
+import type { EntryDefinition } from '../core/descriptor.ts'
 import { Payload } from '../core/payload.ts'
 import {
   completedAnnotations,
@@ -69,7 +69,7 @@ function createCompleted(
 
 function completedList(
   result: Payload,
-  complete: (definition: Definition) => Definition | undefined,
+  complete: (definition: EntryDefinition) => EntryDefinition | undefined,
 ): Payload {
   const list = result.at('tools')
   if (!list || !Array.isArray(list.value)) return result
@@ -88,11 +88,11 @@ function toolCompleter(deps: Deps, upstream: string, description: ServerDescript
   )
   const ready = new Map(made)
   const tools = new Map(description.tools.map((tool) => [tool.definition.name, tool]))
-  return (definition: Definition): Definition | undefined => {
+  return (definition: EntryDefinition): EntryDefinition | undefined => {
     const tool = tools.get(definition.name)
     const own = ready.get(String(definition.name))
     if (tool && own && isSame(tool.definition, definition)) return own
-    // What the portrait does not know yet, as the list of a signed-in user.
+    // What the description does not know yet, as the list of a signed-in user.
     const entry = deps.servers.describe(upstream, definition)
     if (!entry) return undefined
     const { facts = {}, effects = [] } = tool ?? {}
@@ -100,7 +100,7 @@ function toolCompleter(deps: Deps, upstream: string, description: ServerDescript
   }
 }
 
-function completion(tool: Incomplete): Definition {
+function completion(tool: Incomplete): EntryDefinition {
   return {
     title: titleOf(tool.definition),
     description: completedDescription(tool),
@@ -108,8 +108,8 @@ function completion(tool: Incomplete): Definition {
   }
 }
 
-function isSame(one: Definition, other: Definition): boolean {
-  const said = ({ title, description, annotations }: Definition): string =>
+function isSame(one: EntryDefinition, other: EntryDefinition): boolean {
+  const said = ({ title, description, annotations }: EntryDefinition): string =>
     canonical([title, description, annotations])
   return said(one) === said(other)
 }

@@ -1,6 +1,6 @@
 /** Descriptions in the dashdash format, in lists and in what servers say of themselves. */
 import type { Call, Outcome, Middleware } from '../core/call.ts'
-import type { Definition } from '../core/descriptor.ts'
+import type { EntryDefinition } from '../core/descriptor.ts'
 import { Payload } from '../core/payload.ts'
 import {
   serverObject,
@@ -69,7 +69,7 @@ function guideOf(description: ServerDescription): string {
   return isSkillListed ? `\nThe guide is the resource \`${skillUri(description)}\`.` : ''
 }
 
-/** A list as it came, and as it was described; for other texts or another portrait it is described anew. */
+/** A list as it came, and as it was described; for other texts or another description it is described anew. */
 interface Described {
   readonly description: ServerDescription
   readonly source: Payload
@@ -147,7 +147,7 @@ function describedList(list: Payload, about: About): Payload {
   return Payload.text(`[${texts.join(',')}]`)
 }
 
-type ObjectOf = (definition: Definition) => Definition | undefined
+type ObjectOf = (definition: EntryDefinition) => EntryDefinition | undefined
 
 function toolObjects({ description, deps }: About): ObjectOf {
   const objects = deps.descriptions.document(description, 'tools', ({ tools }) =>

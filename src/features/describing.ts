@@ -30,13 +30,13 @@ interface Said {
 /** How long a client that connects waits for what is known of a server, in milliseconds; without it, less is said. */
 const DESCRIPTION_TIMEOUT_MS = 2000
 
-/** The portrait for the lists and the introduction of a server; nothing where that would keep its client waiting. */
+/** The description for the lists and the introduction of a server; nothing where that would keep its client waiting. */
 export function descriptionSoon(
   feature: string,
   call: Call,
   deps: Deps,
 ): ServerDescription | undefined | Promise<ServerDescription | undefined> {
-  // A portrait of what a caller may see is drawn from such lists: it would wait for itself.
+  // A description of what a caller may see is drawn from such lists: it would wait for itself.
   if (call.internal) return undefined
   const found = describedList(feature, call, deps)
   if (!(found instanceof Promise)) return found
@@ -93,7 +93,7 @@ function withSaid(outcome: Outcome, said: Said | undefined, client: Call['client
   return { kind: 'result', result: said.meta ? whole.withMeta(said.meta) : whole }
 }
 
-/** Portraits of several servers without some of them, by which ones are left. */
+/** Descriptions of several servers without some of them, by which ones are left. */
 const fewer = new WeakMap<ServerDescription, Map<string, ServerDescription>>()
 
 /** What the documents of a feature are made of: of several servers, those alone that the feature is on for. */

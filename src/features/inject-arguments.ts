@@ -2,14 +2,13 @@
  * Lets models write values for the gateway (keys, transactions, intent) as arguments; they are taken out
  * before the server sees the call.
  */
-import { noteBareArguments } from '../core/tool-call.ts'
+import { noteBareArguments, namesArgument } from '../core/tool-call.ts'
 import type { Call, Outcome, Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type SchemaProblem, validator } from '../core/schema/schema.ts'
-import { namesArgument } from '../core/tool-call.ts'
 import { attempt, untilAborted } from '../core/time/waiting.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
 import type { Feature, Reserved } from './feature.ts'

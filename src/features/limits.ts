@@ -4,8 +4,7 @@
 import type { Call, Notification } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { Registry } from '../core/registry.ts'
-import { type Settings as GatewaySettings, type UpstreamSettings } from '../core/settings.ts'
-import { settingOf } from '../core/settings.ts'
+import { type Settings as GatewaySettings, type UpstreamSettings, settingOf } from '../core/settings.ts'
 import { durationSchema } from '../core/time/units.ts'
 import { type Feature, settingsFor } from './feature.ts'
 

@@ -3,12 +3,11 @@
  * limits taken.
  */
 import { randomUUID } from 'node:crypto'
-import type { Call, Outcome, RateLimitStatus } from '../core/call.ts'
+import type { Call, Outcome, RateLimitStatus, Target } from '../core/call.ts'
 import { GatewayError } from '../core/error.ts'
 import { isGatewayRefusal } from '../core/outcome.ts'
 import { only, Payload } from '../core/payload.ts'
 import { limitScope, DEFAULT_RATE } from '../core/scope.ts'
-import type { Target } from '../core/call.ts'
 import { settingOf } from '../core/settings.ts'
 import { rates, rateSchema, type Rate } from '../core/time/units.ts'
 import type { RateLimitWindow, Store, TokenGrant } from '../store/store.ts'

@@ -78,7 +78,7 @@ export interface Invoker {
 }
 
 /** Descriptions of servers, and the documents made of them. */
-interface DescriptionService {
+export interface DescriptionService {
   /**
    * The description of one server, or of all servers where none is named; the same object until something of it
    * changes. Pass a call where its caller may not see everything.

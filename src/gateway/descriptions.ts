@@ -15,6 +15,7 @@ import { type Naming, describeServer, describeAllServers } from '../descriptions
 import { frontOf } from '../descriptions/model/describe-gateway.ts'
 import { latencyOf } from '../descriptions/model/facts.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
+import type { DescriptionService } from '../features/services.ts'
 import { oneLine } from '../descriptions/model/text.ts'
 
 interface Options {
@@ -34,40 +35,32 @@ interface Options {
   readonly handle: Handler
 }
 
-/** What documents are made of, so that all of them say the same. */
-export interface Descriptions {
-  /** What documents say of one server, or of all; at once where that is known. */
-  of(upstream: string | undefined, call?: Call): ServerDescription | Promise<ServerDescription>
-  /** Makes a document of a portrait, once for each, without secrets of the configuration. */
-  document<Made>(
-    description: ServerDescription,
-    key: string,
-    make: (description: ServerDescription) => Made,
-  ): Made
+/** The service that features use, and what the gateway itself makes documents with. */
+export interface Descriptions extends DescriptionService {
   /** A document without secrets of the configuration. */
   clean<Made>(made: Made): Made
 }
 
-/** For how long a portrait is taken as it is, in milliseconds. */
+/** For how long a description is taken as it is, in milliseconds. */
 const STALE_AFTER_MS = 10_000
-/** How many documents of a portrait are kept, and for how many kinds of callers who see less. */
+/** How many documents of a description are kept, and for how many kinds of callers who see less. */
 const DOCUMENTS = 500
 const MAX_CALLERS = 100
 
-/** A portrait, and what it was made of. */
-interface Drawn {
+/** A description, and what it was made of. */
+interface CachedDescription {
   readonly key: string
   readonly description: ServerDescription
   readonly up: string
   readonly until: number
 }
 
-/** Draws portraits of servers, each again only when something of it changed. */
+/** Creates the service. A description is made again only when something of it changed. */
 export function createDescriptions(options: Options): Descriptions {
   const { settings, isUp, page, isHiding } = options
   const servers = new Map(settings.upstreams.map((each) => [each.name, each]))
   const [only] = settings.upstreams.length === 1 ? settings.upstreams : []
-  const drawn = new Map<string | undefined, Drawn>()
+  const drawn = new Map<string | undefined, CachedDescription>()
   let known: ServerRecords | undefined
   const records = (): ServerRecords => {
     if (known) return known
@@ -89,7 +82,7 @@ export function createDescriptions(options: Options): Descriptions {
     const key = JSON.stringify([up, ...found.map(versionOf)])
     const before = drawn.get(upstream)
     const description =
-      before?.key === key ? before.description : describeAgain(found, upstream, { options, servers })
+      before?.key === key ? before.description : describeOf(found, upstream, { options, servers })
     drawn.set(upstream, { key, description, up, until: performance.now() + STALE_AFTER_MS })
     return description
   }
@@ -148,7 +141,7 @@ interface Around {
   readonly servers: ReadonlyMap<string, UpstreamSettings>
 }
 
-function describeAgain(
+function describeOf(
   found: readonly ServerRecord[],
   upstream: string | undefined,
   around: Around,
@@ -195,7 +188,7 @@ function namingOfAll(isStrict: boolean): Naming {
   return { name: (upstream, name) => aliasOf(exposedName(upstream, name)), uri: ownUri }
 }
 
-/** Leaves out of a portrait what its reader is not shown in lists. */
+/** Leaves out of a description what its reader is not shown in lists. */
 function createPartly(
   handle: Handler,
 ): (description: ServerDescription, call: Call) => Promise<ServerDescription> {

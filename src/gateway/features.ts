@@ -1,9 +1,7 @@
 /** Creates the features that are on, and answers questions about all of them together. */
-import type { Middleware } from '../core/call.ts'
-import type { Descriptor } from '../core/descriptor.ts'
-import type { ToolFacts } from '../core/descriptor.ts'
+import type { Middleware, Target } from '../core/call.ts'
+import type { Descriptor, ToolFacts } from '../core/descriptor.ts'
 import type { Settings } from '../core/settings.ts'
-import type { Target } from '../core/call.ts'
 import {
   type CallerValue,
   type Feature,

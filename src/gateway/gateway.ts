@@ -4,19 +4,17 @@
  */
 import type { Readable, Writable } from 'node:stream'
 import { addConfirmPages } from '../downstream/pages/approvals.ts'
-import { anchorsIn } from './startup.ts'
-import { createOperator } from '../downstream/pages/visitors.ts'
-import { isByCode } from '../downstream/pages/visitors.ts'
+import { anchorsIn, usable, startWithStore } from './startup.ts'
+import { createOperator, isByCode } from '../downstream/pages/visitors.ts'
 import { createRequestStateCodec } from '../protocol/request-state.ts'
-import { build, type Runtime, closeFeatures, type Kept, retireBuilt } from './runtime.ts'
-import type { Call, Handler } from '../core/call.ts'
+import { build, type Runtime, closeFeatures, type ProcessState, retireBuilt } from './runtime.ts'
+import type { Call, Handler, Target } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { type Finding, logProblems } from '../core/finding.ts'
 import { background, type Log } from '../core/log.ts'
 import { Payload } from '../core/payload.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
 import type { PageSignIn } from '../core/events.ts'
-import type { Target } from '../core/call.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
 import { isOwnOrigin } from '../downstream/http/origin.ts'
 import type { DocumentPath } from '../downstream/http/routes.ts'
@@ -42,7 +40,6 @@ import { createPageSignIn } from '../upstream/oauth/page-sign-in.ts'
 import type { Status } from '../upstream/upstream.ts'
 import { PIPE, proofClaims } from '../protocol/gateway-proof.ts'
 import type { HeaderMirror } from '../protocol/headers.ts'
-import { usable, startWithStore } from './startup.ts'
 import { ownCall } from '../protocol/lift.ts'
 
 // For commands, which reach the parts of a gateway through this file and offline.ts alone.
@@ -148,7 +145,7 @@ export function createGateway(initial: Settings, { variables, log, audit, origin
   const closing = new AbortController()
   const retired = new RetiredStores((store) => kept.membership.leave(store))
   const open = (settings: Settings): Store => timed(openStore(settings.store, log), observing)
-  let kept: Kept = {
+  let kept: ProcessState = {
     variables,
     log,
     observing,

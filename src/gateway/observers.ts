@@ -1,8 +1,7 @@
 /** Connects the observers to a gateway: levels for gauges, timed store operations, the way of a call. */
-import type { Call } from '../core/call.ts'
+import type { Call, Target } from '../core/call.ts'
 import { errorCodes } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import type { Target } from '../core/call.ts'
 import { checkOf } from '../observability/health.ts'
 import type { Anchors } from '../observability/audit/anchor.ts'
 import { Observing } from '../observability/observing.ts'

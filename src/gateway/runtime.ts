@@ -75,7 +75,7 @@ export interface Runtime {
 }
 
 /** What lasts longer than one version of the settings. */
-export interface Kept {
+export interface ProcessState {
   readonly variables: Variables
   readonly log: Log
   readonly observing: Observing
@@ -89,7 +89,11 @@ export interface Kept {
 }
 
 /** Puts the parts together; servers that are configured as before are kept. */
-export function build(settings: Settings, before: ReadonlyMap<string, Upstream>, kept: Kept): Runtime {
+export function build(
+  settings: Settings,
+  before: ReadonlyMap<string, Upstream>,
+  kept: ProcessState,
+): Runtime {
   const { variables, oauth, log, store, observing, membership, sign, prove, page, closing } = kept
   const upstreams = new Map(
     settings.upstreams.map((each) => {
@@ -128,7 +132,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
         servers: upstreams,
         listed,
         facts: (described, all) => factsOf(active, described, all),
-        seen: sightings.of,
+        seen: callStatistics.of,
         log,
       })
       records.onChange((upstream) => background(names.again(upstream), log))
@@ -194,7 +198,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
     handle: services.invoker.call,
   })
   const names = createNameCheck({ names: settings.names, servers: upstreams, log })
-  const sightings = createCallStatistics()
+  const callStatistics = createCallStatistics()
   let records: ServerRecords | undefined
   const undoRules = createUndoRules({
     settings: (name) => upstreams.get(name)?.settings.tools,
@@ -209,7 +213,7 @@ export function build(settings: Settings, before: ReadonlyMap<string, Upstream>,
       // Features look at the lists of a server, which may be for users who signed in alone.
       target.isBuiltin ? undefined : upstreams.get(target.upstream ?? '')?.guard,
       ...middlewaresOf(active, target),
-      records && sightings.middleware(target),
+      records && callStatistics.middleware(target),
       target.isBuiltin
         ? undefined
         : observeServer(observing, target, (call) => wayTo(upstreams.get(target.upstream ?? ''), call)),
@@ -340,7 +344,7 @@ export async function closeFeatures({ active }: Runtime): Promise<void> {
 export function retireBuilt(
   before: Runtime,
   { upstreams }: Runtime,
-  { closing, log }: Pick<Kept, 'closing' | 'log'>,
+  { closing, log }: Pick<ProcessState, 'closing' | 'log'>,
 ): void {
   before.ended.abort()
   before.catalog.close()

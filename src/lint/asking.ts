@@ -50,7 +50,7 @@ export function asker(handle: Handler, { name: upstream }: UpstreamSettings): As
 }
 
 /** An error as evidence. */
-export function told({ rpc, message }: GatewayError): string {
+export function errorText({ rpc, message }: GatewayError): string {
   return `${rpc} ${message.slice(0, 120)}`
 }
 

@@ -1,6 +1,6 @@
 /** Assertions about resources and prompts. */
 import { isObject } from '../core/json/json.ts'
-import { told, type Reading } from './asking.ts'
+import { errorText, type Reading } from './asking.ts'
 import { type Assertion, each, fail, notApplicable, pass } from './assertion.ts'
 import type { Json, Subject } from './subject.ts'
 
@@ -148,7 +148,7 @@ function isTemplate(text: string): boolean {
 }
 
 function contentsOf({ uri, error, contents }: Reading): readonly Json[] | string {
-  if (error) return `${uri}: ${told(error)}`
+  if (error) return `${uri}: ${errorText(error)}`
   if (!Array.isArray(contents) || !contents.every(isObject)) return `${uri}: contents are no list of objects`
   return contents
 }
@@ -195,8 +195,8 @@ export const prompts: readonly Assertion[] = [
           ? fail(`${all.length} prompts, not declared`)
           : notApplicable('it has no prompts')
       }
-      if (error) return fail(`prompts/list: ${told(error)}`)
-      if (prompt?.error) return fail(`prompts/get ${prompt.name}: ${told(prompt.error)}`)
+      if (error) return fail(`prompts/list: ${errorText(error)}`)
+      if (prompt?.error) return fail(`prompts/get ${prompt.name}: ${errorText(prompt.error)}`)
       return pass(
         `${all.length} listed`,
         prompt ? `${prompt.name} fetched` : 'none fetched: all need arguments',

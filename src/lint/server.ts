@@ -2,11 +2,9 @@
 import { isObject } from '../core/json/json.ts'
 import { tasksExtension } from '../protocol/meta-keys.ts'
 import { method } from '../protocol/methods.ts'
-import { told } from './asking.ts'
-import type { Assertion } from './assertion.ts'
-import type { ListMethod } from './asking.ts'
+import { errorText, type ListMethod } from './asking.ts'
+import { type Assertion, fail, notApplicable, pass, unless } from './assertion.ts'
 import type { Subject } from './subject.ts'
-import { fail, notApplicable, pass, unless } from './assertion.ts'
 
 /** More entries than this on one page are too many. */
 const LONG_PAGE = 200
@@ -55,7 +53,9 @@ export const server: readonly Assertion[] = [
       unless(
         listMethods(subject).flatMap((name) => {
           const { error } = subject.lists[name]
-          return error && isDeclared(subject, name) && !isOptional(name) ? [`${name}: ${told(error)}`] : []
+          return error && isDeclared(subject, name) && !isOptional(name)
+            ? [`${name}: ${errorText(error)}`]
+            : []
         }),
         'each declared list was read',
       ),
@@ -99,7 +99,7 @@ export const server: readonly Assertion[] = [
     fix: 'Answer with a JSON-RPC error of code -32601.',
     check: ({ stranger: { error } }) => {
       if (!error) return fail('it answered a method that does not exist with a result')
-      return error.rpc === -32601 ? pass('answered with -32601') : fail(told(error))
+      return error.rpc === -32601 ? pass('answered with -32601') : fail(errorText(error))
     },
   },
   {
@@ -152,7 +152,7 @@ function checkTasks({ capabilities, tools, taskList }: Subject) {
   const isForTools = isObject(tasks.requests) && tasks.requests.tools !== undefined
   return unless(
     [
-      ...(taskList?.error ? [`tasks/list: ${told(taskList.error)}`] : []),
+      ...(taskList?.error ? [`tasks/list: ${errorText(taskList.error)}`] : []),
       ...(isForTools && takers.length === 0 ? ['no tool says that it can run as a task'] : []),
     ],
     `${takers.length} tools can run as tasks`,

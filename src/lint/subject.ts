@@ -5,9 +5,18 @@ import type { Classification } from '../core/descriptor.ts'
 import { isObject } from '../core/json/json.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
 import { metaKeys } from '../protocol/meta-keys.ts'
-import { type Answer, type Ask, asker } from './asking.ts'
-import { type List, type ListMethod, readList } from './asking.ts'
-import { fetchPrompt, type Fetched, type Reading, readResources } from './asking.ts'
+import {
+  type Answer,
+  type Ask,
+  asker,
+  type List,
+  type ListMethod,
+  readList,
+  fetchPrompt,
+  type Fetched,
+  type Reading,
+  readResources,
+} from './asking.ts'
 
 /** The members of a JSON object. */
 export type Json = Readonly<Record<string, unknown>>

@@ -2,14 +2,20 @@
  * Wraps calls: one log line, metrics, span and audit entry at their end. Costs nothing where nothing is
  * observed.
  */
-import type { Call, Handler, Middleware } from '../core/call.ts'
+import type { Call, Handler, Middleware, Target } from '../core/call.ts'
 import { asGatewayError } from '../core/error.ts'
 import type { Log } from '../core/log.ts'
-import type { Target } from '../core/call.ts'
 import { type Audit, isAudited } from './audit/audit.ts'
-import { type Ending, endingOf, failureOf, isAuthFailure, isRateLimit, isRefusal } from './ending.ts'
+import {
+  type Ending,
+  endingOf,
+  failureOf,
+  isAuthFailure,
+  isRateLimit,
+  isRefusal,
+  displayName,
+} from './ending.ts'
 import type { Meter, Metrics } from './metrics.ts'
-import { displayName } from './ending.ts'
 import type { Tracing, Way } from './tracing.ts'
 
 /** The current observers of calls. */

@@ -1,13 +1,11 @@
 /** OpenTelemetry spans of calls, exported over OTLP. The library is loaded where traces are on. */
 import type { Attributes, Context, Span, SpanContext, SpanKind } from '@opentelemetry/api'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
-import type { Call } from '../core/call.ts'
+import type { Call, Target } from '../core/call.ts'
 import type { Log } from '../core/log.ts'
 import type { TraceSettings } from '../core/settings.ts'
 import { self } from '../core/identity.ts'
-import type { Target } from '../core/call.ts'
-import type { Ending } from './ending.ts'
-import { displayUri } from './ending.ts'
+import { type Ending, displayUri } from './ending.ts'
 
 /** A span of a call, and the call as it goes on within it. */
 interface CallSpan {

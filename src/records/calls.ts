@@ -30,7 +30,7 @@ export interface CallRecord {
 }
 
 /** A record, and the text it is kept as. */
-export interface Kept {
+export interface StoredCall {
   readonly record: CallRecord
   readonly text: string
 }
@@ -58,7 +58,7 @@ export function fingerprintOf(
 }
 
 /** The record of a key, if there is one that is not over. @throws what the store throws */
-export async function findCall(store: Store, key: string): Promise<Kept | undefined> {
+export async function findCall(store: Store, key: string): Promise<StoredCall | undefined> {
   const text = await store.get(key)
   return text === undefined ? undefined : keptCall(text)
 }
@@ -71,7 +71,7 @@ export function encodeCall({ result, failure, ...head }: CallRecord): string {
 }
 
 /** A record of text; nothing where it is none, which only another program can have written. */
-export function keptCall(text: string): Kept | undefined {
+export function keptCall(text: string): StoredCall | undefined {
   const payload = parsed(text)
   const { expiresAt, fingerprint, tool, state, owner, attempt, startedAt, attemptedAt, openUntil, lostAt } =
     payload?.fields ?? {}

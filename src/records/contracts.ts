@@ -1,6 +1,8 @@
 /** The versions of what servers offer, with their changes. */
-import type { ContractHistory, ContractVersion, KeptChange } from '../core/contract.ts'
 import {
+  type ContractHistory,
+  type ContractVersion,
+  type KeptChange,
   type Contract,
   type ContractChange,
   contractChanges,

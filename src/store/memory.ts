@@ -1,4 +1,4 @@
-/** The store of one process, bounded; what is oldest goes first, except where a promise forbids it. */
+/** The store of one process, bounded: the least recently used values are evicted first. */
 import { SLICES, type RateLimitWindow, collectionOf, type Store, type TokenGrant } from './store.ts'
 
 /**

@@ -1,17 +1,17 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
-import type { Definition } from '../../src/core/descriptor.ts'
+import type { EntryDefinition } from '../../src/core/descriptor.ts'
 import { publishedServer } from './peers/servers.ts'
 
 /** What a published server says of itself and lists. */
 export interface RealLists {
-  readonly info: Definition
+  readonly info: EntryDefinition
   readonly instructions: string | undefined
-  readonly capabilities: Definition
-  readonly tools: readonly Definition[]
-  readonly prompts: readonly Definition[]
-  readonly resources: readonly Definition[]
-  readonly templates: readonly Definition[]
+  readonly capabilities: EntryDefinition
+  readonly tools: readonly EntryDefinition[]
+  readonly prompts: readonly EntryDefinition[]
+  readonly resources: readonly EntryDefinition[]
+  readonly templates: readonly EntryDefinition[]
 }
 
 /** Starts a published server, asks for its lists, and ends it. */

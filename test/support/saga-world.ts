@@ -6,6 +6,7 @@ import {
   type Outcome,
   type Middleware,
   resultOf,
+  type Target,
 } from '../../src/core/call.ts'
 import type { Descriptor, Operation } from '../../src/core/descriptor.ts'
 import { asGatewayError, GatewayError } from '../../src/core/error.ts'
@@ -13,7 +14,6 @@ import { isObject } from '../../src/core/json/json.ts'
 import { Payload } from '../../src/core/payload.ts'
 import { anonymous, type Principal } from '../../src/core/principal.ts'
 import type { Settings, ToolSettings, UpstreamSettings } from '../../src/core/settings.ts'
-import type { Target } from '../../src/core/call.ts'
 import { undoRuleOf } from '../../src/core/undo/rules.ts'
 import type { FeatureInstance, Feature } from '../../src/features/feature.ts'
 import { idempotency } from '../../src/features/idempotency/idempotency.ts'

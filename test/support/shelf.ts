@@ -1,15 +1,14 @@
 import type { ServiceStubs } from './feature-deps.ts'
 import { classify } from '../../src/catalog/classify.ts'
 import { aliasOf } from '../../src/core/text/alias.ts'
-import type { Descriptor } from '../../src/core/descriptor.ts'
-import type { Definition, ServerRecords, ServerRecord } from '../../src/core/descriptor.ts'
+import type { Descriptor, EntryDefinition, ServerRecords, ServerRecord } from '../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { serverSettings } from './server-settings.ts'
 import { serverRecord } from './server-record.ts'
 
 /** A server that lists tools, for features that look at what servers list. */
 export interface Shelf {
-  readonly tools: readonly Definition[]
+  readonly tools: readonly EntryDefinition[]
   readonly settings?: Partial<UpstreamSettings>
   readonly record?: Partial<ServerRecord>
 }

@@ -1,9 +1,7 @@
 /** Approvals as text for a terminal. Foreign text is escaped. */
-import { escapeHidden } from '../../core/text/escape.ts'
-import { oneLine } from '../../core/text/escape.ts'
+import { escapeHidden, oneLine } from '../../core/text/escape.ts'
 import { rememberText } from '../../core/remember.ts'
-import type { Approval, Decision } from '../../records/approvals.ts'
-import { approvedCount } from '../../records/approvals.ts'
+import { type Approval, type Decision, approvedCount } from '../../records/approvals.ts'
 
 /** One approval in a list. */
 export function approvalLine(approval: Approval): string {

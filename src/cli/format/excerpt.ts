@@ -5,8 +5,7 @@
  * lists, quotes that do not end) only the words that can be keys of the configuration are shown.
  */
 import type { ConfigProblem } from '../../config/problem.ts'
-import { isTelling } from '../../core/text/redact.ts'
-import { withoutSecrets } from '../../core/text/redact.ts'
+import { isTelling, withoutSecrets } from '../../core/text/redact.ts'
 
 /** How much of a line is shown on each side of the column, in characters. */
 const MAX_SIDE = 60

@@ -3,14 +3,19 @@ import { basename, dirname, resolve } from 'node:path'
 import { Document, isMap, isPair, isScalar } from 'yaml'
 import { isObject } from '../../core/json/json.ts'
 import { ConfigError } from '../problem.ts'
-import { readClientFile } from './files.ts'
-import type { ClientServer } from './files.ts'
-import { convertArguments, convertEnv, convertHeader, convertUrl, withoutUser } from './values.ts'
-import type { SecretContext } from './values.ts'
-import { convertText } from './values.ts'
+import { readClientFile, type ClientServer } from './files.ts'
+import {
+  convertArguments,
+  convertEnv,
+  convertHeader,
+  convertUrl,
+  withoutUser,
+  type SecretContext,
+  convertText,
+  variables,
+} from './values.ts'
 import { joinCommand } from '../command-line.ts'
 import { upstreamName } from '../names.ts'
-import { variables } from './values.ts'
 
 /** A configuration made from a client's, and what its owner should know. */
 export interface Imported {

@@ -4,8 +4,7 @@
  */
 import { isObject } from '../json/json.ts'
 import { wordsOf } from '../text/words.ts'
-import type { Evidence } from './lexicon.ts'
-import { baseVerb, verbClass } from './lexicon.ts'
+import { type Evidence, baseVerb, verbClass } from './lexicon.ts'
 import { nameEvidence } from './words.ts'
 
 type Schema = Readonly<Record<string, unknown>>

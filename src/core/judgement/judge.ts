@@ -1,6 +1,9 @@
 /**
- * Judges what a tool does from its definition: all evidence is collected, the worst holds, and hints of the
- * server count only as far as they can be trusted.
+ * Judges what a tool does by all that is known of it before it runs: its name, title, description, arguments, output
+ * and annotations. The worst evidence wins; what its server says in its favour counts only where the server is
+ * trusted and nothing plain contradicts it. A tool of which nothing says what it does is taken for destructive.
+ *
+ * A judgement holds for the tool; `effectOfCall` tells what of it concerns the call at hand.
  */
 import type { Descriptor, Classification, Operation, Risk } from '../descriptor.ts'
 import { isObject } from '../json/json.ts'
@@ -8,14 +11,6 @@ import type { Payload } from '../payload.ts'
 import { argumentEvidence, dryRunArgument, hasVerb, outputEvidence } from './arguments.ts'
 import { type Condition, type Effect, effectRanks, type Evidence, worse, verbClass } from './lexicon.ts'
 import { descriptionEvidence, nameEvidence, titleEvidence } from './words.ts'
-
-/**
- * Judges what a tool does by all that is known of it before it runs: its name, title, description, arguments, output
- * and annotations. The worst evidence wins; what its server says in its favour counts only where the server is
- * trusted and nothing plain contradicts it. A tool of which nothing says what it does is taken for destructive.
- *
- * A judgement holds for the tool; `effectOfCall` tells what of it concerns the call at hand.
- */
 
 /** How arguments decide what a call does. */
 export interface Variation {

@@ -5,8 +5,16 @@
  * negations and references to other tools say nothing of what this one does.
  */
 import { wordsOf } from '../text/words.ts'
-import type { Effect, Evidence } from './lexicon.ts'
-import { allOf, baseVerb, isGoverning, isNoun, verbClass, type VerbClass } from './lexicon.ts'
+import {
+  type Effect,
+  type Evidence,
+  allOf,
+  baseVerb,
+  isGoverning,
+  isNoun,
+  verbClass,
+  type VerbClass,
+} from './lexicon.ts'
 
 /** What the words of a tool's name say, after its server's own name. */
 export function nameEvidence(name: string, server: string): readonly Evidence[] {

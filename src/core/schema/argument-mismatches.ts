@@ -1,7 +1,6 @@
 /** Whether the arguments of a written call fit the schema of its tool. */
 import type { Expression, Value } from '../undo/expression.ts'
-import type { Step } from '../json/path.ts'
-import { type Path, printPath, type Root } from '../json/path.ts'
+import { type Step, type Path, printPath, type Root } from '../json/path.ts'
 import { isObject } from '../json/json.ts'
 import { nearest } from '../text/nearest.ts'
 import { couldBe } from '../undo/tool-shape.ts'

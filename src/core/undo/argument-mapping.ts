@@ -3,8 +3,7 @@
  * Invariant: a value that schemas do not promise has a doubt with it, and so has the call it stands in.
  */
 import type { Expression, Value } from './expression.ts'
-import type { Step } from '../json/path.ts'
-import type { Root } from '../json/path.ts'
+import type { Step, Root } from '../json/path.ts'
 import { couldBe, couldList, type Field, fieldsOf, isTyped, type ToolShape } from './tool-shape.ts'
 import { areSameNouns, isSameNoun } from '../text/words.ts'
 

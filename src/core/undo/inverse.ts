@@ -1,4 +1,8 @@
-/** Proposes how a tool is undone by another tool of its server, with its doubts. */
+/**
+ * Finds how a tool could be undone by another one of its server, from names and schemas alone.
+ * Invariant: a proposal without doubts calls its tool with what identifies the thing that was made or changed, and
+ * leaves out no argument that chooses what is touched. It touches nothing else, whatever else there is.
+ */
 import type { UndoSettings } from '../settings.ts'
 import { areSameNouns, isSameNoun } from '../text/words.ts'
 import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
@@ -30,12 +34,6 @@ import {
   names,
 } from './selectors.ts'
 import { type Field, fieldsOf, shapeOf, type ToolShape } from './tool-shape.ts'
-
-/**
- * Finds how a tool could be undone by another one of its server, from names and schemas alone.
- * Invariant: a proposal without doubts calls its tool with what identifies the thing that was made or changed, and
- * leaves out no argument that chooses what is touched. It touches nothing else, whatever else there is.
- */
 
 /** How a tool could be undone, as far as names and schemas tell. */
 export interface Proposal {

@@ -1,4 +1,9 @@
-/** Decides which undo rule holds: configured, derived or none; and what speaks against it. */
+/**
+ * Judges how a tool is undone: by what is configured, else by what its server's list suggests. What `explain` and
+ * `plan` print, what documents say, and what is done when a call is undone all come from here.
+ * Invariant: there is a rule, which is what is really done, only where the configuration gives it, or where a
+ * proposal without doubts may be used.
+ */
 import type { Descriptor } from '../descriptor.ts'
 import type { Root } from '../json/path.ts'
 import { hint, argumentMismatches, strayed } from '../schema/argument-mismatches.ts'
@@ -6,13 +11,6 @@ import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 import { type Expression, pathsOf } from './expression.ts'
 import { isSure, type Proposal, proposeUndo } from './inverse.ts'
 import { readUndo, type UndoRule, undoRuleOf } from './rules.ts'
-
-/**
- * Judges how a tool is undone: by what is configured, else by what its server's list suggests. What `explain` and
- * `plan` print, what documents say, and what is done when a call is undone all come from here.
- * Invariant: there is a rule, which is what is really done, only where the configuration gives it, or where a
- * proposal without doubts may be used.
- */
 
 /** How a tool is undone, and how that is known. */
 export interface UndoJudgement {

@@ -1,11 +1,9 @@
-/** Reads the verb, the nouns and the thing from names of tools. */
-import { areSameNouns } from '../text/words.ts'
-import { nounOf } from './selectors.ts'
-import { shapeOf, type ToolShape } from './tool-shape.ts'
-
 /**
  * Names of tools read as a verb and the nouns it is about, in every way that a name can be read.
  */
+import { areSameNouns } from '../text/words.ts'
+import { nounOf } from './selectors.ts'
+import { shapeOf, type ToolShape } from './tool-shape.ts'
 
 /** A name read as a verb and nouns. */
 export interface NameReading {

@@ -2,13 +2,12 @@
  * Undoes what writes over something by reading it before, and putting back what was read.
  * Invariant: a proposal without doubts reads the very thing that is changed, all of it, and writes nothing else.
  */
-import type { Value } from './expression.ts'
+import { type Value, printExpression } from './expression.ts'
 import { mapArguments, fromFields, placed, type Source, namedIn } from './argument-mapping.ts'
 import type { Proposal } from './inverse.ts'
 import { isForReal, isNarrowed, leftOpen, narrowed } from '../tool-call.ts'
 import type { Root } from '../json/path.ts'
-import { printExpression } from './expression.ts'
-import { plainNouns, type NameReading, readingOf } from './name-readings.ts'
+import { plainNouns, type NameReading, readingOf, type ToolNameIndex } from './name-readings.ts'
 import {
   isAside,
   isBulk,
@@ -21,7 +20,6 @@ import {
   names,
 } from './selectors.ts'
 import type { UndoSettings } from '../settings.ts'
-import type { ToolNameIndex } from './name-readings.ts'
 import { couldBe, type Field, type ToolShape } from './tool-shape.ts'
 import { areSameNouns } from '../text/words.ts'
 

@@ -1,7 +1,6 @@
 /** The undo rule of a tool from its settings. */
 import { type Expression, parseExpression } from './expression.ts'
-import type { ToolSettings, UndoSettings } from '../settings.ts'
-import { settingOf } from '../settings.ts'
+import { type ToolSettings, type UndoSettings, settingOf } from '../settings.ts'
 
 /** How what a tool does is undone. */
 export type UndoRule =

@@ -1,8 +1,7 @@
 /** Briefings for agents, and the prompt with all of it. */
 import { whenToUse } from '../sections/sections.ts'
 import { bestPractices } from '../sections/practices.ts'
-import { asksForToken } from '../model/description.ts'
-import type { ServerDescription } from '../model/description.ts'
+import { asksForToken, type ServerDescription } from '../model/description.ts'
 import { QUOTATION_NOTICE, toolReference, toolSignature } from '../sections/reference.ts'
 import {
   bullets,

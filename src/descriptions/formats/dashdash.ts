@@ -1,5 +1,5 @@
 /** The objects of the dashdash format. */
-import type { Definition } from '../../core/descriptor.ts'
+import type { EntryDefinition } from '../../core/descriptor.ts'
 import { ownErrors, possibleErrors } from '../model/failures.ts'
 import { examplesOf } from '../model/parameters.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
@@ -82,13 +82,13 @@ function isDefault(value: unknown): boolean {
 }
 
 /** The same for a resource or a template of resources in a list. */
-export function listedResourceObject(definition: Definition, canSubscribe: boolean): Json {
+export function listedResourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
   const entries = Object.entries(resourceObject(definition, canSubscribe))
   return Object.fromEntries(entries.filter(([, value]) => !isDefault(value)))
 }
 
 /** What is said of a resource or a template of resources of a server. */
-export function resourceObject(definition: Definition, canSubscribe: boolean): Json {
+export function resourceObject(definition: EntryDefinition, canSubscribe: boolean): Json {
   const address = oneLine(definition.ownUri ?? definition.uri ?? definition.uriTemplate)
   const [scheme = ''] = address.split(':')
   const [family = ''] = oneLine(definition.mimeType).split('/')

@@ -1,11 +1,9 @@
 /** What the front page shows of servers and tools. */
-import type { Definition } from '../../core/descriptor.ts'
+import type { EntryDefinition } from '../../core/descriptor.ts'
 import { wordsOf } from '../../core/text/words.ts'
-import { costOf } from '../model/facts.ts'
-import { latencyOf } from '../model/facts.ts'
+import { costOf, latencyOf } from '../model/facts.ts'
 import { parametersOf } from '../model/parameters.ts'
-import { type Link, linksIn } from '../model/description.ts'
-import type { ServerDescription, ToolDescription } from '../model/description.ts'
+import { type Link, linksIn, type ServerDescription, type ToolDescription } from '../model/description.ts'
 import { clean, clipped, listed, oneLine, sentence, upper } from '../model/text.ts'
 
 /** One server as people read about it: texts that are clean, but not yet HTML. */
@@ -163,7 +161,7 @@ function unknownUndo({ classification, facts }: ToolDescription): string {
   return facts.undo || classification.op === 'read' ? '' : 'None known.'
 }
 
-function namesOf(entries: readonly Definition[], key: string): string[] {
+function namesOf(entries: readonly EntryDefinition[], key: string): string[] {
   return entries.slice(0, MAX_NAMED_ENTRIES).flatMap(({ [key]: name }) => oneLine(name) || [])
 }
 

@@ -3,10 +3,16 @@ import { rates } from '../../core/time/units.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { isObject } from '../../core/json/json.ts'
-import { costData, costOf } from '../model/facts.ts'
-import { latencyOf, outputTypesOf, paginates } from '../model/facts.ts'
+import {
+  costData,
+  costOf,
+  latencyOf,
+  outputTypesOf,
+  paginates,
+  requiredScopes,
+  scopesOf,
+} from '../model/facts.ts'
 import type { ServerDescription, ToolDescription } from '../model/description.ts'
-import { requiredScopes, scopesOf } from '../model/facts.ts'
 import { oneLine } from '../model/text.ts'
 
 type Json = Record<string, unknown>

@@ -3,8 +3,7 @@ import { NS } from '../../protocol/meta-keys.ts'
 import { revisionNames } from '../../protocol/revisions.ts'
 import { alternativeAccess, specVersion } from './dashdash.ts'
 import { endpointsOf } from '../model/facts.ts'
-import { asksForToken } from '../model/description.ts'
-import type { ServerDescription } from '../model/description.ts'
+import { asksForToken, type ServerDescription } from '../model/description.ts'
 import { clipped } from '../model/text.ts'
 
 type Json = Record<string, unknown>

@@ -1,7 +1,6 @@
 /** Notes on listed tools in `_meta`: cost, latency, media. */
 import { NS } from '../../protocol/meta-keys.ts'
-import { costData } from '../model/facts.ts'
-import { latencyOf, outputTypesOf } from '../model/facts.ts'
+import { costData, latencyOf, outputTypesOf } from '../model/facts.ts'
 import type { ToolDescription } from '../model/description.ts'
 
 type Json = Readonly<Record<string, unknown>>

@@ -1,13 +1,12 @@
 /** Descriptions, titles and annotations of tools, completed with what the gateway knows. */
-import type { Classification } from '../../core/descriptor.ts'
+import type { Classification, EntryDefinition, ToolFacts } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { Definition, ToolFacts } from '../../core/descriptor.ts'
 import { spaced } from '../../core/text/words.ts'
 import { clean, inline, oneLine, sentence, upper } from './text.ts'
 
 /** A tool whose entry is to be completed. */
 export interface Incomplete {
-  readonly definition: Definition
+  readonly definition: EntryDefinition
   readonly classification: Classification
   readonly facts: ToolFacts
   /** What it changes, each in a few words. */
@@ -24,14 +23,14 @@ export function completedDescription(tool: Incomplete): string {
 }
 
 /** The title of a tool, made of its name where it has none. */
-export function titleOf(definition: Definition): string {
+export function titleOf(definition: EntryDefinition): string {
   const told = ownTitle(definition)
   if (told !== '') return told
   return upper(spaced(oneLine(definition.name)).replaceAll(/[\s_./:-]+/g, ' '))
 }
 
 /** The title a tool has itself; empty where it has none. */
-export function ownTitle({ title, annotations }: Definition): string {
+export function ownTitle({ title, annotations }: EntryDefinition): string {
   return oneLine(title) || oneLine(isObject(annotations) ? annotations.title : undefined)
 }
 

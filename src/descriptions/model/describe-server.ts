@@ -1,6 +1,6 @@
 /** Makes the description of one server, or of all, from records and settings. */
 import { createHash } from 'node:crypto'
-import type { Definition, ServerRecord, Descriptor } from '../../core/descriptor.ts'
+import type { EntryDefinition, ServerRecord, Descriptor } from '../../core/descriptor.ts'
 import { self } from '../../core/identity.ts'
 import { isObject } from '../../core/json/json.ts'
 import { verbClass } from '../../core/judgement/lexicon.ts'
@@ -59,7 +59,7 @@ export function describeServer(
   const purpose = purposeOf(record, tools)
   const written = about.useWhen?.map(oneLine)
   const useWhen = written ?? asksOf(tools)
-  const named = <Kept extends Definition>(entries: readonly Kept[]) =>
+  const named = <Kept extends EntryDefinition>(entries: readonly Kept[]) =>
     entries.map((entry) => namedAs(entry, name, naming))
   const own = semver(info.version)
   return {
@@ -171,7 +171,7 @@ function withOwnAliases(tools: readonly ToolDescription[]): ToolDescription[] {
   })
 }
 
-function namedAs(entry: Definition, upstream: string, naming: Naming): Definition {
+function namedAs(entry: EntryDefinition, upstream: string, naming: Naming): EntryDefinition {
   const { uri, uriTemplate, name } = entry
   // What kind of address it is only its server's own tells.
   if (typeof uri === 'string') return { ...entry, uri: naming.uri(upstream, uri), ownUri: uri }
@@ -209,7 +209,7 @@ function webUrl(value: unknown): string | undefined {
   return url.href === `${value}/` ? value : url.href
 }
 
-function canSubscribe({ resources }: Definition): boolean {
+function canSubscribe({ resources }: EntryDefinition): boolean {
   return isObject(resources) && resources.subscribe === true
 }
 

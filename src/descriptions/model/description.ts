@@ -1,5 +1,5 @@
 /** The description of a server, from which all documents are made. */
-import type { Classification, Definition, ToolStatistics, ToolFacts } from '../../core/descriptor.ts'
+import type { Classification, EntryDefinition, ToolStatistics, ToolFacts } from '../../core/descriptor.ts'
 import type { Recommendation, ToolWords } from '../../core/settings.ts'
 
 /** What documents say of one server, or of all servers together. Texts are clean, but not yet markdown. */
@@ -27,9 +27,9 @@ export interface ServerDescription {
   readonly changedAt?: number
   readonly canSubscribe: boolean
   readonly tools: readonly ToolDescription[]
-  readonly prompts: readonly Definition[]
-  readonly resources: readonly Definition[]
-  readonly templates: readonly Definition[]
+  readonly prompts: readonly EntryDefinition[]
+  readonly resources: readonly EntryDefinition[]
+  readonly templates: readonly EntryDefinition[]
   readonly recommend: readonly Recommendation[]
   /** The servers it consists of; none where it is one server. */
   readonly parts: readonly ServerDescription[]
@@ -66,7 +66,7 @@ export interface ToolDescription {
   readonly scopes: readonly string[]
   /** The tool that undoes it, by the name clients call it by. */
   readonly undoneBy?: string
-  readonly definition: Definition
+  readonly definition: EntryDefinition
   readonly classification: Classification
   readonly facts: ToolFacts
   readonly words: ToolWords

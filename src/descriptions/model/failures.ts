@@ -1,8 +1,7 @@
 /** The errors that callers of a server may get. */
 import { type ErrorCode, GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
-import { asksForToken } from './description.ts'
-import type { ServerDescription, ToolDescription } from './description.ts'
+import { asksForToken, type ServerDescription, type ToolDescription } from './description.ts'
 import { oneLine } from './text.ts'
 
 /** How a call can fail, and what to do then. */

@@ -1,9 +1,6 @@
 /** Sections about installation, authentication and scopes. */
-import { endpointsOf } from '../model/facts.ts'
-import { asksForToken, type Front } from '../model/description.ts'
-import type { ServerDescription } from '../model/description.ts'
-import { type ScopeDescription, scopesOf } from '../model/facts.ts'
-import type { Section } from '../model/description.ts'
+import { endpointsOf, type ScopeDescription, scopesOf } from '../model/facts.ts'
+import { asksForToken, type Front, type ServerDescription, type Section } from '../model/description.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from '../model/text.ts'
 
 /** How to connect, and how to prove who one is. */

@@ -1,8 +1,7 @@
 /** Sections about rate limits and errors. */
 import { GatewayError } from '../../core/error.ts'
 import { wireFailures } from '../model/failures.ts'
-import type { ServerDescription } from '../model/description.ts'
-import type { Section } from '../model/description.ts'
+import type { ServerDescription, Section } from '../model/description.ts'
 import { bullets, code, inline, jsonBlock, listed, sentence } from '../model/text.ts'
 
 /** What limits calls, and how they fail. */

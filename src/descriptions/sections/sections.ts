@@ -5,11 +5,15 @@ import { accessSections } from './access.ts'
 import { bestPractices } from './practices.ts'
 import { isApart } from '../model/facts.ts'
 import { failureSections } from './failures.ts'
-import { grouped, quickReference } from './reference.ts'
-import { linksIn } from '../model/description.ts'
-import type { ServerDescription } from '../model/description.ts'
-import { QUOTATION_NOTICE, toolData, toolReference, toolSignature } from './reference.ts'
-import type { Section } from '../model/description.ts'
+import {
+  grouped,
+  quickReference,
+  QUOTATION_NOTICE,
+  toolData,
+  toolReference,
+  toolSignature,
+} from './reference.ts'
+import { linksIn, type ServerDescription, type Section } from '../model/description.ts'
 import { bullets, code, inline, oneLine, sentence, upper } from '../model/text.ts'
 
 /** Whether the reference of tools is whole, or each tool stands on one line. */

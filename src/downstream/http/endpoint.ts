@@ -11,9 +11,8 @@ import type { Refusal } from '../../core/events.ts'
 import { newRequestId } from '../../core/identity.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { serveStateless } from '../stateless.ts'
-import { classify } from '../../protocol/jsonrpc.ts'
-import { checkMirror, type HeaderMirror } from '../../protocol/headers.ts'
 import {
+  classify,
   checkNesting,
   encodeError,
   type Id,
@@ -22,6 +21,7 @@ import {
   parseMessages,
   type JsonRpcRequest,
 } from '../../protocol/jsonrpc.ts'
+import { checkMirror, type HeaderMirror } from '../../protocol/headers.ts'
 import { lift } from '../../protocol/lift.ts'
 import { isForServers } from '../../protocol/methods.ts'
 import { modernStatus } from '../../protocol/modern.ts'
@@ -31,10 +31,8 @@ import { headerTrace } from '../../protocol/trace-context.ts'
 import type { Access } from './origin.ts'
 import type { AuthGate, RequestContext } from '../auth/auth-gate.ts'
 import { readBody } from './body.ts'
-import { accept, checkAccepts, checkNames, LegacyHttp } from './session-endpoint.ts'
-import type { HttpContext } from './context.ts'
-import { HttpSessions } from './session-endpoint.ts'
-import { tokenLifetime } from './context.ts'
+import { accept, checkAccepts, checkNames, LegacyHttp, HttpSessions } from './session-endpoint.ts'
+import { type HttpContext, tokenLifetime } from './context.ts'
 import { HttpReply } from './reply.ts'
 import type { StatusMapping } from './statuses.ts'
 

@@ -12,9 +12,8 @@ import { checkNesting, idOf, parseMessages } from '../../protocol/jsonrpc.ts'
 import { encodeEndpoint, encodeEvent } from '../../protocol/sse.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
-import type { HttpContext } from './context.ts'
+import { type HttpContext, type TokenLifetime, tokenLifetime } from './context.ts'
 import { refuse } from './endpoint.ts'
-import { type TokenLifetime, tokenLifetime } from './context.ts'
 import { HttpReply } from './reply.ts'
 
 interface Options {

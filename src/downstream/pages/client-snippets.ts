@@ -15,7 +15,7 @@ export interface ClientSnippet {
 }
 
 /** What clients are to connect to. */
-export interface Connection {
+export interface ConnectionInfo {
   /** The URL of each endpoint, by the name a client is to know it by. */
   readonly endpoints: Readonly<Record<string, string>>
   /** Clients have to be given a token; those that can sign in by themselves get one. */
@@ -25,11 +25,11 @@ export interface Connection {
 const TOKEN = 'GATEHOUSE_TOKEN'
 
 /** What to write into the settings of each client. */
-export function clientSnippets(connection: Connection): readonly ClientSnippet[] {
+export function clientSnippets(connection: ConnectionInfo): readonly ClientSnippet[] {
   return [claudeCode(connection), cursor(connection), visualStudioCode(connection), claudeDesktop(connection)]
 }
 
-function claudeCode({ endpoints, needsToken }: Connection): ClientSnippet {
+function claudeCode({ endpoints, needsToken }: ConnectionInfo): ClientSnippet {
   const mcpServers = each(endpoints, (url) => ({
     type: 'http',
     url,
@@ -46,7 +46,7 @@ function claudeCode({ endpoints, needsToken }: Connection): ClientSnippet {
   }
 }
 
-function cursor({ endpoints, needsToken }: Connection): ClientSnippet {
+function cursor({ endpoints, needsToken }: ConnectionInfo): ClientSnippet {
   const mcpServers = each(endpoints, (url) => ({ url, ...authorization(needsToken, `\${env:${TOKEN}}`) }))
   return {
     client: 'Cursor',
@@ -56,7 +56,7 @@ function cursor({ endpoints, needsToken }: Connection): ClientSnippet {
   }
 }
 
-function visualStudioCode({ endpoints, needsToken }: Connection): ClientSnippet {
+function visualStudioCode({ endpoints, needsToken }: ConnectionInfo): ClientSnippet {
   const id = 'gatehouse-token'
   const inputs = [{ type: 'promptString', id, description: 'Token for Gatehouse', password: true }]
   const servers = each(endpoints, (url) => ({
@@ -72,7 +72,7 @@ function visualStudioCode({ endpoints, needsToken }: Connection): ClientSnippet 
   }
 }
 
-function claudeDesktop({ endpoints, needsToken }: Connection): ClientSnippet {
+function claudeDesktop({ endpoints, needsToken }: ConnectionInfo): ClientSnippet {
   const where = {
     client: 'Claude Desktop',
     file: 'claude_desktop_config.json',
@@ -93,7 +93,10 @@ function claudeDesktop({ endpoints, needsToken }: Connection): ClientSnippet {
   }
 }
 
-function each<Made>(endpoints: Connection['endpoints'], make: (url: string) => Made): Record<string, Made> {
+function each<Made>(
+  endpoints: ConnectionInfo['endpoints'],
+  make: (url: string) => Made,
+): Record<string, Made> {
   return Object.fromEntries(Object.entries(endpoints).map(([name, url]) => [name, make(url)]))
 }
 

@@ -2,10 +2,8 @@
 import { escapeHtml as escape, htmlPage, pageHeaders } from '../../core/web.ts'
 import type { Link } from '../../descriptions/model/description.ts'
 import { type ClientSnippet, clientSnippets } from './client-snippets.ts'
-import { script } from './front-page-assets.ts'
-import { searchFor } from './servers.ts'
-import { counted, serverSection, type ServerRow, stateMark } from './servers.ts'
-import { style } from './front-page-assets.ts'
+import { script, style } from './front-page-assets.ts'
+import { searchFor, counted, serverSection, type ServerRow, stateMark } from './servers.ts'
 import { type WaitingCall, waitingCalls } from './waiting-calls.ts'
 
 /** What the page for people at `/` is made of. */

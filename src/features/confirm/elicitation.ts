@@ -12,8 +12,7 @@ import { rememberText } from '../../core/remember.ts'
 import { MAX_TIMER_MS } from '../../core/time/waiting.ts'
 import type { Store } from '../../store/store.ts'
 import { canAnswer } from '../../protocol/input-requests.ts'
-import type { Refusal } from './grant.ts'
-import { STATE_KEY, type ConfirmState } from './grant.ts'
+import { type Refusal, STATE_KEY, type ConfirmState } from './grant.ts'
 import type { ConfirmationRequest } from './request.ts'
 
 /** Names our question among those of a call. */

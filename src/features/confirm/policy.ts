@@ -7,11 +7,10 @@ import { attempt, untilAborted } from '../../core/time/waiting.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../protocol/meta-keys.ts'
 import type { Services } from '../services.ts'
 import { type ConfirmContext, type Confirmed, FLAG, type HostWord, TOKEN } from './context.ts'
-import { declined, run } from './grant.ts'
+import { declined, run, type Grant, confirmStateOf } from './grant.ts'
 import { requestForm, canAsk, readForm, useOnce } from './elicitation.ts'
 import { approvedByOthers, approvedOnPage } from './approval-flow.ts'
 import { isAsked, isNeverAsked, type Rule } from './rules.ts'
-import { type Grant, confirmStateOf } from './grant.ts'
 import { type ConfirmationRequest, confirmationRequestOf } from './request.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'identity' | 'pages' | 'features' | 'gateway'>

@@ -1,12 +1,9 @@
 /** Which rule holds for a tool: from its settings, its risk, its price, or its place in a transaction. */
 import type { Call } from '../../core/call.ts'
-import { type Descriptor, type Risk, riskRanks } from '../../core/descriptor.ts'
+import { type Descriptor, type Risk, riskRanks, type Cost } from '../../core/descriptor.ts'
 import { isObject } from '../../core/json/json.ts'
-import type { Cost } from '../../core/descriptor.ts'
-import type { Remember } from '../../core/remember.ts'
-import type { UpstreamSettings } from '../../core/settings.ts'
-import type { StopAsking } from '../../core/remember.ts'
-import { settingOf } from '../../core/settings.ts'
+import type { Remember, StopAsking } from '../../core/remember.ts'
+import { type UpstreamSettings, settingOf } from '../../core/settings.ts'
 import { yamlKey } from '../../core/text/escape.ts'
 import type { Settings } from './context.ts'
 

@@ -14,7 +14,7 @@ import type { Answered } from '../builtin-tool.ts'
 import type { Feature } from '../feature.ts'
 import type { Services } from '../services.ts'
 import { createListeners, introduced } from './listeners.ts'
-import { createWatch, NAME, type Watch } from './watch.ts'
+import { createContractWatcher, NAME, type ContractWatcher } from './watch.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'descriptions' | 'features' | 'gateway'>
 
@@ -31,7 +31,7 @@ export const contract: Feature<Record<never, never>> = {
   },
   create: (_settings, deps) => {
     const listeners = createListeners(deps)
-    const watch = createWatch(deps, listeners.tell)
+    const watch = createContractWatcher(deps, listeners.tell)
     return {
       middleware: (target) => {
         const { upstream, method, isBuiltin } = target
@@ -52,7 +52,7 @@ export const contract: Feature<Record<never, never>> = {
 }
 
 interface Heard {
-  readonly watch: Watch
+  readonly watch: ContractWatcher
   readonly deps: Deps
 }
 

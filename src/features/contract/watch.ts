@@ -7,7 +7,7 @@ import {
   type PromptContract,
   type ToolContract,
 } from '../../core/contract.ts'
-import type { Definition } from '../../core/descriptor.ts'
+import type { EntryDefinition } from '../../core/descriptor.ts'
 import { errorCodes } from '../../core/error.ts'
 import { canonical, isObject } from '../../core/json/json.ts'
 import { background } from '../../core/log.ts'
@@ -19,7 +19,7 @@ import { type List, lists } from '../list-changes.ts'
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
 
 /** The contracts of all servers as this gateway shows them. */
-export interface Watch {
+export interface ContractWatcher {
   /** Looks at every server, and from then on at each that changed. */
   start(): void
   /** The version of what a server offers, once it is known. */
@@ -41,13 +41,13 @@ export interface Moved {
 const MAX_LOGGED_CHANGES = 20
 
 /** Compares what each server offers with what is kept of it, and keeps what changed. */
-export function createWatch(deps: Deps, onMove: (moved: Moved) => void): Watch {
+export function createContractWatcher(deps: Deps, onMove: (moved: Moved) => void): ContractWatcher {
   const contracts = new Contracts(deps.store)
   const known = new Map<string, { readonly contract: Contract; readonly version: string }>()
   const taking = new Map<string, Promise<void>>()
 
   const take = async (upstream: string): Promise<void> => {
-    // Who draws portraits hears of the change in this very moment too.
+    // Who draws descriptions hears of the change in this very moment too.
     await Promise.resolve()
     const description = await deps.descriptions.of(upstream)
     if (!description.isUp || deps.gateway.closing.aborted) return
@@ -165,7 +165,7 @@ function toolContract({ definition, facts, words }: ToolDescription): ToolContra
   }
 }
 
-function promptContract({ arguments: wanted, title, description }: Definition): PromptContract {
+function promptContract({ arguments: wanted, title, description }: EntryDefinition): PromptContract {
   const all = Array.isArray(wanted) ? wanted.filter(isObject) : []
   return {
     arguments: byKey(all.map((each) => [text(each.name), each.required === true])),

@@ -167,8 +167,8 @@ function listedIn({ servers }: Readonly<Record<string, unknown>>): Described[] {
 
 function isGone({ _meta: meta, status }: Readonly<Record<string, unknown>>): boolean {
   const official = isObject(meta) ? meta['io.modelcontextprotocol.registry/official'] : undefined
-  const told = isObject(official) ? official.status : status
-  return told === 'deleted' || told === 'deprecated'
+  const recommendationView = isObject(official) ? official.status : status
+  return recommendationView === 'deleted' || recommendationView === 'deprecated'
 }
 
 /** A server that may have what is wanted. */

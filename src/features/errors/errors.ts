@@ -13,8 +13,7 @@ import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../prot
 import type { Feature } from '../feature.ts'
 import type { Services } from '../services.ts'
 import { renderError, safeResult, withObject } from './render.ts'
-import { type Manners, normalised, objectOf } from './normalise.ts'
-import { sentBy } from './normalise.ts'
+import { type Manners, normalised, objectOf, sentBy } from './normalise.ts'
 
 type Deps = Pick<Services, 'log' | 'servers'>
 

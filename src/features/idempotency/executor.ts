@@ -11,17 +11,30 @@ import { asCalled } from '../../core/judgement/judge.ts'
 import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
 import { attempt, pause, untilAborted, within } from '../../core/time/waiting.ts'
-import type { CallRecord, Kept } from '../../records/calls.ts'
+import type { CallRecord, StoredCall } from '../../records/calls.ts'
 import type { Services } from '../services.ts'
-import { annotateReplay, annotateFailure, UNRECORDED } from './completion.ts'
+import {
+  annotateReplay,
+  annotateFailure,
+  UNRECORDED,
+  type CompletionClass,
+  classifyCompletion,
+  classifyFailure,
+  verifiedResult,
+  verify,
+} from './completion.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
-import { isStep, type KeyedRequest } from './keyed-request.ts'
-import { type Claim, type Change, Ledger } from './ledger.ts'
-import type { Quota } from './ledger.ts'
-import { conflict, inProgress, lost, overloaded, repeatable } from './keyed-request.ts'
+import {
+  isStep,
+  type KeyedRequest,
+  conflict,
+  inProgress,
+  lost,
+  overloaded,
+  repeatable,
+} from './keyed-request.ts'
+import { type Claim, type Change, Ledger, type Quota } from './ledger.ts'
 import { type Completion, InFlightCall } from './in-flight.ts'
-import { type CompletionClass, classifyCompletion, classifyFailure } from './completion.ts'
-import { verifiedResult, verify } from './completion.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -149,7 +162,7 @@ export class IdempotentExecutor {
   async #make(
     shared: InFlightCall,
     plan: ToolPolicy,
-    kept: Kept,
+    kept: StoredCall,
   ): Promise<{ readonly ended: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
     const { startedAt } = kept.record
@@ -216,7 +229,7 @@ export class IdempotentExecutor {
   }
 
   /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
-  async #look(first: Kept, keyed: KeyedRequest): Promise<Kept | undefined> {
+  async #look(first: StoredCall, keyed: KeyedRequest): Promise<StoredCall | undefined> {
     let kept = first
     for (let delay = POLL_INTERVAL_MS.first; ; delay = Math.min(delay * 1.5, POLL_INTERVAL_MS.last)) {
       const { record } = kept
@@ -242,7 +255,11 @@ export class IdempotentExecutor {
   }
 
   /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
-  async #settle(kept: Kept, shared: InFlightCall, { upstream, verify: written }: ToolPolicy): Promise<Claim> {
+  async #settle(
+    kept: StoredCall,
+    shared: InFlightCall,
+    { upstream, verify: written }: ToolPolicy,
+  ): Promise<Claim> {
     const { keyed } = shared
     const { startedAt, lostAt, state, attemptedAt } = kept.record
     const listed = await this.#entry(keyed.call)

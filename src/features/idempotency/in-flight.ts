@@ -3,7 +3,7 @@ import type { Call, Outcome } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Payload } from '../../core/payload.ts'
 import { MAX_TIMER_MS, untilAborted } from '../../core/time/waiting.ts'
-import type { Kept } from '../../records/calls.ts'
+import type { StoredCall } from '../../records/calls.ts'
 import type { KeyedRequest } from './keyed-request.ts'
 
 /** What a call came to for those who wait for it. */
@@ -20,7 +20,7 @@ export type Completion =
   /** For the first caller alone; the others begin anew. */
   | { readonly kind: 'input_required'; readonly outcome: Outcome }
   /** Another gateway has it, or had it. */
-  | { readonly kind: 'found'; readonly kept: Kept }
+  | { readonly kind: 'found'; readonly kept: StoredCall }
   /** There is nothing to wait for. */
   | { readonly kind: 'over' }
 

@@ -13,7 +13,7 @@ import {
   type CallRecord,
   encodeCall,
   findCall,
-  type Kept,
+  type StoredCall,
   keptCall,
 } from '../../records/calls.ts'
 import type { Store } from '../../store/store.ts'
@@ -131,8 +131,8 @@ function isBelow({ keys, bytes }: Tally, most: Quota): boolean {
 
 /** How a call begins: as ours, or not, as another one has the key. */
 export type Claim =
-  | { readonly kind: 'own'; readonly kept: Kept }
-  | { readonly kind: 'found'; readonly kept: Kept }
+  | { readonly kind: 'own'; readonly kept: StoredCall }
+  | { readonly kind: 'found'; readonly kept: StoredCall }
   | { readonly kind: 'over' }
 
 /** What becomes of a record of ours: it changes, or nothing was done and it goes. */
@@ -159,7 +159,7 @@ export class Ledger {
   }
 
   /** The record of a key. @throws SERVER_UNAVAILABLE where the store is away */
-  find({ id }: KeyedRequest): Promise<Kept | undefined> {
+  find({ id }: KeyedRequest): Promise<StoredCall | undefined> {
     return orAway(findCall(this.#deps.store, id))
   }
 
@@ -169,13 +169,13 @@ export class Ledger {
   }
 
   /** Makes a record ours whose call may be made again. */
-  takeOver({ id }: KeyedRequest, kept: Kept): Promise<Claim> {
+  takeOver({ id }: KeyedRequest, kept: StoredCall): Promise<Claim> {
     const { openUntil: _until, lostAt: _lostAt, ...rest } = kept.record
     return orAway(this.#swap(id, kept, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
   /** Records when a call was found abandoned; it is ours until that is durable. */
-  markLost({ id }: KeyedRequest, kept: Kept): Promise<Claim> {
+  markLost({ id }: KeyedRequest, kept: StoredCall): Promise<Claim> {
     const { openUntil: _until, ...rest } = kept.record
     return orAway(this.#swap(id, kept, { ...rest, state: 'unknown', lostAt: Date.now() }))
   }
@@ -195,14 +195,14 @@ export class Ledger {
   }
 
   /** Settles a record that is not ours: it was found out what came of its call. */
-  async settle(keyed: KeyedRequest, kept: Kept, result: CallRecord['result']): Promise<Claim> {
+  async settle(keyed: KeyedRequest, kept: StoredCall, result: CallRecord['result']): Promise<Claim> {
     const done = { ...kept.record, state: 'done', ...(result && { result }) } as const
     const begun = await orAway(this.#swap(keyed.id, kept, done))
     return begun.kind === 'own' ? { kind: 'found', kept: begun.kept } : begun
   }
 
   /** Removes a record whose time is over. */
-  async forget({ id, call }: KeyedRequest, { text }: Kept): Promise<void> {
+  async forget({ id, call }: KeyedRequest, { text }: StoredCall): Promise<void> {
     const isDropped = await orAway(this.#deps.store.compareAndDelete(id, text))
     if (isDropped) this.#quota.add(call.principal.id, -1, -text.length)
   }
@@ -213,7 +213,7 @@ export class Ledger {
    */
   async write(
     keyed: KeyedRequest,
-    kept: Kept,
+    kept: StoredCall,
     change: Change,
     most: Quota,
   ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
@@ -252,7 +252,7 @@ export class Ledger {
     const record: CallRecord = { expiresAt, fingerprint, tool, state: 'executing', startedAt, ...attempt }
     const text = encodeCall(record)
     this.#quota.add(principal, 1, text.length, expiresAt)
-    const made: Kept = { record, text }
+    const made: StoredCall = { record, text }
     const there = await store
       .setIfAbsent(id, text, Math.max(ttl, MIN_IN_FLIGHT_TTL_MS))
       .catch((error: unknown) => {
@@ -267,7 +267,7 @@ export class Ledger {
     return { kind: 'found', kept }
   }
 
-  async #swap(id: string, before: Kept, record: CallRecord): Promise<Claim> {
+  async #swap(id: string, before: StoredCall, record: CallRecord): Promise<Claim> {
     const { store, log } = this.#deps
     const text = encodeCall(record)
     const isSwapped = await store
@@ -287,10 +287,10 @@ export class Ledger {
   /** The record as it is from now on; without its result where there is no room for it. */
   async #changed(
     keyed: KeyedRequest,
-    { record, text }: Kept,
+    { record, text }: StoredCall,
     change: Partial<CallRecord>,
     most: Quota,
-  ): Promise<Kept> {
+  ): Promise<StoredCall> {
     const whole = { ...record, ...change }
     const long = encodeCall(whole)
     const { id } = keyed.call.principal
@@ -300,8 +300,8 @@ export class Ledger {
 
   #persist(
     keyed: KeyedRequest,
-    before: Kept,
-    after: Kept | undefined,
+    before: StoredCall,
+    after: StoredCall | undefined,
   ): Promise<'whole' | 'short' | undefined> {
     // Where there is no room for it all, there may be for that it was done.
     const short = after?.record.result ? shortened(after.record) : after
@@ -355,7 +355,7 @@ export class Ledger {
     this.#late--
   }
 
-  async #put({ id, call }: KeyedRequest, before: Kept, after: Kept | undefined): Promise<void> {
+  async #put({ id, call }: KeyedRequest, before: StoredCall, after: StoredCall | undefined): Promise<void> {
     const { store, log } = this.#deps
     const { length } = before.text
     if (!after) {
@@ -372,7 +372,7 @@ export class Ledger {
 }
 
 /** A record without its result. */
-function shortened({ result: _result, ...bare }: CallRecord): Kept {
+function shortened({ result: _result, ...bare }: CallRecord): StoredCall {
   const short = { ...bare, failure: notKept() }
   return { record: short, text: encodeCall(short) }
 }

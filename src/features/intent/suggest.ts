@@ -1,8 +1,7 @@
 /** Finds tools whose names and descriptions are closer to an intent than the called one. */
 import type { Call } from '../../core/call.ts'
-import { type Descriptor, riskRanks } from '../../core/descriptor.ts'
+import { type Descriptor, riskRanks, type ServerRecord } from '../../core/descriptor.ts'
 import { callOf } from '../../core/tool-call.ts'
-import type { ServerRecord } from '../../core/descriptor.ts'
 import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
 import type { Services } from '../services.ts'
 import type { Rule } from './rules.ts'

@@ -232,7 +232,7 @@ async function withRemainingQuota(
   const { of: _of, ...left } = whole ? quotaData(whole) : {}
   return {
     ...manifest,
-    // As many tools as in the portrait, in its order.
+    // As many tools as in the description, in its order.
     tools: Array.isArray(tools) ? tools.map((tool: Json, at) => withQuota(tool, own[at])) : [],
     ...(whole && { rate_limits: { ...(isObject(rates) && rates), ...left } }),
   }

@@ -3,10 +3,9 @@
  * is left out of lists and notifications. So are tasks the gateway began for itself. It holds whatever is configured,
  * since a server that sees all callers as one cannot tell them apart (2025-11-25 basic/utilities/tasks, SEP-2663).
  */
-import type { Call, Handler, Notification, Outcome, Middleware } from '../../core/call.ts'
+import type { Call, Handler, Notification, Outcome, Middleware, Target } from '../../core/call.ts'
 import { background, type Log } from '../../core/log.ts'
 import { Payload } from '../../core/payload.ts'
-import type { Target } from '../../core/call.ts'
 import { unknownTask } from '../../core/unknown.ts'
 import type { TaskOwners } from '../../records/task-owners.ts'
 import { acceptedTask, mayBeginTask } from '../../protocol/meta-keys.ts'

@@ -1,22 +1,19 @@
 /** The feature `permissions`: scopes and rules for calls, sessions with fewer scopes, and hidden entries. */
-import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
+import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import type { Target } from '../../core/call.ts'
 import { TaskOwners } from '../../records/task-owners.ts'
 import { extensionOf, hasExtension, SESSION_TOKEN, withoutExtension } from '../../protocol/meta-keys.ts'
 import { isProtocolNotification } from '../../protocol/methods.ts'
 import type { Feature, SettingsOf } from '../feature.ts'
 import type { Services } from '../services.ts'
 import { asTool } from '../builtin-tool.ts'
-import type { Context, Guard } from './gate.ts'
-import { createGates, ofSession } from './gate.ts'
+import { type Context, type Guard, createGates, ofSession } from './gate.ts'
 import { guardOf } from './guard.ts'
-import { answerNegotiate, negotiateTool } from './negotiate.ts'
+import { answerNegotiate, negotiateTool, settingsSchema, type Settings } from './negotiate.ts'
 import { ownTasks } from './own-tasks.ts'
 import { answerCheck, checkTool } from './preflight.ts'
 import { Sessions } from './sessions.ts'
-import { settingsSchema, type Settings } from './negotiate.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'pages' | 'gateway'>
 

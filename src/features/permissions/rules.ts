@@ -12,8 +12,8 @@ import {
   loosePathVariants,
   pathVariants,
   tidy,
+  uriReadings,
 } from './path-variants.ts'
-import { uriReadings } from './path-variants.ts'
 
 /** What the configuration lets through of a tool, prompt or resource, whatever the scopes of the caller. */
 export interface Rules {

@@ -8,8 +8,7 @@ import { settingOf } from '../../core/settings.ts'
 import { contentHash } from '../../records/receipts.ts'
 import { isAskedFor, PROVENANCE_KEY, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
-import { type Source, sourcesOf, statedSource } from './stamp.ts'
-import { isClaimed, stamped, stamper, stampOf } from './stamp.ts'
+import { type Source, sourcesOf, statedSource, isClaimed, stamped, stamper, stampOf } from './stamp.ts'
 
 interface Settings {
   readonly always: boolean

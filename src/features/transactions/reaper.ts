@@ -6,12 +6,11 @@ import { GatewayError } from '../../core/error.ts'
 import { background, type Log } from '../../core/log.ts'
 import { pendingOf, retried, rollingBack } from '../../records/transitions.ts'
 import { isOver, type Transaction, type Transactions } from '../../records/transactions.ts'
-import type { Rollback } from './rollback.ts'
-import { stepWork } from './rollback.ts'
+import { type Rollback, stepWork } from './rollback.ts'
 import type { WorkerIdentity } from './worker.ts'
 
 interface Parts {
-  readonly book: Transactions
+  readonly repository: Transactions
   readonly rollback: Rollback
   readonly worker: WorkerIdentity
   readonly log: Log
@@ -81,10 +80,10 @@ export class TransactionReaper {
   }
 
   async #look(): Promise<void> {
-    const { book } = this.#parts
+    const { repository } = this.#parts
     const began = Date.now()
     this.#scanAt = began + SCAN_INTERVAL_MS
-    const found = await book.unfinished()
+    const found = await repository.unfinished()
     const seen = new Set(found.map(({ key }) => key))
     for (const { key, transaction } of found) {
       this.track(key, transaction)
@@ -92,7 +91,8 @@ export class TransactionReaper {
       if (transaction.status === 'rolling_back') this.#work(key, () => this.#takeUp(key, transaction))
     }
     // What began meanwhile is not missing.
-    for (const key of this.#due.keys()) if (!seen.has(key) && !(await book.find(key))) this.#due.delete(key)
+    for (const key of this.#due.keys())
+      if (!seen.has(key) && !(await repository.find(key))) this.#due.delete(key)
     this.#scanAt = Math.max(this.#scanAt, Date.now() + SCAN_PAUSE_RATIO * (Date.now() - began))
   }
 
@@ -104,26 +104,26 @@ export class TransactionReaper {
 
   /** Tries again what could not be undone: that it is about to be is on record first, so that it outlives this process. */
   async #retry(key: string): Promise<void> {
-    const { book, rollback, worker } = this.#parts
+    const { repository, rollback, worker } = this.#parts
     await worker.register()
-    const { status } = await book.change(key, retried(Date.now()))
+    const { status } = await repository.change(key, retried(Date.now()))
     if (status === 'rolling_back') await rollback.run(key)
   }
 
   async #expire(key: string): Promise<void> {
-    const { book, rollback, worker } = this.#parts
-    const found = await book.find(key)
+    const { repository, rollback, worker } = this.#parts
+    const found = await repository.find(key)
     if (!found || isOver(found)) return void this.#due.delete(key)
     const now = Date.now()
     if (found.status === 'active') {
       if (now < found.expiresAt) return this.track(key, found)
       if (now < found.endsAt && (await this.#isAtWork(key, found))) return
       await worker.register()
-      await book.change(key, (current) =>
+      await repository.change(key, (current) =>
         current.status === 'active' && now >= current.expiresAt ? rollingBack('timeout')(current) : current,
       )
     }
-    const after = await book.find(key)
+    const after = await repository.find(key)
     if (after) this.track(key, after)
     if (after?.status === 'rolling_back') await rollback.run(key)
   }

@@ -29,7 +29,7 @@ type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'gateway'>
 
 interface Parts {
   readonly deps: Deps
-  readonly book: Transactions
+  readonly repository: Transactions
   readonly deeds: Actions
   readonly worker: WorkerIdentity
   /** How long what was undone is kept, in milliseconds. */
@@ -51,18 +51,18 @@ const RETRY_DELAY_MS = 250
 
 /** Makes what rolls transactions back. Each compensation is written down before the next one begins. */
 export function createRollback(parts: Parts): Rollback {
-  const { book, worker, deps } = parts
+  const { repository, worker, deps } = parts
   const running = new Map<string, Promise<Transaction | undefined>>()
 
   const work = async (key: string, caller: Principal | undefined): Promise<Transaction | undefined> => {
-    const found = await book.find(key)
+    const found = await repository.find(key)
     if (!found) throw unknownTransaction()
     if (found.status !== 'rolling_back' || deps.gateway.closing.aborted)
       return isOver(found) ? found : undefined
     if (found.runner !== undefined && found.runner !== worker.id && (await worker.isAlive(found.runner)))
       return undefined
     await worker.register()
-    const taken = await book.change(key, takenUp(worker.id, found.runner))
+    const taken = await repository.change(key, takenUp(worker.id, found.runner))
     if (taken.runner !== worker.id) return isOver(taken) ? taken : undefined
     const transaction = await quiescent(key, parts)
     const principal = callerOf(transaction, caller)
@@ -72,9 +72,9 @@ export function createRollback(parts: Parts): Rollback {
       if (done.has(step.id)) continue
       const ended = isStuck ? stuck(step) : await undone({ step, deed, transaction, principal }, parts)
       if (!ended) return undefined
-      await book.change(key, compensated(ended, worker.id))
+      await repository.change(key, compensated(ended, worker.id))
     }
-    const end = await book.change(key, rolledBack(worker.id, Date.now()))
+    const end = await repository.change(key, rolledBack(worker.id, Date.now()))
     tell(end, deps)
     return end
   }
@@ -256,7 +256,7 @@ function tell(transaction: Transaction, { log }: Deps): void {
 }
 
 interface StepParts {
-  readonly book: Transactions
+  readonly repository: Transactions
   readonly worker: WorkerIdentity
 }
 
@@ -275,17 +275,17 @@ const POLL_INTERVAL_MS = 50
  */
 export async function quiescent(
   key: string,
-  { book, worker }: StepParts,
+  { repository, worker }: StepParts,
   { signal, isLeft }: Options = {},
 ): Promise<Transaction> {
   for (;;) {
-    const found = await book.find(key)
+    const found = await repository.find(key)
     if (!found) throw unknownTransaction()
     const [step] = pendingOf(found)
     if (!step || (await isLeft?.(found, step))) return found
     const isAtWork = !step.isOpen && (await worker.isAtWork(step.runner, stepWork(key, step.id)))
     if (isAtWork) await pause(POLL_INTERVAL_MS, signal)
-    else await book.change(key, stepLost(step, Date.now()))
+    else await repository.change(key, stepLost(step, Date.now()))
   }
 }
 

@@ -29,11 +29,11 @@ export interface TransactionService {
   readonly settings: SettingsOf<Settings>
   /** What holds for all transactions, whichever servers they touch. */
   readonly limits: Settings
-  readonly book: Transactions
+  readonly repository: Transactions
   readonly deeds: Actions
   readonly worker: WorkerIdentity
   readonly rollback: Rollback
-  readonly watch: TransactionReaper
+  readonly reaper: TransactionReaper
   /** Steps of one transaction wait for each other. */
   readonly queue: Queue
 }
@@ -49,12 +49,12 @@ export function createTransactionService(
   if (!limits) throw new TypeError('transactions are off everywhere')
   const settings = (upstream?: string): Settings => given(upstream) || limits
   const { retention } = limits
-  const book = new Transactions(deps.store, retention)
+  const repository = new Transactions(deps.store, retention)
   const deeds = new Actions(deps.store)
   const worker = new WorkerIdentity(deps.identity.membership)
-  const rollback = createRollback({ deps, book, deeds, worker, retention })
-  const watch = new TransactionReaper({ book, rollback, worker, log: deps.log })
-  return { deps, settings, limits, book, deeds, worker, rollback, watch, queue: createQueue() }
+  const rollback = createRollback({ deps, repository, deeds, worker, retention })
+  const watch = new TransactionReaper({ repository, rollback, worker, log: deps.log })
+  return { deps, settings, limits, repository, deeds, worker, rollback, reaper: watch, queue: createQueue() }
 }
 
 /** Makes sure that a server's tools can be undone under keys of the gateway's own, or those of some. @throws UNSUPPORTED_OPERATION */
@@ -83,27 +83,27 @@ const POLL_INTERVAL_MS = 250
 export async function rollBack(
   key: string,
   { reason, caller, signal }: { reason: string | undefined; caller: Principal; signal: AbortSignal },
-  { book, worker, rollback, watch }: TransactionService,
+  { repository, worker, rollback, reaper: watch }: TransactionService,
 ): Promise<Transaction> {
   await worker.register()
   const begin = rollingBack(reason)
   // Another process may have begun it.
   const isBegun = ({ status }: Transaction): boolean => status !== 'active' && status !== 'committed'
-  watch.track(key, await book.change(key, (found) => (isBegun(found) ? found : begin(found))))
-  return rolledBackBy(key, { caller, signal }, { book, rollback })
+  watch.track(key, await repository.change(key, (found) => (isBegun(found) ? found : begin(found))))
+  return rolledBackBy(key, { caller, signal }, { repository, rollback })
 }
 
 /** Waits until a transaction is rolled back, by whom ever. @throws the signal's reason */
 async function rolledBackBy(
   key: string,
   { caller, signal }: { readonly caller: Principal; readonly signal: AbortSignal },
-  { book, rollback }: Pick<TransactionService, 'book' | 'rollback'>,
+  { repository, rollback }: Pick<TransactionService, 'repository' | 'rollback'>,
 ): Promise<Transaction> {
   for (;;) {
     const run = rollback.run(key, caller)
     const ended = await untilAborted(run, signal)
     if (ended) return ended
-    const found = await book.find(key)
+    const found = await repository.find(key)
     if (!found) throw unknownTransaction()
     if (isOver(found)) return found
     await pause(POLL_INTERVAL_MS, signal)

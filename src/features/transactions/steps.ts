@@ -41,8 +41,8 @@ import { withStep } from './shapes.ts'
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'features' | 'gateway'>
 
 /** Makes a call as a step of the transaction it names. */
-export async function makeStep(call: Call, next: Handler, desk: TransactionService): Promise<Outcome> {
-  mustHaveKeys(desk.deps, call.target.upstream)
+export async function makeStep(call: Call, next: Handler, service: TransactionService): Promise<Outcome> {
+  mustHaveKeys(service.deps, call.target.upstream)
   if (isTask(call)) throw noTask()
   const id = readId(extensionOf(call, TRANSACTION_ID), TRANSACTION_ID)
   const stepId = extensionOf(call, 'step_id')
@@ -50,10 +50,10 @@ export async function makeStep(call: Call, next: Handler, desk: TransactionServi
   const bare = withoutTasks(withoutExtension(withoutExtension(call, TRANSACTION_ID), 'step_id'))
   const key = keyFor(call, id)
   call.logFields.set('transaction', id)
-  return desk.queue(key, call.signal, async () => {
-    const begun = await begin(bare, { key, wanted }, desk)
-    return desk.worker.during(stepWork(key, begun.step.id), () =>
-      runStep(bare, next, { ...begun, id, key, desk }),
+  return service.queue(key, call.signal, async () => {
+    const begun = await begin(bare, { key, wanted }, service)
+    return service.worker.during(stepWork(key, begun.step.id), () =>
+      runStep(bare, next, { ...begun, id, key, service }),
     )
   })
 }
@@ -69,10 +69,10 @@ interface Begun {
 }
 
 /** Writes a step down before its server is called, once none is under way at another gateway. @throws what refuses it */
-async function begin(call: Call, beginning: Beginning, desk: TransactionService): Promise<Begun> {
+async function begin(call: Call, beginning: Beginning, service: TransactionService): Promise<Begun> {
   for (;;) {
     try {
-      return await tryToBegin(call, beginning, desk)
+      return await tryToBegin(call, beginning, service)
     } catch (error) {
       if (!isOvertaken(error, beginning)) throw error
     }
@@ -86,18 +86,22 @@ function isOvertaken(error: unknown, { wanted }: Beginning): boolean {
   return reason === UNDER_WAY || (reason === TAKEN && wanted === undefined)
 }
 
-async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: TransactionService): Promise<Begun> {
-  const { book, worker, deps, limits } = desk
-  const transaction = await waited(key, call.signal, desk)
+async function tryToBegin(
+  call: Call,
+  { key, wanted }: Beginning,
+  service: TransactionService,
+): Promise<Begun> {
+  const { repository, worker, deps, limits } = service
+  const transaction = await waited(key, call.signal, service)
   await worker.register()
   // What cannot be written down in the end is not begun.
   const { unavailableReason: problem } = deps.store
   if (problem !== undefined && call.requestState[STATE_KEY] === undefined) throw noRoom(problem)
   const kind = await kindOf(call, deps)
-  const isToBeUndoable = kind === 'write' && desk.settings(call.target.upstream).uncompensable === 'reject'
+  const isToBeUndoable = kind === 'write' && service.settings(call.target.upstream).uncompensable === 'reject'
   const open = openStep(call, transaction)
   if (open) {
-    await book.change(key, stepAsked(open.id, worker.id))
+    await repository.change(key, stepAsked(open.id, worker.id))
     return { step: open, isToBeUndoable }
   }
   const now = Date.now()
@@ -109,17 +113,17 @@ async function tryToBegin(call: Call, { key, wanted }: Beginning, desk: Transact
   // A refusal for what the transaction is comes before one for what the tool is.
   move(transaction)
   if (isToBeUndoable) await mustBeUndoable(call, keptPrincipal(transaction.principal), deps)
-  desk.watch.track(key, await book.change(key, move))
+  service.reaper.track(key, await repository.change(key, move))
   return { step, isToBeUndoable }
 }
 
 /** The transaction, once no other worker runs a step of it. @throws RESOURCE_NOT_FOUND, the signal's reason */
-export function waited(key: string, signal: AbortSignal, desk: TransactionService): Promise<Transaction> {
-  return quiescent(key, desk, {
+export function waited(key: string, signal: AbortSignal, service: TransactionService): Promise<Transaction> {
+  return quiescent(key, service, {
     signal,
     // A step that waits for answers of its caller goes on when they come.
     isLeft: async ({ status }, { isOpen = false, runner }) =>
-      status !== 'active' || (isOpen && (await desk.worker.isAlive(runner))),
+      status !== 'active' || (isOpen && (await service.worker.isAlive(runner))),
   })
 }
 
@@ -218,12 +222,12 @@ interface Running {
   readonly key: string
   readonly step: Step
   readonly isToBeUndoable: boolean
-  readonly desk: TransactionService
+  readonly service: TransactionService
 }
 
 /** Makes the call of a step, and records how it ended before the outcome is returned. */
 async function runStep(call: Call, next: Handler, running: Running): Promise<Outcome> {
-  const { id, step, isToBeUndoable, desk } = running
+  const { id, step, isToBeUndoable, service } = running
   call.logFields.set('step', step.id)
   const stepOf = { transaction: id, step: step.id, deed: step.deed, mustBeUndoable: isToBeUndoable }
   const ended = await next({ ...call, step: stepOf }).catch((thrown: unknown) => asGatewayError(thrown))
@@ -233,23 +237,25 @@ async function runStep(call: Call, next: Handler, running: Running): Promise<Out
   const deed = await deedOf(running)
   // What a server says of itself does not make what it did undone.
   if (!deed && isInterim(result)) {
-    await durable(desk.book.change(running.key, stepRemoved(step.id, Date.now())))
+    await durable(service.repository.change(running.key, stepRemoved(step.id, Date.now())))
     return ended
   }
   const isFailed = result.member('isError') === true
   const isAccepted = isTaskAccepted(result)
   const end =
-    isFailed || isAccepted ? failure(isFailed ? result : taskAccepted, { call, step, deed, desk }) : succeeded
+    isFailed || isAccepted
+      ? failure(isFailed ? result : taskAccepted, { call, step, deed, service })
+      : succeeded
   const transaction = await concluded(end, call, running)
   const { upstream = '', name = '' } = call.target
-  const rule = deed && (await desk.deps.servers.undoRule(upstream, name))
+  const rule = deed && (await service.deps.servers.undoRule(upstream, name))
   const told = {
     transaction,
     step: step.id,
     deed: end.status === 'ok' ? deed : undefined,
     description: rule && 'description' in rule ? rule.description : undefined,
     sent: call.params,
-    isCompatible: desk.settings(upstream).compat,
+    isCompatible: service.settings(upstream).compat,
   }
   return { kind: 'result', result: withStep(result, told) }
 }
@@ -266,13 +272,13 @@ const succeeded: StepEnd = { status: 'ok' }
 
 /** The step has failed: that is written down, and the error says so. */
 async function failed(error: GatewayError, call: Call, running: Running): Promise<never> {
-  const { id, key, step, desk } = running
+  const { id, key, step, service } = running
   const deed = await deedOf(running)
   if (!deed && refused.has(error.code)) {
-    await durable(desk.book.change(key, stepRemoved(step.id, Date.now())))
+    await durable(service.repository.change(key, stepRemoved(step.id, Date.now())))
     throw error
   }
-  const end = failure(error, { call, step, deed, desk })
+  const end = failure(error, { call, step, deed, service })
   const { status } = await concluded(end, call, running)
   const details = { transaction_id: id, step_id: step.id, transaction_status: status }
   throw error.with({ details: { ...error.extra.details, ...details } })
@@ -281,14 +287,14 @@ async function failed(error: GatewayError, call: Call, running: Running): Promis
 /** Its server has begun, so the step waits with it; otherwise it begins anew with the answers. */
 async function asked(
   outcome: Outcome & { kind: 'input_required' },
-  { key, step, desk }: Running,
+  { key, step, service }: Running,
 ): Promise<Outcome> {
-  const { book } = desk
+  const { repository } = service
   if (!outcome.isOpen) {
-    await durable(book.change(key, stepRemoved(step.id, Date.now())))
+    await durable(repository.change(key, stepRemoved(step.id, Date.now())))
     return outcome
   }
-  await durable(book.change(key, stepAsked(step.id, undefined)))
+  await durable(repository.change(key, stepAsked(step.id, undefined)))
   return { ...outcome, requestState: { ...outcome.requestState, [STATE_KEY]: step.id } }
 }
 
@@ -300,22 +306,22 @@ function isInterim(result: Payload): boolean {
 }
 
 /** What a step did; a step that reads does nothing. */
-async function deedOf({ step, desk }: Running): Promise<Action | undefined> {
-  return step.kind === 'read' ? undefined : durable(desk.deeds.find(step.deed))
+async function deedOf({ step, service }: Running): Promise<Action | undefined> {
+  return step.kind === 'read' ? undefined : durable(service.deeds.find(step.deed))
 }
 
 interface Failed {
   readonly call: Call
   readonly step: Step
   readonly deed: Action | undefined
-  readonly desk: TransactionService
+  readonly service: TransactionService
 }
 
 /** How a step failed. What was not written down as a deed never reached its server. */
-function failure(cause: Payload | GatewayError, { call, step, deed, desk }: Failed): StepEnd {
+function failure(cause: Payload | GatewayError, { call, step, deed, service }: Failed): StepEnd {
   const isUnsent = step.kind === 'read' || deed === undefined
   const isUnknown = deed?.status === 'unknown' || deed?.status === 'pending'
-  const reason = reasonOf(cause, call, desk)
+  const reason = reasonOf(cause, call, service)
   return { status: 'failed', error: isUnknown ? inDoubt(reason) : reason, ...(isUnsent && { isUnsent }) }
 }
 
@@ -345,13 +351,13 @@ function inDoubt({ code, message }: ErrorData): ErrorData {
 
 /** Writes the end of a step down; where that is wanted, a failure rolls its transaction back. */
 async function concluded(end: StepEnd, call: Call, running: Running): Promise<Transaction> {
-  const { key, step, desk } = running
-  const transaction = await durable(desk.book.change(key, stepEnded(step.id, end, Date.now())))
-  desk.watch.track(key, transaction)
-  const isRolledBack = desk.settings(call.target.upstream).on_step_failure === 'rollback'
+  const { key, step, service } = running
+  const transaction = await durable(service.repository.change(key, stepEnded(step.id, end, Date.now())))
+  service.reaper.track(key, transaction)
+  const isRolledBack = service.settings(call.target.upstream).on_step_failure === 'rollback'
   if (end.status === 'ok' || !isRolledBack || transaction.status !== 'active') return transaction
   const reason = `step ${step.id} failed`
-  return rollBack(key, { reason, caller: call.principal, signal: call.signal }, desk)
+  return rollBack(key, { reason, caller: call.principal, signal: call.signal }, service)
 }
 
 /** The step was made, and that must not be lost; where it is, success is not reported. */

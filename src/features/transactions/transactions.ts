@@ -48,18 +48,18 @@ export const transactions: Feature<Settings | false> = {
   isLeftToGateway: true,
   schema: settingsSchema,
   create: (settings, deps) => {
-    const desk = createTransactionService(settings, deps)
-    const begin = answerBegin(desk)
-    const commit = answerCommit(desk)
-    const rollback = answerRollback(desk)
-    const status = answerStatus(desk)
-    const timeoutSeconds = Math.floor(Math.min(desk.limits.timeout, desk.limits.max_lifetime) / 1000)
+    const service = createTransactionService(settings, deps)
+    const begin = answerBegin(service)
+    const commit = answerCommit(service)
+    const rollback = answerRollback(service)
+    const status = answerStatus(service)
+    const timeoutSeconds = Math.floor(Math.min(service.limits.timeout, service.limits.max_lifetime) / 1000)
     return {
       middleware: ({ method, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin) return undefined
         return (next) => (call) => {
           if (call.internal || !hasExtension(call, TRANSACTION_ID)) return next(call)
-          return makeStep(call, next, desk)
+          return makeStep(call, next, service)
         }
       },
       methods: {
@@ -81,13 +81,13 @@ export const transactions: Feature<Settings | false> = {
         const isThere = settings(upstream) !== false && deps.features.isOn('idempotency', upstream)
         // Without the tools no transaction can begin.
         if (!isThere || !deps.gateway.isAsked) return {}
-        const maxLifetimeSeconds = Math.floor(desk.limits.max_lifetime / 1000)
+        const maxLifetimeSeconds = Math.floor(service.limits.max_lifetime / 1000)
         return { [`${NS}/transactions`]: { timeoutSeconds, maxLifetimeSeconds } }
       },
-      start: () => desk.watch.start(),
+      start: () => service.reaper.start(),
       close: async () => {
-        desk.watch.stop()
-        desk.worker.close()
+        service.reaper.stop()
+        service.worker.close()
       },
     }
   },
@@ -226,8 +226,8 @@ const statusTool = {
 } as const
 
 /** Answers `transaction/begin`. */
-function answerBegin(desk: TransactionService): Handler {
-  const { deps, limits, book, worker, watch } = desk
+function answerBegin(service: TransactionService): Handler {
+  const { deps, limits, repository, worker, reaper: watch } = service
   return async (call) => {
     mustHaveKeys(deps)
     const id = idOf(call)
@@ -246,7 +246,7 @@ function answerBegin(desk: TransactionService): Handler {
     })
     const isOpened = await worker
       .register()
-      .then(() => book.open(transaction))
+      .then(() => repository.open(transaction))
       .finally(forget)
     if (!isOpened) {
       throw new GatewayError('TRANSACTION_CONFLICT', 'There was a transaction of this id already.', {
@@ -265,14 +265,14 @@ function answerBegin(desk: TransactionService): Handler {
 }
 
 /** Answers `transaction/commit`. */
-function answerCommit(desk: TransactionService): Handler {
-  const { book, queue, watch, deeds, deps, limits } = desk
+function answerCommit(service: TransactionService): Handler {
+  const { repository, queue, reaper: watch, deeds, deps, limits } = service
   return async (call) => {
     const key = keyFor(call, idOf(call))
     return queue(key, call.signal, async () => {
-      const before = await waited(key, call.signal, desk)
+      const before = await waited(key, call.signal, service)
       if (before.status === 'committed') return answer({ ...commitShape(before), was_replay: true })
-      const transaction = await book.change(key, committed(Date.now()))
+      const transaction = await repository.change(key, committed(Date.now()))
       watch.track(key, transaction)
       reportInDoubt(transaction, deps)
       const kept = transaction.steps.map(({ deed }) => deeds.keep(deed, limits.retention))
@@ -291,17 +291,17 @@ function reportInDoubt(transaction: Transaction, { log }: Deps): void {
 }
 
 /** Answers `transaction/rollback`, once everything is undone as far as that can be. */
-function answerRollback(desk: TransactionService): Handler {
+function answerRollback(service: TransactionService): Handler {
   return async (call) => {
     const key = keyFor(call, idOf(call))
     const reason = textOf(call, 'reason')
     const { principal: caller, signal } = call
-    const before = await desk.book.find(key)
+    const before = await service.repository.find(key)
     if (!before) throw unknownTransaction()
     if (isOver(before) && before.status !== 'committed') {
       return answer({ ...rollbackShape(before), was_replay: true })
     }
-    return answer(rollbackShape(await rollBack(key, { reason, caller, signal }, desk)))
+    return answer(rollbackShape(await rollBack(key, { reason, caller, signal }, service)))
   }
 }
 
@@ -309,13 +309,13 @@ function answerRollback(desk: TransactionService): Handler {
 const LISTED = 100
 
 /** Answers `transaction/status`: of one transaction, or in few words of all its caller has. */
-function answerStatus({ book, deeds }: TransactionService): Handler {
+function answerStatus({ repository, deeds }: TransactionService): Handler {
   return async (call) => {
     if (call.params.fields.transaction_id === undefined) {
-      const all = (await book.list(call.principal.id)).map(({ transaction }) => transaction)
+      const all = (await repository.list(call.principal.id)).map(({ transaction }) => transaction)
       return answer({ transactions: all.toSorted(urgentFirst).slice(0, LISTED).map(summaryShape) })
     }
-    const transaction = await book.find(keyFor(call, idOf(call)))
+    const transaction = await repository.find(keyFor(call, idOf(call)))
     if (!transaction) throw unknownTransaction()
     const known = await deeds.findAll(transaction.steps.map(({ deed }) => deed))
     return answer(statusShape(transaction, known))

@@ -24,7 +24,7 @@ type Deps = Pick<Services, 'servers' | 'invoker'>
 interface Options {
   readonly deps: Deps
   readonly deeds: Actions
-  readonly looks: SnapshotReader
+  readonly snapshots: SnapshotReader
   readonly journal: History
   readonly upstream: string
   /** How long deeds that are no steps are kept, in milliseconds; 0 for not at all. */
@@ -79,13 +79,13 @@ export class UndoLog {
   }
 
   async #begin(call: Call, tool: string): Promise<Beginning> {
-    const { deps, looks, upstream } = this.#options
+    const { deps, snapshots, upstream } = this.#options
     const { step, principal, client, meta, params } = call
     const given = params.fields.arguments
     const args = isObject(given) ? given : {}
     const rule = await ruleOf(deps, upstream, tool)
     const look =
-      rule?.kind === 'restore' ? await looks.read(call, rule.snapshot, { upstream, args }) : undefined
+      rule?.kind === 'restore' ? await snapshots.read(call, rule.snapshot, { upstream, args }) : undefined
     const startedAt = Date.now()
     const way = await this.#fitting(call, compensationFor(rule, { args, look }))
     if (step?.mustBeUndoable && way.kind === 'none' && !takesResult(rule, look))

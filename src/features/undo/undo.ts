@@ -44,7 +44,7 @@ export const undo: Feature<Settings> = {
     },
   },
   create: (settings, deps) => {
-    const looks = new SnapshotReader(deps)
+    const snapshots = new SnapshotReader(deps)
     const deeds = new Actions(deps.store)
     const journal = new History(deeds, deps.log)
     const historyOf = (upstream: string): number => {
@@ -55,8 +55,8 @@ export const undo: Feature<Settings> = {
       middleware: ({ upstream, method, isBuiltin }) => {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         const history = historyOf(upstream)
-        const chronicle = new UndoLog({ deps, deeds, looks, journal, upstream, history })
-        return (next) => (call) => passed(call, { next, deps, looks, chronicle })
+        const undoLog = new UndoLog({ deps, deeds, snapshots, journal, upstream, history })
+        return (next) => (call) => passed(call, { next, deps, snapshots, undoLog })
       },
       toolFacts: (entry, all) => {
         const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
@@ -77,15 +77,15 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
 interface Around {
   readonly next: Handler
   readonly deps: Deps
-  readonly looks: SnapshotReader
-  readonly chronicle: UndoLog
+  readonly snapshots: SnapshotReader
+  readonly undoLog: UndoLog
 }
 
 /** What only reads is passed on as it is. */
 function passed(call: Call, around: Around): Promise<Outcome> {
-  const { next, deps, looks } = around
+  const { next, deps, snapshots } = around
   if (call.internal === 'compensate') return next(call)
-  if (call.internal === 'read') return heard(call, next, looks)
+  if (call.internal === 'read') return heard(call, next, snapshots)
   const entry = attempt(() => deps.servers.tool(call))
   if (!(entry instanceof Promise)) return acted(call, entry, around)
   return entry.then(
@@ -95,16 +95,16 @@ function passed(call: Call, around: Around): Promise<Outcome> {
   )
 }
 
-function acted(call: Call, entry: Descriptor | undefined, { next, chronicle }: Around): Promise<Outcome> {
+function acted(call: Call, entry: Descriptor | undefined, { next, undoLog }: Around): Promise<Outcome> {
   if (entry && asCalled(entry, call).classification.op === 'read') return next(call)
   // What only says what it would do has done nothing that could be undone.
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return next(call)
-  return chronicle.record(call, entry?.name ?? String(call.params.fields.name), next)
+  return undoLog.record(call, entry?.name ?? String(call.params.fields.name), next)
 }
 
-async function heard(call: Call, next: Handler, looks: SnapshotReader): Promise<Outcome> {
+async function heard(call: Call, next: Handler, snapshots: SnapshotReader): Promise<Outcome> {
   const outcome = await next(call)
-  looks.heard(call, outcome)
+  snapshots.heard(call, outcome)
   return outcome
 }
 

@@ -1,23 +1,18 @@
 /** The audit log: entries in the order calls ended, queued and written in batches, without delaying calls. */
 import { createHmac, hash } from 'node:crypto'
 import { bareArguments } from '../../core/tool-call.ts'
-import type { Call } from '../../core/call.ts'
-import type { ApprovalStep } from '../../core/events.ts'
+import type { Call, Target } from '../../core/call.ts'
+import type { ApprovalStep, OrderStep, Refusal, SignInStep } from '../../core/events.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { canonical } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import type { AuditSettings } from '../../core/settings.ts'
-import type { OrderStep } from '../../core/events.ts'
-import type { Refusal } from '../../core/events.ts'
 import { self } from '../../core/identity.ts'
-import type { SignInStep } from '../../core/events.ts'
-import type { Target } from '../../core/call.ts'
 import { isVendorRequest } from '../../protocol/methods.ts'
 import { Anchor, type Anchors } from './anchor.ts'
 import { AuditFile } from './file.ts'
 import { encodeLine, type Head } from './line.ts'
-import type { Ending } from '../ending.ts'
-import { displayName } from '../ending.ts'
+import { type Ending, displayName } from '../ending.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

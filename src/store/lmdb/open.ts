@@ -5,8 +5,20 @@
 import { accessSync, constants, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RootDatabase } from 'lmdb'
-import { checkFile, checkHeldFile, FOREIGN, looksWhole, LostStore, UnusableFile } from './files.ts'
-import { DATA, FULL, hasData, hasRoom, makeFolder, reserveRoom } from './files.ts'
+import {
+  checkFile,
+  checkHeldFile,
+  FOREIGN,
+  looksWhole,
+  LostStore,
+  UnusableFile,
+  DATA,
+  FULL,
+  hasData,
+  hasRoom,
+  makeFolder,
+  reserveRoom,
+} from './files.ts'
 import { ACCEPT_HINT } from '../sentinel.ts'
 
 /** How large a store may become, in bytes. */

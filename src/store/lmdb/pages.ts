@@ -1,14 +1,10 @@
 /**
- * Reads the pages of an LMDB file to find damage that LMDB itself would crash on, and the format of values.
- */
-import { crc32 } from 'node:zlib'
-
-/**
  * Walks the pages of an LMDB database and finds what does not go together in it. No library tells of damage before it
  * fails over it, so each page in use is looked at: it is where the page above says, used once, and not free; its nodes
  * lie side by side, with keys in order and within those of the page above; there are as many as the head counts; and
  * each value is what was written.
  */
+import { crc32 } from 'node:zlib'
 
 /** One of the two trees of the file: that of free pages, and that of values. */
 export interface Tree {

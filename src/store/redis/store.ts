@@ -20,8 +20,10 @@ import {
   scanScript,
   type Script,
   compareAndSwapScript,
+  readTaken,
+  takeArguments,
+  takeTokensScript,
 } from './scripts.ts'
-import { readTaken, takeArguments, takeTokensScript } from './scripts.ts'
 import type { RateLimitWindow, Entry, Portable, TokenGrant } from '../store.ts'
 import { ACCEPT_HINT, isPromise, Sentinel } from '../sentinel.ts'
 

@@ -5,8 +5,7 @@
 import * as oauth from 'oauth4webapi'
 import { GatewayError } from '../../core/error.ts'
 import type { OAuthSettings } from '../../core/settings.ts'
-import { isLoopbackHost } from './oauth-http.ts'
-import type { OAuthHttp } from './oauth-http.ts'
+import { isLoopbackHost, type OAuthHttp } from './oauth-http.ts'
 import { attempt, type ClientAuth, clientAuth, type OAuthClient, through } from './token-endpoint.ts'
 import type { TokenVault } from './token-vault.ts'
 

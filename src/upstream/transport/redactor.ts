@@ -1,8 +1,7 @@
 /** Removes the secrets of a server's configuration from its messages. */
 import type { Notification } from '../../core/call.ts'
 import { isObject } from '../../core/json/json.ts'
-import { isTelling, Redactor, secretsOf } from '../../core/text/redact.ts'
-import { withoutSecrets } from '../../core/text/redact.ts'
+import { isTelling, Redactor, secretsOf, withoutSecrets } from '../../core/text/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
 
 /** Keeps what a server says from telling secrets: those it was given, and what looks like others. */

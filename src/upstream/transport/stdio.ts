@@ -5,8 +5,7 @@ import type { Log } from '../../core/log.ts'
 import { withoutSecrets } from '../../core/text/redact.ts'
 import type { CommandReach } from '../../core/settings.ts'
 import { encodeLine, lines } from '../../protocol/lines.ts'
-import { Child, type Variables } from './child.ts'
-import type { LastLines } from './child.ts'
+import { Child, type Variables, type LastLines } from './child.ts'
 import { type OpenTransport, type UpstreamTransport, MAX_MESSAGE } from './transport.ts'
 
 /** How much may wait to be written to a child that does not read, in bytes. */

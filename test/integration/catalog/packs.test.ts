@@ -1,8 +1,7 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { classify } from '../../../src/catalog/classify.ts'
-import { type Pack, withPack } from '../../../src/catalog/classify.ts'
+import { classify, type Pack, withPack } from '../../../src/catalog/classify.ts'
 import chromeDevtools from '../../../src/catalog/packs/chrome-devtools.json' with { type: 'json' }
 import notion from '../../../src/catalog/packs/notion.json' with { type: 'json' }
 import playwright from '../../../src/catalog/packs/playwright.json' with { type: 'json' }

@@ -3,8 +3,12 @@ import { fileURLToPath } from 'node:url'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { createRanking, type Ranking } from '../../../src/core/text/ranking.ts'
-import { type DescribedTool, describedTool } from '../../../src/core/text/ranking.ts'
+import {
+  createRanking,
+  type Ranking,
+  type DescribedTool,
+  describedTool,
+} from '../../../src/core/text/ranking.ts'
 import { inRepository } from '../../support/document.ts'
 import { foreignFile } from '../../support/foreign.ts'
 

@@ -1,6 +1,14 @@
 import { type Call, InputRequired, RpcError } from './call.ts'
-import { complete, getPrompt, page, promptEntries, readResource } from './catalog.ts'
-import { resourceEntries, templateEntries, toolEntries } from './catalog.ts'
+import {
+  complete,
+  getPrompt,
+  page,
+  promptEntries,
+  readResource,
+  resourceEntries,
+  templateEntries,
+  toolEntries,
+} from './catalog.ts'
 import { type Json, objectAt, RawJson, textAt } from './json.ts'
 import { callTool } from './tools.ts'
 

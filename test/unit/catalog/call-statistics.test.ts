@@ -19,15 +19,15 @@ const entry: Descriptor = {
 async function sightingsOf(durations: readonly number[], fields: Readonly<Record<string, unknown>>) {
   vi.useFakeTimers({ toFake: ['performance'] })
   try {
-    const sightings = createCallStatistics()
+    const callStatistics = createCallStatistics()
     let next = 0
     const outcome: Outcome = { kind: 'result', result: Payload.of(fields) }
-    const handle = sightings.middleware(target)?.(async () => {
+    const handle = callStatistics.middleware(target)?.(async () => {
       vi.advanceTimersByTime(durations[next] ?? 0)
       return outcome
     })
     for (; next < durations.length; next++) expect(await handle?.(toolCall())).toBe(outcome)
-    return sightings.of(entry)
+    return callStatistics.of(entry)
   } finally {
     vi.useRealTimers()
   }
@@ -58,11 +58,11 @@ test('failures tell nothing of what results are like', async () => {
 })
 
 test('a tool no server answered to was never seen, nor what the gateway answers itself', async () => {
-  const sightings = createCallStatistics()
-  const handle = sightings.middleware(target)?.(() => Promise.reject(new Error('unknown')))
+  const callStatistics = createCallStatistics()
+  const handle = callStatistics.middleware(target)?.(() => Promise.reject(new Error('unknown')))
   await expect(handle?.(toolCall())).rejects.toThrow('unknown')
-  expect(sightings.of(entry)).toBeUndefined()
-  expect(sightings.middleware({ ...target, isBuiltin: true })).toBeUndefined()
+  expect(callStatistics.of(entry)).toBeUndefined()
+  expect(callStatistics.middleware({ ...target, isBuiltin: true })).toBeUndefined()
 })
 
 test('after the first calls of a tool only some are looked at, and of every kind in turn', async () => {

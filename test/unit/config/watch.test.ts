@@ -2,14 +2,13 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { watchFile } from '../../../src/config/watch.ts'
-import type { Watch } from '../../../src/config/watch.ts'
+import { watchFile, type FileWatcher } from '../../../src/config/watch.ts'
 
 let folder = ''
 let file = ''
 let seen: string[] = []
 let unusable: string[] = []
-let watched: Watch | undefined
+let watched: FileWatcher | undefined
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'gatehouse-watch-'))

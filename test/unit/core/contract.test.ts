@@ -1,7 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it, test } from 'vitest'
-import { type Contract, contractChanges, levelOf, raised } from '../../../src/core/contract.ts'
-import { readDeprecation } from '../../../src/core/contract.ts'
+import {
+  type Contract,
+  contractChanges,
+  levelOf,
+  raised,
+  readDeprecation,
+} from '../../../src/core/contract.ts'
 import { errorCodes } from '../../../src/core/error.ts'
 import { canonical } from '../../../src/core/json/json.ts'
 import { contract, toolContract } from '../../support/contracts.ts'

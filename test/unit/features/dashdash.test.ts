@@ -4,7 +4,7 @@ import { Payload } from '../../../src/core/payload.ts'
 import type { ServerDescription } from '../../../src/descriptions/model/description.ts'
 import { describeLists } from '../../../src/features/dashdash.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
-import { describedServer, describedServers } from '../../support/portraits.ts'
+import { describedServer, describedServers } from '../../support/described-server.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const KEY = 'dev.gatehouse/dashdash'

@@ -1,7 +1,6 @@
 import type { Services } from '../../../src/features/services.ts'
 import { describe, expect, it } from 'vitest'
-import type { Descriptor } from '../../../src/core/descriptor.ts'
-import type { ToolFacts } from '../../../src/core/descriptor.ts'
+import type { Descriptor, ToolFacts } from '../../../src/core/descriptor.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
 import { undoRuleOf } from '../../../src/core/undo/rules.ts'
 import { confirm } from '../../../src/features/confirm/confirm.ts'

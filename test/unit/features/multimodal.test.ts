@@ -1,9 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import type { Descriptor } from '../../../src/core/descriptor.ts'
 import type { ToolSettings } from '../../../src/core/settings.ts'
-import { inputsOf, inputTypes } from '../../../src/features/multimodal.ts'
-import { canBe, dataUri, inBase64, sniffed } from '../../../src/features/multimodal.ts'
-import { multimodal } from '../../../src/features/multimodal.ts'
+import {
+  inputsOf,
+  inputTypes,
+  canBe,
+  dataUri,
+  inBase64,
+  sniffed,
+  multimodal,
+} from '../../../src/features/multimodal.ts'
 import { answering, chain, fieldsOf, on } from '../../support/chain.ts'
 import { featureDeps } from '../../support/feature-deps.ts'
 import { serverSettings } from '../../support/server-settings.ts'

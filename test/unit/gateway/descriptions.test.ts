@@ -53,7 +53,7 @@ function bench(given: Partial<ServerRecord> = {}, isHiding = false, handle = lis
   return { descriptions, state, change: () => heard.forEach((hear) => hear('files')) }
 }
 
-describe('a portrait', () => {
+describe('a description of a server', () => {
   test('is the same until something of it changes, and servers are not asked for it each time', async () => {
     const { descriptions, state, change } = bench()
     const first = await descriptions.of('files')
@@ -105,7 +105,7 @@ describe('a portrait', () => {
 })
 
 describe('a document', () => {
-  test('is made once for each portrait', async () => {
+  test('is made once for each description', async () => {
     const { descriptions } = bench()
     const description = await descriptions.of('files')
     const make = (): object => ({})

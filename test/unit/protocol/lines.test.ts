@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Chunks } from '../../../src/protocol/lines.ts'
-import { encodeLine, lines, singleLine } from '../../../src/protocol/lines.ts'
+import { Chunks, encodeLine, lines, singleLine } from '../../../src/protocol/lines.ts'
 
 interface Read {
   readonly lines: string[]

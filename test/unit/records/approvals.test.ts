@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { mayDecide } from '../../../src/records/approvals.ts'
 import {
+  mayDecide,
   type Approval,
   type Approvals,
   createApprovals,

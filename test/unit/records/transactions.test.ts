@@ -173,62 +173,62 @@ describe('transactions in the store', () => {
   })
 
   it('are opened once', async () => {
-    const book = new Transactions(new MemoryStore(), 1000)
-    const opened = await Promise.all([book.open(active()), book.open(active())])
+    const repository = new Transactions(new MemoryStore(), 1000)
+    const opened = await Promise.all([repository.open(active()), repository.open(active())])
     expect(opened.toSorted()).toEqual([false, true])
   })
 
   it('take every change of many at once', async () => {
-    const book = new Transactions(new MemoryStore(), 1000)
-    await book.open(active())
+    const repository = new Transactions(new MemoryStore(), 1000)
+    await repository.open(active())
     const key = transactionKey('ann', 't')
     await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
-        book.change(key, (found) => ({
+        repository.change(key, (found) => ({
           ...found,
           steps: [...found.steps, step(`s${index}`, { status: 'ok' })],
         })),
       ),
     )
-    expect((await book.find(key))?.steps).toHaveLength(20)
+    expect((await repository.find(key))?.steps).toHaveLength(20)
   })
 
   it('are listed by caller, and where they are not over', async () => {
-    const book = new Transactions(new MemoryStore(), 1000)
-    await book.open(active())
-    await book.open(active({ id: 'u', status: 'committed' }))
-    await book.open(active({ id: 'v', principal: { id: 'bob' }, status: 'rolling_back' }))
-    const idsOf = (found: Awaited<ReturnType<typeof book.list>>): string[] =>
+    const repository = new Transactions(new MemoryStore(), 1000)
+    await repository.open(active())
+    await repository.open(active({ id: 'u', status: 'committed' }))
+    await repository.open(active({ id: 'v', principal: { id: 'bob' }, status: 'rolling_back' }))
+    const idsOf = (found: Awaited<ReturnType<typeof repository.list>>): string[] =>
       found.map(({ transaction }) => transaction.id).toSorted()
-    expect(idsOf(await book.list())).toEqual(['t', 'u', 'v'])
-    expect(idsOf(await book.list('bob'))).toEqual(['v'])
-    expect(idsOf(await book.unfinished())).toEqual(['t', 'v'])
+    expect(idsOf(await repository.list())).toEqual(['t', 'u', 'v'])
+    expect(idsOf(await repository.list('bob'))).toEqual(['v'])
+    expect(idsOf(await repository.unfinished())).toEqual(['t', 'v'])
   })
 
   it('that another version wrote, or nobody, are not taken for transactions', async () => {
     const store = new MemoryStore()
     await store.put(transactionKey('ann', 't'), '{"status":"active"}', 1000)
     await store.put(transactionKey('ann', 'u'), '{"status":"active', 1000)
-    const book = new Transactions(store, 1000)
-    expect(await book.list()).toEqual([])
-    expect(await book.unfinished()).toEqual([])
-    await expect(book.change(transactionKey('ann', 't'), (found) => found)).rejects.toMatchObject({
+    const repository = new Transactions(store, 1000)
+    expect(await repository.list()).toEqual([])
+    expect(await repository.unfinished()).toEqual([])
+    await expect(repository.change(transactionKey('ann', 't'), (found) => found)).rejects.toMatchObject({
       code: 'RESOURCE_NOT_FOUND',
     })
   })
 
   it('are forgotten a while after they are over, but not while somebody should look at them', async () => {
     let time = 0
-    const book = new Transactions(new MemoryStore(() => time), 1000)
-    await book.open(active({ id: 'done', status: 'rolled_back' }))
+    const repository = new Transactions(new MemoryStore(() => time), 1000)
+    await repository.open(active({ id: 'done', status: 'rolled_back' }))
     const left = active({ id: 'left', status: 'partially_rolled_back' })
     expect(needsAttention(left)).toBe(true)
-    await book.open(left)
+    await repository.open(left)
     time = 2000
-    expect((await book.list()).map(({ transaction }) => transaction.id)).toEqual(['left'])
-    await book.change(transactionKey('ann', 'left'), acknowledged('bob', 0))
+    expect((await repository.list()).map(({ transaction }) => transaction.id)).toEqual(['left'])
+    await repository.change(transactionKey('ann', 'left'), acknowledged('bob', 0))
     time = 3500
-    expect(await book.list()).toEqual([])
+    expect(await repository.list()).toEqual([])
   })
 })
 

@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import type { Answers, ConnectOptions } from '../../support/client/options.ts'
-import { textOf } from '../../support/client/options.ts'
+import { type Answers, type ConnectOptions, textOf } from '../../support/client/options.ts'
 import { connect, type FakeClient } from '../../support/fake-client.ts'
 import { fakeServerCommand, startFakeServer } from '../../support/fake-server.ts'
 import { isObject, RawJson } from '../../support/server/json.ts'

@@ -7,10 +7,10 @@ import {
   resultValue,
   uses,
   type Value,
+  printExpression,
 } from '../../../../src/core/undo/expression.ts'
 import { find, type Path, type Root } from '../../../../src/core/json/path.ts'
 import { Payload } from '../../../../src/core/payload.ts'
-import { printExpression } from '../../../../src/core/undo/expression.ts'
 
 const scope = {
   args: {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { ToolFacts } from '../../../../src/core/descriptor.ts'
 import { serverPanel } from '../../../../src/descriptions/formats/front-page.ts'
-import { type Given, describedServer } from '../../../support/portraits.ts'
+import { type Given, describedServer } from '../../../support/described-server.ts'
 
 const definition = { name: 'drop_table', description: 'Drops a table. For good.', inputSchema: schema() }
 

@@ -3,7 +3,7 @@ import { errorCodes, GatewayError, isErrorCode } from '../../../../src/core/erro
 import { agentBriefing } from '../../../../src/descriptions/formats/briefing.ts'
 import { helpOf, helpText, sectionKeys } from '../../../../src/descriptions/formats/help.ts'
 import { llmsText } from '../../../../src/descriptions/formats/llms.ts'
-import { fullFront, describedServer, describedServers } from '../../../support/portraits.ts'
+import { fullFront, describedServer, describedServers } from '../../../support/described-server.ts'
 
 const create = {
   name: 'create_issue',

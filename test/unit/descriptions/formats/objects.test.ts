@@ -8,8 +8,8 @@ import {
   type Given,
   describedServer,
   describedServers,
-  toolPortrait,
-} from '../../../support/portraits.ts'
+  describedTool,
+} from '../../../support/described-server.ts'
 
 type Loose = { readonly [key: string]: Loose } & { readonly [at: number]: Loose }
 
@@ -208,7 +208,7 @@ describe('the object of a server', () => {
 
 test('the object of a tool says how it is undone, and equivalents only where somebody wrote them', () => {
   const undo = { tool: 'delete_thing', isExact: true, description: '' }
-  const tool = toolPortrait(
+  const tool = describedTool(
     { name: 'create_thing' },
     { undo, isIdempotentWithKey: true, rates: ['1/s'] },
     { isPrefixed: true },

@@ -22,7 +22,12 @@ import { registryEntry, serverCard } from '../../../../src/descriptions/formats/
 import { skillOf, skillUri, stampOf } from '../../../../src/descriptions/formats/skill.ts'
 import { assertions } from '../../../../src/lint/audit.ts'
 import { subjectOf } from '../../../support/audited.ts'
-import { fullFront, type Given, describedServer, describedServers } from '../../../support/portraits.ts'
+import {
+  fullFront,
+  type Given,
+  describedServer,
+  describedServers,
+} from '../../../support/described-server.ts'
 import { type RealLists, realLists } from '../../../support/real-lists.ts'
 import { hasSchema, schemaText } from '../../../support/published-schemas.ts'
 

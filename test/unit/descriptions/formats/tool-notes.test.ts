@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { toolNotes } from '../../../../src/descriptions/formats/tool-notes.ts'
-import { toolPortrait } from '../../../support/portraits.ts'
+import { describedTool } from '../../../support/described-server.ts'
 
 const definition = { name: 't', inputSchema: { type: 'object' } }
 const seen = { p50: 5, types: [], hasCursor: false }
@@ -11,7 +11,7 @@ it('a listed tool says what it costs, how long it takes, and which media it is f
     inputTypes: ['image/*'],
     maxInput: 100,
   } as const
-  const tool = { ...toolPortrait(definition, facts), statistics: { ...seen, types: ['text/plain'] } }
+  const tool = { ...describedTool(definition, facts), statistics: { ...seen, types: ['text/plain'] } }
   expect(toolNotes(tool)).toEqual({
     'dev.gatehouse/cost': { category: 'metered', estimated_units: 5, unit_label: 'credits' },
     'dev.gatehouse/latency': 'instant',
@@ -24,15 +24,15 @@ it('a listed tool says what it costs, how long it takes, and which media it is f
 })
 
 it('nothing is made up', () => {
-  expect(toolNotes(toolPortrait(definition, { maxInput: 100 }))).toEqual({})
+  expect(toolNotes(describedTool(definition, { maxInput: 100 }))).toEqual({})
   const texts = { ...seen, p50: 70_000, types: ['text/plain', 'application/json'] }
-  expect(toolNotes({ ...toolPortrait(definition), statistics: texts })).toEqual({
+  expect(toolNotes({ ...describedTool(definition), statistics: texts })).toEqual({
     'dev.gatehouse/latency': 'minutes',
   })
 })
 
 it('what came back is told where it is more than text', () => {
-  const tool = toolPortrait({ ...definition, outputSchema: { type: 'object' } })
+  const tool = describedTool({ ...definition, outputSchema: { type: 'object' } })
   expect(toolNotes({ ...tool, statistics: { ...seen, types: ['image/png'] } })).toMatchObject({
     'dev.gatehouse/multimodal': { output_types: ['application/json', 'image/png'] },
   })

@@ -8,7 +8,7 @@ import { llmsText } from '../../../../src/descriptions/formats/llms.ts'
 import { skillOf } from '../../../../src/descriptions/formats/skill.ts'
 import { toolReference } from '../../../../src/descriptions/sections/reference.ts'
 import { firstSentence, inline, quotation } from '../../../../src/descriptions/model/text.ts'
-import { describedServer } from '../../../support/portraits.ts'
+import { describedServer } from '../../../support/described-server.ts'
 
 const nasty = fc.oneof(
   fc.string({ unit: 'binary' }),

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest'
-import type { Definition, ToolFacts } from '../../../../src/core/descriptor.ts'
+import type { EntryDefinition, ToolFacts } from '../../../../src/core/descriptor.ts'
 import {
   completedAnnotations,
   completedDescription,
   titleOf,
 } from '../../../../src/descriptions/model/completed.ts'
-import { toolPortrait } from '../../../support/portraits.ts'
+import { describedTool } from '../../../support/described-server.ts'
 
-function entry(definition: Definition, facts: ToolFacts = {}, settings = {}) {
-  return { ...toolPortrait(definition, facts, { settings }), isRecorded: true }
+function entry(definition: EntryDefinition, facts: ToolFacts = {}, settings = {}) {
+  return { ...describedTool(definition, facts, { settings }), isRecorded: true }
 }
 
 test('a tool that destroys says its risk, effects, how to repeat it, and who is asked', () => {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { examplesOf, inputFor } from '../../../../src/descriptions/model/parameters.ts'
-import { toolPortrait } from '../../../support/portraits.ts'
+import { describedTool } from '../../../support/described-server.ts'
 
 type Schema = Record<string, unknown>
 
@@ -111,7 +111,7 @@ test('nothing is made up for what has to match a pattern', () => {
 })
 
 test("its owner's examples stand in place of one that is made, with what comes back", () => {
-  const tool = toolPortrait(
+  const tool = describedTool(
     { name: 'get_issue', inputSchema: { type: 'object' } },
     {},
     {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { describedServer, describedServers, toolPortrait } from '../../../support/portraits.ts'
+import { describedServer, describedServers, describedTool } from '../../../support/described-server.ts'
 
 const tools = (...names: string[]) => names.map((name) => ({ name, inputSchema: { type: 'object' } }))
 
@@ -150,7 +150,7 @@ test.each([
   ['Retrieve a user\nError Responses:\n400: Bad request', 'Retrieve a user'],
   ['Adds two\nnumbers.\n\nArgs:\n  a: One', 'Adds two numbers.'],
 ])('the summary of %j ends where its prose does', (description, summary) => {
-  expect(toolPortrait({ name: 'add', description }).summary).toBe(summary)
+  expect(describedTool({ name: 'add', description }).summary).toBe(summary)
 })
 
 test.each([
@@ -160,7 +160,7 @@ test.each([
   ['patch', ['may change data of files']],
   ['get_issue', []],
 ])('%s has the side effects %j', (name, effects) => {
-  expect(toolPortrait({ name }).effects).toEqual(effects)
+  expect(describedTool({ name }).effects).toEqual(effects)
 })
 
 test.each([

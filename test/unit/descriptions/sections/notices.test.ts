@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { agentBriefing, agentPrompt } from '../../../../src/descriptions/formats/briefing.ts'
 import { helpText } from '../../../../src/descriptions/formats/help.ts'
 import { authNotice, headersNotice, versionNotice } from '../../../../src/descriptions/sections/practices.ts'
-import { fullFront, describedServer } from '../../../support/portraits.ts'
+import { fullFront, describedServer } from '../../../support/described-server.ts'
 
 const tools = [{ name: 'get_thing' }, { name: 'delete_thing' }]
 const full = describedServer({ tools, front: fullFront, record: { about: { notFor: ['anything urgent'] } } })

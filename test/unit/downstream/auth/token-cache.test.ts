@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../../../src/core/error.ts'
-import { unauthorized, unavailable } from '../../../../src/downstream/auth/verified.ts'
+import { unauthorized, unavailable, type Verified } from '../../../../src/downstream/auth/verified.ts'
 import { createTokenCache } from '../../../../src/downstream/auth/introspection.ts'
-import type { Verified } from '../../../../src/downstream/auth/verified.ts'
 
 function cache(verify: (token: string) => Promise<Verified>) {
   const state = { now: 0, looks: 0 }

@@ -1,15 +1,15 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { Definition } from '../../../../src/core/descriptor.ts'
+import type { EntryDefinition } from '../../../../src/core/descriptor.ts'
 import { serverPanel } from '../../../../src/descriptions/formats/front-page.ts'
 import { type FrontPage, frontPageHeaders, renderPage } from '../../../../src/downstream/pages/front-page.ts'
 import type { ServerRow } from '../../../../src/downstream/pages/servers.ts'
-import { describedServer } from '../../../support/portraits.ts'
+import { describedServer } from '../../../support/described-server.ts'
 
 const open = { isProtected: false, isIn: true, hasPasswords: false, issuers: [] }
 const stranger = { isProtected: true, isIn: false, hasPasswords: true, issuers: ['https://idp.example'] }
 
-function row(tools: readonly Definition[], given: Partial<ServerRow> = {}): ServerRow {
+function row(tools: readonly EntryDefinition[], given: Partial<ServerRow> = {}): ServerRow {
   const name = given.name ?? 'files'
   return {
     name,
@@ -33,7 +33,7 @@ function page(given: Partial<FrontPage> = {}): string {
   })
 }
 
-function tool(name: string, description = ''): Definition {
+function tool(name: string, description = ''): EntryDefinition {
   return { name, description, inputSchema: { type: 'object' } }
 }
 

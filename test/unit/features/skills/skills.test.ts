@@ -3,7 +3,7 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { skills } from '../../../../src/features/skills/skills.ts'
 import { featureDeps } from '../../../support/feature-deps.ts'
-import { describedServer } from '../../../support/portraits.ts'
+import { describedServer } from '../../../support/described-server.ts'
 import { serverRecord } from '../../../support/server-record.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 

@@ -77,8 +77,8 @@ describe('a commit', () => {
     const { gateway } = await committed(new GatewayError('OPERATION_TIMEOUT', 'too late'))
     await vi.advanceTimersByTimeAsync(48 * 3_600_000)
     expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: true })
-    const book = new Transactions(gateway.store, 3_600_000)
-    await book.change(transactionKey('anonymous', 't'), acknowledged('me', Date.now()))
+    const repository = new Transactions(gateway.store, 3_600_000)
+    await repository.change(transactionKey('anonymous', 't'), acknowledged('me', Date.now()))
     expect(await gateway.ask('status', t)).toMatchObject({ needs_attention: false })
     await vi.advanceTimersByTimeAsync(3_601_000)
     expect(await gateway.ask('status', t)).toMatchObject({ thrown: { code: 'RESOURCE_NOT_FOUND' } })
@@ -137,8 +137,8 @@ describe('what could not be undone as its server was away', () => {
   it('is not tried any more once it is acknowledged', async () => {
     vi.useFakeTimers({ now: 0 })
     const { one, gateway } = await leftOver()
-    const book = new Transactions(gateway.store, 3_600_000)
-    await book.change(transactionKey('anonymous', 't'), acknowledged('me', Date.now()))
+    const repository = new Transactions(gateway.store, 3_600_000)
+    await repository.change(transactionKey('anonymous', 't'), acknowledged('me', Date.now()))
     await vi.advanceTimersByTimeAsync(5000)
     const before = one.tries
     await vi.advanceTimersByTimeAsync(600_000)

@@ -1,8 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { readChallenge } from '../../../../src/upstream/oauth/discovery.ts'
-import { findIssuer } from '../../../../src/upstream/oauth/discovery.ts'
+import { readChallenge, findIssuer } from '../../../../src/upstream/oauth/discovery.ts'
 import { createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
 
 type Pages = (origin: string) => Readonly<Record<string, unknown>>

@@ -3,8 +3,12 @@ import { lookup } from 'node:dns/promises'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { isNearHost, isPrivateAddress } from '../../../../src/upstream/oauth/oauth-http.ts'
-import { checkUrl, createOAuthHttp } from '../../../../src/upstream/oauth/oauth-http.ts'
+import {
+  isNearHost,
+  isPrivateAddress,
+  checkUrl,
+  createOAuthHttp,
+} from '../../../../src/upstream/oauth/oauth-http.ts'
 
 async function listening(answer: RequestListener): Promise<string> {
   const server = createServer(answer)

@@ -1,10 +1,9 @@
 import { classify } from '../../src/catalog/classify.ts'
 import { aliasOf } from '../../src/core/text/alias.ts'
-import type { Definition, ServerRecord, ToolFacts, ToolDetails } from '../../src/core/descriptor.ts'
+import type { EntryDefinition, ServerRecord, ToolFacts, ToolDetails } from '../../src/core/descriptor.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { describeServer, describeAllServers } from '../../src/descriptions/model/describe-server.ts'
-import type { Front } from '../../src/descriptions/model/description.ts'
-import type { ServerDescription, ToolDescription } from '../../src/descriptions/model/description.ts'
+import type { Front, ServerDescription, ToolDescription } from '../../src/descriptions/model/description.ts'
 import { serverRecord } from './server-record.ts'
 import { serverSettings } from './server-settings.ts'
 
@@ -13,7 +12,7 @@ export interface Given {
   readonly record?: Partial<Omit<ServerRecord, 'tools'>>
   readonly settings?: Partial<UpstreamSettings>
   readonly front?: Partial<Front>
-  readonly tools?: readonly Definition[]
+  readonly tools?: readonly EntryDefinition[]
   /** What features say of a tool, by its name. */
   readonly facts?: Readonly<Record<string, ToolFacts>>
   readonly seen?: ToolDetails['statistics']
@@ -73,8 +72,8 @@ export function describedServers(given: readonly Given[], front: Partial<Front> 
 }
 
 /** The only tool of a server. */
-export function toolPortrait(
-  definition: Definition,
+export function describedTool(
+  definition: EntryDefinition,
   facts: ToolFacts = {},
   given: Given = {},
 ): ToolDescription {
