@@ -6,7 +6,11 @@ import { ciSummary } from './test/support/ci-summary.ts'
 const build = 'test/support/build.ts'
 const foreign = 'test/support/foreign.ts'
 // Gateways without a file keep what they have to in the folder of the user.
-const env = { XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state') }
+const env = {
+  XDG_STATE_HOME: join(tmpdir(), 'gatehouse-test-state'),
+  // Most of the time of a short-lived process is compiling.
+  NODE_COMPILE_CACHE: join(tmpdir(), 'gatehouse-test-compiled'),
+}
 const summary = process.env['TEST_SUMMARY']
 
 // Machines may be several times slower than the one a test was written on.

@@ -2,6 +2,7 @@
  * The one type of the gateway: a `Handler` turns a `Call` into an `Outcome` or throws a `GatewayError`; a
  * `Middleware` wraps a handler. Calls are never changed in place. Read this file first.
  */
+import type { Descriptor } from './descriptor.ts'
 import { GatewayError } from './error.ts'
 import type { Payload } from './payload.ts'
 import type { Principal } from './principal.ts'
@@ -102,6 +103,13 @@ export interface Call {
   /** The params object as the client sent it, `_meta` included. */
   readonly params: Payload
   readonly target: Target
+  /**
+   * The descriptor of the tool that a `tools/call` names, set once before the features see the call; undefined where
+   * its server does not list the tool.
+   */
+  readonly tool?: Descriptor | undefined
+  /** Why the list of the server could not be had; `tool` says nothing then. */
+  readonly toolError?: Error | undefined
   readonly principal: Principal
   readonly client: Client
   /** The members of `params._meta`; a trace context the transport carried stands here like one written there. */
@@ -144,6 +152,12 @@ export type Middleware = (next: Handler) => Handler
 export function resultOf(outcome: Outcome): Payload {
   if (outcome.kind === 'result') return outcome.result
   throw new GatewayError('SERVER_ERROR', 'A question was left over.')
+}
+
+/** The tool a call names, for rules that must not be passed unseen. @throws why the server's list could not be had */
+export function listedTool({ tool, toolError }: Call): Descriptor | undefined {
+  if (toolError !== undefined) throw toolError
+  return tool
 }
 
 /** Composes policies around a handler; the first one listed is the outermost. */

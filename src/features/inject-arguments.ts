@@ -3,13 +3,12 @@
  * before the server sees the call.
  */
 import { noteBareArguments, namesArgument } from '../core/tool-call.ts'
-import type { Call, Outcome, Middleware } from '../core/call.ts'
+import { type Call, listedTool, type Middleware } from '../core/call.ts'
 import type { Descriptor } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { Payload } from '../core/payload.ts'
 import { type SchemaProblem, validator } from '../core/schema/schema.ts'
-import { attempt, untilAborted } from '../core/time/waiting.ts'
 import { withExtension } from '../protocol/meta-keys.ts'
 import type { Feature, Reserved } from './feature.ts'
 import type { Services } from './services.ts'
@@ -36,7 +35,7 @@ export const injectArguments: Feature<Record<never, never> | false> = {
       if (reserved.length === 0) return undefined
       if (method === 'tools/list')
         return describingTools((tool) => described(tool, upstream, { reserved, deps }))
-      return method === 'tools/call' && name !== undefined ? lifting(reserved, deps) : undefined
+      return method === 'tools/call' && name !== undefined ? lifting(reserved) : undefined
     },
   }),
 }
@@ -62,17 +61,13 @@ function described(tool: Payload, upstream: string, { reserved, deps }: With): P
 }
 
 /** Takes what is for the gateway out of the arguments of a call, to where every feature looks for it. */
-function lifting(reserved: readonly Reserved[], deps: Deps): Middleware {
+function lifting(reserved: readonly Reserved[]): Middleware {
   return (next) => {
-    const go = async (call: Call, entry: Descriptor | undefined): Promise<Outcome> =>
-      next(lifted(call, entry, reserved))
-    return (call) => {
+    return async (call) => {
       const { arguments: given } = call.params.fields
       const isAny = isObject(given) && reserved.some(({ argument }) => Object.hasOwn(given, argument))
       if (!isAny || call.internal) return next(call)
-      const entry = attempt(() => deps.servers.tool(call))
-      if (!(entry instanceof Promise)) return go(call, entry)
-      return untilAborted(entry, call.signal).then((found) => go(call, found))
+      return next(lifted(call, listedTool(call), reserved))
     }
   }
 }

@@ -10,7 +10,6 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { namesArgument } from '../core/tool-call.ts'
 import { settingOf } from '../core/settings.ts'
-import { attempt } from '../core/time/waiting.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { CallerValue, Feature } from './feature.ts'
 import type { Services } from './services.ts'
@@ -97,20 +96,10 @@ async function refuseUnlessNamed(
   found: readonly Misplaced[],
   { next, deps }: Around,
 ): Promise<Outcome> {
-  const entry = await attemptEntry(call, deps)
+  const entry = call.tool?.isUnlisted ? undefined : call.tool
   const first = entry && found.find(({ argument }) => !isOfTool(entry, argument, deps))
   if (first) throw refusal(first, entry, deps)
   return next(call)
-}
-
-/** What is known of the tool; nothing where its server cannot list it. */
-async function attemptEntry(call: Call, deps: Deps): Promise<Descriptor | undefined> {
-  try {
-    const entry = await attempt(() => deps.servers.tool(call))
-    return entry?.isUnlisted ? undefined : entry
-  } catch {
-    return undefined
-  }
 }
 
 /** Whether an argument belongs to the tool: its schema names it, or the configuration does. */

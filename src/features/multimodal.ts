@@ -5,12 +5,8 @@ import { GatewayError } from '../core/error.ts'
 import { isObject } from '../core/json/json.ts'
 import { settingOf } from '../core/settings.ts'
 import { wordsOf } from '../core/text/words.ts'
-import { attempt } from '../core/time/waiting.ts'
 import { NS } from '../protocol/meta-keys.ts'
 import type { Feature } from './feature.ts'
-import type { Services } from './services.ts'
-
-type Deps = Pick<Services, 'servers' | 'gateway'>
 
 /** Where in `_meta` it stands what is odd about the media of a call. */
 const META_KEY = `${NS}/multimodal`
@@ -45,7 +41,7 @@ export const multimodal: Feature<Record<never, never>> = {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined || name === undefined)
           return undefined
         const limit = setting(upstream, name, 'maxInput')
-        return (next) => (call) => checked(call, { next, inputs, limit, deps })
+        return (next) => (call) => checked(call, { next, inputs, limit })
       },
       toolFacts: (entry) => {
         const { upstream, name } = entry
@@ -64,7 +60,6 @@ export const multimodal: Feature<Record<never, never>> = {
 interface Around {
   readonly next: Handler
   readonly limit: number | undefined
-  readonly deps: Deps
   inputs(entry: Descriptor): Inputs
 }
 
@@ -75,20 +70,9 @@ interface Inputs {
 }
 
 function checked(call: Call, around: Around): Promise<Outcome> {
-  const entry = attempt(() => around.deps.servers.tool(call))
-  if (!(entry instanceof Promise)) return looked(call, entry, around)
-  return entry.then(
-    (found) => looked(call, found, around),
-    () => around.next(call),
-  )
-}
-
-function looked(
-  call: Call,
-  entry: Descriptor | undefined,
-  { next, inputs, limit }: Around,
-): Promise<Outcome> {
-  const binary = entry ? inputs(entry).binary : []
+  const { next, inputs, limit } = around
+  if (call.toolError !== undefined) return next(call)
+  const binary = call.tool ? inputs(call.tool).binary : []
   if (binary.length === 0 && limit === undefined) return next(call)
   const { arguments: given } = call.params.fields
   const found = isObject(given) ? mediaIn(given, binary, limit !== undefined) : []

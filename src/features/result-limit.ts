@@ -29,16 +29,14 @@ export const resultLimit: Feature<Settings> = {
       },
     },
   },
-  create: (settings, { servers: { tool: entry } }) => ({
+  create: (settings) => ({
     middleware: ({ upstream, method }) => {
       if (method !== 'tools/call' && method !== 'resources/read') return undefined
       const limit = settings(upstream).result
       const fit = async (call: Call, result: Payload): Promise<Outcome> => {
         call.logFields.set('truncated', true)
         if (method === 'resources/read') return { kind: 'result', result: fitContents(result, limit) }
-        // Whoever cannot be asked for its list any more cannot be held to it.
-        const tool = await Promise.resolve(entry(call)).catch(() => undefined)
-        return { kind: 'result', result: fitTool(result, schemaOf(tool), limit) }
+        return { kind: 'result', result: fitTool(result, schemaOf(call.tool), limit) }
       }
       return (next) => (call) =>
         next(call).then((outcome) =>

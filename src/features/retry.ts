@@ -6,9 +6,6 @@ import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
-import type { Services } from './services.ts'
-
-type Deps = Pick<Services, 'servers'>
 
 interface Settings {
   readonly attempts: number
@@ -48,7 +45,7 @@ export const retry: Feature<Settings> = {
       const attempts = own ?? settings(upstream).attempts
       if (attempts === 0) return undefined
       return (next) => (call) =>
-        next(call).catch((error: unknown) => tryAgain(error, { call, next, deps, attempts }))
+        next(call).catch((error: unknown) => tryAgain(error, { call, next, attempts }))
     },
   }),
 }
@@ -56,20 +53,17 @@ export const retry: Feature<Settings> = {
 interface Attempt {
   readonly call: Call
   readonly next: Handler
-  readonly deps: Deps
   readonly attempts: number
 }
 
-async function tryAgain(first: unknown, { call, next, deps, attempts }: Attempt): Promise<Outcome> {
+async function tryAgain(first: unknown, { call, next, attempts }: Attempt): Promise<Outcome> {
   let failure = first
-  for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.inputResponses; attempt++) {
+  if (!mayRepeat(call)) throw failure
+  for (let attempt = 1; attempt <= attempts && isUnsent(failure); attempt++) {
     await pause(FIRST_DELAY_MS * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal).catch(
       () => undefined,
     )
     if (call.signal.aborted) break
-    const may = await mayRepeat(call, deps)
-    if (may === false) break
-    if (may === undefined) continue
     call.logFields.set('retries', attempt)
     try {
       return await next(call)
@@ -86,14 +80,9 @@ function isUnsent(error: unknown): boolean {
   return error.extra.isUnsent === true && error.extra.retryAfterSeconds === undefined
 }
 
-/** Nothing where the server could not be asked for its list, which is an attempt to reach it as well. */
-async function mayRepeat(call: Call, deps: Deps): Promise<boolean | undefined> {
+function mayRepeat(call: Call): boolean {
+  if (call.inputResponses) return false
   if (call.method !== 'tools/call') return true
-  try {
-    const entry = await deps.servers.tool(call)
-    const classification = entry && asCalled(entry, call).classification
-    return classification !== undefined && (classification.op === 'read' || classification.idempotent)
-  } catch {
-    return undefined
-  }
+  const classification = call.tool && asCalled(call.tool, call).classification
+  return classification !== undefined && (classification.op === 'read' || classification.idempotent)
 }

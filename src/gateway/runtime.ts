@@ -7,6 +7,7 @@ import { createCallStatistics } from '../catalog/call-statistics.ts'
 import { createNameCheck, type NameCheck } from '../catalog/name-check.ts'
 import { prefixed, strict } from '../catalog/names.ts'
 import { listAllPages } from '../catalog/pagination.ts'
+import { resolveTool } from '../catalog/resolve-tool.ts'
 import { createCatalog, type Catalog } from '../catalog/router.ts'
 import { createRecords } from '../catalog/server-records.ts'
 import { createDescriptors } from '../catalog/tool-descriptors.ts'
@@ -14,7 +15,7 @@ import { createUndoRules } from '../catalog/undo-rules.ts'
 import { joinCommand } from '../config/command-line.ts'
 import { isLoopback } from '../config/names.ts'
 import { isProtected } from '../core/auth-settings.ts'
-import { type Call, compose, type Outcome, type Target } from '../core/call.ts'
+import { type Call, compose, type Middleware, type Outcome, type Target } from '../core/call.ts'
 import type { ServerRecords, RemainingQuota, Quota } from '../core/descriptor.ts'
 import { GatewayError } from '../core/error.ts'
 import type { Finding } from '../core/finding.ts'
@@ -206,13 +207,19 @@ export function build(
     isDerived: (name) => isUndoDerived(settings, name),
   })
   const active = activeFeatures(settings, services)
+  /** Some middleware below the one that resolves the tool, where there is any: a list costs time. */
+  const withTool = (target: Target, below: readonly (Middleware | undefined)[]) => {
+    const { method, upstream = '', name = '' } = target
+    if (method !== 'tools/call' || below.every((each) => each === undefined)) return below
+    return [resolveTool(entry, callBounds(settings, upstream, name).silence), ...below]
+  }
   const catalog = createCatalog({
     upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
     policies: (target) => [
       observeTarget(observing, target),
       // Features look at the lists of a server, which may be for users who signed in alone.
       target.isBuiltin ? undefined : upstreams.get(target.upstream ?? '')?.guard,
-      ...middlewaresOf(active, target),
+      ...withTool(target, middlewaresOf(active, target)),
       records && callStatistics.middleware(target),
       target.isBuiltin
         ? undefined
@@ -234,7 +241,7 @@ export function build(
     if (!found || !guard?.isOn(found.target.upstream)) return true
     const policy = guard.instance.middleware?.(found.target)
     return compose(
-      [policy],
+      withTool(found.target, [policy]),
       async () => nothing,
     )(found).then(
       () => true,

@@ -2,7 +2,7 @@ import type { Services } from '../../src/features/services.ts'
 import { type Call, compose, type Handler, type Outcome } from '../../src/core/call.ts'
 import { Payload } from '../../src/core/payload.ts'
 import type { Feature } from '../../src/features/feature.ts'
-import { featureDeps, type ServiceStubs } from './feature-deps.ts'
+import { featureDeps, resolvingTool, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { toolCall } from './tool-call.ts'
 
@@ -24,7 +24,7 @@ export function chain(
   return (call = {}, params = {}) => {
     const whole = toolCall({ params: Payload.of({ name: 't', arguments: {}, ...params }), ...call })
     const policies = contributions.map((each) => each.middleware?.(whole.target))
-    return compose(policies, server)(whole)
+    return compose([resolvingTool(whole.target, deps), ...policies], server)(whole)
   }
 }
 

@@ -1,4 +1,7 @@
+import { resolveTool } from '../../src/catalog/resolve-tool.ts'
+import { compose, type Middleware, type Target } from '../../src/core/call.ts'
 import { GatewayError } from '../../src/core/error.ts'
+import type { FeatureInstance } from '../../src/features/feature.ts'
 import type { Services } from '../../src/features/services.ts'
 import { internalCall } from '../../src/gateway/internal-call.ts'
 import { asSent } from '../../src/protocol/projection.ts'
@@ -27,6 +30,25 @@ export type ServiceStubs = Partial<
       page: Services['pages']['url']
     }
 >
+
+/** What resolves the tool of a call before the features see it, as the gateway does; it asks the `entry` of the services. */
+export function resolvingTool(
+  { method }: Pick<Target, 'method'>,
+  { servers }: Services,
+): Middleware | undefined {
+  return method === 'tools/call' ? resolveTool((call) => servers.tool(call), 30_000) : undefined
+}
+
+/** A feature whose middleware gets calls with their tool, as in a gateway. */
+export function withTool(instance: FeatureInstance, deps: Services): FeatureInstance {
+  return {
+    ...instance,
+    middleware: (target) => {
+      const own = instance.middleware?.(target)
+      return own && ((next) => compose([resolvingTool(target, deps), own], next))
+    },
+  }
+}
 
 /** What a feature under test may use: an empty store, and no servers unless given. */
 export function featureDeps(given: ServiceStubs = {}): Services {

@@ -7,7 +7,7 @@ import { idempotency, type Settings } from '../../src/features/idempotency/idemp
 import type { Membership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
-import { featureDeps, type ServiceStubs } from './feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from './feature-deps.ts'
 import { serverSettings } from './server-settings.ts'
 import { toolCall } from './tool-call.ts'
 
@@ -73,7 +73,10 @@ export function bench(setup: Setup = {}): Bench {
     servers: () => ['one'],
     ...setup.deps,
   })
-  const feature = idempotency.create(() => ({ ...idempotencyDefaults, ...setup.settings }), deps)
+  const feature = withTool(
+    idempotency.create(() => ({ ...idempotencyDefaults, ...setup.settings }), deps),
+    deps,
+  )
   const policy = feature.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   if (!policy) throw new TypeError('there is no policy')
   const server = setup.server ?? (async () => done(seen.length))

@@ -7,7 +7,7 @@ import { Payload } from '../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../src/core/settings.ts'
 import { permissions } from '../../src/features/permissions/permissions.ts'
 import type { Settings } from '../../src/features/permissions/negotiate.ts'
-import { featureDeps, type ServiceStubs } from './feature-deps.ts'
+import { featureDeps, type ServiceStubs, resolvingTool } from './feature-deps.ts'
 import { toolCall } from './tool-call.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -79,7 +79,7 @@ export function permissionBench({
   }
   const catalog = createCatalog({
     upstreams: new Map(servers.map(({ name }) => [name, server])),
-    policies: (target) => [instance.middleware?.(target)],
+    policies: (target) => [resolvingTool(target, all), instance.middleware?.(target)],
     shown: () => [],
     observe: (next) => next,
     isAggregate: true,

@@ -23,7 +23,7 @@ import { loadSettings } from '../../src/config/load.ts'
 import { createMembership } from '../../src/records/members.ts'
 import { MemoryStore } from '../../src/store/memory.ts'
 import type { Store } from '../../src/store/store.ts'
-import { featureDeps, type ServiceStubs } from './feature-deps.ts'
+import { featureDeps, resolvingTool, type ServiceStubs } from './feature-deps.ts'
 import type { Json } from './server/json.ts'
 import { serverSettings } from './server-settings.ts'
 import { toolCall } from './tool-call.ts'
@@ -126,7 +126,7 @@ export class SagaGateway {
 
   handle(call: Call): Promise<Outcome> {
     const [once, together, deeds] = this.#contributions.map(({ middleware: policy }) => policy?.(call.target))
-    const policies = [once, together, this.#given.above, deeds]
+    const policies = [resolvingTool(call.target, this.deps), once, together, this.#given.above, deeds]
     const run: Handler = async ({ target, params }) => {
       const place = this.#places[target.upstream ?? '']
       const args = params.fields.arguments

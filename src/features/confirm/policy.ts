@@ -1,9 +1,8 @@
 /** The gate before a call: no confirmation needed, granted before, or a request for one. */
-import type { Call, Handler, Outcome, Middleware } from '../../core/call.ts'
+import { type Call, type Handler, listedTool, type Outcome, type Middleware } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
-import { attempt, untilAborted } from '../../core/time/waiting.ts'
 import { extensionOf, hasExtension, withoutExtension } from '../../protocol/meta-keys.ts'
 import type { Services } from '../services.ts'
 import { type ConfirmContext, type Confirmed, FLAG, type HostWord, TOKEN } from './context.ts'
@@ -30,16 +29,10 @@ export function confirmationPolicy(around: ConfirmContext): Middleware {
       const found = await confirmed(call, subject, word, around)
       return 'kind' in found ? found : go(subject, found, { around, next })
     }
-    return (call) => {
+    return async (call) => {
       const isFree = call.internal === 'read' || (call.internal === 'compensate' && !settings.rollbacks)
       if (isFree || isNeverAsked(rule, call)) return next(call)
-      try {
-        const entry = attempt(() => deps.servers.tool(call))
-        if (!(entry instanceof Promise)) return decide(call, entry)
-        return untilAborted(entry, call.signal).then((each) => decide(call, each))
-      } catch (error) {
-        return Promise.reject(error)
-      }
+      return decide(call, listedTool(call))
     }
   }
 }

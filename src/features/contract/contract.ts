@@ -3,12 +3,10 @@ import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import type { Call, Handler, Outcome, Middleware, Target } from '../../core/call.ts'
 import { type Deprecation, readDeprecation } from '../../core/contract.ts'
-import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { Payload } from '../../core/payload.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { aliasOf } from '../../core/text/alias.ts'
-import { attempt } from '../../core/time/waiting.ts'
 import { method as known } from '../../protocol/methods.ts'
 import type { Answered } from '../builtin-tool.ts'
 import type { Feature } from '../feature.ts'
@@ -121,14 +119,9 @@ function standingIn({ upstream = '', name = '', isBuiltin }: Target, deps: Deps)
   return (next) => (call) => {
     const { until } = deprecation
     if (call.internal || (until !== undefined && Date.now() >= until)) return next(call)
-    const found = attempt(() => deps.servers.tool(call))
-    const gone = { next, deps, deprecation, isForwarded }
-    if (!(found instanceof Promise)) return found ? next(call) : absent(call, gone)
-    return found.then(
-      (entry: Descriptor | undefined) => (entry ? gone.next(call) : absent(call, gone)),
-      // A server that cannot list its tools says itself what is wrong.
-      () => gone.next(call),
-    )
+    // A server that cannot list its tools says itself what is wrong.
+    if (call.tool || call.toolError !== undefined) return next(call)
+    return absent(call, { next, deps, deprecation, isForwarded })
   }
 }
 

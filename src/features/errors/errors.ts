@@ -7,7 +7,6 @@ import { isObject } from '../../core/json/json.ts'
 import type { Log } from '../../core/log.ts'
 import { Redactor, secretsOf } from '../../core/text/redact.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { attempt } from '../../core/time/waiting.ts'
 import type { Payload } from '../../core/payload.ts'
 import { CONFIRMATION_KEY, ERROR_KEY, isAskedFor, withoutFlag } from '../../protocol/meta-keys.ts'
 import type { Feature } from '../feature.ts'
@@ -79,7 +78,7 @@ export const errors: Feature<Settings> = {
             })
         }
         const { compat } = settings(upstream)
-        const tell = { manners: known, compat, deps }
+        const tell = { manners: known, compat }
         return (next) => (call) =>
           next(withoutFlag(call, ERROR_KEY)).then(
             (outcome) => (isFailed(outcome) ? failed(outcome, call, tell) : explicit(outcome)),
@@ -93,7 +92,6 @@ export const errors: Feature<Settings> = {
 interface Tell {
   readonly manners: Manners
   readonly compat: boolean
-  readonly deps: Deps
 }
 
 type Result = Outcome & { readonly kind: 'result' }
@@ -129,11 +127,11 @@ function isOurs({ fields }: Payload, { requestId }: Call): boolean {
 }
 
 /** A refusal as the result of the tool, where a model can do something about it. @throws all others */
-function refused(thrown: unknown, call: Call, { manners, compat, deps }: Tell): Outcome {
+function refused(thrown: unknown, call: Call, { manners, compat }: Tell): Outcome {
   const error = told(thrown, call, manners)
   if (!(error instanceof GatewayError) || !isForModel(error, call)) throw error
   const object = { ...error.data, requestId: call.requestId }
-  return { kind: 'result', result: renderError(object, { compat, isFree: isFree(call, deps) }) }
+  return { kind: 'result', result: renderError(object, { compat, isFree: isFree(call) }) }
 }
 
 /** A scope that a client can ask its authorization server for is asked for at the edge. */
@@ -150,14 +148,8 @@ function told(thrown: unknown, call: Call, manners: Manners): unknown {
 }
 
 /** Whether the structured content of a tool may be anything: the tool does not say what it is. */
-function isFree(call: Call, deps: Deps): boolean {
-  const entry = attempt(() => deps.servers.tool(call))
-  // A list that is not known by now is not waited for.
-  if (entry instanceof Promise) {
-    entry.catch(() => undefined)
-    return false
-  }
-  return entry === undefined || !isObject(entry.definition.outputSchema)
+function isFree({ tool, toolError }: Call): boolean {
+  return toolError === undefined && !isObject(tool?.definition.outputSchema)
 }
 
 function serverOf(deps: Deps, upstream: string | undefined): UpstreamSettings | undefined {

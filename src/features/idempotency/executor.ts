@@ -4,13 +4,12 @@
  * machine in ARCHITECTURE.md.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { background } from '../../core/log.ts'
 import { Registry } from '../../core/registry.ts'
-import { attempt, pause, untilAborted, within } from '../../core/time/waiting.ts'
+import { pause, untilAborted, within } from '../../core/time/waiting.ts'
 import type { CallRecord, StoredCall } from '../../records/calls.ts'
 import type { Services } from '../services.ts'
 import {
@@ -212,7 +211,7 @@ export class IdempotentExecutor {
       const call = shared.afterwards
       const finding = await verify(call, upstream, written, this.#deps)
       if (finding.kind !== 'found') throw keyed.key === undefined ? error : repeatable(error)
-      return { kind: 'result', result: verifiedResult(finding.value, await this.#entry(call)) }
+      return { kind: 'result', result: verifiedResult(finding.value, call.tool) }
     }
   }
 
@@ -223,7 +222,7 @@ export class IdempotentExecutor {
     { keyArgument, forwardsKey }: ToolPolicy,
   ): Promise<Call> {
     if (key === undefined) return call
-    const entry = keyArgument === false ? undefined : await this.#entry(call)
+    const entry = keyArgument === false ? undefined : call.tool
     const filled = withKeyArgument(call, key, keyArgument, entry)
     return forwardsKey ? { ...filled, idempotencyKey: key } : filled
   }
@@ -262,7 +261,7 @@ export class IdempotentExecutor {
   ): Promise<Claim> {
     const { keyed } = shared
     const { startedAt, lostAt, state, attemptedAt } = kept.record
-    const listed = await this.#entry(keyed.call)
+    const listed = keyed.call.tool
     const entry = listed && asCalled(listed, keyed.call)
     if (entry && (entry.classification.op === 'read' || entry.classification.idempotent))
       return this.#ledger.takeOver(keyed, kept)
@@ -282,14 +281,6 @@ export class IdempotentExecutor {
     const left = silence - (Date.now() - (lostAt ?? attemptedAt))
     if (left > 0) throw inProgress(keyed, startedAt, left / 1000)
     return this.#ledger.takeOver(keyed, kept)
-  }
-
-  async #entry(call: Call): Promise<Descriptor | undefined> {
-    try {
-      return await attempt(() => this.#deps.servers.tool(call))
-    } catch {
-      return undefined
-    }
   }
 }
 

@@ -1,5 +1,5 @@
 /** The feature `idempotency`: which calls have a key, and how long it is remembered. */
-import type { Handler, Target } from '../../core/call.ts'
+import { type Handler, listedTool, type Target } from '../../core/call.ts'
 import { compileRules, type Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
@@ -73,7 +73,7 @@ export const idempotency: Feature<Settings | false> = {
         const auto = toolSetting(target, 'autoKey', deps)
         return (next) => {
           const plan = planOf(target, own, next, deps)
-          return once({ runs, plan, ttl, auto, deps })
+          return once({ runs, plan, ttl, auto })
         }
       },
       toolFacts: ({ upstream, classification }) =>
@@ -107,13 +107,12 @@ interface Once {
   readonly plan: ToolPolicy
   readonly ttl: { readonly ttl: number; readonly longest: number }
   readonly auto: number | undefined
-  readonly deps: Deps
 }
 
-function once({ runs, plan, ttl, auto, deps }: Once): Handler {
+function once({ runs, plan, ttl, auto }: Once): Handler {
   const { next, upstream } = plan
   const automatic: Handler = async (call) => {
-    const listed = await deps.servers.tool(call)
+    const listed = listedTool(call)
     const entry = listed && asCalled(listed, call)
     if (!entry || entry.classification.op === 'read' || entry.classification.idempotent) return next(call)
     if (isTask(call)) throw noTask()

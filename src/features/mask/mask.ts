@@ -5,13 +5,9 @@ import type { Call, Notification, Outcome, InputRequests } from '../../core/call
 import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
-import { attempt } from '../../core/time/waiting.ts'
 import type { Feature } from '../feature.ts'
-import type { Services } from '../services.ts'
 import { beginMasking, type Rules, rulesFor, type RuleSettings } from './masking.ts'
 import { type Asked, maskMessage, maskResult, maskValue } from './shape.ts'
-
-type Deps = Pick<Services, 'servers'>
 
 interface Settings {
   readonly rules: readonly RuleSettings[]
@@ -73,7 +69,7 @@ export const mask: Feature<Settings> = {
       },
     },
   },
-  create: (settings, deps) => ({
+  create: (settings) => ({
     middleware: (target) => {
       const { upstream, method, isBuiltin } = target
       if (upstream === undefined || isBuiltin || method.startsWith('notifications/')) return undefined
@@ -83,7 +79,7 @@ export const mask: Feature<Settings> = {
       return (next) => (call) => {
         const heard = { ...call, emit: (note: Notification) => call.emit(maskNote(note, rules)) }
         return next(heard).then(
-          (outcome) => (isCatalogue ? outcome : masked(outcome, call, { rules, deps })),
+          (outcome) => (isCatalogue ? outcome : masked(outcome, call, rules)),
           (thrown: unknown) => {
             throw maskFailure(thrown, rules, call.params.fields.uri)
           },
@@ -103,29 +99,12 @@ const catalogue = new Set([
   'resources/templates/list',
 ])
 
-interface Around {
-  readonly rules: Rules
-  readonly deps: Deps
-}
-
 /** @throws UPSTREAM_ERROR where nothing could stand in place of what is masked */
-function masked(outcome: Outcome, call: Call, around: Around): Outcome | Promise<Outcome> {
-  const { rules, deps } = around
+function masked(outcome: Outcome, call: Call, rules: Rules): Outcome {
   if (outcome.kind === 'input_required')
     return { ...outcome, inputRequests: maskQuestions(outcome.inputRequests, rules) }
   const { uri } = call.params.fields
-  const { result } = outcome
-  if (call.method !== 'tools/call' || result.fields.structuredContent === undefined) {
-    return finished(outcome, call, { rules, asked: { uri } })
-  }
-  const tool = attempt(() => deps.servers.tool(call))
-  if (!(tool instanceof Promise)) {
-    return finished(outcome, call, { rules, asked: { uri, tool: tool?.definition } })
-  }
-  // Whoever cannot be asked for its list any more cannot be held to it.
-  return tool
-    .catch(() => undefined)
-    .then((found) => finished(outcome, call, { rules, asked: { uri, tool: found?.definition } }))
+  return finished(outcome, call, { rules, asked: { uri, tool: call.tool?.definition } })
 }
 
 type Result = Outcome & { readonly kind: 'result' }

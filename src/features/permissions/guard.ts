@@ -1,13 +1,12 @@
 /** What is checked for each kind of call: tools, names, URIs, lists. Ambiguous JSON is refused. */
 import { LRUCache } from 'lru-cache'
-import type { Call, Target } from '../../core/call.ts'
+import { type Call, listedTool, type Target } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
 import { GatewayError } from '../../core/error.ts'
 import { isObject, elements, members } from '../../core/json/json.ts'
 import { Payload } from '../../core/payload.ts'
 import { knownScopes } from '../../core/scope.ts'
 import type { UpstreamSettings } from '../../core/settings.ts'
-import { untilAborted } from '../../core/time/waiting.ts'
 import { unknownPrompt, unknownResource, unknownTool } from '../../core/unknown.ts'
 import { NS } from '../../protocol/meta-keys.ts'
 import { method } from '../../protocol/methods.ts'
@@ -53,12 +52,7 @@ export function guardOf(target: Target, settings: UpstreamSettings, context: Con
 }
 
 function toolGuard(settings: UpstreamSettings, context: Context): Guard {
-  const {
-    gates,
-    elevateUrl,
-    isHiding,
-    servers: { tool: entry },
-  } = context
+  const { gates, elevateUrl, isHiding } = context
   const pass = (call: Call, found: Descriptor | undefined): Call => {
     const gate = found && gates(found, settings)
     const { scopes } = call.principal
@@ -71,9 +65,7 @@ function toolGuard(settings: UpstreamSettings, context: Context): Guard {
     admit: (call) => {
       refuseDuplicateKeys(call.params)
       if (call.target.name === undefined) throw unnamed('name')
-      const found = entry(call)
-      if (!(found instanceof Promise)) return pass(call, found)
-      return untilAborted(found, call.signal).then((listed) => pass(call, listed))
+      return pass(call, listedTool(call))
     },
   }
 }

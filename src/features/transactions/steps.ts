@@ -97,7 +97,7 @@ async function tryToBegin(
   // What cannot be written down in the end is not begun.
   const { unavailableReason: problem } = deps.store
   if (problem !== undefined && call.requestState[STATE_KEY] === undefined) throw noRoom(problem)
-  const kind = await kindOf(call, deps)
+  const kind = kindOf(call, deps)
   const isToBeUndoable = kind === 'write' && service.settings(call.target.upstream).uncompensable === 'reject'
   const open = openStep(call, transaction)
   if (open) {
@@ -160,10 +160,10 @@ function freeId({ steps }: Transaction): string {
 }
 
 /** What kind of step a call is. */
-async function kindOf(call: Call, deps: Deps): Promise<Step['kind']> {
+function kindOf(call: Call, deps: Deps): Step['kind'] {
   const { upstream = '', name = '' } = call.target
   // A tool whose server says nothing of it may change something.
-  const entry = await Promise.resolve(deps.servers.tool(call)).catch(() => undefined)
+  const entry = call.tool
   if (entry && asCalled(entry, call).classification.op === 'read') return 'read'
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return 'read'
   return settingOf(deps.servers.settings(upstream)?.tools ?? {}, name, 'pivot')?.value === true

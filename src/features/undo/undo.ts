@@ -1,11 +1,10 @@
 /** The feature `undo`: records actions with their compensation, and describes the undo rule of tools. */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import type { Descriptor, ToolFacts } from '../../core/descriptor.ts'
+import type { ToolFacts } from '../../core/descriptor.ts'
 import type { Finding } from '../../core/finding.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { type ToolSettings, settingOf } from '../../core/settings.ts'
 import { durationSchema } from '../../core/time/units.ts'
-import { attempt } from '../../core/time/waiting.ts'
 import { printExpression, parseExpression } from '../../core/undo/expression.ts'
 import { callsOf, type WrittenUndo, writtenMismatches } from '../../core/undo/judge-undo.ts'
 import { type UndoRule, readUndo } from '../../core/undo/rules.ts'
@@ -56,7 +55,7 @@ export const undo: Feature<Settings> = {
         if (method !== 'tools/call' || isBuiltin || upstream === undefined) return undefined
         const history = historyOf(upstream)
         const undoLog = new UndoLog({ deps, deeds, snapshots, journal, upstream, history })
-        return (next) => (call) => passed(call, { next, deps, snapshots, undoLog })
+        return (next) => (call) => passed(call, { next, snapshots, undoLog })
       },
       toolFacts: (entry, all) => {
         const rule = entry.classification.op === 'read' ? undefined : deps.servers.undoRuleAmong(entry, all)
@@ -76,26 +75,17 @@ function factOf(rule: Exclude<UndoRule, { readonly kind: 'none' }>): NonNullable
 
 interface Around {
   readonly next: Handler
-  readonly deps: Deps
   readonly snapshots: SnapshotReader
   readonly undoLog: UndoLog
 }
 
 /** What only reads is passed on as it is. */
 function passed(call: Call, around: Around): Promise<Outcome> {
-  const { next, deps, snapshots } = around
+  const { next, snapshots, undoLog } = around
   if (call.internal === 'compensate') return next(call)
   if (call.internal === 'read') return heard(call, next, snapshots)
-  const entry = attempt(() => deps.servers.tool(call))
-  if (!(entry instanceof Promise)) return acted(call, entry, around)
-  return entry.then(
-    (found) => acted(call, found, around),
-    // A server that cannot list its tools may still serve calls.
-    () => acted(call, undefined, around),
-  )
-}
-
-function acted(call: Call, entry: Descriptor | undefined, { next, undoLog }: Around): Promise<Outcome> {
+  // A server that cannot list its tools may still serve calls.
+  const entry = call.tool
   if (entry && asCalled(entry, call).classification.op === 'read') return next(call)
   // What only says what it would do has done nothing that could be undone.
   if (entry && isTrialCall(entry.definition, call.params.fields.arguments)) return next(call)

@@ -5,7 +5,6 @@ import { GatewayError } from '../../core/error.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { SchemaProblem } from '../../core/schema/schema.ts'
 import { settingOf } from '../../core/settings.ts'
-import { attempt } from '../../core/time/waiting.ts'
 import { withKeyArgument } from '../../core/tool-call.ts'
 import { unknownTool } from '../../core/unknown.ts'
 import { hasIdempotencyKey, idempotencyKeyOf } from '../../protocol/meta-keys.ts'
@@ -68,18 +67,15 @@ function checked(call: Call, around: Around): Promise<Outcome> {
   const { name, arguments: given } = call.params.fields
   if (typeof name !== 'string' || name === '') return refuse('name', 'must be a string')
   if (given !== undefined && !isObject(given)) return refuse('arguments', 'must be an object')
-  const entry = attempt(() => around.deps.servers.tool(call))
-  if (!(entry instanceof Promise)) return make(call, entry, around)
-  return entry.then(
-    (found) => make(call, found, around),
-    // A server that cannot list its tools says itself what is wrong.
-    () => around.next(call),
-  )
+  // A server that cannot list its tools says itself what is wrong.
+  if (call.toolError !== undefined) return around.next(call)
+  return make(call, given ?? none, around)
 }
 
-function make(call: Call, entry: Descriptor | undefined, around: Around): Promise<Outcome> {
+function make(call: Call, given: Readonly<Record<string, unknown>>, around: Around): Promise<Outcome> {
   const { next, checks, output } = around
-  const { name, arguments: given = none } = call.params.fields
+  const { tool: entry } = call
+  const { name } = call.params.fields
   if (!entry) return call.target.isBuiltin ? next(call) : Promise.reject(unknownTool(String(name)))
   if (isDeep(given, MAX_DEPTH)) return Promise.reject(tooDeep())
   if (entry.isUnlisted) {

@@ -6,7 +6,7 @@ import { Payload } from '../../../src/core/payload.ts'
 import type { Reserved } from '../../../src/features/feature.ts'
 import { injectArguments } from '../../../src/features/inject-arguments.ts'
 import { extensionOf } from '../../../src/protocol/meta-keys.ts'
-import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const key: Reserved = {
@@ -36,7 +36,10 @@ function policyFor(method: string, deps: ServiceStubs = {}, settings: object | f
     entry: () => entryOf({ name: 't', inputSchema: { properties: { own: {} } } }),
     ...deps,
   })
-  return injectArguments.create(() => settings, whole).middleware?.({ method, upstream: 'one', name: 't' })
+  return withTool(
+    injectArguments.create(() => settings, whole),
+    whole,
+  ).middleware?.({ method, upstream: 'one', name: 't' })
 }
 
 /** The call as the next feature gets it, given the text of its arguments. */

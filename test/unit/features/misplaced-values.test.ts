@@ -7,7 +7,7 @@ import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { CallerValue } from '../../../src/features/feature.ts'
 import { misplacedValues } from '../../../src/features/misplaced-values.ts'
-import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from '../../support/feature-deps.ts'
 import { serverSettings } from '../../support/server-settings.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
@@ -37,9 +37,10 @@ async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<
     isOn: (feature) => feature !== 'inject_arguments',
     ...deps,
   })
-  const policy = misplacedValues
-    .create(() => ({}), whole)
-    .middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
+  const policy = withTool(
+    misplacedValues.create(() => ({}), whole),
+    whole,
+  ).middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   let seen: Call | undefined
   const handler = policy?.(async (call): Promise<Outcome> => {
     seen = call
@@ -48,7 +49,7 @@ async function refusalOf(given: unknown, deps: ServiceStubs = {}, more: Partial<
   const made = toolCall({ params: Payload.of({ name: 't', arguments: given }), ...more })
   const error: unknown = await handler?.(made).catch((thrown: unknown) => thrown)
   if (error instanceof GatewayError) return seen ? undefined : error
-  expect(seen).toBe(made)
+  expect(seen).toMatchObject({ params: made.params, meta: made.meta })
   return undefined
 }
 

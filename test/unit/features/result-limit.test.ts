@@ -5,7 +5,7 @@ import type { Descriptor } from '../../../src/core/descriptor.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import { validator } from '../../../src/core/schema/schema.ts'
 import { resultLimit, cut, shorten, sizeOf } from '../../../src/features/result-limit.ts'
-import { featureDeps } from '../../support/feature-deps.ts'
+import { featureDeps, withTool } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 const LIMIT = 10_000
@@ -18,7 +18,10 @@ async function through(
   const deps = featureDeps({ entry: () => entry })
   const target = { method, upstream: 'one', name: 't' }
   const end: Handler = async () => ({ kind: 'result', result: Payload.text(JSON.stringify(result)) })
-  const { middleware: policy } = resultLimit.create(() => ({ result: LIMIT }), deps)
+  const { middleware: policy } = withTool(
+    resultLimit.create(() => ({ result: LIMIT }), deps),
+    deps,
+  )
   const outcome = await policy?.(target)?.(end)(toolCall({ method, target }))
   if (outcome?.kind !== 'result') throw new Error('no result')
   return outcome.result

@@ -5,7 +5,7 @@ import { GatewayError } from '../../../src/core/error.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { UpstreamSettings } from '../../../src/core/settings.ts'
 import { retry } from '../../../src/features/retry.ts'
-import { featureDeps, type ServiceStubs } from '../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from '../../support/feature-deps.ts'
 import { toolCall } from '../../support/tool-call.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -43,9 +43,10 @@ async function outcomeOf({
     classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [], ...classification },
   } as unknown as Descriptor
   const server = (): UpstreamSettings => ({ tools }) as unknown as UpstreamSettings
-  const { middleware: policy } = retry.create(
-    () => ({ attempts: 2 }),
-    featureDeps({ entry: () => entry, server, ...deps }),
+  const services = featureDeps({ entry: () => entry, server, ...deps })
+  const { middleware: policy } = withTool(
+    retry.create(() => ({ attempts: 2 }), services),
+    services,
   )
   const given = toolCall(call)
   const running = (policy?.(given.target)?.(end) ?? end)(given).then(
@@ -90,14 +91,14 @@ describe('a call that was not sent', () => {
     expect(await outcomeOf({ failures: [unsent()], call })).toMatchObject({ attempts: 1 })
   })
 
-  it('counts asking for the list as an attempt where that fails', async () => {
+  it('is not made again where the list cannot be had', async () => {
     let asked = 0
     const entry = (): Promise<never> => {
       asked++
       return Promise.reject(unsent())
     }
     expect(await outcomeOf({ failures: [unsent()], deps: { entry } })).toMatchObject({ attempts: 1 })
-    expect(asked).toBe(2)
+    expect(asked).toBe(1)
   })
 })
 

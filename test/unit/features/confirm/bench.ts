@@ -8,7 +8,7 @@ import { confirm } from '../../../../src/features/confirm/confirm.ts'
 import type { Settings } from '../../../../src/features/confirm/context.ts'
 import { type Approvals, createApprovals } from '../../../../src/records/approvals.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
-import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
@@ -102,7 +102,10 @@ export function bench(given: Given = {}): Bench {
     },
     ...given.deps,
   })
-  const instance = confirm.create(() => ({ ...confirmDefaults, ...settings }), deps)
+  const instance = withTool(
+    confirm.create(() => ({ ...confirmDefaults, ...settings }), deps),
+    deps,
+  )
   const served: Call[] = []
   const target = { method: 'tools/call', upstream: 'hub', name: TOOL }
   const policy = instance.middleware?.(target)

@@ -17,7 +17,7 @@ import { errors } from '../../../../src/features/errors/errors.ts'
 import { encodeLegacyError, legacyErrorCode } from '../../../../src/protocol/legacy.ts'
 import { annotateFailure } from '../../../../src/features/idempotency/completion.ts'
 import { modernError } from '../../../../src/protocol/modern.ts'
-import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 import { serverSettings } from '../../../support/server-settings.ts'
 
@@ -46,8 +46,8 @@ function ended(end: () => Outcome, given: Given = {}): Promise<Outcome> {
     classification: { op: 'write', risk: 'reversible', idempotent: false, evidence: [] },
   }
   const deps = featureDeps({ server: () => server, entry: () => entry, ...given.deps })
-  const { middleware: policy } = errors.create(
-    () => ({ retry: 2, compat, documentation_hosts: ['docs.example'] }),
+  const { middleware: policy } = withTool(
+    errors.create(() => ({ retry: 2, compat, documentation_hosts: ['docs.example'] }), deps),
     deps,
   )
   const call = toolCall(given.call)
@@ -246,8 +246,6 @@ describe('a refused call of a tool', () => {
     expect((await resultOf(denied, { outputSchema: { type: 'object' } })).fields).not.toHaveProperty(
       'structuredContent',
     )
-    const pending = { entry: () => new Promise<never>(() => undefined) }
-    expect((await resultOf(denied, { deps: pending })).fields).not.toHaveProperty('structuredContent')
     const failing = { entry: () => Promise.reject(new Error('no list')) }
     expect((await resultOf(denied, { deps: failing })).fields).not.toHaveProperty('structuredContent')
   })

@@ -8,7 +8,7 @@ import { Payload } from '../../../../src/core/payload.ts'
 import { validator } from '../../../../src/core/schema/schema.ts'
 import { mask } from '../../../../src/features/mask/mask.ts'
 import type { RuleSettings } from '../../../../src/features/mask/masking.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, withTool } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 const EMAIL = String.raw`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`
@@ -34,7 +34,11 @@ function chain(end: Handler, { rules = emails, outputSchema, method = 'tools/cal
     classification: { op: 'read', risk: 'safe', idempotent: true, evidence: [] },
   }
   const settings = { rules: rules.map((rule) => ({ replace: '***', ...rule })) }
-  const { middleware: policy } = mask.create(() => settings, featureDeps({ entry: () => entry }))
+  const deps = featureDeps({ entry: () => entry })
+  const { middleware: policy } = withTool(
+    mask.create(() => settings, deps),
+    deps,
+  )
   return policy?.({ method, upstream: 'one', name })?.(end)
 }
 

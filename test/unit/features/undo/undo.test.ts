@@ -9,7 +9,7 @@ import { undo } from '../../../../src/features/undo/undo.ts'
 import { type Action, Actions } from '../../../../src/records/actions.ts'
 import { MemoryStore } from '../../../../src/store/memory.ts'
 import type { Store } from '../../../../src/store/store.ts'
-import { featureDeps, type ServiceStubs } from '../../../support/feature-deps.ts'
+import { featureDeps, type ServiceStubs, withTool } from '../../../support/feature-deps.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
 interface Given {
@@ -50,21 +50,22 @@ function around({ rule, history = 86_400_000, op = 'write', inputs = {}, deps, e
     classification: { op, risk: 'reversible', idempotent: false, evidence: [] },
   }
   const warnings: string[] = []
-  const instance = undo.create(
-    () => ({ history }),
-    featureDeps({
-      entry: () => entry,
-      undoRule: () => (rule === undefined ? undefined : readUndo(rule)),
-      call: (call) => handle(call),
-      log: {
-        debug: () => undefined,
-        info: () => undefined,
-        error: () => undefined,
-        warn: (event) => void warnings.push(event),
-      },
-      ...deps,
-      store,
-    }),
+  const services = featureDeps({
+    entry: () => entry,
+    undoRule: () => (rule === undefined ? undefined : readUndo(rule)),
+    call: (call) => handle(call),
+    log: {
+      debug: () => undefined,
+      info: () => undefined,
+      error: () => undefined,
+      warn: (event) => void warnings.push(event),
+    },
+    ...deps,
+    store,
+  })
+  const instance = withTool(
+    undo.create(() => ({ history }), services),
+    services,
   )
   const policy = instance.middleware?.({ method: 'tools/call', upstream: 'one', name: 't' })
   const bare: Handler = policy?.(end) ?? end

@@ -7,7 +7,7 @@ import { GatewayError } from '../../../../src/core/error.ts'
 import type { Log } from '../../../../src/core/log.ts'
 import { Payload } from '../../../../src/core/payload.ts'
 import { validate } from '../../../../src/features/validate/validate.ts'
-import { featureDeps } from '../../../support/feature-deps.ts'
+import { featureDeps, withTool } from '../../../support/feature-deps.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 import { toolCall } from '../../../support/tool-call.ts'
 
@@ -53,7 +53,10 @@ function maker({
 }: Given) {
   const known = entryOf(definition)
   const deps = featureDeps({ entry: entry ?? (() => known), log })
-  const { middleware: policy } = validate.create(() => ({ output }), deps)
+  const { middleware: policy } = withTool(
+    validate.create(() => ({ output }), deps),
+    deps,
+  )
   const target = { method: 'tools/call', upstream: 'one', name: 't' }
   const made: unknown[] = []
   const wrapped = policy?.(target)?.(async (call) => {
