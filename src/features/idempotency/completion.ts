@@ -4,7 +4,7 @@
  */
 import type { Outcome, Call } from '../../core/call.ts'
 import type { Descriptor } from '../../core/descriptor.ts'
-import { type Category, GatewayError, isCategory, asGatewayError } from '../../core/error.ts'
+import { type Category, GatewayError, isCategory } from '../../core/error.ts'
 import { classify, firstWords, type Rule } from '../../core/failure.ts'
 import { isObject } from '../../core/json/json.ts'
 import type { Path } from '../../core/json/path.ts'
@@ -14,19 +14,39 @@ import { validator } from '../../core/schema/schema.ts'
 import { isoTime } from '../../core/time/waiting.ts'
 import { evaluate, type Expression, parseExpression, resultValue } from '../../core/undo/expression.ts'
 import { ERROR_KEY, IDEMPOTENCY_KEY, NS } from '../../protocol/meta-keys.ts'
+import type { CallRecord, StoredCall } from '../../records/calls.ts'
 import type { Services } from '../services.ts'
 
 type Deps = Pick<Services, 'invoker'>
 
-/**
- * What the end of a call means for its key: it completed, and is replayed from now on; nothing was done, so a caller
- * may begin anew; is unknown; or the server goes on while its questions are answered.
- */
-export type CompletionClass = 'done' | 'released' | 'unknown' | 'open'
+/** How a keyed call ends for the callers that wait for it. */
+export type Completion =
+  | {
+      readonly kind: 'completed'
+      readonly result: Payload
+      readonly startedAt: number
+      /** Nothing was done, so the key is free again. */
+      readonly isReleased?: true
+      /** The store did not take the record in time, or not the result. */
+      readonly isUnrecorded?: true
+    }
+  | { readonly kind: 'failed'; readonly error: unknown; readonly startedAt?: number }
+  /** For the first caller alone; the others start over. */
+  | { readonly kind: 'input_required'; readonly outcome: Outcome }
+  /** The key has a record that is not ours. */
+  | { readonly kind: 'held_elsewhere'; readonly stored: StoredCall }
+  /** The call was not made here: its record changed meanwhile, or no caller waited any more. */
+  | { readonly kind: 'abandoned' }
 
-/** What a call that ended well means for its key. */
-export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): CompletionClass {
-  if (outcome.kind === 'input_required') return outcome.isOpen ? 'open' : 'released'
+/**
+ * The state of a record after its call: `done` is replayed from now on, `unknown` may have run, `executing` continues
+ * while the server's questions are answered. `released` deletes the record: nothing was done.
+ */
+export type NextState = CallRecord['state'] | 'released'
+
+/** The state of a record after an outcome. */
+export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): NextState {
+  if (outcome.kind === 'input_required') return outcome.isOpen ? 'executing' : 'released'
   const { result } = outcome
   if (isTaskAccepted(result)) return 'unknown'
   if (result.member('isError') !== true) return 'done'
@@ -38,16 +58,16 @@ export function classifyCompletion(outcome: Outcome, rules: readonly Rule[]): Co
   return isReleased(category) ? 'released' : 'done'
 }
 
-/** What a failure means for a key. `isResumed`: the server had begun in an earlier round. */
+/** The state of a record after a failure. `isResumed`: the server had begun in an earlier round. */
 export function classifyFailure(
   thrown: unknown,
   { rules, isResumed }: { readonly rules: readonly Rule[]; readonly isResumed: boolean },
-): CompletionClass {
+): NextState {
   if (!(thrown instanceof GatewayError)) return 'unknown'
   const { code, extra } = thrown
   if (extra.isUnsent) return isResumed ? 'unknown' : 'released'
   const status = extra.details?.http_status
-  if (typeof status === 'number') return verdictOfStatus(status)
+  if (typeof status === 'number') return stateAfterStatus(status)
   if (extra.relayed) {
     const { category } = meaning(thrown.message, thrown.rpc, rules)
     return isReleased(category) ? 'released' : 'done'
@@ -57,7 +77,7 @@ export function classifyFailure(
 }
 
 /** Refused before anything was done; 502 and 504 are of something between that does not know. */
-function verdictOfStatus(status: number): CompletionClass {
+function stateAfterStatus(status: number): NextState {
   if (status === 401 || status === 403 || status === 429 || status === 503) return 'released'
   return status === 502 || status === 504 ? 'unknown' : 'done'
 }
@@ -136,33 +156,26 @@ function fieldsOf({ key, wasReplay, startedAt }: About): Readonly<Record<string,
   }
 }
 
-/** What a read found out about a call whose answer was lost. */
-type VerificationResult =
-  | { readonly kind: 'found'; readonly value: unknown }
-  | { readonly kind: 'absent' }
-  | { readonly kind: 'failed'; readonly reason: string }
-
-/** Reads, with the rights of the caller, whether a call took effect. Never throws. */
+/**
+ * Reads, with the rights of the caller, whether a call whose answer is lost took effect. Resolves with what the read
+ * found, or with nothing where the call had no effect. @throws where the read cannot tell
+ */
 export async function verify(
   call: Call,
   upstream: string,
   written: string,
   deps: Deps,
-): Promise<VerificationResult> {
-  try {
-    const expression = parseExpression(written)
-    const { find } = expression
-    if (!find) return failed('it does not say what to look for')
-    const given = call.params.fields.arguments
-    const outcome = await deps.invoker.call(
-      snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
-    )
-    if (outcome.kind === 'input_required') return failed('the server asks something first')
-    if (outcome.result.fields.isError === true) return failed('the read failed')
-    return look(resultValue(outcome.result), find)
-  } catch (error) {
-    return failed(error instanceof Error ? error.message : asGatewayError(error).message)
-  }
+): Promise<{ readonly value: unknown } | undefined> {
+  const expression = parseExpression(written)
+  const { find } = expression
+  if (!find) throw new Error('it does not say what to look for')
+  const given = call.params.fields.arguments
+  const outcome = await deps.invoker.call(
+    snapshotCall(expression, { call, upstream, args: asArguments(given), deps }),
+  )
+  if (outcome.kind === 'input_required') throw new Error('the server asks something first')
+  if (outcome.result.fields.isError === true) throw new Error('the read failed')
+  return look(resultValue(outcome.result), find)
 }
 
 /** What a read found, in place of the answer that was lost. */
@@ -198,25 +211,28 @@ function asArguments(given: unknown): Readonly<Record<string, unknown>> {
  * Follows a path. It is absent where a list is too short, a value is null, or the last member is missing; where the
  * way there is another than the path says, the read says nothing about it.
  */
-function look(result: unknown, { steps }: Path): VerificationResult {
+function look(result: unknown, { steps }: Path): { readonly value: unknown } | undefined {
   let at = result
   for (const [index, step] of steps.entries()) {
-    if (step === null) return failed('it looks for several things')
-    if (at === null) return { kind: 'absent' }
+    if (step === null) throw new Error('it looks for several things')
+    if (at === null) return undefined
     if (typeof step === 'number') {
-      if (!Array.isArray(at)) return failed(`there is no list before [${step}]`)
+      if (!Array.isArray(at)) throw new Error(`there is no list before [${step}]`)
       at = at[step]
-      if (at === undefined) return { kind: 'absent' }
+      if (at === undefined) return undefined
       continue
     }
-    if (!isObject(at)) return failed(`there is no object before .${step}`)
+    if (!isObject(at)) throw new Error(`there is no object before .${step}`)
     const isLast = index === steps.length - 1
-    if (!Object.hasOwn(at, step)) return isLast ? { kind: 'absent' } : failed(`there is no .${step}`)
+    if (!Object.hasOwn(at, step)) {
+      if (isLast) return undefined
+      throw new Error(`there is no .${step}`)
+    }
     at = at[step]
   }
-  if (at === undefined) return failed('the read has no result')
+  if (at === undefined) throw new Error('the read has no result')
   const isEmpty = at === null || at === '' || (Array.isArray(at) && at.length === 0)
-  return isEmpty ? { kind: 'absent' } : { kind: 'found', value: at }
+  return isEmpty ? undefined : { value: at }
 }
 
 function fits(value: unknown, entry: Descriptor | undefined): boolean {
@@ -228,8 +244,4 @@ function fits(value: unknown, entry: Descriptor | undefined): boolean {
   } catch {
     return false
   }
-}
-
-function failed(reason: string): VerificationResult {
-  return { kind: 'failed', reason: reason.slice(0, 300) }
 }

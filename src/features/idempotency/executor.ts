@@ -1,10 +1,15 @@
 /**
- * Runs keyed calls once. A call claims its key in the ledger before it is sent; callers with the same key
- * share the call in flight, get the recorded response, or learn that its outcome is unknown. See the state
- * machine in ARCHITECTURE.md.
+ * Runs keyed calls once. A call claims its key in the ledger before it is sent; callers with the same key share the
+ * call in flight, get the recorded response, or learn that its outcome is unknown.
+ *
+ *     claim ──▶ completed | failed | input_required        the caller gets it
+ *       │ ◀──── abandoned                                  wait until the record is written, then claim
+ *       └─────▶ held_elsewhere ──▶ done: replay; lost: settle, which ends like claim
+ *
+ * A retry that brings input responses starts at `resume` instead. The states of the record are in ARCHITECTURE.md.
  */
 import type { Call, Handler, Outcome } from '../../core/call.ts'
-import { GatewayError } from '../../core/error.ts'
+import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Rule } from '../../core/failure.ts'
 import { asCalled } from '../../core/judgement/judge.ts'
 import { background } from '../../core/log.ts'
@@ -16,7 +21,8 @@ import {
   annotateReplay,
   annotateFailure,
   UNRECORDED,
-  type CompletionClass,
+  type Completion,
+  type NextState,
   classifyCompletion,
   classifyFailure,
   verifiedResult,
@@ -33,7 +39,7 @@ import {
   repeatable,
 } from './keyed-request.ts'
 import { type Claim, type Change, Ledger, type Quota } from './ledger.ts'
-import { type Completion, InFlightCall } from './in-flight.ts'
+import { InFlightCall } from './in-flight.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'invoker' | 'identity' | 'gateway'>
 
@@ -61,7 +67,13 @@ const INPUT_TIMEOUT_MS = 330_000
 /** How long closing waits for what is being written, in milliseconds. */
 const CLOSING = 2000
 
-type Begin = (shared: InFlightCall) => Promise<Claim>
+/** How a caller gets hold of the record of its key. */
+type Step =
+  | { readonly kind: 'claim' }
+  /** It brings the input responses for a call of ours that its server has open. */
+  | { readonly kind: 'resume'; readonly stored: StoredCall }
+  /** The call of the record is lost; a read may say what came of it. */
+  | { readonly kind: 'settle'; readonly stored: StoredCall }
 
 /** Makes keyed calls once, however often they are asked for. */
 export class IdempotentExecutor {
@@ -76,30 +88,39 @@ export class IdempotentExecutor {
 
   /** Makes a call, or tells what came of it when it was made before. */
   async run(keyed: KeyedRequest, plan: ToolPolicy): Promise<Outcome> {
-    const claim: Begin = () => this.#ledger.claim(keyed, plan.quota)
     const reopening = this.#reopened(keyed)
     const reopened = reopening && (await reopening)
     // Whoever holds the open call says what became of it.
-    if (reopened?.kind === 'over') return plan.next(keyed.call)
-    let begin = reopened ? async () => reopened : claim
+    if (reopened?.kind === 'abandoned') return plan.next(keyed.call)
+    let step: Step =
+      reopened?.kind === 'own' ? { kind: 'resume', stored: reopened.stored } : { kind: 'claim' }
     for (;;) {
-      const { ended, shared } = await this.#share(keyed, plan, begin)
+      const { completion, shared } = await this.#share(keyed, plan, step)
       const isFirst = shared.isFirst(keyed.call)
-      const isOurs = reopened !== undefined && begin !== claim
-      if (!isFirst && isOurs) {
-        // Another process was just reading our record.
+      if (step.kind === 'resume' && !isFirst) {
+        // Another caller holds the key for a moment, as it reads our record.
         await heeding(shared.gone, keyed, shared.startedAt)
         continue
       }
-      begin = claim
-      if (ended.kind === 'result') return answer(ended, { keyed, plan, wasReplay: !isFirst })
-      if (ended.kind === 'failed') throw failure(ended, keyed, !isFirst)
-      if (ended.kind === 'input_required' && isFirst) return ended.outcome
-      if (ended.kind === 'found') {
-        const found = await this.#look(ended.kept, keyed)
-        if (found?.record.state === 'done') return replay(found.record, keyed, plan)
-        if (found) begin = (other) => this.#settle(found, other, plan)
-      } else await heeding(shared.gone, keyed, shared.startedAt)
+      step = { kind: 'claim' }
+      switch (completion.kind) {
+        case 'completed':
+          return answer(completion, { keyed, plan, wasReplay: !isFirst })
+        case 'failed':
+          throw failure(completion, keyed, !isFirst)
+        case 'held_elsewhere': {
+          const stored = await this.#look(completion.stored, keyed)
+          if (stored?.record.state === 'done') return replay(stored.record, keyed, plan)
+          if (stored) step = { kind: 'settle', stored }
+          break
+        }
+        case 'input_required':
+          if (isFirst) return completion.outcome
+          await heeding(shared.gone, keyed, shared.startedAt)
+          break
+        case 'abandoned':
+          await heeding(shared.gone, keyed, shared.startedAt)
+      }
     }
   }
 
@@ -120,33 +141,33 @@ export class IdempotentExecutor {
   async #share(
     keyed: KeyedRequest,
     plan: ToolPolicy,
-    begin: Begin,
-  ): Promise<{ ended: Completion; shared: InFlightCall }> {
+    step: Step,
+  ): Promise<{ completion: Completion; shared: InFlightCall }> {
     const there = this.#shared.get(keyed.id)
     if (there) {
       if (there.keyed.fingerprint !== keyed.fingerprint)
         throw conflict(keyed, there.keyed.tool, there.startedAt)
-      const ended = await there.wait(keyed.call).catch((error: unknown) => {
+      const completion = await there.wait(keyed.call).catch((error: unknown) => {
         throw isTimeout(error) ? inProgress(keyed, there.startedAt) : error
       })
-      return { ended, shared: there }
+      return { completion, shared: there }
     }
     if (this.#shared.size >= MAX_IN_FLIGHT_CALLS) throw overloaded()
     const shared = new InFlightCall(keyed)
     this.#shared.set(keyed.id, shared)
     const waiting = shared.wait(keyed.call)
-    background(this.#perform(shared, plan, begin), this.#deps.log)
-    return { ended: await waiting, shared }
+    background(this.#perform(shared, plan, step), this.#deps.log)
+    return { completion: await waiting, shared }
   }
 
-  async #perform(shared: InFlightCall, plan: ToolPolicy, begin: Begin): Promise<void> {
+  async #perform(shared: InFlightCall, plan: ToolPolicy, step: Step): Promise<void> {
     let writing: Promise<unknown> | undefined
     try {
-      const begun = await begin(shared)
-      if (begun.kind !== 'own') return shared.end(begun)
-      const made = await this.#make(shared, plan, begun.kept)
+      const claim = await this.#take(step, shared, plan)
+      if (claim.kind !== 'own') return shared.end(claim)
+      const made = await this.#make(shared, plan, claim.stored)
       writing = made.writing
-      shared.end(made.ended)
+      shared.end(made.completion)
     } catch (error) {
       shared.end({ kind: 'failed', error })
     } finally {
@@ -157,41 +178,57 @@ export class IdempotentExecutor {
     }
   }
 
+  /** Takes hold of the record of a key. @throws where the call may not be made */
+  #take(step: Step, shared: InFlightCall, plan: ToolPolicy): Promise<Claim> {
+    switch (step.kind) {
+      case 'claim':
+        return this.#ledger.claim(shared.keyed, plan.quota)
+      case 'resume':
+        return Promise.resolve({ kind: 'own', stored: step.stored })
+      case 'settle':
+        return this.#settle(step.stored, shared, plan)
+    }
+  }
+
   /** Makes the call under a record of ours. */
   async #make(
     shared: InFlightCall,
     plan: ToolPolicy,
-    kept: StoredCall,
-  ): Promise<{ readonly ended: Completion; readonly writing?: Promise<unknown> }> {
+    stored: StoredCall,
+  ): Promise<{ readonly completion: Completion; readonly writing?: Promise<unknown> }> {
     const { keyed } = shared
-    const { startedAt } = kept.record
+    const { startedAt } = stored.record
     const { rules, quota: most } = plan
     if (!shared.isWanted) {
-      return { ended: { kind: 'over' }, ...(await this.#ledger.write(keyed, kept, 'dropped', most)) }
+      const written = await this.#ledger.write(keyed, stored, 'released', most)
+      return { completion: { kind: 'abandoned' }, ...written }
     }
     try {
       const outcome = await this.#answered(shared, plan)
-      const verdict = classifyCompletion(outcome, rules)
+      const next = classifyCompletion(outcome, rules)
       const end = outcome.kind === 'result' ? { result: outcome.result } : {}
-      const written = await this.#ledger.write(keyed, kept, changeOf(verdict, end), most)
+      const written = await this.#ledger.write(keyed, stored, changeTo(next, end), most)
       if (outcome.kind === 'input_required') {
         const state = {
           ...outcome.requestState,
-          ...(verdict === 'open' && { [STATE_KEY]: kept.record.attempt }),
+          ...(next === 'executing' && { [STATE_KEY]: stored.record.attempt }),
         }
-        return { ended: { kind: 'input_required', outcome: { ...outcome, requestState: state } }, ...written }
+        return {
+          completion: { kind: 'input_required', outcome: { ...outcome, requestState: state } },
+          ...written,
+        }
       }
-      const isReleased = verdict === 'released'
+      const isReleased = next === 'released'
       const isWritten = written.writing === undefined && !written.isShort
       const isUnrecorded = !isWritten && !isReleased
-      const ended = { kind: 'result', result: outcome.result, startedAt } as const
+      const completed = { kind: 'completed', result: outcome.result, startedAt } as const
       const more = { ...(isReleased && { isReleased }), ...(isUnrecorded && { isUnrecorded }) }
-      return { ended: { ...ended, ...more }, ...written }
+      return { completion: { ...completed, ...more }, ...written }
     } catch (error) {
-      const verdict = failureVerdict(error, keyed, plan)
+      const next = stateAfterFailure(error, keyed, plan)
       const failed = error instanceof GatewayError ? { failure: error } : {}
-      const written = await this.#ledger.write(keyed, kept, changeOf(verdict, failed), most)
-      return { ended: { kind: 'failed', error, ...(verdict === 'done' && { startedAt }) }, ...written }
+      const written = await this.#ledger.write(keyed, stored, changeTo(next, failed), most)
+      return { completion: { kind: 'failed', error, ...(next === 'done' && { startedAt }) }, ...written }
     }
   }
 
@@ -203,15 +240,15 @@ export class IdempotentExecutor {
     try {
       return await shared.within(total, async (call) => plan.next(await this.#prepared(call, keyed, plan)))
     } catch (thrown) {
-      if (failureVerdict(thrown, keyed, plan) !== 'unknown') throw thrown
+      if (stateAfterFailure(thrown, keyed, plan) !== 'unknown') throw thrown
       // A caller that waits longer than a call may take gets OUTCOME_UNKNOWN.
       const error = shared.isOverdue ? lost(keyed, shared.startedAt) : thrown
       // A step is in doubt in its transaction, too.
       if (written === undefined || isStep(keyed.call) || !shared.isWanted) throw error
       const call = shared.afterwards
-      const finding = await verify(call, upstream, written, this.#deps)
-      if (finding.kind !== 'found') throw keyed.key === undefined ? error : repeatable(error)
-      return { kind: 'result', result: verifiedResult(finding.value, call.tool) }
+      const found = await verify(call, upstream, written, this.#deps).catch(() => undefined)
+      if (!found) throw keyed.key === undefined ? error : repeatable(error)
+      return { kind: 'result', result: verifiedResult(found.value, call.tool) }
     }
   }
 
@@ -229,20 +266,20 @@ export class IdempotentExecutor {
 
   /** Looks after a call of another gateway until that is over, or lost; nothing where its record is gone. */
   async #look(first: StoredCall, keyed: KeyedRequest): Promise<StoredCall | undefined> {
-    let kept = first
+    let stored = first
     for (let delay = POLL_INTERVAL_MS.first; ; delay = Math.min(delay * 1.5, POLL_INTERVAL_MS.last)) {
-      const { record } = kept
+      const { record } = stored
       if (record.state !== 'executing' && record.expiresAt <= Date.now()) {
-        await this.#ledger.forget(keyed, kept)
+        await this.#ledger.forget(keyed, stored)
         return undefined
       }
       if (record.fingerprint !== keyed.fingerprint) throw conflict(keyed, record.tool, record.startedAt)
-      if (record.state === 'done' || (await this.#isLost(record))) return kept
+      if (record.state === 'done' || (await this.#isLost(record))) return stored
       await heeding(pause(delay), keyed, record.startedAt)
       if (this.#shared.has(keyed.id)) return undefined
       const found = await this.#ledger.find(keyed)
       if (!found) return undefined
-      kept = found
+      stored = found
     }
   }
 
@@ -255,43 +292,54 @@ export class IdempotentExecutor {
 
   /** Finds out whether a lost call may be made again. @throws OUTCOME_UNKNOWN, IDEMPOTENCY_IN_PROGRESS */
   async #settle(
-    kept: StoredCall,
+    stored: StoredCall,
     shared: InFlightCall,
     { upstream, verify: written }: ToolPolicy,
   ): Promise<Claim> {
     const { keyed } = shared
-    const { startedAt, lostAt, state, attemptedAt } = kept.record
+    const { startedAt, lostAt, state, attemptedAt } = stored.record
     const listed = keyed.call.tool
     const entry = listed && asCalled(listed, keyed.call)
     if (entry && (entry.classification.op === 'read' || entry.classification.idempotent))
-      return this.#ledger.takeOver(keyed, kept)
+      return this.#ledger.takeOver(keyed, stored)
     if (written === undefined) throw lost(keyed, startedAt)
-    const finding = await verify(shared.call, upstream, written, this.#deps)
-    if (finding.kind === 'failed') throw lost(keyed, startedAt, finding.reason)
-    if (finding.kind === 'found')
-      return this.#ledger.settle(keyed, kept, verifiedResult(finding.value, entry))
+    const found = await verify(shared.call, upstream, written, this.#deps).catch((error: unknown) => {
+      throw lost(keyed, startedAt, reasonOf(error))
+    })
+    if (found) return this.#ledger.settle(keyed, stored, verifiedResult(found.value, entry))
     // What was sent before may act for as long as a server may be silent, from its last sign of life on.
     const { silence } = this.#deps.servers.callBounds(upstream, keyed.tool)
     if (state === 'executing' && silence > 0) {
       // Its gateway ended, and that is known just now.
-      const marked = await this.#ledger.markLost(keyed, kept)
+      const marked = await this.#ledger.markLost(keyed, stored)
       if (marked.kind !== 'own') return marked
       throw inProgress(keyed, startedAt, silence / 1000)
     }
     const left = silence - (Date.now() - (lostAt ?? attemptedAt))
     if (left > 0) throw inProgress(keyed, startedAt, left / 1000)
-    return this.#ledger.takeOver(keyed, kept)
+    return this.#ledger.takeOver(keyed, stored)
   }
 }
 
-function changeOf(verdict: CompletionClass, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {
-  if (verdict === 'released') return 'dropped'
-  if (verdict === 'unknown') return { state: 'unknown', lostAt: Date.now() }
-  if (verdict === 'open') return { openUntil: Date.now() + INPUT_TIMEOUT_MS }
-  return { ...end, state: 'done' }
+function changeTo(next: NextState, end: Pick<Partial<CallRecord>, 'result' | 'failure'>): Change {
+  switch (next) {
+    case 'released':
+      return 'released'
+    case 'unknown':
+      return { state: 'unknown', lostAt: Date.now() }
+    case 'executing':
+      return { openUntil: Date.now() + INPUT_TIMEOUT_MS }
+    case 'done':
+      return { ...end, state: 'done' }
+  }
 }
 
-function failureVerdict(error: unknown, { call }: KeyedRequest, { rules }: ToolPolicy): CompletionClass {
+/** Why a read could not tell what came of a call, in 300 characters. */
+function reasonOf(error: unknown): string {
+  return (error instanceof Error ? error.message : asGatewayError(error).message).slice(0, 300)
+}
+
+function stateAfterFailure(error: unknown, { call }: KeyedRequest, { rules }: ToolPolicy): NextState {
   return classifyFailure(error, { rules, isResumed: call.requestState[STATE_KEY] !== undefined })
 }
 
@@ -301,7 +349,7 @@ interface Telling {
   readonly wasReplay: boolean
 }
 
-function answer(ended: Completion & { kind: 'result' }, { keyed, plan, ...telling }: Telling): Outcome {
+function answer(ended: Completion & { kind: 'completed' }, { keyed, plan, ...telling }: Telling): Outcome {
   const wasReplay = telling.wasReplay && !ended.isReleased
   if (wasReplay) keyed.call.logFields.set('replayed', true)
   const { startedAt, isUnrecorded } = ended
@@ -325,7 +373,7 @@ function replay(
   keyed: KeyedRequest,
   plan: ToolPolicy,
 ): Outcome {
-  if (result) return answer({ kind: 'result', result, startedAt }, { keyed, plan, wasReplay: true })
+  if (result) return answer({ kind: 'completed', result, startedAt }, { keyed, plan, wasReplay: true })
   throw failure({ kind: 'failed', error, startedAt }, keyed, true)
 }
 

@@ -1,28 +1,9 @@
 /** An in-flight keyed call and its waiting callers. It goes on for a while without any of them. */
-import type { Call, Outcome } from '../../core/call.ts'
+import type { Call } from '../../core/call.ts'
 import { GatewayError } from '../../core/error.ts'
-import type { Payload } from '../../core/payload.ts'
 import { MAX_TIMER_MS, untilAborted } from '../../core/time/waiting.ts'
-import type { StoredCall } from '../../records/calls.ts'
+import type { Completion } from './completion.ts'
 import type { KeyedRequest } from './keyed-request.ts'
-
-/** What a call came to for those who wait for it. */
-export type Completion =
-  | {
-      readonly kind: 'result'
-      readonly result: Payload
-      readonly startedAt: number
-      /** It is not remembered: nothing was done. */
-      readonly isReleased?: true
-      readonly isUnrecorded?: true
-    }
-  | { readonly kind: 'failed'; readonly error: unknown; readonly startedAt?: number }
-  /** For the first caller alone; the others begin anew. */
-  | { readonly kind: 'input_required'; readonly outcome: Outcome }
-  /** Another gateway has it, or had it. */
-  | { readonly kind: 'found'; readonly kept: StoredCall }
-  /** There is nothing to wait for. */
-  | { readonly kind: 'over' }
 
 /** How long a call continues without a waiting caller, in milliseconds. */
 const ORPHAN_GRACE_MS = 5000

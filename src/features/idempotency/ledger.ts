@@ -18,6 +18,7 @@ import {
 } from '../../records/calls.ts'
 import type { Store } from '../../store/store.ts'
 import type { Services } from '../services.ts'
+import type { Completion } from './completion.ts'
 import { exhausted, type KeyedRequest, lost, notKept, storeAway } from './keyed-request.ts'
 
 type Deps = Pick<Services, 'log' | 'store' | 'identity' | 'gateway'>
@@ -37,7 +38,7 @@ interface Tally {
   firstOver: number | undefined
 }
 
-/** How many callers are kept count of, and how often the store is counted anew for one of them, in milliseconds. */
+/** How many callers are stored count of, and how often the store is counted anew for one of them, in milliseconds. */
 const MAX_CALLERS = 10_000
 const RECOUNT_INTERVAL_MS = 10_000
 
@@ -129,16 +130,15 @@ function isBelow({ keys, bytes }: Tally, most: Quota): boolean {
   return keys < most.keys && bytes < most.bytes
 }
 
-/** How a call begins: as ours, or not, as another one has the key. */
+/** The record is ours, so the call may be made; or how the call ends without being made here. */
 export type Claim =
-  | { readonly kind: 'own'; readonly kept: StoredCall }
-  | { readonly kind: 'found'; readonly kept: StoredCall }
-  | { readonly kind: 'over' }
+  | { readonly kind: 'own'; readonly stored: StoredCall }
+  | Extract<Completion, { readonly kind: 'held_elsewhere' | 'abandoned' }>
 
-/** What becomes of a record of ours: it changes, or nothing was done and it goes. */
-export type Change = Partial<CallRecord> | 'dropped'
+/** How a record of ours changes; `released` deletes it, as nothing was done. */
+export type Change = Partial<CallRecord> | 'released'
 
-/** How long the record of a call under way is kept at least, in milliseconds. */
+/** How long the record of a call under way is stored at least, in milliseconds. */
 const MIN_IN_FLIGHT_TTL_MS = 86_400_000
 /** How long the answer waits for its record, and how long a record is tried to be written whole, in milliseconds. */
 const WRITE_TIMEOUT_MS = 5000
@@ -169,15 +169,15 @@ export class Ledger {
   }
 
   /** Makes a record ours whose call may be made again. */
-  takeOver({ id }: KeyedRequest, kept: StoredCall): Promise<Claim> {
-    const { openUntil: _until, lostAt: _lostAt, ...rest } = kept.record
-    return orAway(this.#swap(id, kept, { ...rest, ...this.#attempt(), state: 'executing' }))
+  takeOver({ id }: KeyedRequest, stored: StoredCall): Promise<Claim> {
+    const { openUntil: _until, lostAt: _lostAt, ...rest } = stored.record
+    return orAway(this.#swap(id, stored, { ...rest, ...this.#attempt(), state: 'executing' }))
   }
 
   /** Records when a call was found abandoned; it is ours until that is durable. */
-  markLost({ id }: KeyedRequest, kept: StoredCall): Promise<Claim> {
-    const { openUntil: _until, ...rest } = kept.record
-    return orAway(this.#swap(id, kept, { ...rest, state: 'unknown', lostAt: Date.now() }))
+  markLost({ id }: KeyedRequest, stored: StoredCall): Promise<Claim> {
+    const { openUntil: _until, ...rest } = stored.record
+    return orAway(this.#swap(id, stored, { ...rest, state: 'unknown', lostAt: Date.now() }))
   }
 
   /**
@@ -185,20 +185,20 @@ export class Ledger {
    * already, or is being done. It is over here where another process holds the call, or none does.
    */
   async reopen(keyed: KeyedRequest, attempt: string): Promise<Claim | undefined> {
-    const kept = await this.find(keyed)
-    if (!kept) return { kind: 'over' }
-    const { openUntil, ...rest } = kept.record
+    const stored = await this.find(keyed)
+    if (!stored) return { kind: 'abandoned' }
+    const { openUntil, ...rest } = stored.record
     if (rest.state !== 'executing' || rest.attempt !== attempt || openUntil === undefined) return undefined
-    if (rest.owner !== this.#deps.identity.membership.id) return { kind: 'over' }
-    const begun = await orAway(this.#swap(keyed.id, kept, rest))
+    if (rest.owner !== this.#deps.identity.membership.id) return { kind: 'abandoned' }
+    const begun = await orAway(this.#swap(keyed.id, stored, rest))
     return begun.kind === 'own' ? begun : undefined
   }
 
   /** Settles a record that is not ours: it was found out what came of its call. */
-  async settle(keyed: KeyedRequest, kept: StoredCall, result: CallRecord['result']): Promise<Claim> {
-    const done = { ...kept.record, state: 'done', ...(result && { result }) } as const
-    const begun = await orAway(this.#swap(keyed.id, kept, done))
-    return begun.kind === 'own' ? { kind: 'found', kept: begun.kept } : begun
+  async settle(keyed: KeyedRequest, stored: StoredCall, result: CallRecord['result']): Promise<Claim> {
+    const done = { ...stored.record, state: 'done', ...(result && { result }) } as const
+    const begun = await orAway(this.#swap(keyed.id, stored, done))
+    return begun.kind === 'own' ? { kind: 'held_elsewhere', stored: begun.stored } : begun
   }
 
   /** Removes a record whose time is over. */
@@ -213,12 +213,12 @@ export class Ledger {
    */
   async write(
     keyed: KeyedRequest,
-    kept: StoredCall,
+    stored: StoredCall,
     change: Change,
     most: Quota,
   ): Promise<{ readonly writing?: Promise<unknown>; readonly isShort?: true }> {
-    const after = change === 'dropped' ? undefined : await this.#changed(keyed, kept, change, most)
-    const writing = this.#persist(keyed, kept, after)
+    const after = change === 'released' ? undefined : await this.#changed(keyed, stored, change, most)
+    const writing = this.#persist(keyed, stored, after)
     const written = await within(writing, WRITE_TIMEOUT_MS, undefined)
     if (written === 'whole') return {}
     const { upstream } = keyed.call.target
@@ -234,15 +234,15 @@ export class Ledger {
     const { id: principal } = call.principal
     if (store.unavailableReason !== undefined && !call.internal) {
       // What there is no room for any more is not begun.
-      const kept = await findCall(store, id)
-      if (kept) return { kind: 'found', kept }
+      const stored = await findCall(store, id)
+      if (stored) return { kind: 'held_elsewhere', stored }
       throw storeAway(new Error(store.unavailableReason))
     }
     await membership.register()
     // What was done can be undone, however much its caller has remembered.
     if (!call.internal && !(await this.#quota.hasRoom(principal, most))) {
-      const kept = await findCall(store, id)
-      if (kept) return { kind: 'found', kept }
+      const stored = await findCall(store, id)
+      if (stored) return { kind: 'held_elsewhere', stored }
       throw await this.#quota.refusal(principal, most)
     }
     const attempt = this.#attempt()
@@ -260,11 +260,11 @@ export class Ledger {
         background(this.#persist({ ...keyed, call, id, ttl }, made, undefined), this.#deps.log)
         throw error
       })
-    if (there === undefined) return { kind: 'own', kept: made }
+    if (there === undefined) return { kind: 'own', stored: made }
     this.#quota.add(principal, -1, -text.length)
-    const kept = keptCall(there)
-    if (!kept) throw lost({ ...keyed, call, id, ttl }, undefined)
-    return { kind: 'found', kept }
+    const stored = keptCall(there)
+    if (!stored) throw lost({ ...keyed, call, id, ttl }, undefined)
+    return { kind: 'held_elsewhere', stored }
   }
 
   async #swap(id: string, before: StoredCall, record: CallRecord): Promise<Claim> {
@@ -277,7 +277,7 @@ export class Ledger {
         background(this.#insist(back), log)
         throw error
       })
-    return isSwapped ? { kind: 'own', kept: { record, text } } : { kind: 'over' }
+    return isSwapped ? { kind: 'own', stored: { record, text } } : { kind: 'abandoned' }
   }
 
   #attempt(): Pick<CallRecord, 'owner' | 'attempt' | 'attemptedAt'> {
@@ -377,7 +377,7 @@ function shortened({ result: _result, ...bare }: CallRecord): StoredCall {
   return { record: short, text: encodeCall(short) }
 }
 
-/** How long a record is kept from now on, in milliseconds. */
+/** How long a record is stored from now on, in milliseconds. */
 function remaining({ state, expiresAt }: CallRecord): number {
   const left = Math.max(expiresAt - Date.now(), 1)
   return state === 'executing' ? Math.max(left, MIN_IN_FLIGHT_TTL_MS) : left
