@@ -9,7 +9,7 @@ import { environment } from '../config/secrets.ts'
 import { logProblems } from '../core/finding.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { createGateway, issuerProblem, openLog } from '../gateway/gateway.ts'
+import { Gateway, issuerProblem, openLog } from '../gateway/gateway.ts'
 import { isStoreDoubtful, openSharedStore } from '../gateway/offline.ts'
 import { excerptOf } from './format/excerpt.ts'
 import { readOptions, readServed, type Source } from './options.ts'
@@ -51,7 +51,7 @@ async function examine(
 ): Promise<{ readonly found: readonly Finding[]; readonly servers: readonly ServerReport[] }> {
   // It only looks: what another gateway left unfinished is not taken up.
   const settings: Settings = { ...source.settings, store: { kind: 'memory' } }
-  const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
   const found: Finding[] = [...(await gateway.start()), ...(await storeProblems(source.settings))]
   const servers = [...gateway.statuses].map(([name, { problem, stderr, revision }]): ServerReport => {
     if (problem !== undefined) return { name, state: 'unavailable', problem, ...(stderr && { stderr }) }

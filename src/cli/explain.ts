@@ -5,7 +5,7 @@ import { environment } from '../config/secrets.ts'
 import { oneLine } from '../core/text/escape.ts'
 import { withoutSecrets } from '../core/text/redact.ts'
 import type { UpstreamSettings } from '../core/settings.ts'
-import { createGateway, type Gateway, openLog } from '../gateway/gateway.ts'
+import { Gateway, openLog } from '../gateway/gateway.ts'
 import { type Inspected, toolLines, toolObject, toolTable } from './format/tools.ts'
 import { looking, readNamed } from './named-server.ts'
 import { UsageError } from './options.ts'
@@ -23,7 +23,7 @@ export async function explain(args: readonly string[]): Promise<number> {
   if (others.length > 0) throw new UsageError('name one tool, or none')
   const { name: upstream } = settings
   const only = looking(source.settings, [settings])
-  const gateway = createGateway(only, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(only, { variables: environment(), log: openLog('error', true) })
   await gateway.start()
   const status = await gateway.explore(upstream)
   const method = tool === undefined ? 'tools/list' : 'tools/call'

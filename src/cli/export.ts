@@ -5,7 +5,7 @@ import { ownUrl } from '../core/web.ts'
 import { registryEntry } from '../descriptions/formats/registry.ts'
 import { skillOf } from '../descriptions/formats/skill.ts'
 import type { ServerDescription } from '../descriptions/model/description.ts'
-import { createGateway, openLog } from '../gateway/gateway.ts'
+import { Gateway, openLog } from '../gateway/gateway.ts'
 import { readNamed, looking } from './named-server.ts'
 import { UsageError } from './options.ts'
 
@@ -36,7 +36,7 @@ async function described<Made>(
   make: (description: ServerDescription) => Made,
 ): Promise<Made> {
   const { host, port } = settings.listen
-  const gateway = createGateway(looking(settings, settings.upstreams), {
+  const gateway = new Gateway(looking(settings, settings.upstreams), {
     variables: environment(),
     log: openLog('error', true),
     origin: ownUrl(host, port),

@@ -2,7 +2,7 @@
 import { environment } from '../config/secrets.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import { featureSettings, type Settings, type UpstreamSettings } from '../core/settings.ts'
-import { createGateway, openLog } from '../gateway/gateway.ts'
+import { Gateway, openLog } from '../gateway/gateway.ts'
 import { audit } from '../lint/audit.ts'
 import { printed } from '../lint/print.ts'
 import { gather, type Subject } from '../lint/subject.ts'
@@ -28,7 +28,7 @@ export async function lint(args: readonly string[]): Promise<number> {
 /** Gathers what is to be known of a server behind a gateway with these settings. */
 async function look(settings: Settings, own: UpstreamSettings): Promise<Subject> {
   const { name: upstream } = own
-  const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
   try {
     await gateway.start()
     const { problem, revision = 'an unknown revision' } = gateway.statuses.get(upstream) ?? {}

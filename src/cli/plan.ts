@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { addToolSettings, type ToolAddition } from '../config/add-settings.ts'
 import { environment } from '../config/secrets.ts'
-import { createGateway, openLog } from '../gateway/gateway.ts'
+import { Gateway, openLog } from '../gateway/gateway.ts'
 import { looking, readNamed } from './named-server.ts'
 import { type Source, UsageError } from './options.ts'
 import { type Planned, planText, proposalsOf } from './format/plan.ts'
@@ -20,7 +20,7 @@ export async function plan(args: readonly string[]): Promise<number> {
     throw new UsageError('--write needs a configuration file: make one with gatehouse init')
   const upstreams = server ? [server] : source.settings.upstreams
   const settings = looking(source.settings, upstreams)
-  const gateway = createGateway(settings, { variables: environment(), log: openLog('error', true) })
+  const gateway = new Gateway(settings, { variables: environment(), log: openLog('error', true) })
   const planned: Planned[] = []
   const problems: string[] = []
   try {

@@ -4,7 +4,7 @@ import { environment } from '../config/secrets.ts'
 import type { Log } from '../core/log.ts'
 import { isObject } from '../core/json/json.ts'
 import { featureSettings, type Settings } from '../core/settings.ts'
-import { createGateway, type Gateway } from '../gateway/gateway.ts'
+import { Gateway } from '../gateway/gateway.ts'
 import type { Audit } from '../gateway/offline.ts'
 import { isOver, type Transaction, Transactions } from '../records/transactions.ts'
 import type { Store } from '../store/store.ts'
@@ -57,7 +57,7 @@ export async function finishRollbacks(
   let own: Gateway | undefined
   const help = async (): Promise<void> => {
     if (own) return
-    own = createGateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
+    own = new Gateway(options.whole(), { variables: environment(), log, ...(audit && { audit }) })
     await own.start()
   }
   try {

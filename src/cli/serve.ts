@@ -7,7 +7,7 @@ import { watchFile } from '../config/watch.ts'
 import { isProtected } from '../core/auth-settings.ts'
 import type { Log } from '../core/log.ts'
 import type { Settings } from '../core/settings.ts'
-import { clientSnippets, createGateway, type Gateway, openLog } from '../gateway/gateway.ts'
+import { clientSnippets, Gateway, openLog } from '../gateway/gateway.ts'
 import { foresee, goesOn, tell } from './check.ts'
 import { readServed, type Source } from './options.ts'
 
@@ -24,7 +24,7 @@ export async function serve(args: readonly string[]): Promise<number> {
   if (foreseen.length > 0) return 1
   // From here on there is something to end in order.
   const stopped = untilStopped({ onHangUp: process.stderr.isTTY })
-  const gateway = createGateway(source.settings, { variables: environment(), log })
+  const gateway = new Gateway(source.settings, { variables: environment(), log })
   const listener = await gateway.listen().catch(async (error: unknown) => {
     // What it opened would keep the process.
     await gateway.close()
@@ -146,7 +146,7 @@ export async function stdio(args: readonly string[]): Promise<number> {
   tell(foreseen, source)
   if (foreseen.length > 0) return 1
   const stopped = untilStopped({ onHangUp: true })
-  const gateway = createGateway(source.settings, { variables: environment(), log })
+  const gateway = new Gateway(source.settings, { variables: environment(), log })
   const ended = Promise.race([gateway.stdio(process.stdin, process.stdout), stopped])
   const found = await Promise.race([gateway.start(), ended.then(() => [])])
   const isServing = goesOn(found, source, log)

@@ -64,7 +64,7 @@ export interface ServerDirectory {
 }
 
 /** Makes calls. */
-export interface Invoker {
+interface Invoker {
   /** Makes a call through the whole chain of its target. */
   readonly call: Handler
   /** A call of a tool by the gateway itself, for `call`. */

@@ -10,7 +10,7 @@ import { listAllPages } from '../catalog/pagination.ts'
 import { resolveTool } from '../catalog/resolve-tool.ts'
 import { createCatalog, type Catalog } from '../catalog/router.ts'
 import { createRecords } from '../catalog/server-records.ts'
-import { createDescriptors } from '../catalog/tool-descriptors.ts'
+import { createDescriptors, type Descriptors } from '../catalog/tool-descriptors.ts'
 import { createUndoRules } from '../catalog/undo-rules.ts'
 import { joinCommand } from '../config/command-line.ts'
 import { isLoopback } from '../config/names.ts'
@@ -28,13 +28,16 @@ import type { ServerDescription } from '../descriptions/model/description.ts'
 import { fetchJson } from '../downstream/http/fetch-json.ts'
 import { errors } from '../features/errors/errors.ts'
 import { settingsFor } from '../features/feature.ts'
-import type { Identity, Invoker, PageDirectory, ServerDirectory, Services } from '../features/services.ts'
+import type { Identity, PageDirectory, ServerDirectory, Services } from '../features/services.ts'
 import { callBounds } from '../features/limits.ts'
 import { permissions } from '../features/permissions/permissions.ts'
 import { transactions } from '../features/transactions/transactions.ts'
+import type { DocumentPath, HttpRuntime } from '../downstream/http/edge.ts'
+import { type StatusMapping, statusMapping } from '../downstream/http/statuses.ts'
 import { withFields } from '../observability/log.ts'
 import { observe, observeServer, observeTarget } from '../observability/observe.ts'
 import type { Observing } from '../observability/observing.ts'
+import type { HeaderMirror } from '../protocol/headers.ts'
 import { ownCall } from '../protocol/lift.ts'
 import { asSent } from '../protocol/projection.ts'
 import { whoDecidesOnPage } from '../records/approvals.ts'
@@ -45,7 +48,7 @@ import { startServers } from '../upstream/startup.ts'
 import type { IndexedTool } from '../upstream/tool-index.ts'
 import type { Variables } from '../upstream/transport/child.ts'
 import { settingsEqual, createUpstream, type Upstream } from '../upstream/upstream.ts'
-import { createDescriptions } from './descriptions.ts'
+import { createDescriptions, type Descriptions } from './descriptions.ts'
 import {
   type ActiveFeature,
   activeFeatures,
@@ -56,24 +59,6 @@ import {
 } from './features.ts'
 import { internalCall } from './internal-call.ts'
 import { wayTo } from './observers.ts'
-
-/** What was put together from one version of the settings. */
-export interface Runtime {
-  readonly settings: Settings
-  readonly upstreams: ReadonlyMap<string, Upstream>
-  readonly catalog: Catalog
-  readonly active: readonly ActiveFeature[]
-  readonly isPermitted: Invoker['isPermitted']
-  /** A document about a server, or about all of them, without secrets. */
-  describe<Made>(upstream: string | undefined, make: (description: ServerDescription) => Made): Promise<Made>
-  readonly services: Services
-  /** What the server's own list says of the tool a call names. */
-  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined>
-  /** What the names in the configuration are held against servers by. */
-  readonly names: NameCheck
-  /** Aborted when other settings take over. */
-  readonly ended: AbortController
-}
 
 /** What lasts longer than one version of the settings. */
 export interface ProcessState {
@@ -89,14 +74,259 @@ export interface ProcessState {
   readonly closing: AbortSignal
 }
 
-/** Puts the parts together; servers that are configured as before are kept. */
-export function build(
+/**
+ * Everything that one version of the configuration makes. Its parts never change; `ended` is aborted when another
+ * runtime takes over.
+ */
+export class Runtime implements HttpRuntime {
+  readonly settings: Settings
+  readonly upstreams: ReadonlyMap<string, Upstream>
+  readonly services: Services
+  readonly active: readonly ActiveFeature[]
+  readonly catalog: Catalog
+  /** What the names in the configuration are held against servers by. */
+  readonly names: NameCheck
+  /** Aborted when other settings take over. */
+  readonly ended = new AbortController()
+  readonly documents: readonly DocumentPath[]
+  readonly statusMapping: StatusMapping | undefined
+  readonly #process: ProcessState
+  readonly #descriptors: Descriptors
+  readonly #descriptions: Descriptions
+  readonly #statistics = createCallStatistics()
+  #records: ServerRecords | undefined
+
+  /** Puts the parts together; servers that are configured as `before` are kept. */
+  constructor(settings: Settings, before: ReadonlyMap<string, Upstream>, process: ProcessState) {
+    const { log } = process
+    this.settings = settings
+    this.#process = process
+    this.upstreams = upstreamsOf(settings, before, process)
+    this.#descriptors = createDescriptors({
+      server: (name) => this.upstreams.get(name)?.settings,
+      tool: (call) => this.tool(call),
+      own: (call) => this.catalog.builtinTool(call),
+      resolve: (call) => this.catalog.resolve(call),
+    })
+    this.services = this.#createServices(this.#directory())
+    this.#descriptions = this.#createDescriptions()
+    this.names = createNameCheck({ names: settings.names, servers: this.upstreams, log })
+    this.active = activeFeatures(settings, this.services)
+    this.catalog = this.#createCatalog()
+    this.documents = this.active.flatMap(({ instance }) => instance.pages ?? [])
+    this.statusMapping = statusMapping(settings)
+  }
+
+  get listen(): Settings['listen'] {
+    return this.settings.listen
+  }
+
+  get auth(): Settings['auth'] {
+    return this.settings.auth
+  }
+
+  has(upstream: string): boolean {
+    return this.upstreams.has(upstream)
+  }
+
+  /** What the server's own list says of the tool a call names. */
+  tool(call: Call): IndexedTool | undefined | Promise<IndexedTool | undefined> {
+    return this.upstreams.get(call.target.upstream ?? '')?.tool(call)
+  }
+
+  mirror(call: Call): HeaderMirror | Promise<HeaderMirror> {
+    const found = this.catalog.resolve(call)
+    const mirrorOf = (each: Call | undefined): HeaderMirror | Promise<HeaderMirror> => {
+      const tool = each && this.tool(each)
+      return tool instanceof Promise ? tool.then((listed) => listed?.mirror ?? []) : (tool?.mirror ?? [])
+    }
+    return found instanceof Promise ? found.then(mirrorOf) : mirrorOf(found)
+  }
+
+  /** Whether the caller is permitted to make a call of a tool; the call is not made. */
+  async isPermitted(call: Call): Promise<boolean> {
+    const found = await this.catalog.resolve(call)
+    const guard = this.active.find(({ name }) => name === permissions.name)
+    if (!found || !guard?.isOn(found.target.upstream)) return true
+    const policy = guard.instance.middleware?.(found.target)
+    return compose(
+      this.#withTool(found.target, [policy]),
+      async () => nothing,
+    )(found).then(
+      () => true,
+      () => false,
+    )
+  }
+
+  /** A document about a server, or about all of them, without secrets. */
+  async describe<Made>(
+    upstream: string | undefined,
+    make: (description: ServerDescription) => Made,
+  ): Promise<Made> {
+    return this.#descriptions.clean(make(await this.#descriptions.of(upstream)))
+  }
+
+  #directory(): ServerDirectory {
+    const { settings, upstreams } = this
+    const { of: tool, listed } = this.#descriptors
+    const undoRules = createUndoRules({
+      settings: (name) => upstreams.get(name)?.settings.tools,
+      tools: (name) => directory.tools(name),
+      isDerived: (name) => isUndoDerived(settings, name),
+    })
+    const directory: ServerDirectory = {
+      names: () => [...upstreams.keys()],
+      settings: (name) => upstreams.get(name)?.settings,
+      entrances: (name) => entrancesOf(name, settings),
+      tool,
+      tools: async (name) =>
+        (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
+      describe: listed,
+      undoRule: (name, of) => undoRules.of(name, of),
+      undoRuleAmong: (described, all) => undoRules.among(described, all),
+      exposedName: (name, of, isTogether) => {
+        const { isStrict } = settings.listen
+        if (isTogether) return (isStrict ? strict : prefixed).name(name, of)
+        return isStrict ? aliasOf(of) : of
+      },
+      callBounds: (name, of) => callBounds(settings, name, of),
+      records: () => (this.#records ??= this.#createRecords()),
+      quota: (name) => upstreams.get(name)?.quota(),
+    }
+    return directory
+  }
+
+  #createRecords(): ServerRecords {
+    const { log } = this.#process
+    const records = createRecords({
+      servers: this.upstreams,
+      listed: this.#descriptors.listed,
+      facts: (described, all) => factsOf(this.active, described, all),
+      seen: this.#statistics.of,
+      log,
+    })
+    records.onChange((upstream) => background(this.names.again(upstream), log))
+    return records
+  }
+
+  #createServices(servers: ServerDirectory): Services {
+    const { settings } = this
+    const { log, store, membership, sign, prove, page, closing } = this.#process
+    return {
+      log,
+      store,
+      servers,
+      invoker: {
+        call: (call) => this.catalog.handle(call),
+        internal: internalCall,
+        relay: (call) => this.catalog.servers(call),
+        isPermitted: (call) => this.isPermitted(call),
+        asSent,
+      },
+      descriptions: {
+        of: (upstream, call) => this.#descriptions.of(upstream, call),
+        document: (description, key, make) => this.#descriptions.document(description, key, make),
+      },
+      identity: { membership, sign, prove },
+      pages: {
+        url: page,
+        decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
+        approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
+      },
+      features: this.#featureDirectory(servers),
+      gateway: {
+        isStoreShared: settings.store.kind !== 'memory',
+        isGuarded: isGuarded(settings),
+        hasTools: settings.metaTools !== 'off',
+        isAsked: isAsked(settings),
+        largestRequest: settings.listen.body,
+        auth: settings.auth,
+        closing,
+        fetchJson,
+      },
+    }
+  }
+
+  #featureDirectory({ quota }: ServerDirectory): Services['features'] {
+    return {
+      isOn: (name, upstream) => this.active.some((each) => each.name === name && each.isOn(upstream)),
+      reserved: (name) => reservedOf(this.active, name),
+      callerValues: (name) => callerValuesOf(this.active, name),
+      explained: (failure, call) =>
+        this.active
+          .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
+          ?.instance.explained?.(failure, call),
+      remainingQuota: (principal, upstream, name) =>
+        remainingQuotaOf(this.active, { principal, upstream, name, quota }),
+    }
+  }
+
+  #createDescriptions(): Descriptions {
+    const { settings, services, upstreams } = this
+    return createDescriptions({
+      settings,
+      records: services.servers.records,
+      isUp: (name) => upstreams.get(name)?.status.problem === undefined,
+      isOn: (feature, upstream) => services.features.isOn(feature, upstream),
+      isGuarded: services.gateway.isGuarded,
+      page: this.#process.page,
+      isHiding: (upstream) => {
+        const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
+        const chosen = asked.map((name) => settingsFor(permissions, settings, name))
+        return chosen.some((each) => each && each.hide_unpermitted === true)
+      },
+      handle: services.invoker.call,
+    })
+  }
+
+  #createCatalog(): Catalog {
+    const { settings, active } = this
+    const { observing, log } = this.#process
+    return createCatalog({
+      upstreams: new Map([...this.upstreams].map(([name, upstream]) => [name, upstream.handle])),
+      policies: (target) => this.#policies(target),
+      observe: observe(observing),
+      shown: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
+      isAggregate: settings.listen.aggregate,
+      isStrict: settings.listen.isStrict,
+      own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),
+      metaTools: settings.metaTools,
+      hasMethods: settings.hasMethods,
+      onHidden: reportOnce(log),
+      tool: (call) => this.tool(call),
+    })
+  }
+
+  /** What calls of a target pass, outermost first. */
+  #policies(target: Target): readonly (Middleware | undefined)[] {
+    const { observing } = this.#process
+    const upstream = target.isBuiltin ? undefined : this.upstreams.get(target.upstream ?? '')
+    return [
+      observeTarget(observing, target),
+      // Features look at the lists of a server, which may be for users who signed in alone.
+      upstream?.guard,
+      ...this.#withTool(target, middlewaresOf(this.active, target)),
+      this.#records && this.#statistics.middleware(target),
+      target.isBuiltin ? undefined : observeServer(observing, target, (call) => wayTo(upstream, call)),
+    ]
+  }
+
+  /** Some middleware below the one that resolves the tool, where there is any: a list costs time. */
+  #withTool(target: Target, below: readonly (Middleware | undefined)[]): readonly (Middleware | undefined)[] {
+    const { method, upstream = '', name = '' } = target
+    if (method !== 'tools/call' || below.every((each) => each === undefined)) return below
+    const { silence } = callBounds(this.settings, upstream, name)
+    return [resolveTool(this.#descriptors.of, silence), ...below]
+  }
+}
+
+/** The servers of a configuration; those that are configured as before are kept. */
+function upstreamsOf(
   settings: Settings,
   before: ReadonlyMap<string, Upstream>,
-  kept: ProcessState,
-): Runtime {
-  const { variables, oauth, log, store, observing, membership, sign, prove, page, closing } = kept
-  const upstreams = new Map(
+  { variables, oauth, log }: ProcessState,
+): ReadonlyMap<string, Upstream> {
+  return new Map(
     settings.upstreams.map((each) => {
       const same = before.get(each.name)
       if (same && settingsEqual(same.settings, each)) return [each.name, same]
@@ -104,165 +334,11 @@ export function build(
       return [each.name, createUpstream(each, { variables, oauth, log: own })]
     }),
   )
-  const tool: Runtime['tool'] = (call) => upstreams.get(call.target.upstream ?? '')?.tool(call)
-  const { of: entry, listed } = createDescriptors({
-    server: (name) => upstreams.get(name)?.settings,
-    tool,
-    own: (call) => catalog.builtinTool(call),
-    resolve: (call) => catalog.resolve(call),
-  })
-  const directory: ServerDirectory = {
-    names: () => [...upstreams.keys()],
-    settings: (name) => upstreams.get(name)?.settings,
-    entrances: (name) => entrancesOf(name, settings),
-    tool: entry,
-    tools: async (name) =>
-      (await listedBy(upstreams.get(name))).flatMap(({ fields }) => listed(name, fields) ?? []),
-    describe: listed,
-    undoRule: (name, tool) => undoRules.of(name, tool),
-    undoRuleAmong: (described, all) => undoRules.among(described, all),
-    exposedName: (name, tool, isTogether) => {
-      const { isStrict } = settings.listen
-      if (isTogether) return (isStrict ? strict : prefixed).name(name, tool)
-      return isStrict ? aliasOf(tool) : tool
-    },
-    callBounds: (name, tool) => callBounds(settings, name, tool),
-    records: () => {
-      if (records) return records
-      records = createRecords({
-        servers: upstreams,
-        listed,
-        facts: (described, all) => factsOf(active, described, all),
-        seen: callStatistics.of,
-        log,
-      })
-      records.onChange((upstream) => background(names.again(upstream), log))
-      return records
-    },
-    quota: (name) => upstreams.get(name)?.quota(),
-  }
-  const services: Services = {
-    log,
-    store,
-    servers: directory,
-    invoker: {
-      call: (call) => catalog.handle(call),
-      internal: internalCall,
-      relay: (call) => catalog.servers(call),
-      isPermitted: (call) => isPermitted(call),
-      asSent,
-    },
-    descriptions: {
-      of: (upstream, call) => descriptions.of(upstream, call),
-      document: (description, key, make) => descriptions.document(description, key, make),
-    },
-    identity: { membership, sign, prove },
-    pages: {
-      url: page,
-      decidesOnPage: (approval) => whoDecidesOnPage(approval, settings.auth),
-      approvalCommand: (id) => approvalCommand(id, settings, page('/') !== undefined),
-    },
-    features: {
-      isOn: (name, upstream) => active.some((each) => each.name === name && each.isOn(upstream)),
-      reserved: (name) => reservedOf(active, name),
-      callerValues: (name) => callerValuesOf(active, name),
-      explained: (failure, call) =>
-        active
-          .find(({ name, isOn }) => name === errors.name && isOn(call.target.upstream))
-          ?.instance.explained?.(failure, call),
-      remainingQuota: (principal, upstream, name) =>
-        remainingQuotaOf(active, { principal, upstream, name, quota: directory.quota }),
-    },
-    gateway: {
-      isStoreShared: settings.store.kind !== 'memory',
-      isGuarded: settings.profile === 'corporate' || isProtected(settings.auth),
-      hasTools: settings.metaTools !== 'off',
-      isAsked: isAsked(settings),
-      largestRequest: settings.listen.body,
-      auth: settings.auth,
-      closing,
-      fetchJson,
-    },
-  }
-  const descriptions = createDescriptions({
-    settings,
-    records: directory.records,
-    isUp: (name) => upstreams.get(name)?.status.problem === undefined,
-    isOn: (feature, upstream) => services.features.isOn(feature, upstream),
-    isGuarded: services.gateway.isGuarded,
-    page,
-    isHiding: (upstream) => {
-      const asked = upstream === undefined ? [undefined, ...upstreams.keys()] : [upstream]
-      const chosen = asked.map((name) => settingsFor(permissions, settings, name))
-      return chosen.some((each) => each && each.hide_unpermitted === true)
-    },
-    handle: services.invoker.call,
-  })
-  const names = createNameCheck({ names: settings.names, servers: upstreams, log })
-  const callStatistics = createCallStatistics()
-  let records: ServerRecords | undefined
-  const undoRules = createUndoRules({
-    settings: (name) => upstreams.get(name)?.settings.tools,
-    tools: (name) => directory.tools(name),
-    isDerived: (name) => isUndoDerived(settings, name),
-  })
-  const active = activeFeatures(settings, services)
-  /** Some middleware below the one that resolves the tool, where there is any: a list costs time. */
-  const withTool = (target: Target, below: readonly (Middleware | undefined)[]) => {
-    const { method, upstream = '', name = '' } = target
-    if (method !== 'tools/call' || below.every((each) => each === undefined)) return below
-    return [resolveTool(entry, callBounds(settings, upstream, name).silence), ...below]
-  }
-  const catalog = createCatalog({
-    upstreams: new Map([...upstreams].map(([name, upstream]) => [name, upstream.handle])),
-    policies: (target) => [
-      observeTarget(observing, target),
-      // Features look at the lists of a server, which may be for users who signed in alone.
-      target.isBuiltin ? undefined : upstreams.get(target.upstream ?? '')?.guard,
-      ...withTool(target, middlewaresOf(active, target)),
-      records && callStatistics.middleware(target),
-      target.isBuiltin
-        ? undefined
-        : observeServer(observing, target, (call) => wayTo(upstreams.get(target.upstream ?? ''), call)),
-    ],
-    observe: observe(observing),
-    shown: (method) => active.map(({ instance }) => instance.responseMiddleware?.(method)),
-    isAggregate: settings.listen.aggregate,
-    isStrict: settings.listen.isStrict,
-    own: active.map(({ instance, isOn }) => ({ ...instance, isOn })),
-    metaTools: settings.metaTools,
-    hasMethods: settings.hasMethods,
-    onHidden: reportOnce(log),
-    tool,
-  })
-  const isPermitted: Invoker['isPermitted'] = async (call) => {
-    const found = await catalog.resolve(call)
-    const guard = active.find(({ name }) => name === permissions.name)
-    if (!found || !guard?.isOn(found.target.upstream)) return true
-    const policy = guard.instance.middleware?.(found.target)
-    return compose(
-      withTool(found.target, [policy]),
-      async () => nothing,
-    )(found).then(
-      () => true,
-      () => false,
-    )
-  }
-  const ended = new AbortController()
-  const describe: Runtime['describe'] = async (upstream, make) =>
-    descriptions.clean(make(await descriptions.of(upstream)))
-  return {
-    services,
-    describe,
-    settings,
-    upstreams,
-    catalog,
-    active,
-    isPermitted,
-    tool,
-    names,
-    ended,
-  }
+}
+
+/** Whether callers are told apart, or the profile is `corporate`. */
+function isGuarded({ profile, auth }: Settings): boolean {
+  return profile === 'corporate' || isProtected(auth)
 }
 
 /**
@@ -348,7 +424,7 @@ export async function closeFeatures({ active }: Runtime): Promise<void> {
 }
 
 /** Ends what was put together before; servers that go on are kept. */
-export function retireBuilt(
+export function retireRuntime(
   before: Runtime,
   { upstreams }: Runtime,
   { closing, log }: Pick<ProcessState, 'closing' | 'log'>,

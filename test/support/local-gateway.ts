@@ -1,5 +1,5 @@
 import { loadSettings } from '../../src/config/load.ts'
-import { createGateway } from '../../src/gateway/gateway.ts'
+import { Gateway } from '../../src/gateway/gateway.ts'
 import type { Log } from '../../src/core/log.ts'
 import { tokenHash } from './auth/token-hash.ts'
 import type { Json } from './server/json.ts'
@@ -30,7 +30,7 @@ export async function localGateway(config: Json): Promise<LocalGateway> {
     (event: string, fields: Readonly<Record<string, unknown>> = {}): void =>
       void lines.push({ level, event, ...fields })
   const log: Log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
-  const gateway = createGateway(settings, { variables: {}, log })
+  const gateway = new Gateway(settings, { variables: {}, log })
   const listener = await gateway.listen()
   const close = async (): Promise<void> => {
     await Promise.all([gateway.close(), listener.close()])

@@ -64,7 +64,7 @@ const opening: readonly (string | undefined)[] = [
 ]
 
 /** Guards the endpoints by the settings. */
-function createAuthGate({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
+export function createAuthGate({ auth, listen, port, pageSignIn, log }: Options): AuthGate {
   const resources = createResources(auth, listen, port)
   const { caller, serviceAccount: servant, probes } = createAuthenticator({ auth, resources, now: Date.now })
   const open = new Set([...opening, ...auth.anonymous])
@@ -133,27 +133,6 @@ function createAuthGate({ auth, listen, port, pageSignIn, log }: Options): AuthG
     },
     metadata: (incoming, upstream) => resources.metadata(incoming, upstream),
     probes,
-  }
-}
-
-/** The door as the settings of the moment want it. */
-export function followAuthGate(options: {
-  auth(): AuthSettings
-  listen(): ListenSettings
-  port(): number
-  readonly pageSignIn: Pick<PageSignIn, 'identity'>
-  readonly log: Log
-}): () => AuthGate {
-  let auth: AuthSettings | undefined
-  let listen: ListenSettings | undefined
-  let authGate: AuthGate | undefined
-  return () => {
-    if (authGate && auth === options.auth() && listen === options.listen()) return authGate
-    auth = options.auth()
-    listen = options.listen()
-    const { pageSignIn, log } = options
-    authGate = createAuthGate({ auth, listen, port: options.port(), pageSignIn, log })
-    return authGate
   }
 }
 

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { GatewayError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import { Registry } from '../../core/registry.ts'
+import type { Edge } from './edge.ts'
 import { endOf } from '../auth/verified.ts'
 
 /** One request to an MCP endpoint, and who makes it. */
@@ -12,6 +13,8 @@ export interface HttpContext {
   /** The server the URL names; absent where it names all. */
   readonly upstream: string | undefined
   readonly principal: Principal
+  /** The configuration the request began with. */
+  readonly edge: Edge
   /** Names the request in logs and in the answer. */
   readonly requestId: string
   /** The challenge to a caller that could get another token; nothing for other errors than a missing scope. */

@@ -28,34 +28,25 @@ import { modernStatus } from '../../protocol/modern.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
-import type { Access } from './origin.ts'
-import type { AuthGate, RequestContext } from '../auth/auth-gate.ts'
+import type { RequestContext } from '../auth/auth-gate.ts'
+import type { Edge, HttpRuntime } from './edge.ts'
 import { readBody } from './body.ts'
 import { accept, checkAccepts, checkNames, LegacyHttp, HttpSessions } from './session-endpoint.ts'
 import { type HttpContext, tokenLifetime } from './context.ts'
 import { HttpReply } from './reply.ts'
-import type { StatusMapping } from './statuses.ts'
 
 interface Options {
   readonly handle: Handler
-  /** Which arguments of the tool a call names are repeated in headers. */
-  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
-  /** Whether the caller of a tool is permitted to make the call. */
-  isPermitted?(call: Call): Promise<boolean>
-  has(upstream: string): boolean
-  readonly authGate: () => AuthGate
-  readonly access: () => Access
+  /** The edge now: read once for each request. */
+  edge(): Edge
   readonly seal: RequestStateCodec
-  /** The largest body, in bytes. */
-  readonly body: () => number
-  /** Whether requests must be to the letter: both types in `Accept`, one message at a time. */
-  readonly isStrict: () => boolean
-  /** The HTTP status of each error of a call, for clients with sessions; nothing where all have 200. */
-  statusMapping?(): StatusMapping | undefined
   /** Hears of every request that is turned away. */
   onRefused?(refusal: Refusal): void
   readonly log: Log
 }
+
+/** A request before it is known who makes it. */
+type Visit = RequestContext & Pick<HttpContext, 'edge'>
 
 /** How many streams of `subscriptions/listen` there may be. */
 const MAX_LISTEN_STREAMS = 10_000
@@ -74,8 +65,9 @@ export class HttpFront {
 
   constructor(options: Options) {
     this.#options = options
-    this.sessions = new HttpSessions(options)
-    this.#legacy = new LegacyHttp(this.sessions, options.log, () => options.statusMapping?.())
+    const { handle, edge, log } = options
+    this.sessions = new HttpSessions({ handle, isStrict: () => edge().runtime.listen.isStrict, log })
+    this.#legacy = new LegacyHttp(this.sessions, log)
   }
 
   /** Whether a call is under way. */
@@ -85,11 +77,12 @@ export class HttpFront {
 
   /** Serves one HTTP request. Never throws. */
   serve(incoming: IncomingMessage, outgoing: ServerResponse, upstream: string | undefined): void {
-    const visit = { incoming, outgoing, upstream, requestId: requestId(incoming) }
+    const edge = this.#options.edge()
+    const visit = { incoming, outgoing, upstream, requestId: requestId(incoming), edge }
     const fail = (error: unknown, text = ''): void => this.#refuse(visit, error, text)
     try {
       if (!this.#admit(visit)) return
-      const caller = this.#options.authGate().authenticate(visit)
+      const caller = edge.authGate.authenticate(visit)
       // A token that is known costs no turn of the event loop.
       if (caller instanceof Promise)
         caller.then((principal) => this.#receive(visit, principal, fail)).catch(fail)
@@ -99,9 +92,10 @@ export class HttpFront {
     }
   }
 
-  #receive(visit: RequestContext, principal: Principal, fail: (error: unknown, text?: string) => void): void {
+  #receive(visit: Visit, principal: Principal, fail: (error: unknown, text?: string) => void): void {
     const exchange = this.#open(visit, principal)
     const { incoming } = visit
+    const { listen } = visit.edge.runtime
     if (incoming.method === 'POST') {
       const onBody = (text: string): void => {
         try {
@@ -110,11 +104,11 @@ export class HttpFront {
           fail(error, text)
         }
       }
-      return readBody(incoming, this.#options.body(), { onBody, onError: fail })
+      return readBody(incoming, listen.body, { onBody, onError: fail })
     }
     const hasSession = incoming.headers['mcp-session-id'] !== undefined
     if (incoming.method === 'GET' && hasSession) {
-      if (this.#options.isStrict()) checkNames(incoming, ['text/event-stream'])
+      if (listen.isStrict) checkNames(incoming, ['text/event-stream'])
       return this.#legacy.get(exchange)
     }
     if (incoming.method === 'DELETE' && hasSession) return this.#legacy.delete(exchange)
@@ -127,8 +121,7 @@ export class HttpFront {
   }
 
   /** Whether the request is not one of a page that may not call, nor a preflight, which is answered. @throws FORBIDDEN */
-  #admit({ incoming, outgoing }: RequestContext): boolean {
-    const access = this.#options.access()
+  #admit({ incoming, outgoing, edge: { access } }: Visit): boolean {
     access.check(incoming)
     access.allow(incoming, outgoing)
     if (incoming.method === 'OPTIONS') {
@@ -139,22 +132,23 @@ export class HttpFront {
   }
 
   /** @throws UNSUPPORTED_OPERATION */
-  #open({ incoming, outgoing, upstream, requestId }: RequestContext, principal: Principal): HttpContext {
-    if (upstream !== undefined && !this.#options.has(upstream)) {
+  #open(visit: Visit, principal: Principal): HttpContext {
+    const { upstream, edge } = visit
+    if (upstream !== undefined && !edge.runtime.has(upstream)) {
       throw new GatewayError('UNSUPPORTED_OPERATION', 'There is no such server here.')
     }
-    const visitor = { incoming, outgoing, upstream, requestId, principal }
+    const visitor = { ...visit, principal }
     if (!principal.claims) return visitor
-    return { ...visitor, challenge: (error) => this.#options.authGate().stepUp(visitor, error) }
+    return { ...visitor, challenge: (error) => edge.authGate.stepUp(visitor, error) }
   }
 
   #post(exchange: HttpContext, text: string): Promise<void> | undefined {
-    if (this.#options.isStrict()) checkNames(exchange.incoming, POST_RESPONSE_TYPES)
+    const { authGate, runtime } = exchange.edge
+    if (runtime.listen.isStrict) checkNames(exchange.incoming, POST_RESPONSE_TYPES)
     const version = exchange.incoming.headers['mcp-protocol-version']
     const header = typeof version === 'string' ? version : undefined
     const message = parseMessages(text)
     checkNesting(text)
-    const authGate = this.#options.authGate()
     if (message.kind === 'batch') {
       authGate.requireAuth(exchange, undefined)
       return this.#legacy.postBatch(exchange, message)
@@ -184,7 +178,7 @@ export class HttpFront {
     const gatewayMetadata = gatewayMetadataOf(incoming.headers)
     const telling = { requestId, principal, challenge, trace, gatewayMetadata }
     const reply = new HttpReply(outgoing, { ...telling, canStream, statusOf: modernStatus, onSlow })
-    const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, incoming)
+    const check = (call: Call): Promise<void> | undefined => this.#checkMirror(call, exchange)
     const { headers } = incoming
     if (!leave) this.#running++
     try {
@@ -209,25 +203,20 @@ export class HttpFront {
     }
   }
 
-  #checkMirror(call: Call, incoming: IncomingMessage): Promise<void> | undefined {
+  #checkMirror(call: Call, { incoming, edge: { runtime } }: HttpContext): Promise<void> | undefined {
     if (call.method !== 'tools/call') return undefined
     const check = (mirror: HeaderMirror): Promise<void> | undefined => {
       try {
         checkMirror(mirror, incoming.headers, call.params)
         return undefined
       } catch (error) {
-        return this.#complain(call, error)
+        return complain(call, error, runtime)
       }
     }
-    const mirror = this.#options.mirror(call)
+    const mirror = runtime.mirror(call)
     // A server that cannot be reached says so itself when it is called.
     if (mirror instanceof Promise) return mirror.catch(() => []).then(check)
     return mirror.length > 0 ? check(mirror) : undefined
-  }
-
-  /** What is wrong with a call tells of its tool; who may not call it is refused by what forbids it. */
-  async #complain(call: Call, error: unknown): Promise<void> {
-    if ((await this.#options.isPermitted?.(call)) !== false) throw error
   }
 
   #notification(exchange: HttpContext, message: JsonRpcMessage): void {
@@ -241,6 +230,11 @@ export class HttpFront {
     const call = lift(message, { ...around, emit: () => undefined })
     background(this.#options.handle(call), this.#options.log)
   }
+}
+
+/** What is wrong with a call tells of its tool; who may not call it is refused by what forbids it. */
+async function complain(call: Call, error: unknown, runtime: HttpRuntime): Promise<void> {
+  if ((await runtime.isPermitted?.(call)) !== false) throw error
 }
 
 function over(): GatewayError {

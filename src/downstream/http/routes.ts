@@ -17,21 +17,14 @@ import { gatewayMetadataOf } from '../../protocol/meta-keys.ts'
 import { pageMethod } from '../../protocol/methods.ts'
 import { latestModern } from '../../protocol/revisions.ts'
 import { headerTrace } from '../../protocol/trace-context.ts'
+import type { DocumentPath, Edge } from './edge.ts'
 import { wholeBody } from './body.ts'
 import type { HttpContext } from './context.ts'
-
-/** A path documents are read at; `*` stands for the name of a server. */
-export interface DocumentPath {
-  readonly path: string
-  /** Whether it can be read without authentication. */
-  isOpen?(): boolean
-}
 
 type Env = { Bindings: HttpBindings }
 
 interface Options {
-  /** The paths there are just then. */
-  readonly paths: () => readonly DocumentPath[]
+  edge(): Edge
   readonly handle: Handler
   /** Serves an authorized request, for the server that is named. */
   guarded(
@@ -48,10 +41,10 @@ export interface RequestedDocument {
 }
 
 /** Serves the documents of the gateway, which are what a handler answers, as pages that can be kept for a while. */
-export function addDocuments(app: Hono<Env>, { paths, handle, guarded }: Options): void {
+export function addDocuments(app: Hono<Env>, { edge, handle, guarded }: Options): void {
   app.get('/*', async (context, next) => {
     const { path } = context.req
-    const found = documentAt(path, paths())
+    const found = documentAt(path, edge().runtime.documents)
     if (!found) return next()
     const { document, upstream = context.req.query('upstream') } = found
     return guarded(
@@ -161,8 +154,6 @@ type PermissionsEnv = { Bindings: HttpBindings }
 
 interface PermissionsOptions {
   readonly handle: Handler
-  /** The largest request body, in bytes. */
-  limit(): number
   /** Serves an authorized request. */
   guarded(
     context: Context<PermissionsEnv>,
@@ -179,14 +170,11 @@ const paths = [
 ] as const
 
 /** Adds the paths at which permissions are asked about without MCP. */
-export function addPermissions(
-  app: Hono<PermissionsEnv>,
-  { handle, limit, guarded }: PermissionsOptions,
-): void {
+export function addPermissions(app: Hono<PermissionsEnv>, { handle, guarded }: PermissionsOptions): void {
   for (const [path, method] of paths) {
     app.post(path, (context) =>
       guarded(context, async (exchange) => {
-        const text = await wholeBody(exchange.incoming, limit())
+        const text = await wholeBody(exchange.incoming, exchange.edge.runtime.listen.body)
         return servePermissions(exchange, method, bodyParams(text), handle)
       }),
     )

@@ -1,46 +1,36 @@
 /**
  * The HTTP server: routes, and the order of checks before any of them: origin, authentication, existence of
- * the server. Settings are read for each request, as a reload may change them.
+ * the server. Each request reads the edge of the running configuration once.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { type Context, Hono } from 'hono'
-import type { Call, Handler } from '../../core/call.ts'
+import type { Handler } from '../../core/call.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { Log, Probes } from '../../core/log.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Refusal, PageSignIn, SignInStep } from '../../core/events.ts'
 import { ownUrl } from '../../core/web.ts'
 import { self } from '../../core/identity.ts'
-import type { AuthSettings } from '../../core/auth-settings.ts'
 import type { ListenSettings } from '../../core/settings.ts'
 import type { RequestStateCodec } from '../../protocol/request-state.ts'
 import { KEYS_PATH } from '../../protocol/meta-keys.ts'
-import type { HeaderMirror } from '../../protocol/headers.ts'
-import { createAccess } from './origin.ts'
-import { type AuthGate, followAuthGate } from '../auth/auth-gate.ts'
+import { createEdges, type Edge, type HttpRuntime } from './edge.ts'
 import { metadataPath } from '../auth/resources.ts'
 import { wholeBody } from './body.ts'
-import { addDocuments, type RequestedDocument, type DocumentPath, reader, addPermissions } from './routes.ts'
+import { addDocuments, type RequestedDocument, reader, addPermissions } from './routes.ts'
 import type { HttpContext } from './context.ts'
 import { HttpFront, refuse, requestId } from './endpoint.ts'
 import { LegacySse } from './sse-endpoint.ts'
 import { addFrontPage, type Reader } from '../pages/front-page-route.ts'
 import { addPageSignIn, addSignInPages, type SignIns } from '../pages/sign-in.ts'
-import type { StatusMapping } from './statuses.ts'
 
 interface Options {
   readonly handle: Handler
-  mirror(call: Call): HeaderMirror | Promise<HeaderMirror>
-  /** Whether the caller of a tool is permitted to make the call. */
-  isPermitted?(call: Call): Promise<boolean>
-  has(upstream: string): boolean
-  readonly listen: () => ListenSettings
-  readonly auth: () => AuthSettings
-  /** The HTTP status of each error of a call; nothing where all have 200. */
-  statusMapping?(): StatusMapping | undefined
+  /** The runtime now; a reload replaces it. */
+  runtime(): HttpRuntime
   readonly signIns: SignIns
   readonly pageSignIn: PageSignIn
   readonly seal: RequestStateCodec
@@ -51,15 +41,13 @@ interface Options {
     needed: Probes,
   ): Promise<{ readonly isReady: boolean; readonly checks: Readonly<Record<string, unknown>> }>
   readonly addPages?: AddPages
-  /** Where the gateway's own documents are read. */
-  documents?(): readonly DocumentPath[]
   /** The page for people at `/`. */
   page(reader: Reader): Promise<string>
   /** What `/metrics` answers; nothing where there are none. */
   metrics?(): Promise<Page | undefined>
-  /** Hears of every request that is turned away. */
+  /** Called for every request that is refused. */
   onRefused?(refusal: Refusal): void
-  /** Hears of each person who signed in to the pages. */
+  /** Called for each person who signed in to the pages. */
   onSignedIn?(step: SignInStep): void
   readonly log: Log
 }
@@ -83,65 +71,153 @@ export interface Listener {
 
 type Env = { Bindings: HttpBindings }
 
-const none = (): readonly DocumentPath[] => []
-
 /** Adds pages of other parts; `enter` tells who has the credentials of a request. */
 export type AddPages = (app: Hono<Env>, enter: (context: Context<Env>) => Promise<Principal>) => void
 
 /** Listens for clients over HTTP. @throws the system's error where the address cannot be had */
 export async function listenHttp(options: Options): Promise<Listener> {
-  const { listen, log } = options
-  let isClosing = false
-  let settings = listen()
-  let access = createAccess(settings)
-  const current = (): typeof access => {
-    // The configuration may have been read again.
-    if (listen() !== settings) {
-      settings = listen()
-      access = createAccess(settings)
-    }
-    return access
-  }
-  let port = settings.port
-  const { pageSignIn } = options
-  const authGate = followAuthGate({ auth: options.auth, listen, port: () => port, pageSignIn, log })
-  const isStrict = (): boolean => listen().isStrict
-  const front = new HttpFront({
-    ...options,
-    authGate,
-    access: current,
-    body: () => listen().body,
-    isStrict,
-  })
-  const prefix = (): string => new URL(listen().publicUrl ?? 'http://localhost/').pathname.replace(/\/$/, '')
-  const { handle, onRefused } = options
-  const sse = new LegacySse({ handle, prefix, isStrict, log, ...(onRefused && { onRefused }) })
+  const { runtime, handle, pageSignIn, seal, onRefused, log } = options
+  const { listen } = runtime()
+  const life: Life = { port: listen.port, isClosing: false }
+  const edge = createEdges({ runtime, port: () => life.port, pageSignIn, log })
+  const refusing = { log, ...(onRefused && { onRefused }) }
+  const front = new HttpFront({ handle, edge, seal, ...refusing })
+  const isStrict = (): boolean => edge().runtime.listen.isStrict
+  const sse = new LegacySse({ handle, isStrict, ...refusing })
+  const routes = createRoutes({ ...options, edge, sse, life })
+  const server = createServer(timeouts)
+  server.on('request', dispatcher({ edge, front, routes, ...refusing }))
+  await bind(server, listen)
+  const address = server.address()
+  if (typeof address === 'object' && address) life.port = address.port
 
-  const guarded = async (
-    { env: { incoming, outgoing }, req }: Context<Env>,
-    serve: (exchange: HttpContext) => Promise<void> | void,
-    asked?: RequestedDocument | 'authenticateService',
-  ): Promise<Response> => {
+  return {
+    get sessions() {
+      return front.sessions.size + sse.size
+    },
+    url: ownUrl(listen.host, life.port),
+    drain: async (patience) => {
+      life.isClosing = true
+      server.close()
+      const until = Date.now() + patience
+      while ((front.isBusy || sse.isBusy) && Date.now() < until) await wait(20)
+    },
+    close: async () => {
+      life.isClosing = true
+      await Promise.all([front.sessions.close(), sse.close()])
+      await ended(server)
+    },
+  }
+}
+
+/** What changes of a listener while it is open. */
+interface Life {
+  /** The port that is listened on; known once it is. */
+  port: number
+  isClosing: boolean
+}
+
+const timeouts = {
+  requestTimeout: 30_000,
+  headersTimeout: 15_000,
+  keepAliveTimeout: 65_000,
+  connectionsCheckingInterval: 5000,
+}
+
+/** Closes a server; connections that do not end within half a second are cut. */
+async function ended(server: Server): Promise<void> {
+  const closed = new Promise((resolve) => server.once('close', resolve))
+  if (server.listening) server.close()
+  server.closeIdleConnections()
+  setTimeout(() => server.closeAllConnections(), 500).unref()
+  if (server.listening || (await connections(server)) > 0) await closed
+}
+
+interface Dispatching extends Pick<Options, 'log' | 'onRefused'> {
+  edge(): Edge
+  readonly front: HttpFront
+  readonly routes: Hono<Env>
+}
+
+/** Sends requests for MCP endpoints to the front, and all others to the routes. */
+function dispatcher({ edge, front, routes, log, onRefused }: Dispatching) {
+  const others = getRequestListener(routes.fetch, { overrideGlobalObjects: false })
+  return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    // Every call comes this way: routing it here costs a tenth less than anywhere else.
+    const endpoint = endpointOf(incoming.url)
+    if (endpoint && isBrowsing(incoming)) return showPage(incoming, outgoing)
+    if (endpoint) return front.serve(incoming, outgoing, endpoint.upstream)
+    const id = requestId(incoming)
+    incoming.headers['x-request-id'] = id
+    outgoing.setHeader('x-request-id', id)
+    try {
+      const { access } = edge()
+      if (/^\/(?:health|ready)(?:\?|$)/.test(incoming.url ?? '')) access.checkProbe(incoming)
+      else access.check(incoming)
+      void others(incoming, outgoing)
+    } catch (error) {
+      refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
+    }
+  }
+}
+
+interface Routing extends Options {
+  edge(): Edge
+  readonly sse: LegacySse
+  readonly life: Readonly<Life>
+}
+
+/** Every route besides the MCP endpoint. */
+function createRoutes(options: Routing): Hono<Env> {
+  const { edge, handle, pageSignIn, log } = options
+  const app = new Hono<Env>()
+  const guarded = createGuard(options)
+  const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
+    edge().authGate.authenticateService({
+      incoming,
+      outgoing,
+      upstream: undefined,
+      requestId: requestId(incoming),
+    })
+  const signedIn = ({ env: { incoming } }: Context<Env>): Promise<Principal | undefined> =>
+    edge().authGate.signedIn(incoming)
+  addSse(app, options.sse, guarded)
+  addPermissions(app, { handle, guarded })
+  addServicePaths(app, options, guarded)
+  addSignInPages(app, { signIns: options.signIns, log })
+  addPageSignIn(app, { pageSignIn, edge, onSignedIn: options.onSignedIn, log })
+  options.addPages?.(app, enter)
+  addFrontPage(app, { ...options, enter, signedIn })
+  addDocuments(app, { edge, handle, guarded })
+  app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
+  return app
+}
+
+/** Serves a request once its origin, its caller and its server were checked; `asked` names other credentials that count. */
+type Guarded = (
+  context: Context<Env>,
+  serve: (exchange: HttpContext) => Promise<void> | void,
+  asked?: RequestedDocument | 'authenticateService',
+) => Promise<Response>
+
+function createGuard({ edge: edgeNow, sse, log, onRefused }: Routing): Guarded {
+  return async ({ env: { incoming, outgoing }, req }, serve, asked) => {
+    const edge = edgeNow()
     const document = typeof asked === 'object' ? asked : undefined
+    const isOfPermissions = req.path === '/permissions' || req.path.startsWith('/permissions/')
     const upstream =
       document?.upstream ??
       req.param('upstream') ??
       sse.upstreamOf(incoming) ??
-      (req.path === '/permissions' || req.path.startsWith('/permissions/')
-        ? req.query('upstream')
-        : undefined)
+      (isOfPermissions ? req.query('upstream') : undefined)
     const id = requestId(incoming)
     try {
-      current().allow(incoming, outgoing)
-      const visit = { incoming, outgoing, upstream, requestId: id }
-      const principal = document?.isOpen
-        ? reader(options.auth())
-        : await authGate()[
-            document ? 'authenticateDocument' : asked === 'authenticateService' ? asked : 'authenticate'
-          ](visit)
+      edge.access.allow(incoming, outgoing)
+      const visit = { incoming, outgoing, upstream, requestId: id, edge }
+      const principal = await callerOf(visit, document ?? asked)
       // What is open to all are lists, over MCP alone, and documents that are said to be.
-      if (!document?.isOpen) authGate().requireAuth({ ...visit, principal }, undefined)
-      if (upstream !== undefined && !options.has(upstream))
+      if (!document?.isOpen) edge.authGate.requireAuth({ ...visit, principal }, undefined)
+      if (upstream !== undefined && !edge.runtime.has(upstream))
         throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
       await serve({ ...visit, principal })
     } catch (error) {
@@ -149,24 +225,41 @@ export async function listenHttp(options: Options): Promise<Listener> {
     }
     return RESPONSE_ALREADY_SENT
   }
+}
 
+/** Who makes a request. @throws what it is refused with */
+function callerOf(
+  visit: Omit<HttpContext, 'principal'>,
+  asked: Parameters<Guarded>[2],
+): Principal | Promise<Principal> {
+  const { authGate, runtime } = visit.edge
+  if (asked === 'authenticateService') return authGate.authenticateService(visit)
+  if (!asked) return authGate.authenticate(visit)
+  return asked.isOpen ? reader(runtime.auth) : authGate.authenticateDocument(visit)
+}
+
+/** The transport of 2024-11-05, where it is switched on. */
+function addSse(app: Hono<Env>, sse: LegacySse, guarded: Guarded): void {
   const legacy = (exchange: HttpContext): HttpContext => {
-    if (listen().legacySse) return exchange
+    if (exchange.edge.runtime.listen.legacySse) return exchange
     throw new GatewayError('UNSUPPORTED_OPERATION', 'Not found.')
   }
-
-  const started = performance.now()
-  const app = new Hono<Env>()
   const open = (context: Context<Env>): Promise<Response> =>
     guarded(context, (exchange) => sse.stream(legacy(exchange)))
   app.get('/sse', open)
   app.get('/sse/:upstream', open)
   app.post('/messages', (context) =>
-    guarded(context, async (exchange) =>
-      sse.post(legacy(exchange), await wholeBody(exchange.incoming, listen().body)),
-    ),
+    guarded(context, async (exchange) => {
+      const { incoming, edge } = legacy(exchange)
+      sse.post(exchange, await wholeBody(incoming, edge.runtime.listen.body))
+    }),
   )
-  addPermissions(app, { handle, limit: () => listen().body, guarded })
+}
+
+/** The paths for operators and for other programs: metrics, health, readiness, keys, metadata. */
+function addServicePaths(app: Hono<Env>, options: Routing, guarded: Guarded): void {
+  const { edge, life } = options
+  const started = performance.now()
   app.get('/metrics', (context) =>
     guarded(context, (exchange) => tellMetrics(exchange, options.metrics?.()), 'authenticateService'),
   )
@@ -175,11 +268,9 @@ export async function listenHttp(options: Options): Promise<Listener> {
     return context.json({ status: 'ok', version: self.version, uptime })
   })
   app.get('/ready', async (context) => {
-    const { isReady, checks } = await options.ready(authGate().probes)
-    return context.json(
-      { status: isReady && !isClosing ? 'ready' : 'not_ready', checks },
-      isReady && !isClosing ? 200 : 503,
-    )
+    const { isReady, checks } = await options.ready(edge().authGate.probes)
+    const isServing = isReady && !life.isClosing
+    return context.json({ status: isServing ? 'ready' : 'not_ready', checks }, isServing ? 200 : 503)
   })
   app.get(KEYS_PATH, async (context) => {
     try {
@@ -190,80 +281,9 @@ export async function listenHttp(options: Options): Promise<Listener> {
     }
   })
   app.get('/.well-known/*', ({ env, req, json }, next) => {
-    const metadata = metadataOf(env.incoming, req.path, {
-      authGate: authGate(),
-      prefix: prefix(),
-      has: options.has,
-    })
+    const metadata = metadataOf(env.incoming, req.path, edge())
     return metadata ? Promise.resolve(json(metadata, 200, metadataHeaders)) : next()
   })
-  addSignInPages(app, { signIns: options.signIns, log })
-  addPageSignIn(app, { pageSignIn, listen, onSignedIn: options.onSignedIn, log })
-  const enter = async ({ env: { incoming, outgoing } }: Context<Env>): Promise<Principal> =>
-    authGate().authenticateService({
-      incoming,
-      outgoing,
-      upstream: undefined,
-      requestId: requestId(incoming),
-    })
-  options.addPages?.(app, enter)
-  const paths = options.documents ?? none
-  const signedIn = ({ env: { incoming } }: Context<Env>): Promise<Principal | undefined> =>
-    authGate().signedIn(incoming)
-  addFrontPage(app, { ...options, enter, signedIn, paths })
-  addDocuments(app, { paths, handle, guarded })
-  app.notFound((context) => context.json({ error: 'Not found. The MCP endpoint is /mcp.' }, 404))
-
-  const server = createServer({
-    requestTimeout: 30_000,
-    headersTimeout: 15_000,
-    keepAliveTimeout: 65_000,
-    connectionsCheckingInterval: 5000,
-  })
-  const others = getRequestListener(app.fetch, { overrideGlobalObjects: false })
-  server.on('request', (incoming, outgoing) => {
-    // Every call comes this way: routing it here costs a tenth less than anywhere else.
-    const endpoint = endpointOf(incoming.url)
-    if (endpoint && isBrowsing(incoming)) showPage(incoming, outgoing)
-    else if (endpoint) front.serve(incoming, outgoing, endpoint.upstream)
-    else {
-      const id = requestId(incoming)
-      incoming.headers['x-request-id'] = id
-      outgoing.setHeader('x-request-id', id)
-      try {
-        if (/^\/(?:health|ready)(?:\?|$)/.test(incoming.url ?? '')) current().checkProbe(incoming)
-        else current().check(incoming)
-        void others(incoming, outgoing)
-      } catch (error) {
-        refuse(outgoing, asGatewayError(error), { id: 'null', requestId: id, log, onRefused })
-      }
-    }
-  })
-  await bind(server, settings)
-  const address = server.address()
-  if (typeof address === 'object' && address) port = address.port
-
-  return {
-    get sessions() {
-      return front.sessions.size + sse.size
-    },
-    url: ownUrl(settings.host, port),
-    drain: async (patience) => {
-      isClosing = true
-      server.close()
-      const until = Date.now() + patience
-      while ((front.isBusy || sse.isBusy) && Date.now() < until) await wait(20)
-    },
-    close: async () => {
-      isClosing = true
-      const closed = new Promise((resolve) => server.once('close', resolve))
-      if (server.listening) server.close()
-      await Promise.all([front.sessions.close(), sse.close()])
-      server.closeIdleConnections()
-      setTimeout(() => server.closeAllConnections(), 500).unref()
-      if (server.listening || (await connections(server)) > 0) await closed
-    },
-  }
 }
 
 async function tellMetrics(
@@ -310,15 +330,11 @@ const everything = {}
 function metadataOf(
   incoming: IncomingMessage,
   path: string,
-  {
-    authGate,
-    prefix,
-    has,
-  }: { readonly authGate: AuthGate; readonly prefix: string; has(upstream: string): boolean },
+  { authGate, prefix, runtime }: Edge,
 ): Record<string, unknown> | undefined {
   // A proxy that serves the gateway below a path of its own may leave that path where the client put it.
   const found = metadataPath(path) ?? metadataPath(path.replace(`${prefix}/`, '/'))
-  if (!found || (found.upstream !== undefined && !has(found.upstream))) return undefined
+  if (!found || (found.upstream !== undefined && !runtime.has(found.upstream))) return undefined
   return authGate.metadata(incoming, found.upstream)
 }
 

@@ -17,18 +17,15 @@ import { ClientSession } from '../session/session.ts'
 import { type HttpContext, tokenLifetime } from './context.ts'
 import { Replay } from './replay.ts'
 import { HttpReply } from './reply.ts'
-import type { StatusMapping } from './statuses.ts'
 
 /** Streamable HTTP with sessions: 2025-03-26 to 2025-11-25. */
 export class LegacyHttp {
   readonly #sessions: HttpSessions
   readonly #log: Log
-  readonly #mapping: () => StatusMapping | undefined
 
-  constructor(sessions: HttpSessions, log: Log, mapping: () => StatusMapping | undefined) {
+  constructor(sessions: HttpSessions, log: Log) {
     this.#sessions = sessions
     this.#log = log
-    this.#mapping = mapping
   }
 
   /** Takes one posted message. @throws what is refused before it is looked into */
@@ -127,7 +124,7 @@ export class LegacyHttp {
       canStream,
       record: () => replay.record(),
       primes: session.revision?.priming === true,
-      ...this.#mapping(),
+      ...exchange.edge.runtime.statusMapping,
       onSlow: () => this.#log.warn('client.slow', { session: session.id }),
     })
   }

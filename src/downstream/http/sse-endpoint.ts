@@ -18,8 +18,6 @@ import { HttpReply } from './reply.ts'
 
 interface Options {
   readonly handle: Handler
-  /** The path clients know the gateway by, without a slash at its end. */
-  readonly prefix: () => string
   /** Whether messages come one at a time, whatever the revision has. */
   isStrict?(): boolean
   /** Hears of every request that is turned away. */
@@ -60,7 +58,7 @@ export class LegacySse {
   }
 
   /** Opens a stream; its first event tells where to post. @throws OVERLOADED */
-  stream({ outgoing, upstream, principal, requestId }: HttpContext): void {
+  stream({ outgoing, upstream, principal, requestId, edge }: HttpContext): void {
     // Who is gone by now would never be heard to leave.
     if (outgoing.destroyed) return
     if (this.#open.size >= MAX_SESSIONS) throw new GatewayError('OVERLOADED', 'Too many sessions.')
@@ -84,7 +82,7 @@ export class LegacySse {
       session.close()
     })
     reply.open()
-    reply.write(encodeEndpoint(`${this.#options.prefix()}/messages?session_id=${id}`))
+    reply.write(encodeEndpoint(`${edge.prefix}/messages?session_id=${id}`))
   }
 
   /** Takes a posted message. Never throws. */

@@ -1,11 +1,12 @@
 /** The route of the front page: who reads it, and what they may see. */
 import type { HttpBindings } from '@hono/node-server'
 import type { Context, Hono } from 'hono'
-import { type AuthSettings, isProtected } from '../../core/auth-settings.ts'
+import { isProtected } from '../../core/auth-settings.ts'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import { anonymous, type Principal } from '../../core/principal.ts'
 import type { Refusal } from '../../core/events.ts'
-import { type DocumentPath, documentAt } from '../http/routes.ts'
+import type { Edge } from '../http/edge.ts'
+import { documentAt } from '../http/routes.ts'
 import { frontPageHeaders } from './front-page.ts'
 
 /** Who looks at the page, and what for. */
@@ -20,26 +21,25 @@ export interface Reader {
 type Env = { Bindings: HttpBindings }
 
 interface Options {
-  auth(): AuthSettings
+  edge(): Edge
   /** Who has the credentials of a request; the answer to one that is refused gets its challenge. @throws what it is refused with */
   enter(context: Context<Env>): Promise<Principal>
   /** The person whose session in the browser a request belongs to. */
   signedIn(context: Context<Env>): Promise<Principal | undefined>
-  /** Where documents are read. */
-  paths(): readonly DocumentPath[]
   page(reader: Reader): Promise<string>
   onRefused?: ((refusal: Refusal) => void) | undefined
 }
 
 /** Adds the page for people. It is open to all; anonymous readers see less. */
 export function addFrontPage(app: Hono<Env>, options: Options): void {
-  const { auth, enter, signedIn, paths, page, onRefused } = options
+  const { edge, enter, signedIn, page, onRefused } = options
   app.get('/', async (context) => {
     const { req, env } = context
+    const { auth, documents } = edge().runtime
     const query = req.query('q') ?? ''
-    const link = documentAt('/llms.txt', paths()) && { link: '</llms.txt>; rel="llms-help"' }
+    const link = documentAt('/llms.txt', documents) && { link: '</llms.txt>; rel="llms-help"' }
     const sent = { ...frontPageHeaders, ...link }
-    if (!isProtected(auth())) return context.html(await page({ principal: anonymous, query }), 200, sent)
+    if (!isProtected(auth)) return context.html(await page({ principal: anonymous, query }), 200, sent)
     const isEntering = req.query('sign-in') !== undefined || req.header('authorization') !== undefined
     if (!isEntering) {
       // The page shows the state of the gateway: it is there even where the store is not.

@@ -4,7 +4,6 @@ import type { Context, Hono } from 'hono'
 import { asGatewayError, GatewayError } from '../../core/error.ts'
 import type { FindCookie, PageSignIn, SignInStep } from '../../core/events.ts'
 import type { Log } from '../../core/log.ts'
-import type { ListenSettings } from '../../core/settings.ts'
 import {
   cookieOf,
   cookieText,
@@ -13,6 +12,7 @@ import {
   htmlPage,
   pageHeaders,
 } from '../../core/web.ts'
+import type { Edge } from '../http/edge.ts'
 
 /**
  * The paths of signing in to the gateway's own pages and of signing out: `/sign-in`, `/sign-in/callback`, `/sign-out`.
@@ -25,14 +25,14 @@ type Env = { Bindings: HttpBindings }
 
 interface Options {
   readonly pageSignIn: PageSignIn
-  listen(): Pick<ListenSettings, 'publicUrl'>
+  edge(): Edge
   /** Hears of each person who signed in. */
   onSignedIn?: ((step: SignInStep) => void) | undefined
   readonly log: Log
 }
 
 /** Adds the paths; nothing of them is there where people cannot sign in. */
-export function addPageSignIn(app: Hono<Env>, { pageSignIn, listen, onSignedIn, log }: Options): void {
+export function addPageSignIn(app: Hono<Env>, { pageSignIn, edge, onSignedIn, log }: Options): void {
   const guarded = async (context: Context<Env>, serve: () => Promise<Response>): Promise<Response> => {
     try {
       return await serve()
@@ -74,7 +74,7 @@ export function addPageSignIn(app: Hono<Env>, { pageSignIn, listen, onSignedIn, 
   )
   app.post('/sign-out', (context) =>
     guarded(context, async () => {
-      if (!isFromHere(context.env.incoming.headers, listen().publicUrl))
+      if (!isFromHere(context.env.incoming.headers, edge().runtime.listen.publicUrl))
         throw new GatewayError('FORBIDDEN', 'This was not sent from a page of the gateway.')
       const ended = await pageSignIn.end(cookiesOf(context))
       if (!ended) throw new GatewayError('UNSUPPORTED_OPERATION', 'People do not sign in here.')

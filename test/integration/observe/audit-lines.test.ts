@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
 import { loadSettings } from '../../../src/config/load.ts'
-import { createGateway } from '../../../src/gateway/gateway.ts'
+import { Gateway } from '../../../src/gateway/gateway.ts'
 import { until } from '../../support/condition.ts'
 import { initialize } from '../../support/fronts.ts'
 import { folder, httpServer } from '../../support/journey.ts'
@@ -22,7 +22,7 @@ async function recorded(lines: readonly string[]): Promise<Json[]> {
     file: '/tmp/gateway.config.yaml',
     env: {},
   })
-  const gateway = createGateway(settings, { variables: {}, log: silentLog })
+  const gateway = new Gateway(settings, { variables: {}, log: silentLog })
   const [input, output] = [new PassThrough(), new PassThrough()]
   const served = gateway.stdio(input, output)
   let said = ''

@@ -6,6 +6,7 @@ import type { Log } from '../../../src/core/log.ts'
 import { Payload } from '../../../src/core/payload.ts'
 import type { Refusal, PageSignIn } from '../../../src/core/events.ts'
 import type { Settings } from '../../../src/core/settings.ts'
+import type { HttpRuntime } from '../../../src/downstream/http/edge.ts'
 import { listenHttp } from '../../../src/downstream/http/server.ts'
 import { isObject, type Json } from '../server/json.ts'
 import type { SignIns } from '../../../src/downstream/pages/sign-in.ts'
@@ -58,15 +59,12 @@ interface Answer {
 
 /** Starts the edge with this configuration. */
 export async function guardedFront(config: Json): Promise<GuardedFront> {
-  let settings = read(config)
+  let runtime = runtimeOf(read(config))
   const log: Json[] = []
   const refused: Refusal[] = []
   const listener = await listenHttp({
     handle,
-    mirror: () => [],
-    has: (upstream) => upstream === 'files' || upstream === 'other',
-    listen: () => settings.listen,
-    auth: () => settings.auth,
+    runtime: () => runtime,
     signIns: noSignIns,
     pageSignIn: noPageSignIn,
     seal: createRequestStateCodec(Date.now),
@@ -102,10 +100,15 @@ export async function guardedFront(config: Json): Promise<GuardedFront> {
         body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: paramsOf(method, tool) }),
       }),
     configure: (next) => {
-      settings = read(next)
+      runtime = runtimeOf(read(next))
     },
     close: () => listener.close(),
   }
+}
+
+function runtimeOf({ listen, auth }: Settings): HttpRuntime {
+  const has = (upstream: string): boolean => upstream === 'files' || upstream === 'other'
+  return { listen, auth, has, mirror: () => [], documents: [] }
 }
 
 function read(config: Json): Settings {

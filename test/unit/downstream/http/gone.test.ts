@@ -7,6 +7,7 @@ import { readBody } from '../../../../src/downstream/http/body.ts'
 import type { HttpContext } from '../../../../src/downstream/http/context.ts'
 import { HttpSessions, LegacyHttp } from '../../../../src/downstream/http/session-endpoint.ts'
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
+import { edge } from '../../../support/edge.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
 afterEach(() => void vi.useRealTimers())
@@ -17,7 +18,7 @@ const options = { handle: () => new Promise<never>(() => undefined), log: silent
 async function abandoned(headers: Readonly<Record<string, string>> = {}): Promise<HttpContext> {
   const arrived = Promise.withResolvers<HttpContext>()
   const server = createServer((incoming, outgoing) =>
-    arrived.resolve({ incoming, outgoing, upstream: undefined, principal: anonymous, requestId: 'r' }),
+    arrived.resolve({ incoming, outgoing, upstream: undefined, principal: anonymous, requestId: 'r', edge }),
   )
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -35,7 +36,7 @@ async function abandoned(headers: Readonly<Record<string, string>> = {}): Promis
 
 describe('a client that left while it was looked at who it is', () => {
   it('leaves no stream of HTTP+SSE behind', async () => {
-    const sse = new LegacySse({ ...options, prefix: () => '' })
+    const sse = new LegacySse(options)
     sse.stream(await abandoned())
     expect(sse.size).toBe(0)
   })
@@ -45,7 +46,7 @@ describe('a client that left while it was looked at who it is', () => {
     onTestFinished(() => sessions.close())
     const created = sessions.create(anonymous, undefined)
     sessions.keep(created)
-    const legacy = new LegacyHttp(sessions, silentLog, () => undefined)
+    const legacy = new LegacyHttp(sessions, silentLog)
     legacy.get(await abandoned({ 'mcp-session-id': created.session.id }))
     expect(created.replay.general.hasOutlet).toBe(false)
   })

@@ -5,11 +5,11 @@ import { createRequestStateCodec } from '../../../../src/protocol/request-state.
 import type { Handler } from '../../../../src/core/call.ts'
 import { anonymous, type Principal } from '../../../../src/core/principal.ts'
 import type { Refusal } from '../../../../src/core/events.ts'
-import type { Access } from '../../../../src/downstream/http/origin.ts'
 import type { AuthGate } from '../../../../src/downstream/auth/auth-gate.ts'
 import type { HttpContext } from '../../../../src/downstream/http/context.ts'
 import { HttpFront } from '../../../../src/downstream/http/endpoint.ts'
 import { LegacySse } from '../../../../src/downstream/http/sse-endpoint.ts'
+import { edge } from '../../../support/edge.ts'
 import { modern } from '../../../support/fronts.ts'
 import { silentLog } from '../../../support/silent-log.ts'
 
@@ -19,12 +19,19 @@ const quiet: Principal = { id: 'quiet' }
 
 function exchangeOf(principal: Principal): HttpContext {
   const incoming = new IncomingMessage(new Socket())
-  return { incoming, outgoing: new ServerResponse(incoming), upstream: undefined, principal, requestId: 'r' }
+  return {
+    incoming,
+    outgoing: new ServerResponse(incoming),
+    upstream: undefined,
+    principal,
+    requestId: 'r',
+    edge,
+  }
 }
 
 describe('the streams of HTTP+SSE', () => {
   function open(): { stream(principal: Principal): void } {
-    const sse = new LegacySse({ handle, log: silentLog, prefix: () => '' })
+    const sse = new LegacySse({ handle, log: silentLog })
     return { stream: (principal) => sse.stream(exchangeOf(principal)) }
   }
 
@@ -47,13 +54,6 @@ describe('the streams of HTTP+SSE', () => {
 })
 
 describe('the streams of those who listen without a session', () => {
-  const access: Access = {
-    check: () => undefined,
-    checkProbe: () => undefined,
-    allow: () => undefined,
-    preflight: () => undefined,
-  }
-
   /** A call that lasts until its client gives it up. */
   const untilAborted: Handler = ({ signal }) =>
     new Promise((_resolve, reject) => {
@@ -75,13 +75,8 @@ describe('the streams of those who listen without a session', () => {
     }
     const front = new HttpFront({
       handle: untilAborted,
-      mirror: () => [],
-      has: () => true,
-      authGate: () => authGate,
-      access: () => access,
+      edge: () => ({ ...edge, authGate }),
       seal: createRequestStateCodec(Date.now),
-      body: () => 10_000,
-      isStrict: () => false,
       onRefused: (refusal) => void refused.push(refusal),
       log: silentLog,
     })

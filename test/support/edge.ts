@@ -1,0 +1,30 @@
+import { anonymous } from '../../src/core/principal.ts'
+import { loadSettings } from '../../src/config/load.ts'
+import type { Edge } from '../../src/downstream/http/edge.ts'
+
+const { listen, auth } = loadSettings('upstreams: { one: server }', {
+  file: 'gateway.config.yaml',
+  env: {},
+}).settings
+
+/** The edge of a gateway that lets everybody in. */
+export const edge: Edge = {
+  runtime: { listen, auth, has: () => true, mirror: () => [], documents: [] },
+  access: {
+    check: () => undefined,
+    checkProbe: () => undefined,
+    allow: () => undefined,
+    preflight: () => undefined,
+  },
+  authGate: {
+    authenticate: () => anonymous,
+    authenticateDocument: async () => anonymous,
+    authenticateService: async () => anonymous,
+    signedIn: async () => undefined,
+    requireAuth: () => undefined,
+    stepUp: () => undefined,
+    metadata: () => undefined,
+    probes: {},
+  },
+  prefix: '',
+}
