@@ -6,6 +6,7 @@ import { settingOf } from '../core/settings.ts'
 import { pause } from '../core/time/waiting.ts'
 import { method as known } from '../protocol/methods.ts'
 import type { Feature } from './feature.ts'
+import type { Services } from './services.ts'
 
 interface Settings {
   readonly attempts: number
@@ -45,28 +46,33 @@ export const retry: Feature<Settings> = {
       const attempts = own ?? settings(upstream).attempts
       if (attempts === 0) return undefined
       return (next) => (call) =>
-        next(call).catch((error: unknown) => tryAgain(error, { call, next, attempts }))
+        next(call).catch((error: unknown) => tryAgain(error, { call, next, attempts, deps }))
     },
   }),
 }
+
+type Deps = Pick<Services, 'servers'>
 
 interface Attempt {
   readonly call: Call
   readonly next: Handler
   readonly attempts: number
+  readonly deps: Deps
 }
 
-async function tryAgain(first: unknown, { call, next, attempts }: Attempt): Promise<Outcome> {
+async function tryAgain(first: unknown, { call, next, attempts, deps }: Attempt): Promise<Outcome> {
   let failure = first
-  if (!mayRepeat(call)) throw failure
-  for (let attempt = 1; attempt <= attempts && isUnsent(failure); attempt++) {
+  for (let attempt = 1; attempt <= attempts && isUnsent(failure) && !call.inputResponses; attempt++) {
     await pause(FIRST_DELAY_MS * 2 ** (attempt - 1) * (0.5 + Math.random() / 2), call.signal).catch(
       () => undefined,
     )
     if (call.signal.aborted) break
+    const again = await resolved(call, deps)
+    if (!again) continue
+    if (!isRepeatable(again)) break
     call.logFields.set('retries', attempt)
     try {
-      return await next(call)
+      return await next(again)
     } catch (error) {
       failure = error
     }
@@ -80,8 +86,20 @@ function isUnsent(error: unknown): boolean {
   return error.extra.isUnsent === true && error.extra.retryAfterSeconds === undefined
 }
 
-function mayRepeat(call: Call): boolean {
-  if (call.inputResponses) return false
+/**
+ * The call with its tool. Where the list could not be had before, it is asked for again, which is an attempt to reach
+ * the server as well: nothing where that fails too.
+ */
+async function resolved(call: Call, { servers }: Deps): Promise<Call | undefined> {
+  if (call.toolError === undefined) return call
+  try {
+    return { ...call, tool: await servers.tool(call), toolError: undefined }
+  } catch {
+    return undefined
+  }
+}
+
+function isRepeatable(call: Call): boolean {
   if (call.method !== 'tools/call') return true
   const classification = call.tool && asCalled(call.tool, call).classification
   return classification !== undefined && (classification.op === 'read' || classification.idempotent)

@@ -91,14 +91,27 @@ describe('a call that was not sent', () => {
     expect(await outcomeOf({ failures: [unsent()], call })).toMatchObject({ attempts: 1 })
   })
 
-  it('is not made again where the list cannot be had', async () => {
+  it('counts each request for the list as an attempt where that fails', async () => {
     let asked = 0
     const entry = (): Promise<never> => {
       asked++
       return Promise.reject(unsent())
     }
     expect(await outcomeOf({ failures: [unsent()], deps: { entry } })).toMatchObject({ attempts: 1 })
-    expect(asked).toBe(1)
+    expect(asked).toBe(3)
+  })
+
+  it('is made again once its server is back, and with it the list', async () => {
+    const reads = { definition: { name: 't' }, classification: { op: 'read' } } as unknown as Descriptor
+    let asked = 0
+    const entry = async (): Promise<Descriptor> => {
+      if (asked++ === 0) throw unsent()
+      return reads
+    }
+    expect(await outcomeOf({ failures: [unsent()], deps: { entry } })).toMatchObject({
+      attempts: 2,
+      outcome: { kind: 'result' },
+    })
   })
 })
 
