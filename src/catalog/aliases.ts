@@ -6,7 +6,7 @@ import type { Payload } from '../core/payload.ts'
 import { within } from '../core/time/waiting.ts'
 import { listAllPages } from './pagination.ts'
 
-interface Options {
+interface AliasesOptions {
   /** What a server's list says of the tool a call names, by its name or its alias. */
   tool(call: Call): ListedDefinition | undefined | Promise<ListedDefinition | undefined>
   /** The handlers of the servers, by name. */
@@ -19,7 +19,7 @@ const LIST_TIMEOUT_MS = 5000
 const UNKNOWN_TTL_MS = 10_000
 
 /** Calls by alias reach what the alias stands for; a name a server has goes before the alias of another. */
-export function withAliases(next: Handler, options: Options): Handler {
+export function withAliases(next: Handler, options: AliasesOptions): Handler {
   const promptOf = promptNames(options.upstreams)
 
   const nameOf = (call: Call, name: string): string | Promise<string> => {

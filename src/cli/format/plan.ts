@@ -171,12 +171,12 @@ function verifyHint(definition: Definition, reads: readonly Definition[]): strin
   if (!said) return undefined
   const finding = indexOf(reads)
     .said(finders, said.nouns)
-    .flatMap((read) => looking(tool, read, said.nouns.at(-1)) ?? [])
+    .flatMap((read) => lookingPlan(tool, read, said.nouns.at(-1)) ?? [])
   return finding.toSorted((one, other) => other.given - one.given)[0]?.text
 }
 
 /** A call of a read that names something the call of the tool named, and what is there if it took effect. */
-function looking(
+function lookingPlan(
   tool: ToolShape,
   read: ToolShape,
   noun: string | undefined,

@@ -69,9 +69,9 @@ const MAX_REJECTED_TOKENS = 2000
 /** How long a bad token stays refused without another look, in milliseconds. */
 const REJECTED_TTL_MS = 10_000
 /** How many tokens are looked at side by side. */
-const MAX_CONCURRENT_CHECKS = 256
+const INTROSPECTION_MAX_CONCURRENT_CHECKS = 256
 
-interface Options {
+interface IntrospectionOptions {
   verify(token: string): Promise<Verified>
   now(): number
 }
@@ -80,7 +80,10 @@ interface Options {
  * Remembers which tokens are good, by their hashes: at once for a token that is known, else when it was looked at.
  * The result throws what `verify` throws, and OVERLOADED when too many are under way.
  */
-export function createTokenCache({ verify, now }: Options): (token: string) => Verified | Promise<Verified> {
+export function createTokenCache({
+  verify,
+  now,
+}: IntrospectionOptions): (token: string) => Verified | Promise<Verified> {
   const good = new LRUCache<string, Verified>({ max: MAX_ACCEPTED_TOKENS })
   const bad = new LRUCache<string, { readonly error: GatewayError; readonly until: number }>({
     max: MAX_REJECTED_TOKENS,
@@ -113,7 +116,7 @@ export function createTokenCache({ verify, now }: Options): (token: string) => V
     if (refused && refused.until > now()) throw refused.error
     const running = pending.get(key)
     if (running) return running
-    if (pending.size >= MAX_CONCURRENT_CHECKS) throw overloaded()
+    if (pending.size >= INTROSPECTION_MAX_CONCURRENT_CHECKS) throw overloaded()
     const looked = look(token, key)
     pending.set(key, looked)
     return looked

@@ -11,7 +11,7 @@ import {
   reportedChanges,
 } from '../../protocol/subscription-filter.ts'
 
-interface Options {
+interface SubscriptionsOptions {
   readonly handle: Handler
   /** Makes the listening call; its emitted notes go to `emit`. */
   call(params: Payload, controller: AbortController, emit: (note: Notification) => void): Call
@@ -24,12 +24,12 @@ const RETRY_DELAY_MS = 250
 
 /** The long-lived call that stands for everything a client of an older revision hears outside its requests. */
 export class Subscriptions {
-  readonly #options: Options
+  readonly #options: SubscriptionsOptions
   #current: AbortController | undefined
   #changes: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
-  constructor(options: Options) {
+  constructor(options: SubscriptionsOptions) {
     this.#options = options
   }
 

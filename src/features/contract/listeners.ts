@@ -8,7 +8,7 @@ import type { Services } from '../services.ts'
 import { acknowledged, type List, lists, listsWanted, withListChanged } from '../list-changes.ts'
 import type { Moved } from './watch.ts'
 
-type Deps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
+type ListenersDeps = Pick<Services, 'log' | 'store' | 'servers' | 'descriptions' | 'features' | 'gateway'>
 
 /** Those who want to hear of changes, by server. */
 export interface Listeners {
@@ -23,7 +23,7 @@ interface Listener {
 }
 
 /** Tells clients of changed lists in the stead of servers that do not tell of them. */
-export function createListeners(deps: Deps): Listeners {
+export function createListeners(deps: ListenersDeps): Listeners {
   const listeners = new Map<string, Set<Listener>>()
 
   /** Which lists already have notifications, mostly by the server itself. */

@@ -10,7 +10,7 @@ import { within } from '../../core/time/waiting.ts'
 import type { Services } from '../services.ts'
 import { told } from './search.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
+type NearestToolsDeps = Pick<Services, 'log' | 'servers' | 'invoker' | 'pages' | 'gateway'>
 
 /** How many tools are named, and how many of the best are looked at. */
 const MAX_SUGGESTIONS = 3
@@ -18,7 +18,7 @@ const MAX_CANDIDATES = 8
 /** How near a tool must be to the best one to be named, from 0 to 1. */
 const MIN_RELATIVE_SCORE = 0.75
 /** How much of a name must be said by a tool for that to be named, from 0 to 1. */
-const MIN_SCORE = 0.5
+const NEAREST_TOOLS_MIN_SCORE = 0.5
 /** How long lists are waited for, in milliseconds, and how long a name may be to be compared. */
 const LIST_TIMEOUT_MS = 500
 const MAX_NAME_LENGTH = 64
@@ -27,7 +27,7 @@ const MAX_NAME_LENGTH = 64
 const plain = /^[\w.:/-]{1,128}$/
 
 /** Answers a call of an unknown tool with similar tools, of those the caller may call. */
-export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<Outcome> {
+export function withNearest(deps: NearestToolsDeps): (call: Call, next: Handler) => Promise<Outcome> {
   const ranking = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 
   /** The servers a name may be of, and what is left of it without the server's own: that says nothing of a tool. */
@@ -55,7 +55,7 @@ export function withNearest(deps: Deps): (call: Call, next: Handler) => Promise<
     const risks = new Map(names.map((each) => [each, riskOfName(wanted, each)] as const))
     const ranked = ranking(known)
       .rank(wanted.slice(0, MAX_NAME_LENGTH))
-      .filter(({ match }) => match >= MIN_SCORE)
+      .filter(({ match }) => match >= NEAREST_TOOLS_MIN_SCORE)
     const least = (ranked[0]?.score ?? 0) * MIN_RELATIVE_SCORE
     const all = [
       ...typed.filter(

@@ -9,7 +9,7 @@ import { stem, wordsIn } from '../../core/text/words.ts'
 import { toolsToCheck } from '../describing.ts'
 import type { Services } from '../services.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
+type RulesDeps = Pick<Services, 'log' | 'servers' | 'descriptions' | 'features'>
 
 /** A rule of the owner of a server, ready to be held against an intent. */
 export interface Rule extends IntentRule {
@@ -48,12 +48,12 @@ function hasAll(intent: string, wanted: readonly string[]): boolean {
 }
 
 /** What is wrong with the rules about intents: patterns that cannot be used, and tools that are not there. */
-export async function ruleProblems(deps: Deps): Promise<Finding[]> {
+export async function ruleProblems(deps: RulesDeps): Promise<Finding[]> {
   const found = await Promise.all(deps.servers.names().map((name) => problemsOf(name, deps)))
   return found.flat()
 }
 
-async function problemsOf(upstream: string, deps: Deps): Promise<Finding[]> {
+async function problemsOf(upstream: string, deps: RulesDeps): Promise<Finding[]> {
   const rules = deps.servers.settings(upstream)?.intent ?? []
   if (rules.length === 0) return []
   const tools = await toolsToCheck(upstream, deps, 'intent.unchecked')

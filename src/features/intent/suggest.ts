@@ -6,7 +6,7 @@ import { describedTool, rankingsOf } from '../../core/text/ranking.ts'
 import type { Services } from '../services.ts'
 import type { Rule } from './rules.ts'
 
-type Deps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
+type SuggestDeps = Pick<Services, 'log' | 'servers' | 'invoker' | 'descriptions' | 'features'>
 
 /** A tool that fits better what a caller wants than the one it calls. */
 export interface Suggestion {
@@ -39,7 +39,7 @@ const MIN_SCORE = 0.25
 const MAX_CANDIDATES = 5
 
 /** Suggests what the owner of a server says, or else the tool whose words fit best: never one of more risk. */
-export function createSuggest(deps: Deps): Suggest {
+export function createSuggest(deps: SuggestDeps): Suggest {
   const rankingOf = rankingsOf(({ tools }) => tools.map(({ entry }) => describedTool(entry)))
 
   const named = ({ isTogether }: Wish, { upstream, name }: Descriptor, reason: string): Suggestion => {

@@ -8,7 +8,7 @@ import { ACKNOWLEDGED } from '../../protocol/subscription-filter.ts'
 import type { Services } from '../services.ts'
 import { acknowledged, listsWanted, withListChanged } from '../list-changes.ts'
 
-type Deps = Pick<Services, 'servers'>
+type ChangesDeps = Pick<Services, 'servers'>
 
 /** Tells listening clients when something of a manifest changes that its server does not tell of itself. */
 interface Telling {
@@ -26,7 +26,7 @@ const POLL_INTERVAL_MS = 10_000
 const CHANGED = 'notifications/tools/list_changed'
 
 /** Watches what manifests are made of; nothing is asked of servers for it. */
-export function telling(deps: Deps, isOn: (upstream?: string) => boolean): Telling {
+export function telling(deps: ChangesDeps, isOn: (upstream?: string) => boolean): Telling {
   const listeners = new Map<object, { readonly upstream: string | undefined; tell(): void }>()
   const known = new Map<string, ReadonlyMap<string, string>>()
   let isHearing = false

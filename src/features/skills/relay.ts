@@ -7,7 +7,7 @@ import { within } from '../../core/time/waiting.ts'
 import type { BuiltinEntry } from '../feature.ts'
 import type { Services } from '../services.ts'
 
-type Deps = Pick<Services, 'servers' | 'invoker'>
+type RelayDeps = Pick<Services, 'servers' | 'invoker'>
 
 /** A skill as clients know it. */
 export interface Skill {
@@ -36,7 +36,7 @@ const MAX_PAGES = 100
 const LIST_TIMEOUT_MS = 5000
 
 /** Passes on what servers that know skills say of theirs. */
-export function createRelay(deps: Deps): Relay {
+export function createRelay(deps: RelayDeps): Relay {
   const publishes = async (upstream: string): Promise<boolean> => {
     const { capabilities } = await deps.servers.records().of(upstream)
     return isObject(capabilities.extensions) && isObject(capabilities.extensions[EXTENSION])

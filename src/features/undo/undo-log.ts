@@ -19,10 +19,10 @@ import { type ReadSnapshot, takesResult, compensationFor } from './compensation.
 import type { History } from './history.ts'
 import type { SnapshotReader } from './snapshot-reader.ts'
 
-type Deps = Pick<Services, 'servers' | 'invoker'>
+type UndoLogDeps = Pick<Services, 'servers' | 'invoker'>
 
 interface Options {
-  readonly deps: Deps
+  readonly deps: UndoLogDeps
   readonly deeds: Actions
   readonly snapshots: SnapshotReader
   readonly journal: History
@@ -185,7 +185,7 @@ function wayOf({ deed, rule, look }: Beginning, result: Payload): Compensation {
 }
 
 /** What is found out from a server's list cannot be where it does not list. */
-async function ruleOf(deps: Deps, upstream: string, tool: string): Promise<UndoRule | undefined> {
+async function ruleOf(deps: UndoLogDeps, upstream: string, tool: string): Promise<UndoRule | undefined> {
   try {
     return await deps.servers.undoRule(upstream, tool)
   } catch {
@@ -215,7 +215,7 @@ function isRefusal(status: unknown): boolean {
 async function compensationProblem(
   call: Call,
   way: Compensation,
-  { upstream, deps }: { readonly upstream: string; readonly deps: Deps },
+  { upstream, deps }: { readonly upstream: string; readonly deps: UndoLogDeps },
 ): Promise<string | undefined> {
   if (way.kind !== 'exact' && way.kind !== 'approximate') return undefined
   const { tool, arguments: args } = way

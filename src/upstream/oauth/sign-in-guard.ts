@@ -9,7 +9,7 @@ import { canAnswer } from '../../protocol/input-requests.ts'
 import type { UserLogin } from './grants.ts'
 import type { SigningIn } from './sign-in.ts'
 
-interface Options {
+interface SignInGuardOptions {
   readonly upstream: string
   login(call: Call): UserLogin
   begin(principal: string, wanted: readonly string[]): Promise<SigningIn>
@@ -25,7 +25,7 @@ const INPUT_REQUEST_KEY = 'sign_in'
 const SIGN_IN_WAIT_MS = 20_000
 
 /** Sees to it that the caller has signed in: asks with a link where that is possible, else says where to go. */
-export function signInGuard(options: Options): Middleware {
+export function signInGuard(options: SignInGuardOptions): Middleware {
   let known: Payload | undefined
 
   return (next) => {
@@ -77,7 +77,7 @@ async function listenLater(call: Call, login: UserLogin, next: Handler): Promise
   return next({ ...call, emit })
 }
 
-function ask(call: Call, { id, url }: SigningIn, { upstream }: Options): Outcome {
+function ask(call: Call, { id, url }: SigningIn, { upstream }: SignInGuardOptions): Outcome {
   const message = `Sign in to ${upstream} to go on.`
   const question: InputRequest = {
     method: 'elicitation/create',
@@ -106,7 +106,7 @@ function ask(call: Call, { id, url }: SigningIn, { upstream }: Options): Outcome
 }
 
 /** Takes the answer of a caller who was asked; the call as it was before. @throws AUTHENTICATION_REQUIRED */
-async function answered(call: Call, options: Options): Promise<Call> {
+async function answered(call: Call, options: SignInGuardOptions): Promise<Call> {
   const { [STATE_KEY]: id, ...state } = call.requestState
   const { inputResponses: _answers, ...rest } = call
   const own: Call = { ...rest, requestState: state }
